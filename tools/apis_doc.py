@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.unserved import UNSERVED
+from cordwood.controller_apis.apis import controller_apis
+from cordwood.network.api import Api
 from cordwood.protocol.apis import APIS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "apis.md"
@@ -15,11 +19,21 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "apis.md"
 INTRODUCTION = """\
 # APIs
 
-<!-- Written by tools/apis_doc.py from src/cordwood/broker: change it there. -->
+<!-- Written by tools/apis_doc.py from src/cordwood: change it there. -->
 
 The APIs of `cordwood serve`, by Kafka's API keys. ApiVersions lists exactly these. Produce
 is advertised from version 0 on, as Kafka does, for old librdkafka clients; versions below 3 are not
 answered.
+
+| key | API | versions | handler |
+| --- | --- | --- | --- |
+"""
+
+CONTROLLER = """
+## At the listener of a controller
+
+Brokers and other nodes send these to a controller (`process.roles` with `controller`); what clients
+ask, brokers forward in an Envelope.
 
 | key | API | versions | handler |
 | --- | --- | --- | --- |
@@ -35,23 +49,32 @@ LEDGER = """
 
 def page() -> str:
     """The text of the page."""
-    modules = {
-        api.key: module
-        for module in _handlers()
-        for api in (*getattr(module, "APIS", ()), *_single(module))
-    }
-    served = [
+    modules = _modules("cordwood.broker.handlers.")
+    served = _rows(served_apis(), modules)
+    at_controllers = _rows(controller_apis(), {**modules, **_modules("cordwood.controller_apis.")})
+    unserved = [f"| {key} | {APIS[key].name} | {why} |" for key, why in sorted(UNSERVED.items())]
+    parts = (INTRODUCTION, served, CONTROLLER, at_controllers, LEDGER, unserved)
+    return "".join(part if isinstance(part, str) else "\n".join(part) + "\n" for part in parts)
+
+
+def _rows(apis: Mapping[int, Api[Any]], modules: Mapping[int, Any]) -> list[str]:
+    return [
         f"| {api.key} | {api.name} | {api.min_version} to {api.max_version} | "
         f"`{modules[api.key].__name__.rpartition('.')[2]}.py`: {_first_line(modules[api.key])} |"
-        for api in sorted(served_apis().values())
+        for _, api in sorted(apis.items())
     ]
-    unserved = [f"| {key} | {APIS[key].name} | {why} |" for key, why in sorted(UNSERVED.items())]
-    return INTRODUCTION + "\n".join(served) + "\n" + LEDGER + "\n".join(unserved) + "\n"
 
 
-def _handlers() -> list[object]:
+def _modules(package: str) -> dict[int, Any]:
+    """The module of each API's handler, in a package that is imported."""
     served_apis()
-    return [m for n, m in sorted(sys.modules.items()) if n.startswith("cordwood.broker.handlers.")]
+    controller_apis()
+    return {
+        api.key: module
+        for name, module in sorted(sys.modules.items())
+        if name.startswith(package)
+        for api in (*getattr(module, "APIS", ()), *_single(module))
+    }
 
 
 def _single(module: object) -> tuple[object, ...]:

@@ -41,6 +41,7 @@ MODULES = (
     "broker/request_context.py",
     "broker/transaction_log.py",
     "broker/transaction_verification.py",
+    "controller_apis/context.py",
     "coordinator/deferred_answers.py",
     "coordinator/group/change.py",
     "coordinator/group/machine.py",

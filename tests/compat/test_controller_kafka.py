@@ -19,6 +19,7 @@ from cordwood.metadata.controller_requests import (
     BrokerRegistration,
     ConfigChange,
     CreatedTopic,
+    DirectoryAssignment,
     NewPartitions,
     QuotaChange,
 )
@@ -288,7 +289,9 @@ def test_a_controller_that_never_saw_a_real_kafka_hands_over_to_one(tmp_path: Pa
     controller.create_topics([NewTopicHere(name="t", num_partitions=2)])
     topic = controller.image.topics["t"]
     second = controller.directory_ids[1]
-    controller.assign_directories([(topic.topic_id, 0, second), (topic.topic_id, 1, second)])
+    controller.assign_directories(
+        1, [DirectoryAssignment(topic.topic_id, number, second) for number in (0, 1)]
+    )
     closed(controller, log_dirs)
     with RealKafka(tmp_path / "kafka", log_dirs=log_dirs) as kafka:
         kafka.properties = dynamic_quorum(kafka, controller_port)

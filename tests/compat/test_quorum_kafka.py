@@ -143,12 +143,7 @@ async def leads(member: QuorumMember) -> None:
         )
 
     answered: asyncio.Queue[AnsweredIsr] = asyncio.Queue()
-    changes = IsrChanges(
-        member.controller.ask,
-        broker_id=NODE_ID,
-        broker_epoch=lambda: member.membership.broker_epoch,
-        answered=answered.put_nowait,
-    )
+    changes = IsrChanges(member.channel.alter_partitions, answered=answered.put_nowait)
     await member.create_topic("led", NODE_ID, 1)
     me = (NODE_ID, member.membership.broker_epoch)
     propose(me)

@@ -175,7 +175,7 @@ class ConfigBroker:
             ],
         }
 
-    def _ask(self, api: Api[RequestContext], **fields: object) -> dict[str, Any]:
+    def _ask(self, api: Api[Any], **fields: object) -> dict[str, Any]:
         broker = SimpleNamespace(
             node_id=1,
             configs=self.service,

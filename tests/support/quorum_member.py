@@ -21,6 +21,7 @@ from cordwood.metadata.quorum.membership import QuorumMembership
 from cordwood.metadata.quorum.messages import Identity
 from cordwood.metadata.quorum.observed_log import ObservedLog
 from cordwood.metadata.quorum.observer import QuorumObserver
+from cordwood.metadata.quorum.quorum_channel import QuorumChannel
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.model.clock import SystemClock
 from cordwood.model.rng import SystemRng
@@ -105,13 +106,19 @@ class QuorumMember:
                 incarnation_id=uuid.uuid4(),
                 endpoints=(Endpoint(name="PLAINTEXT", host="127.0.0.1", port=9),),
                 log_dirs=(uuid.uuid4(),),
+                features=KNOWN_FEATURES,
             ),
             self.controller,
             cluster_id=CLUSTER_ID,
-            features=KNOWN_FEATURES,
             metadata_offset=lambda: observer.image.offset,
             clock=SystemClock(),
             heartbeat_interval_ms=200,
+        )
+        self.channel = QuorumChannel(
+            self.controller,
+            broker_id=NODE_ID,
+            broker_epoch=lambda: self.membership.broker_epoch,
+            directories_failed=self.membership.directories_failed,
         )
 
     async def create_topic(self, name: str, *replicas: int, **configs: str) -> None:

@@ -7,7 +7,7 @@ kafka.server.ControllerApis.authorizeAlterResource, Kafka 4.3.
 from __future__ import annotations
 
 from cordwood.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import NodeContext
 from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import (
     ClusterAuthorizationError,
@@ -18,7 +18,7 @@ from cordwood.model.kafka_errors import (
 
 
 def config_authorization_error(
-    context: RequestContext, operation: Operation, kind: int, name: str
+    context: NodeContext, operation: Operation, kind: int, name: str
 ) -> KafkaError | None:
     """The error if the client may not perform the operation on the settings of a resource.
 

@@ -15,6 +15,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.metadata.controller_channel import ControllerChannel
+from cordwood.metadata.controller_requests import DirectoryAssignment
 from cordwood.model.errors import CordwoodError
 
 _log = logging.getLogger(__name__)
@@ -127,7 +128,7 @@ class DirectoryReports:
         self._assigned = dict(assigned)
         if assigned:
             await self._controller.assign_directories(
-                [(*key, each.directory) for key, each in assigned.items()]
+                [DirectoryAssignment(*key, each.directory) for key, each in assigned.items()]
             )
         self._assigned = {
             key: each for key, each in self._assigned.items() if assigned.get(key) is not each

@@ -15,10 +15,13 @@ from collections.abc import Mapping
 from typing import Any, Final, Protocol
 
 from cordwood.client.errors import ClientError
-from cordwood.format.messages.primitives import write_uvarint
+from cordwood.format.messages.primitives import read_uvarint, write_uvarint
+from cordwood.format.varint import Buffer
 from cordwood.metadata.quorum.active_controller import ActiveController
 from cordwood.model.error_codes import ErrorCode
+from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import RequestTimedOutError, UnknownServerError
+from cordwood.model.utf8 import decode_utf8
 from cordwood.network.api import Api, Encoded, Principal
 from cordwood.network.request_errors import UnansweredRequestError
 from cordwood.protocol.apis import APIS
@@ -31,6 +34,7 @@ _log = logging.getLogger(__name__)
 FORWARDED: Final = frozenset({19, 20, 30, 31, 37, 43, 45, 46, 49, 51, 55, 57, 64, 80, 81})
 _TIMEOUT_MS: Final = 60_000
 _PRINCIPAL_VERSION: Final = b"\0\0"
+_PRINCIPAL_HEAD: Final = 6
 # The client's answer has the client's own, whatever the controller is given.
 _CORRELATION_ID: Final = 0
 _CORRELATION_BYTES: Final = 4
@@ -114,6 +118,25 @@ class Forwarding:
             raise UnknownServerError("")
         head = _CORRELATION_BYTES + codec.is_flexible  # a flexible header has a byte: no tags
         return bytes(answer.response_data[head:])
+
+
+def read_principal(data: Buffer | None) -> Principal | None:
+    """The client of a forwarded request; None if it cannot be read.
+
+    Source: DefaultKafkaPrincipalBuilder.deserialize.
+    """
+    if data is None or len(data) < _PRINCIPAL_HEAD or bytes(data[:2]) != _PRINCIPAL_VERSION:
+        return None
+    texts = []
+    at = len(_PRINCIPAL_VERSION)
+    try:
+        for _ in range(2):
+            length, at = read_uvarint(data, at)
+            texts.append(decode_utf8(memoryview(data)[at : at + length - 1]))
+            at += length - 1
+    except (CorruptError, IndexError):
+        return None
+    return None if at >= len(data) else Principal(*texts)
 
 
 def _principal(principal: Principal) -> bytes:

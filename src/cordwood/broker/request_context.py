@@ -9,22 +9,23 @@ from collections.abc import Iterable
 
 from cordwood.broker.authorizer import CLUSTER_NAME, OPERATIONS, Operation, ResourceType
 from cordwood.broker.broker import Broker
+from cordwood.broker.node_parts import NodeParts
 from cordwood.metadata.controller_channel import AdminChannel
 from cordwood.model.kafka_errors import ClusterAuthorizationError, GroupAuthorizationError
 from cordwood.network.api import Peer, Principal
 from cordwood.protocol.headers import RequestHeader
 
 
-class RequestContext:
-    """The context of one request: client, version, and authorization.
+class NodeContext:
+    """The context of one request to a broker or a controller: client, version, and authorization.
 
-    `broker` has the parts that serve the request.
+    `node` has the parts that serve the request.
     """
 
-    __slots__ = ("api_version", "broker", "client_id", "peer")
+    __slots__ = ("api_version", "client_id", "node", "peer")
 
-    def __init__(self, broker: Broker, header: RequestHeader, peer: Peer) -> None:
-        self.broker = broker
+    def __init__(self, node: NodeParts, header: RequestHeader, peer: Peer) -> None:
+        self.node = node
         self.api_version = header.api_version
         self.client_id = header.client_id
         self.peer = peer
@@ -47,7 +48,7 @@ class RequestContext:
     @property
     def admin(self) -> AdminChannel:
         """The controller in this process; where it is on another node, requests are forwarded."""
-        admin = self.broker.admin
+        admin = self.node.admin
         assert admin is not None, "the request is forwarded"
         return admin
 
@@ -56,7 +57,7 @@ class RequestContext:
     def authorize(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may perform an operation on a resource."""
         peer = self.peer
-        return self.broker.authorizer.authorize(
+        return self.node.authorizer.authorize(
             peer.principal, peer.host, operation, resource_type, name
         )
 
@@ -87,7 +88,7 @@ class RequestContext:
     def authorize_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the client may perform an operation on at least one resource of a type."""
         peer = self.peer
-        return self.broker.authorizer.authorize_by_resource_type(
+        return self.node.authorizer.authorize_by_resource_type(
             peer.principal, peer.host, operation, resource_type
         )
 
@@ -110,3 +111,13 @@ class RequestContext:
             for operation in OPERATIONS[resource_type]
             if self.authorize(operation, resource_type, name)
         )
+
+
+class RequestContext(NodeContext):
+    """The context of one request to a broker; `broker` has the parts that serve it."""
+
+    __slots__ = ("broker",)
+
+    def __init__(self, broker: Broker, header: RequestHeader, peer: Peer) -> None:
+        super().__init__(broker, header, peer)
+        self.broker = broker

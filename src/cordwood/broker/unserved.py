@@ -10,25 +10,25 @@ from typing import Final
 
 _SHARE = "share groups are not supported (KIP-932)"
 _STREAMS = "streams groups are not supported; Kafka Streams uses classic groups (KIP-1071)"
-_QUORUM = "this node is the whole quorum; no voter joins or leaves"
+_QUORUM = "a controller here is the only voter of its quorum"
 _TELEMETRY = "Kafka advertises it only if a plugin receives client metrics (KIP-714)"
-_BETWEEN_BROKERS = "only between brokers and controllers; there is one node"
+_AT_CONTROLLERS = "served at the listener of a controller"
 
 UNSERVED: Final[Mapping[int, str]] = {
     51: "there is no authentication: passwords would have no use",
-    52: _BETWEEN_BROKERS,
-    53: _BETWEEN_BROKERS,
-    54: _BETWEEN_BROKERS,
-    56: _BETWEEN_BROKERS,
-    58: _BETWEEN_BROKERS,
-    59: _BETWEEN_BROKERS,
-    62: _BETWEEN_BROKERS,
-    63: _BETWEEN_BROKERS,
-    67: _BETWEEN_BROKERS,
-    70: _BETWEEN_BROKERS,
+    52: _QUORUM,
+    53: _QUORUM,
+    54: _QUORUM,
+    56: _AT_CONTROLLERS,
+    58: _AT_CONTROLLERS,
+    59: _AT_CONTROLLERS,
+    62: _AT_CONTROLLERS,
+    63: _AT_CONTROLLERS,
+    67: _AT_CONTROLLERS,
+    70: _QUORUM,
     71: _TELEMETRY,
     72: _TELEMETRY,
-    73: _BETWEEN_BROKERS,
+    73: _AT_CONTROLLERS,
     76: _SHARE,
     77: _SHARE,
     78: _SHARE,

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cordwood.controller.partition_change import ChangeContext
+from cordwood.controller.placement import ReplicaPlacer, UsableBroker
 from cordwood.controller.settings import ControllerSettings
 from cordwood.metadata.image import (
     MIGRATING_DIRECTORY,
@@ -19,7 +20,8 @@ from cordwood.metadata.image import (
 )
 from cordwood.metadata.records import has_elr
 from cordwood.model.config import ConfigResource
-from cordwood.model.kafka_errors import InvalidReplicaAssignmentError, InvalidReplicationFactorError
+from cordwood.model.kafka_errors import InvalidReplicaAssignmentError
+from cordwood.model.pauses import in_steps
 from cordwood.model.rng import Rng
 
 #: More records in one operation are refused. Source: QuorumController.MAX_RECORDS_PER_USER_OP.
@@ -87,36 +89,21 @@ class ClusterView:
         return value
 
     def place(self, count: int, replication_factor: int) -> list[list[int]]:
-        """Brokers for `count` new partitions, round-robin from a random one; unfenced first.
+        """Brokers for `count` new partitions, the leader of each first.
 
         Raises:
             InvalidReplicationFactorError: there are too few brokers, or none that is unfenced.
-
-        Source: StripedReplicaPlacer.
         """
-        usable = [each for each in self.image.brokers.values() if not each.is_cordoned]
-        unfenced = [each.broker_id for each in usable if not each.fenced]
-        fenced = [each.broker_id for each in usable if each.fenced]
-        if replication_factor <= 0:
-            raise InvalidReplicationFactorError(
-                f"Invalid replication factor {replication_factor}: the replication factor must be "
-                "positive."
-            )
-        if not unfenced:
-            raise InvalidReplicationFactorError("All brokers are currently fenced.")
-        total = len(unfenced) + len(fenced)
-        if replication_factor > total:
-            raise InvalidReplicationFactorError(
-                f"The target replication factor of {replication_factor} cannot be reached because "
-                f"only {total} broker(s) are registered or some brokers have all their log "
-                "directories cordoned."
-            )
-        start = self.rng.below(len(unfenced)) if len(unfenced) > 1 else 0
-        placed = []
-        for number in range(count):
-            turn = (start + number) % len(unfenced)
-            placed.append([*unfenced[turn:], *unfenced[:turn], *fenced][:replication_factor])
-        return placed
+        placer = ReplicaPlacer(
+            (
+                UsableBroker(each.broker_id, each.rack, each.fenced)
+                for each in self.image.brokers.values()
+                if not each.is_cordoned and (each.fenced or not each.in_controlled_shutdown)
+            ),
+            self.rng,
+        )
+        placer.require_possible(replication_factor)
+        return [placer.place(replication_factor) for _ in in_steps(range(count), every=64)]
 
     def require_assignable(
         self, replicas: Sequence[int], replication_factor: int | None = None

@@ -23,11 +23,14 @@ from cordwood.controller.registration import ControllerRegistration
 from cordwood.controller.settings import ControllerSettings
 from cordwood.format.metadata_records import with_defaults
 from cordwood.metadata.controller_requests import (
+    AlteredIsr,
     BrokerRegistration,
     ConfigChange,
     CreatedTopic,
+    DirectoryAssignment,
     ElectionResult,
     FeatureUpdate,
+    IsrChange,
     NewPartitions,
     NewTopic,
     QuorumInfo,
@@ -43,6 +46,7 @@ from cordwood.metadata.sole_voter_log import BATCH_RECORDS_MAX, SoleVoterLog
 from cordwood.model.change_lock import ChangeLock, one_at_a_time
 from cordwood.model.clock import Clock
 from cordwood.model.config import ConfigResource
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import KafkaError, StorageError, TopicDeletionDisabledError
 from cordwood.model.pauses import in_steps
@@ -174,11 +178,11 @@ class Controller:
             incarnation_id=fresh_uuid(self.context.rng),
             endpoints=self._endpoints,
         )
-        self._commit_in_parts(registration.registering_controller(self._view(), controller))
+        self._commit_in_parts(registration.registering_controller(self.view(), controller))
 
     def _remove_reserved_topics(self) -> None:
         """Deletes topics that an earlier version created under the name of the metadata log."""
-        records, names = topics.remove_reserved(self._view())
+        records, names = topics.remove_reserved(self.view())
         if names:
             _log.warning(
                 "The metadata log holds a topic with the reserved name %s, beside which a Kafka "
@@ -213,7 +217,7 @@ class Controller:
         Raises:
             StorageError: the disk refused.
         """
-        for records in registration.registering(self._view(), broker, self.log.end_offset):
+        for records in registration.registering(self.view(), broker, self.log.end_offset):
             self._commit_in_parts(records)
         self._broker_incarnation_id = broker.incarnation_id
         return self.broker_epoch
@@ -227,7 +231,7 @@ class Controller:
         """
         broker = self.image.brokers[self.node_id]
         if broker.fenced:
-            self._commit_in_parts(registration.unfencing(self._view(), broker))
+            self._commit_in_parts(registration.unfencing(self.view(), broker))
         self._reserve.take()
 
     @property
@@ -235,6 +239,11 @@ class Controller:
         """The epoch of this node's broker; a clean shutdown writes it to `.kafka_cleanshutdown`."""
         broker = self.image.brokers.get(self.node_id)
         return -1 if broker is None else broker.epoch
+
+    @property
+    def endpoints(self) -> tuple[Endpoint, ...]:
+        """Where the controller is reached, as it has registered."""
+        return self._endpoints
 
     @property
     def between_changes(self) -> ChangeLock:
@@ -260,8 +269,8 @@ class Controller:
         if broker is None or broker.fenced or broker.incarnation_id != self._broker_incarnation_id:
             return  # not in service, or not since this start
         try:
-            self._commit_in_parts(registration.shutting_down(self._view(), broker))
-            self._commit_in_parts(registration.fencing_again(self._view(), self.image, broker))
+            self._commit_in_parts(registration.shutting_down(self.view(), broker))
+            self._commit_in_parts(registration.fencing_again(self.view(), self.image, broker))
         except (OSError, NoSpaceError, StorageError) as error:
             self._abandon_for(error)
 
@@ -320,7 +329,7 @@ class Controller:
             PolicyViolationError: they are too large for one operation.
             StorageError: the disk refused; none was made.
         """
-        records, results = topics.create_topics(self._view(), wanted, self.check_topic_configs)
+        records, results = topics.create_topics(self.view(), wanted, self.check_topic_configs)
         self._commit([] if validate_only else records)
         return results
 
@@ -334,7 +343,7 @@ class Controller:
         """
         if not self.settings.delete_topic_enable:
             raise TopicDeletionDisabledError("Topic deletion is disabled.")
-        records, results = topics.delete_topics(self._view(), wanted)
+        records, results = topics.delete_topics(self.view(), wanted)
         self._commit_at_need(records)
         return results
 
@@ -348,7 +357,7 @@ class Controller:
             PolicyViolationError: they are too many for one operation.
             StorageError: the disk refused; nothing changed.
         """
-        records, results = topics.create_partitions(self._view(), wanted)
+        records, results = topics.create_partitions(self.view(), wanted)
         self._commit([] if validate_only else records)
         return results
 
@@ -368,7 +377,7 @@ class Controller:
             InvalidRequestError: there is no such type.
             StorageError: the disk returned an error; nothing changed.
         """
-        records, results = partitions.elect_leaders(self._view(), wanted, election_type)
+        records, results = partitions.elect_leaders(self.view(), wanted, election_type)
         self._commit_in_parts(records)
         return results
 
@@ -382,7 +391,7 @@ class Controller:
             StorageError: the disk refused; nothing changed.
         """
         records, results = partitions.alter_reassignments(
-            self._view(),
+            self.view(),
             wanted,
             allow_replication_factor_change=allow_replication_factor_change,
         )
@@ -390,17 +399,37 @@ class Controller:
         return results
 
     @one_at_a_time
-    def assign_directories(self, assigned: Iterable[tuple[uuid.UUID, int, uuid.UUID]]) -> None:
-        """Records the directories of this broker's partitions: (topic id, number, directory).
-
-        Assignments that are already recorded, and deleted topics, are skipped.
+    def alter_partitions(self, broker_id: int, changes: Sequence[IsrChange]) -> list[AlteredIsr]:
+        """Changes ISRs as the leader of the partitions proposes, and returns what became of each.
 
         Raises:
             StorageError: the disk returned an error; nothing changed.
         """
-        self._commit_parts_at_need(
-            partitions.assign_directories(self._view(), self.node_id, assigned)
-        )
+        records, errors = partitions.alter_isrs(self.view(), broker_id, changes)
+        self.commit_parts_at_need(records)
+        return [self._altered(change, error) for change, error in zip(changes, errors, strict=True)]
+
+    def _altered(self, change: IsrChange, error: ErrorCode) -> AlteredIsr:
+        if error is not ErrorCode.NONE:
+            return AlteredIsr(error)
+        topic = self.image.topic_by_id(change.topic_id)
+        assert topic is not None, "altered"
+        found = topic.partitions[change.partition]
+        return AlteredIsr(error, found.leader_epoch, found.partition_epoch, found.isr)
+
+    @one_at_a_time
+    def assign_directories(
+        self, broker_id: int, assigned: Iterable[DirectoryAssignment]
+    ) -> list[ErrorCode]:
+        """Records the directories of a broker's replicas, and returns an error for each.
+
+        Raises:
+            UnsupportedRequestError: the metadata.version has no directories.
+            StorageError: the disk returned an error; nothing changed.
+        """
+        records, errors = partitions.assign_directories(self.view(), broker_id, assigned)
+        self.commit_parts_at_need(records)
+        return errors
 
     @one_at_a_time
     def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
@@ -412,8 +441,8 @@ class Controller:
             StorageError: the disk returned an error; nothing changed.
         """
         broker = self.image.brokers[self.node_id]
-        records = registration.directories_failed(self._view(), broker, directories)
-        self._commit_parts_at_need(records)
+        records = registration.directories_failed(self.view(), broker, directories)
+        self.commit_parts_at_need(records)
 
     @one_at_a_time
     def cordon_directories(self, directories: Sequence[uuid.UUID]) -> None:
@@ -423,7 +452,7 @@ class Controller:
             StorageError: the disk refused; nothing changed.
         """
         broker = self.image.brokers[self.node_id]
-        self._commit(registration.cordoning(self._view(), broker, directories))
+        self._commit(registration.cordoning(self.view(), broker, directories))
 
     # ---- settings, quotas, features
 
@@ -436,7 +465,7 @@ class Controller:
         Raises:
             StorageError: the disk refused; nothing changed.
         """
-        records, results = configs.alter_configs(self._view(), changes)
+        records, results = configs.alter_configs(self.view(), changes)
         self._commit([] if validate_only else records)
         return results
 
@@ -458,7 +487,7 @@ class Controller:
         Raises:
             StorageError: the disk refused; nothing changed.
         """
-        records, results = quotas.alter_client_quotas(self._view(), changes, known_hosts)
+        records, results = quotas.alter_client_quotas(self.view(), changes, known_hosts)
         self._commit([] if validate_only else records)
         return results
 
@@ -473,22 +502,20 @@ class Controller:
             StorageError: the disk returned an error; nothing changed.
         """
         records = features.update_features(
-            self._view(), self.node_id, updates, kraft_version=self.log.kraft_version
+            self.view(), self.node_id, updates, kraft_version=self.log.kraft_version
         )
         self._commit([] if validate_only else records)
 
     # ---- producers, brokers, quorum
 
     @one_at_a_time
-    def allocate_producer_ids(self) -> tuple[int, int]:
+    def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
         """A block of producer ids that nobody else has: (first id, count).
 
         Raises:
             StorageError: the disk refused.
         """
-        record, first, count = registration.producer_ids(
-            self.image, self.node_id, self.broker_epoch
-        )
+        record, first, count = registration.producer_ids(self.image, broker_id, broker_epoch)
         self._commit([record])
         return first, count
 
@@ -500,7 +527,7 @@ class Controller:
             BrokerIdNotRegisteredError: it is not registered.
             StorageError: the disk refused; nothing changed.
         """
-        self._commit_in_parts(registration.unregistering(self._view(), broker_id))
+        self._commit_in_parts(registration.unregistering(self.view(), broker_id))
 
     def describe_quorum(self) -> QuorumInfo:
         """The voters, the leader, and the end of the metadata log."""
@@ -515,7 +542,8 @@ class Controller:
             endpoints=self._endpoints,
         )
 
-    def _view(self) -> ClusterView:
+    def view(self) -> ClusterView:
+        """The cluster as it is, for operations."""
         return ClusterView(image=self.image, settings=self.settings, rng=self.context.rng)
 
     def _commit(self, records: Sequence[ApiRecord]) -> None:
@@ -535,7 +563,12 @@ class Controller:
         """As `_commit`; on a full disk it releases the disk reserve first and retries."""
         self._reserve.at_need(lambda: self._commit(records))
 
-    def _commit_parts_at_need(self, records: Sequence[ApiRecord]) -> None:
+    def commit_parts_at_need(self, records: Sequence[ApiRecord]) -> None:
+        """Writes records that need not be applied together; a full disk does not refuse them.
+
+        Raises:
+            StorageError: the disk returned an error.
+        """
         for start in range(0, len(records), BATCH_RECORDS_MAX):
             self._commit_at_need(records[start : start + BATCH_RECORDS_MAX])
 

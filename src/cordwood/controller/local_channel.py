@@ -11,23 +11,29 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from cordwood.controller.controller import Controller
 from cordwood.controller.host_lookup import look_up_hosts
 from cordwood.controller.quotas import hosts_to_look_up
 from cordwood.metadata.controller_requests import (
+    AlteredIsr,
     BrokerRegistration,
     ConfigChange,
     CreatedTopic,
+    DirectoryAssignment,
     ElectionResult,
     FeatureUpdate,
+    IsrChange,
     NewPartitions,
     NewTopic,
     QuorumInfo,
+    QuorumReplica,
     QuotaChange,
     Reassignment,
 )
+from cordwood.metadata.records import has_directories
 from cordwood.model.kafka_errors import KafkaError
 
 T = TypeVar("T")
@@ -60,6 +66,8 @@ class LocalControllerChannel:
         self._controller = controller
         self._run = run
         self._published = published
+        #: Returns the nodes that follow the metadata log.
+        self.observers: Callable[[], tuple[QuorumReplica, ...]] = tuple
 
     async def register_broker(self, broker: BrokerRegistration) -> int:
         """As `ControllerChannel`."""
@@ -145,17 +153,25 @@ class LocalControllerChannel:
 
     async def describe_quorum(self) -> QuorumInfo:
         """As `ControllerChannel`."""
-        return self._controller.describe_quorum()
+        return replace(self._controller.describe_quorum(), observers=self.observers())
 
     async def allocate_producer_ids(self) -> tuple[int, int]:
         """As `ControllerChannel`."""
-        return await self._ask(self._controller.allocate_producer_ids)
+        controller = self._controller
+        return await self._ask(
+            lambda: controller.allocate_producer_ids(controller.node_id, controller.broker_epoch)
+        )
 
-    async def assign_directories(
-        self, assigned: Iterable[tuple[uuid.UUID, int, uuid.UUID]]
-    ) -> None:
+    async def alter_partitions(self, changes: Sequence[IsrChange]) -> Sequence[AlteredIsr]:
         """As `ControllerChannel`."""
-        await self._ask(lambda: self._controller.assign_directories(assigned))
+        controller = self._controller
+        return await self._ask(lambda: controller.alter_partitions(controller.node_id, changes))
+
+    async def assign_directories(self, assigned: Iterable[DirectoryAssignment]) -> None:
+        """As `ControllerChannel`."""
+        controller = self._controller
+        if has_directories(controller.image.metadata_version):
+            await self._ask(lambda: controller.assign_directories(controller.node_id, assigned))
 
     async def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
         """As `ControllerChannel`."""

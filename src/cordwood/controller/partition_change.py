@@ -1,4 +1,4 @@
-"""The record of a partition's change when a broker starts or stops, or an election is requested.
+"""The record of a partition's change: its leader, ISR, replicas and directories.
 
 Source: org.apache.kafka.controller.PartitionChangeBuilder, PartitionReassignmentReplicas,
 PartitionReassignmentRevert; KIP-455, KIP-966.
@@ -12,7 +12,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cordwood.metadata.image import NO_LEADER, RECOVERING, PartitionImage
+from cordwood.metadata.image import (
+    MIGRATING_DIRECTORY,
+    NO_LEADER,
+    RECOVERED,
+    RECOVERING,
+    PartitionImage,
+)
 from cordwood.metadata.records import ApiRecord, has_directories, partition_version
 
 #: From this level of metadata.version on, a smaller ISR needs no new leader epoch (KAFKA-15021).
@@ -60,12 +66,17 @@ class PartitionChange:
     replicas: list[int] = field(default_factory=list)
     removing: list[int] = field(default_factory=list)
     adding: list[int] = field(default_factory=list)
+    recovery_state: int = RECOVERED
+    directories: dict[int, uuid.UUID] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.isr = list(self.old.isr)
         self.replicas = list(self.old.replicas)
         self.removing = list(self.old.removing_replicas)
         self.adding = list(self.old.adding_replicas)
+        self.recovery_state = self.old.recovery_state
+        known = self.old.directories or [MIGRATING_DIRECTORY] * len(self.old.replicas)
+        self.directories = dict(zip(self.old.replicas, known, strict=True))
         self._elr = list(self.old.elr)
 
     def record(self) -> ApiRecord | None:
@@ -83,6 +94,8 @@ class PartitionChange:
         self._bump_epoch_of_old_versions(fields)
         self._put_last_known_leader(fields)
         self._put_assignment(fields)
+        if self.recovery_state != old.recovery_state:
+            fields["leaderRecoveryState"] = self.recovery_state
         if not fields:
             return None
         fields.update(partitionId=self.number, topicId=self.topic_id)
@@ -180,31 +193,30 @@ class PartitionChange:
 
     def _put_last_known_leader(self, fields: dict[str, Any]) -> None:
         if not self._keeps_elr:
-            if self.old.last_known_elr:
-                fields["lastKnownElr"] = []
             return
+        leader = fields.get("leader")
         known = self.old.last_known_elr
-        leader = fields.get("leader", self.old.leader)
-        if fields.get("isr") == [] and known != (self.old.leader,):
+        if leader == NO_LEADER and not known:
             # Only when it loses its leader: later there is none to remember.
             fields["lastKnownElr"] = [self.old.leader]
-        elif leader != NO_LEADER and known:
+        elif leader is not None and leader != NO_LEADER and known:
             fields["lastKnownElr"] = []
 
     def _put_assignment(self, fields: dict[str, Any]) -> None:
         old = self.old
+        if has_directories(self.context.metadata_version):
+            directories = [
+                self.directories.get(each) or self.context.directory_of(each)
+                for each in self.replicas
+            ]
+            if directories != (list(old.directories) or [MIGRATING_DIRECTORY] * len(old.replicas)):
+                fields["directories"] = directories
         if self.replicas != list(old.replicas):
             fields["replicas"] = self.replicas
-            if has_directories(self.context.metadata_version):
-                fields["directories"] = list(self._directories())
         if self.removing != list(old.removing_replicas):
             fields["removingReplicas"] = self.removing
         if self.adding != list(old.adding_replicas):
             fields["addingReplicas"] = self.adding
-
-    def _directories(self) -> list[uuid.UUID]:
-        known = dict(zip(self.old.replicas, self.old.directories, strict=False))
-        return [known.get(each) or self.context.directory_of(each) for each in self.replicas]
 
 
 def reassigned(

@@ -1,19 +1,28 @@
-"""Leaders elected, replicas moved, directories recorded.
+"""Leaders elected, ISRs changed, replicas moved, directories recorded.
 
-Source: org.apache.kafka.controller.ReplicationControlManager.electLeaders,
-alterPartitionReassignments, handleAssignReplicasToDirs; KIP-183, KIP-455, KIP-460, KIP-858.
+Source: org.apache.kafka.controller.ReplicationControlManager.electLeaders, alterPartition,
+alterPartitionReassignments, handleAssignReplicasToDirs; KIP-183, KIP-455, KIP-460, KIP-497,
+KIP-858.
 """
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 
 from cordwood.controller.cluster_view import RECORDS_MAX, ClusterView
 from cordwood.controller.partition_change import Election, PartitionChange, reassigned
-from cordwood.metadata.controller_requests import ElectionResult, Reassignment
-from cordwood.metadata.image import PartitionImage, TopicImage
-from cordwood.metadata.records import ApiRecord, Records, partition_version
+from cordwood.controller.registration import leaving
+from cordwood.metadata.controller_requests import (
+    DirectoryAssignment,
+    ElectionResult,
+    IsrChange,
+    Reassignment,
+)
+from cordwood.metadata.image import RECOVERING, PartitionImage, TopicImage
+from cordwood.metadata.records import ApiRecord, Records, has_directories
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     ElectionNotNeededError,
     EligibleLeadersNotAvailableError,
@@ -25,6 +34,7 @@ from cordwood.model.kafka_errors import (
     PolicyViolationError,
     PreferredLeaderNotAvailableError,
     UnknownTopicOrPartitionError,
+    UnsupportedRequestError,
 )
 from cordwood.model.pauses import in_steps
 
@@ -174,27 +184,148 @@ def _change(
 
 
 def assign_directories(
-    view: ClusterView, broker_id: int, assigned: Iterable[tuple[uuid.UUID, int, uuid.UUID]]
-) -> Records:
-    """The records of the directories in which a broker has put partitions."""
+    view: ClusterView, broker_id: int, assigned: Iterable[DirectoryAssignment]
+) -> tuple[Records, list[ErrorCode]]:
+    """The records of the directories in which a broker has put replicas, and an error for each.
+
+    A replica in a directory that is offline leaves the ISR.
+
+    Raises:
+        UnsupportedRequestError: the metadata.version has no directories.
+
+    Source: ReplicationControlManager.handleAssignReplicasToDirs; KIP-858.
+    """
     records: Records = []
-    version = partition_version(view.image.metadata_version)
-    if version < 1:
-        return records
-    for topic_id, number, directory in in_steps(assigned, every=16):
-        topic = view.image.topic_by_id(topic_id)
-        partition = None if topic is None else topic.partitions.get(number)
-        if partition is None or broker_id not in partition.replicas:
+    errors = []
+    lost: set[tuple[uuid.UUID, int]] = set()
+    if not has_directories(view.image.metadata_version):
+        raise UnsupportedRequestError("Directory assignment is not supported yet.")
+    for each in in_steps(assigned, every=16):
+        topic = view.image.topic_by_id(each.topic_id)
+        partition = None if topic is None else topic.partitions.get(each.partition)
+        error = ErrorCode.NONE
+        if topic is None:
+            error = ErrorCode.UNKNOWN_TOPIC_ID
+        elif partition is None:
+            error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        elif broker_id not in partition.replicas:
+            error = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        else:
+            change = _change(view, topic, each.partition, partition)
+            change.directories[broker_id] = each.directory
+            record = change.record()
+            if record is not None:
+                records.append(record)
+            if not view.has_online_directory(broker_id, each.directory):
+                lost.add((each.topic_id, each.partition))
+        errors.append(error)
+    if lost:
+        records += leaving(view, broker_id, lambda topic_id, number, _: (topic_id, number) in lost)
+    return records, errors
+
+
+def alter_isrs(
+    view: ClusterView, broker_id: int, changes: Iterable[IsrChange]
+) -> tuple[Records, list[ErrorCode]]:
+    """The records of proposed ISRs, and an error for each; NEW_LEADER_ELECTED is recorded, too.
+
+    Source: ReplicationControlManager.alterPartition.
+    """
+    records: Records = []
+    errors = []
+    for proposed in in_steps(changes, every=16):
+        topic = view.image.topic_by_id(proposed.topic_id)
+        if topic is None:
+            errors.append(ErrorCode.UNKNOWN_TOPIC_ID)
             continue
-        known = dict(zip(partition.replicas, partition.directories, strict=False))
-        if known.get(broker_id) == directory:
-            continue
-        known[broker_id] = directory
-        directories = [known.get(each) or view.directory_of(each) for each in partition.replicas]
-        fields = {
-            "topicId": topic_id,
-            "partitionId": number,
-            "directories": list(directories),
-        }
-        records.append(ApiRecord("PartitionChangeRecord", version, fields))
+        partition = topic.partitions.get(proposed.partition)
+        error = _refusal(view, broker_id, partition, proposed)
+        if error is ErrorCode.NONE:
+            assert partition is not None, "refused"
+            change = _change(view, topic, proposed.partition, partition)
+            if view.allows_unclean_election(topic.name):
+                change.election = Election.UNCLEAN
+            change.isr = [replica for replica, _ in proposed.isr]
+            change.recovery_state = proposed.recovery_state
+            record = change.record()
+            if record is not None:
+                records.append(record)
+                # It completes a reassignment that removes the leader.
+                if record.fields.get("leader", broker_id) != broker_id:
+                    error = ErrorCode.NEW_LEADER_ELECTED
+        errors.append(error)
+    return records, errors
+
+
+def _refusal(
+    view: ClusterView, broker_id: int, partition: PartitionImage | None, proposed: IsrChange
+) -> ErrorCode:
+    """Source: ReplicationControlManager.validateAlterPartitionData."""
+    if partition is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if (
+        proposed.leader_epoch > partition.leader_epoch
+        or proposed.partition_epoch > partition.partition_epoch
+    ):
+        return ErrorCode.NOT_CONTROLLER  # the leader knows of a controller after this one
+    if proposed.leader_epoch < partition.leader_epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if broker_id != partition.leader:
+        return ErrorCode.INVALID_REQUEST
+    if proposed.partition_epoch < partition.partition_epoch:
+        return ErrorCode.INVALID_UPDATE_VERSION
+    isr = [replica for replica, _ in proposed.isr]
+    recovers = proposed.recovery_state == RECOVERING
+    if (
+        len(set(isr)) != len(isr)
+        or not set(isr) <= set(partition.replicas)
+        or partition.leader not in isr
+        or (recovers and (len(isr) > 1 or partition.recovery_state != RECOVERING))
+    ):
+        return ErrorCode.INVALID_REQUEST
+    for replica, epoch in proposed.isr:
+        broker = view.image.brokers.get(replica)
+        if broker is None or not broker.is_active or epoch not in {-1, broker.epoch}:
+            return ErrorCode.INELIGIBLE_REPLICA
+    return ErrorCode.NONE
+
+
+def preferred_leaders(view: ClusterView, count_max: int) -> Records:
+    """The elections of preferred leaders that are possible and needed, at most so many.
+
+    Source: ReplicationControlManager.maybeBalancePartitionLeaders.
+    """
+    return _elections(
+        view, lambda _, partition: partition.leader != partition.replicas[0], PREFERRED, count_max
+    )
+
+
+def unclean_leaders(view: ClusterView, count_max: int) -> Records:
+    """The elections for partitions without a leader whose topic allows unclean ones.
+
+    Source: ReplicationControlManager.maybeElectUncleanLeaders.
+    """
+    return _elections(
+        view,
+        lambda topic, partition: partition.leader < 0 and view.allows_unclean_election(topic),
+        UNCLEAN,
+        count_max,
+    )
+
+
+def _elections(
+    view: ClusterView,
+    is_due: Callable[[str, PartitionImage], bool],
+    election_type: int,
+    count_max: int,
+) -> Records:
+    records: Records = []
+    for topic in in_steps(view.image.topics.values()):
+        for number, partition in topic.partitions.items():
+            if len(records) >= count_max:
+                return records
+            if not is_due(topic.name, partition):
+                continue
+            with suppress(PreferredLeaderNotAvailableError, EligibleLeadersNotAvailableError):
+                records.append(_elect(view, topic.name, number, election_type))
     return records

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,13 +19,14 @@ from cordwood.controller.partition_change import Election, PartitionChange
 from cordwood.format.metadata_records import with_defaults
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.delta import ImageDelta
-from cordwood.metadata.feature_levels import SUPPORTED_FEATURES
+from cordwood.metadata.feature_levels import METADATA_VERSION, SUPPORTED_FEATURES
 from cordwood.metadata.image import (
     BrokerImage,
     ControllerImage,
     Endpoint,
     MetadataImage,
     PartitionImage,
+    is_reserved_directory,
 )
 from cordwood.metadata.records import (
     FENCE,
@@ -40,7 +41,13 @@ from cordwood.metadata.records import (
     register_controller_record,
     registration_change,
 )
-from cordwood.model.kafka_errors import BrokerIdNotRegisteredError, KafkaError
+from cordwood.model.kafka_errors import (
+    BrokerIdNotRegisteredError,
+    InvalidRegistrationError,
+    KafkaError,
+    UnsupportedRequestError,
+)
+from cordwood.model.uuids import uuid_text
 
 PRODUCER_ID_BLOCK = 1000
 _PRODUCER_ID_MAX = (1 << 63) - 1
@@ -101,38 +108,105 @@ def registering(
         fenced = fencing(view, old)
         yield fenced
         view, end_offset = _after(view, fenced), end_offset + len(fenced)
-    records: Records = []
-    if old is not None and registration.previous_broker_epoch != old.epoch:
-        records += _after_unclean_shutdown(view, broker_id)
-    broker = BrokerImage(
-        broker_id=broker_id,
-        epoch=end_offset,
+    records = _after_stop(view, registration) if old is not None else []
+    broker = _registered(registration, end_offset)
+    yield [*records, register_broker_record(broker, view.image.metadata_version)]
+    if has_cordoned_directories(view.image.metadata_version):
+        yield [registration_change(broker, 3, cordonedLogDirs=[])]
+
+
+def registering_remote(
+    view: ClusterView, registration: BrokerRegistration, end_offset: int
+) -> Records:
+    """The records of the registration of a broker on another node, that of the broker last.
+
+    A registration of the incarnation that there is amends it.
+
+    Raises:
+        InvalidRegistrationError: its directories are not those of one broker.
+    """
+    if has_directories(view.image.metadata_version):
+        _require_directories(view, registration)
+    old = view.image.brokers.get(registration.broker_id)
+    level = view.image.metadata_version
+    if old is None or old.incarnation_id != registration.incarnation_id:
+        broker = _registered(registration, end_offset)
+        return [*_after_stop(view, registration), register_broker_record(broker, level)]
+    broker = replace(
+        _registered(registration, old.epoch),
+        fenced=old.fenced,
+        in_controlled_shutdown=old.in_controlled_shutdown,
+    )
+    return [register_broker_record(broker, level)]
+
+
+def _registered(registration: BrokerRegistration, epoch: int) -> BrokerImage:
+    return BrokerImage(
+        broker_id=registration.broker_id,
+        epoch=epoch,
         incarnation_id=registration.incarnation_id,
         rack=registration.rack,
         fenced=True,
         in_controlled_shutdown=False,
         log_dirs=sorted_directories(registration.log_dirs),
         endpoints=registration.endpoints,
-        features=SUPPORTED_FEATURES,
+        features=registration.features,
     )
-    records.append(register_broker_record(broker, view.image.metadata_version))
-    yield records
-    if has_cordoned_directories(view.image.metadata_version):
-        yield [registration_change(broker, 3, cordonedLogDirs=[])]
+
+
+def _require_directories(view: ClusterView, registration: BrokerRegistration) -> None:
+    found = registration.log_dirs
+    if not found:
+        raise InvalidRegistrationError("No directories specified in request")
+    if any(is_reserved_directory(each) for each in found):
+        raise InvalidRegistrationError("Reserved directory ID in request")
+    if len(set(found)) != len(found):
+        raise InvalidRegistrationError("Duplicate directory ID in request")
+    for broker in view.image.brokers.values():
+        taken = set(found).intersection(broker.log_dirs)
+        if taken and broker.broker_id != registration.broker_id:
+            raise InvalidRegistrationError(
+                f"Broker {broker.broker_id} is already registered with directory "
+                f"{uuid_text(min(taken))}"
+            )
+
+
+def require_features(
+    finalized: Mapping[str, int], supported: Mapping[str, tuple[int, int]]
+) -> None:
+    """Checks that a broker supports the levels of the cluster, `kraft.version` among them.
+
+    Raises:
+        UnsupportedRequestError: it does not support one.
+        InvalidRegistrationError: it does not say which metadata.version it supports.
+    """
+    levels = {name: finalized.get(name, 0) for name in supported}
+    levels |= {name: level for name, level in finalized.items() if level}
+    for name, level in levels.items():
+        lowest, highest = supported.get(name, (0, 0))
+        if name == METADATA_VERSION and name not in supported:
+            continue
+        if not lowest <= level <= highest:
+            raise UnsupportedRequestError(
+                f"Unable to register because the broker does not support finalized version {level} "
+                f"of {name}. The broker wants a version between {lowest} and {highest}, inclusive."
+            )
+    if METADATA_VERSION not in supported:
+        raise InvalidRegistrationError(f"Request features do not contain '{METADATA_VERSION}'")
 
 
 def unfencing(view: ClusterView, broker: BrokerImage) -> Records:
     """The broker serves: it leads what has no leader and is its to lead."""
     broker_id = broker.broker_id
     changes = _Changes(view, lambda each: each == broker_id or view.is_active(each))
-    without_leader = changes.of(lambda partition: partition.leader < 0)
+    without_leader = changes.of(lambda _topic, _number, partition: partition.leader < 0)
     return [registration_change(broker, 0, fenced=UNFENCE), *without_leader]
 
 
 def shutting_down(view: ClusterView, broker: BrokerImage) -> Records:
     """A controlled shutdown begins: the broker leaves all ISRs and leads nothing any more."""
     change = registration_change(broker, 1, inControlledShutdown=1)
-    return [change, *_leaving(view, broker.broker_id)]
+    return [change, *leaving(view, broker.broker_id)]
 
 
 def fencing_again(view: ClusterView, image: MetadataImage, broker: BrokerImage) -> Records:
@@ -142,7 +216,7 @@ def fencing_again(view: ClusterView, image: MetadataImage, broker: BrokerImage) 
 
 def fencing(view: ClusterView, broker: BrokerImage) -> Records:
     """The records that fence a broker that has stopped."""
-    return [*_leaving(view, broker.broker_id), registration_change(broker, 0, fenced=FENCE)]
+    return [*leaving(view, broker.broker_id), registration_change(broker, 0, fenced=FENCE)]
 
 
 def directories_failed(
@@ -157,14 +231,14 @@ def directories_failed(
         return []
     broker_id = broker.broker_id
 
-    def lies_there(partition: PartitionImage) -> bool:
-        where = dict(zip(partition.replicas, partition.directories, strict=False))
-        return where.get(broker_id) in failed
+    def lies_there(_topic_id: uuid.UUID, _number: int, partition: PartitionImage) -> bool:
+        return partition.directory_of(broker_id) in failed
 
-    changes = _Changes(view, lambda each: each != broker_id and view.is_active(each))
-    changes.leaving = broker_id
     left = [each for each in broker.log_dirs if each not in failed]
-    return [*changes.of(lies_there), registration_change(broker, 2, logDirs=list(left))]
+    return [
+        *leaving(view, broker_id, lies_there),
+        registration_change(broker, 2, logDirs=list(left)),
+    ]
 
 
 def cordoning(view: ClusterView, broker: BrokerImage, directories: Sequence[uuid.UUID]) -> Records:
@@ -186,7 +260,7 @@ def unregistering(view: ClusterView, broker_id: int) -> Records:
     if broker is None:
         raise BrokerIdNotRegisteredError(f"Broker ID {broker_id} is not currently registered")
     fields = {"brokerId": broker_id, "brokerEpoch": broker.epoch}
-    return [*_leaving(view, broker_id), ApiRecord("UnregisterBrokerRecord", 0, fields)]
+    return [*leaving(view, broker_id), ApiRecord("UnregisterBrokerRecord", 0, fields)]
 
 
 def producer_ids(
@@ -213,20 +287,39 @@ def producer_ids(
     return ApiRecord("ProducerIdsRecord", 0, fields), first, PRODUCER_ID_BLOCK
 
 
-def _leaving(view: ClusterView, broker_id: int) -> Records:
+def leaving(
+    view: ClusterView,
+    broker_id: int,
+    concerns: Callable[[uuid.UUID, int, PartitionImage], bool] | None = None,
+) -> Records:
+    """The records that take a broker out of ISRs, and of the leadership.
+
+    Args:
+        view: the cluster.
+        broker_id: of the broker.
+        concerns: whether a partition, given with its topic's id and its number, is concerned; all
+            whose ISR has the broker if None.
+    """
     changes = _Changes(view, lambda each: each != broker_id and view.is_active(each))
     changes.leaving = broker_id
-    return changes.of(lambda partition: broker_id in partition.isr)
+    return changes.of(concerns or (lambda _topic, _number, each: broker_id in each.isr))
 
 
-def _after_unclean_shutdown(view: ClusterView, broker_id: int) -> Records:
-    """The broker may have lost records: it is no longer an eligible leader (KIP-966)."""
-    if not has_elr(view.image.features):
-        return []
+def _after_stop(view: ClusterView, registration: BrokerRegistration) -> Records:
+    """What is left to do of the stop, or the crash, of a broker's last incarnation.
+
+    Source: ReplicationControlManager.handleBrokerShutdown.
+    """
+    broker_id = registration.broker_id
+    old = view.image.brokers.get(broker_id)
+    is_clean = old is not None and registration.previous_broker_epoch == old.epoch
+    if is_clean or not has_elr(view.image.features):
+        return leaving(view, broker_id)
+    # It may have lost records: it is no longer an eligible leader (KIP-966).
     changes = _Changes(view, lambda each: each != broker_id and view.is_active(each))
     changes.leaving = broker_id
     changes.lost = (broker_id,)
-    return changes.of(lambda each: broker_id in each.isr or broker_id in each.elr)
+    return changes.of(lambda _topic, _number, each: broker_id in (*each.isr, *each.elr))
 
 
 def sorted_directories(directories: Iterable[uuid.UUID]) -> tuple[uuid.UUID, ...]:
@@ -237,20 +330,20 @@ def sorted_directories(directories: Iterable[uuid.UUID]) -> tuple[uuid.UUID, ...
 class _Changes:
     """Changes of all partitions that one broker's coming or going makes."""
 
-    def __init__(self, view: ClusterView, may_lead: Any) -> None:
+    def __init__(self, view: ClusterView, may_lead: Callable[[int], bool]) -> None:
         self._view = view
         self._context = view.change_context(may_lead)
         self.leaving: int | None = None
         self.lost: tuple[int, ...] = ()
 
-    def of(self, concerns: Any) -> Records:
+    def of(self, concerns: Callable[[uuid.UUID, int, PartitionImage], bool]) -> Records:
         """The records of the partitions that it concerns."""
         view = self._view
         found: Records = []
         for topic in view.image.topics.values():
             is_unclean_allowed: bool | None = None
             for number, partition in topic.partitions.items():
-                if not concerns(partition):
+                if not concerns(topic.topic_id, number, partition):
                     continue
                 if is_unclean_allowed is None:
                     is_unclean_allowed = view.allows_unclean_election(topic.name)

@@ -100,6 +100,11 @@ def metadata_snapshot_name(end_offset: int, epoch: int) -> str:
     return stem + METADATA_SNAPSHOT_SUFFIX
 
 
+def metadata_snapshot_epoch(name: str) -> int:
+    """The epoch in the name of a metadata snapshot."""
+    return int(name[OFFSET_DIGITS + 1 : OFFSET_DIGITS + 1 + EPOCH_DIGITS])
+
+
 def base_offset_of(name: str) -> int:
     """The offset before the first `.` of a file's name.
 

@@ -19,10 +19,13 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
 from cordwood.metadata.controller_requests import (
+    AlteredIsr,
     ConfigChange,
     CreatedTopic,
+    DirectoryAssignment,
     ElectionResult,
     FeatureUpdate,
+    IsrChange,
     NewPartitions,
     NewTopic,
     QuorumInfo,
@@ -43,10 +46,11 @@ class ControllerChannel(Protocol):
     async def allocate_producer_ids(self) -> tuple[int, int]:
         """Allocates a block of producer ids for this broker: (first id, count)."""
 
-    async def assign_directories(
-        self, assigned: Iterable[tuple[uuid.UUID, int, uuid.UUID]]
-    ) -> None:
-        """Records in which directory this broker has partitions: (topic id, number, directory)."""
+    async def alter_partitions(self, changes: Sequence[IsrChange]) -> Sequence[AlteredIsr]:
+        """Changes the ISRs of partitions that this broker leads."""
+
+    async def assign_directories(self, assigned: Iterable[DirectoryAssignment]) -> None:
+        """Records in which directory this broker has partitions."""
 
     async def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
         """Records which directories of this broker are offline."""

@@ -8,7 +8,9 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from cordwood.format.java_map import spread_hash
+from cordwood.metadata.feature_levels import SUPPORTED_FEATURES
 from cordwood.metadata.image import Endpoint, QuotaEntity
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 
 #: Types of updates of features, as UpdateFeatures numbers them.
@@ -21,7 +23,8 @@ class BrokerRegistration:
 
     `log_dirs` are the ids of its directories that can be used; `endpoints` are where clients reach
     it (advertised.listeners). `previous_broker_epoch` is the epoch of the last registration, which
-    a clean shutdown has written to `.kafka_cleanshutdown`; -1 after a crash.
+    a clean shutdown has written to `.kafka_cleanshutdown`; -1 after a crash. `features` are the
+    lowest and the highest level of each that it supports, both inclusive.
 
     Source: BrokerRegistrationRequest.
     """
@@ -32,6 +35,7 @@ class BrokerRegistration:
     log_dirs: tuple[uuid.UUID, ...]
     rack: str | None = None
     previous_broker_epoch: int = -1
+    features: Mapping[str, tuple[int, int]] = field(default_factory=lambda: SUPPORTED_FEATURES)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +114,40 @@ class Reassignment(NamedTuple):
     replicas: Sequence[int] | None
 
 
+class IsrChange(NamedTuple):
+    """An ISR that the leader of a partition proposes: ids of brokers and their epochs.
+
+    An epoch of -1 is not checked. `recovery_state` is 1 while the leader recovers from an unclean
+    election.
+
+    Source: AlterPartitionRequest; KIP-497, KIP-903.
+    """
+
+    topic_id: uuid.UUID
+    partition: int
+    leader_epoch: int
+    partition_epoch: int
+    isr: Sequence[tuple[int, int]]
+    recovery_state: int = 0
+
+
+class AlteredIsr(NamedTuple):
+    """What is recorded of a partition whose ISR was proposed; with an error only that is given."""
+
+    error: ErrorCode
+    leader_epoch: int = -1
+    partition_epoch: int = -1
+    isr: Sequence[int] = ()
+
+
+class DirectoryAssignment(NamedTuple):
+    """The log directory in which a broker has put a replica."""
+
+    topic_id: uuid.UUID
+    partition: int
+    directory: uuid.UUID
+
+
 class ElectionResult(NamedTuple):
     """The result of an election; None if there is a new leader."""
 
@@ -119,7 +157,7 @@ class ElectionResult(NamedTuple):
 
 
 class QuorumReplica(NamedTuple):
-    """A voter as DescribeQuorum shows it; times in ms."""
+    """A node with the metadata log, as DescribeQuorum shows it; times in ms, -1 for never."""
 
     replica_id: int
     directory_id: uuid.UUID
@@ -130,10 +168,11 @@ class QuorumReplica(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuorumInfo:
-    """The state of the quorum: one voter, which leads."""
+    """The state of the quorum: one voter, which leads, and the nodes that follow."""
 
     leader_id: int
     leader_epoch: int
     high_watermark: int
     voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...] = ()
     endpoints: tuple[Endpoint, ...]

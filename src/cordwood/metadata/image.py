@@ -24,8 +24,16 @@ UNASSIGNED_DIRECTORY = uuid.UUID(int=1)
 LOST_DIRECTORY = uuid.UUID(int=2)
 MIGRATING_DIRECTORY = uuid.UUID(int=0)
 
+#: Ids below this one are reserved. Source: org.apache.kafka.common.DirectoryId.
+_RESERVED_IDS = 100
+
 QuotaEntity = frozenset[tuple[str, str | None]]
 """Pairs of a kind (`user`, `client-id`, `ip`) and a name, None for the default."""
+
+
+def is_reserved_directory(directory: uuid.UUID) -> bool:
+    """Whether an id is never that of a directory."""
+    return directory.int < _RESERVED_IDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,11 +23,13 @@ from cordwood.format.record_batch import RecordBatch
 from cordwood.metadata.formatting import build_quorum_state
 from cordwood.metadata.replay import Replay, valid_batches
 from cordwood.metadata.settings import MetadataLogSettings
+from cordwood.metadata.snapshot_file import SnapshotFile, snapshots_in
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileSystem
+from cordwood.storage.log.leader_epochs import UNDEFINED_EPOCH, EpochEndOffset
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 
@@ -101,6 +103,21 @@ class MetadataLog(ABC):
         """The size of the segments in bytes."""
         return self._log.size_bytes
 
+    @property
+    @abstractmethod
+    def last_epoch(self) -> int:
+        """The epoch of the last batch, or of the snapshot in its place; 0 without either."""
+
+    def end_of_epoch(self, epoch: int) -> EpochEndOffset:
+        """The largest epoch of the log that is not above `epoch`, and its end, exclusive.
+
+        Source: RaftLog.endOffsetForEpoch.
+        """
+        found = self._log.leader_epochs.end_offset_for(epoch, self.end_offset)
+        if found.epoch == UNDEFINED_EPOCH:
+            return EpochEndOffset(self.last_epoch, self.end_offset)
+        return found
+
     def subscribe(self, on_commit: Callable[[], None]) -> None:
         """Has `on_commit` called each time the high watermark has moved on."""
         self._on_commit.append(on_commit)
@@ -114,9 +131,34 @@ class MetadataLog(ABC):
         """
         if offset >= self.high_watermark:
             return []
-        found = list(valid_batches(self._log.read(offset, max_bytes).read()))
+        found = list(valid_batches(self.read(offset, max_bytes=max_bytes)))
         assert found, f"no batch at offset {offset}, below the high watermark"
         return found
+
+    def read(self, offset: int, *, max_bytes: int) -> bytes:
+        """The bytes of the batches from `offset` on, the first one whole.
+
+        Raises:
+            StorageError: the disk returned an error.
+        """
+        return self._log.read(offset, max_bytes).read()
+
+    def snapshots(self) -> list[SnapshotFile]:
+        """The snapshots in the directory, the oldest first."""
+        return snapshots_in(self.directory, self._fs)
+
+    def read_snapshot(self, snapshot: SnapshotFile, position: int, count: int) -> bytes:
+        """At most `count` bytes of a snapshot, from a byte on.
+
+        Raises:
+            FileNotFoundError: it is there no more.
+            OSError: the disk returned an error.
+        """
+        file = self._fs.open(snapshot.path)
+        try:
+            return file.read_at(count, position)
+        finally:
+            file.close()
 
     def remove_before(self, offset: int) -> None:
         """Deletes whole segments below `offset`, the end offset of a snapshot.

@@ -6,12 +6,17 @@ Source: org.apache.kafka.snapshot.RecordsSnapshotWriter, FileRawSnapshotWriter, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cordwood.format.control_record import ControlType, build_control_key, build_kraft_control_value
-from cordwood.format.file_names import metadata_snapshot_name
+from cordwood.format.file_names import (
+    FileKind,
+    classify,
+    metadata_snapshot_epoch,
+    metadata_snapshot_name,
+)
 from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch
 from cordwood.metadata.records import ApiRecord
@@ -89,6 +94,37 @@ def snapshot_batches(
         offset += len(values)
     footer: list[ControlRecord] = [(ControlType.SNAPSHOT_FOOTER, {})]
     yield control_batch(footer, base_offset=offset, timestamp_ms=now_ms, epoch=epoch)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotFile:
+    """A snapshot on disk that ends at `end_offset`, exclusive, in `epoch`."""
+
+    path: Path
+    end_offset: int
+    epoch: int
+    size_bytes: int
+
+
+def snapshots_in(directory: Path, fs: FileSystem) -> list[SnapshotFile]:
+    """The snapshots of a metadata log, the oldest first; that of the voters alone is none.
+
+    Raises:
+        OSError: the disk returned an error.
+    """
+    found = []
+    for name in fs.names_in(directory):
+        kind = classify(name)
+        if kind.kind is FileKind.METADATA_SNAPSHOT and not kind.state and kind.base_offset:
+            found.append(
+                SnapshotFile(
+                    path=directory / name,
+                    end_offset=kind.base_offset,
+                    epoch=metadata_snapshot_epoch(name),
+                    size_bytes=fs.facts_of(directory / name).size_bytes,
+                )
+            )
+    return sorted(found, key=lambda each: (each.end_offset, each.epoch))
 
 
 class SnapshotPart:

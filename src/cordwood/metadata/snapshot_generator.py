@@ -6,8 +6,6 @@ Source: org.apache.kafka.image.publisher.SnapshotGenerator, KafkaRaftLog.maybeCl
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from cordwood.format.control_record import (
@@ -15,14 +13,18 @@ from cordwood.format.control_record import (
     parse_control_key,
     parse_kraft_control_value,
 )
-from cordwood.format.file_names import FileKind, classify
 from cordwood.format.record_batch import RecordBatch, parse_batch
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.metadata_log import MetadataLog
 from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.metadata.records import image_records
 from cordwood.metadata.settings import MetadataLogSettings
-from cordwood.metadata.snapshot_file import kraft_controls, snapshot_batches, write_snapshot
+from cordwood.metadata.snapshot_file import (
+    SnapshotFile,
+    kraft_controls,
+    snapshot_batches,
+    write_snapshot,
+)
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.log.log_context import LogContext
@@ -31,15 +33,6 @@ _log = logging.getLogger(__name__)
 
 _HEADER_BYTES_MAX = 1 << 20
 _PART_THAT_IS_MUCH = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotFile:
-    """A snapshot on disk that ends at `end_offset`, exclusive."""
-
-    path: Path
-    end_offset: int
-    size_bytes: int
 
 
 class SnapshotGenerator:
@@ -133,7 +126,7 @@ class SnapshotGenerator:
         directory, now_ms = self._log.directory, self._context.clock.now_ms()
         removed = 0
         with self._failures.guard(directory.parent, "cleaning snapshots of", directory.name):
-            found = list(self._files())
+            found = self._log.snapshots()
             while len(found) > 1 and self._is_spare(found, now_ms):
                 self._log.remove_before(found[1].end_offset)
                 self._fs.remove(found[0].path)
@@ -142,16 +135,6 @@ class SnapshotGenerator:
             if removed:
                 self._fs.sync_directory(directory)
         return removed
-
-    def _files(self) -> Iterator[SnapshotFile]:
-        directory = self._log.directory
-        for name in self._fs.names_in(directory):
-            kind = classify(name)
-            if kind.kind is FileKind.METADATA_SNAPSHOT and not kind.state and kind.base_offset:
-                size = self._fs.facts_of(directory / name).size_bytes
-                yield SnapshotFile(
-                    path=directory / name, end_offset=kind.base_offset, size_bytes=size
-                )
 
     def _is_spare(self, found: list[SnapshotFile], now_ms: int) -> bool:
         limit = self._settings.retention_bytes

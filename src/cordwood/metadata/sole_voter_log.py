@@ -74,6 +74,12 @@ class SoleVoterLog(MetadataLog):
         """As in `MetadataLog`: the log's end, once an epoch has begun."""
         return self._log.high_watermark
 
+    @property
+    def last_epoch(self) -> int:
+        """As `MetadataLog`."""
+        latest = self._log.leader_epochs.latest_epoch
+        return max(self.replay.epoch, 0) if latest is None else latest
+
     def begin_epoch(self) -> None:
         """Makes this node the leader of a new epoch: in `quorum-state`, and in the log.
 

@@ -308,6 +308,30 @@ class StaleBrokerEpochError(KafkaError):
     code = ErrorCode.STALE_BROKER_EPOCH
 
 
+class DuplicateBrokerRegistrationError(KafkaError):
+    """A registration with the id of a broker that is alive."""
+
+    code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
+
+
+class InvalidRegistrationError(KafkaError):
+    """A registration of a broker that lacks something, or claims what is another's."""
+
+    code = ErrorCode.INVALID_REGISTRATION
+
+
+class SnapshotNotFoundError(KafkaError):
+    """A snapshot of the metadata log that there is not, or not any more."""
+
+    code = ErrorCode.SNAPSHOT_NOT_FOUND
+
+
+class PositionOutOfRangeError(KafkaError):
+    """A position outside of a snapshot."""
+
+    code = ErrorCode.POSITION_OUT_OF_RANGE
+
+
 class PreferredLeaderNotAvailableError(KafkaError):
     """An election of a preferred leader that is not eligible."""
 

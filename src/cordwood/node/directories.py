@@ -101,7 +101,7 @@ def format_node(
 
 
 def _controller_endpoints(settings: BrokerSettings) -> list[Endpoint]:
-    listeners = settings.controller_listeners
+    listeners = settings.advertised_controller_listeners
     if not listeners:  # never served here; a real Kafka started on the directory has one
         return [Endpoint(name="CONTROLLER", host="localhost", port=_CONTROLLER_PORT)]
     return [

@@ -5,12 +5,15 @@ Source: kafka.server.KafkaRaftServer, ControllerServer (4.3.0).
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 
 from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
+from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.forwarding import Forwarding
 from cordwood.broker.replica_manager import ReplicaManager
+from cordwood.broker.replication.replication import Replication
 from cordwood.broker.request_context import RequestContext
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel
@@ -22,19 +25,44 @@ from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.pauses import background
 from cordwood.network.api import Api
+from cordwood.network.server import Server
 from cordwood.network.slices import Slices
+from cordwood.node.controller_server import ControllerServer
+from cordwood.node.replicating import begin_replication, remove_lagging
 from cordwood.storage.log.log_context import LogContext
 
 
 class EmbeddedController:
-    """A `ClusterMember` whose cluster is this node."""
+    """A `ClusterMember` that has its cluster's controller in its process."""
 
     channel: LocalControllerChannel
+    _configs: ConfigService
 
-    def __init__(self, controller: Controller) -> None:
-        """`controller` is open, and closed by `close` or `abandon`."""
+    def __init__(
+        self,
+        controller: Controller,
+        *,
+        settings: BrokerSettings,
+        cluster_id: str,
+        server: Server | None,
+    ) -> None:
+        """Nothing is served yet.
+
+        Args:
+            controller: open, and closed by `close` or `abandon`.
+            settings: of server.properties.
+            cluster_id: of the directories.
+            server: for the controllers' listeners, bound; None without one: then no other broker
+                can be in the cluster.
+        """
         self._controller = controller
+        self._settings = settings
+        self._cluster_id = cluster_id
+        self._server = server
         self._loader: MetadataLoader | None = None
+        self._serving: ControllerServer | None = None
+        self._replication: Replication | None = None
+        self._shrinking: asyncio.Task[None] | None = None
 
     @property
     def log(self) -> MetadataLog:
@@ -78,6 +106,7 @@ class EmbeddedController:
     def connect(self, loader: MetadataLoader, configs: ConfigService, slices: Slices) -> None:
         """As `ClusterMember`."""
         self._controller.check_topic_configs = configs.require_topic_settings
+        self._configs = configs
         self._loader = loader
         self.channel = LocalControllerChannel(
             self._controller, run=slices.run, published=loader.published
@@ -86,13 +115,31 @@ class EmbeddedController:
     async def join(
         self,
         registration: BrokerRegistration,
-        _replicas: ReplicaManager,
-        _metadata: MetadataCache,
-        _thread: BrokerThread,
+        replicas: ReplicaManager,
+        metadata: MetadataCache,
+        thread: BrokerThread,
         _fail: Callable[[str], None],
     ) -> int:
-        """As `ClusterMember`."""
-        return await self.channel.register_broker(registration)
+        """As `ClusterMember`; from now on other brokers are served."""
+        controller, settings = self._controller, self._settings
+        epoch = await self.channel.register_broker(registration)
+        if self._server is not None:
+            self._serving = ControllerServer(
+                controller,
+                self.channel,
+                settings=settings,
+                cluster_id=self._cluster_id,
+                configs=self._configs,
+                metadata=metadata,
+                thread=thread,
+                endpoints=controller.endpoints,
+            )
+            self._serving.start(self._server)
+            self._replication = begin_replication(
+                settings, self.channel, replicas, metadata, thread, lambda: controller.broker_epoch
+            )
+            self._shrinking = thread.loop.create_task(remove_lagging(settings, replicas))
+        return epoch
 
     async def unfence(self) -> None:
         """As `ClusterMember`."""
@@ -106,12 +153,24 @@ class EmbeddedController:
                 snapshots.run_if_due()
 
     async def leave(self) -> None:
-        """As `ClusterMember`: nobody could take the partitions over."""
+        """As `ClusterMember`; the other brokers lead what they can."""
+        if self._serving is not None:
+            await self.channel.shut_down_broker()
+            await self._serving.all_have(self._controller.image)
+        if self._shrinking is not None:
+            self._shrinking.cancel()
+        replication, self._replication = self._replication, None
+        if replication is not None:
+            await replication.close()
 
     async def close(self, snapshots: SnapshotGenerator) -> None:
         """As `ClusterMember`."""
         controller, loader = self._controller, self._loader
         assert loader is not None, "connected"
+        await self.leave()
+        if self._serving is not None and self._server is not None:
+            self._server.stop()
+            await self._serving.close()
         loader.close()
         await self.channel.shut_down_broker()
         if controller.is_log_open:

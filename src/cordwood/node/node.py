@@ -14,7 +14,7 @@ import gc
 import logging
 import socket
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -48,7 +48,6 @@ from cordwood.cleanup.cleaner_settings import (
 from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
 from cordwood.cleanup.paused_changes import PausedMove, truncate_fully_paused, truncate_paused
 from cordwood.controller.controller import Controller
-from cordwood.controller.settings import ControllerSettings
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.metadata.cache import MetadataCache
@@ -67,13 +66,19 @@ from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.uuids import fresh_uuid
 from cordwood.network.api import Api
 from cordwood.network.dispatch import Dispatcher
-from cordwood.network.server import Server, ServerLimits
+from cordwood.network.server import Server
 from cordwood.network.slices import Slices
 from cordwood.network.turns import watch_of
 from cordwood.node.cluster_member import ClusterMember
 from cordwood.node.directories import format_node, usable_directories
 from cordwood.node.embedded_controller import EmbeddedController
+from cordwood.node.parts_of_settings import (
+    controller_endpoints,
+    controller_settings,
+    server_limits,
+)
 from cordwood.node.quorum_member import QuorumMember
+from cordwood.node.stop_sequence import StopSequence
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
@@ -90,9 +95,6 @@ _SWITCH_S: Final = 0.0005
 # ever a cycle.
 _GARBAGE_MIN: Final = 20_000
 _SNAPSHOT_CHECK_MS: Final = 60_000
-_RESERVE_BYTES: Final = 1 << 20
-# The metadata log of a cluster grows by 12 MB a day though nothing happens.
-_MEMBER_RESERVE_BYTES: Final = 8 << 20
 _CLEANER_KEYS: Final = (
     "log.cleaner.threads",
     "log.cleaner.dedupe.buffer.size",
@@ -149,9 +151,10 @@ class Node:
         self._metadata_dir = Path(settings.metadata_log_dir).absolute()
         self.clock: Clock = clock or SystemClock()
         self._engine = engine or spark_engine
-        self._undo: list[tuple[Callable[[], Awaitable[None] | None], bool]] = []
-        self._stopping: asyncio.Task[None] | None = None
+        self._stop_sequence = StopSequence()
+        self._at_end = self._stop_sequence.add
         self.ports: dict[str, int] = {}
+        self._controller_server: Server | None = None
         self._scheduler: SchedulerThread | None = None
 
     # ---- start
@@ -201,14 +204,14 @@ class Node:
         self._configs = configs
         metadata = self._load_metadata(member, configs, slices)
         member.connect(self.loader, configs, slices)
-        self._undo.append((lambda: member.close(self._snapshots), False))
+        self._at_end(lambda: member.close(self._snapshots))
         thread = BrokerThread(
             loop, slices=slices, clock=self.clock, scheduler=logs.context.scheduler
         )
         self._apis = member.served(self._apis)
         broker = self._make_broker(cluster_id, logs, metadata, member, thread)
         self.broker = broker
-        self._undo.append((lambda: self._finish_requests(slices), False))
+        self._at_end(lambda: self._finish_requests(slices))
         self._at_end(broker.replicas.directory_reports.close)
         logs.defaults = configs.log_config("")
         logs.broker_epoch = await self._unless_failed(
@@ -232,9 +235,9 @@ class Node:
         )
         self._follow_settings(broker)
         self._serve(server, broker)
-        self._undo.append((lambda: self._finish_requests(slices), False))
+        self._at_end(lambda: self._finish_requests(slices))
         self._at_end(broker.replicas.directory_reports.close)
-        self._undo.append((member.leave, False))
+        self._at_end(member.leave)
 
     def _make_broker(
         self,
@@ -442,7 +445,7 @@ class Node:
             broker.thread.loop.run_in_executor(None, self.cleaner.reconfigure, settings)
 
         def connections(_before: BrokerValues, values: BrokerValues) -> None:
-            self.server.limits = _limits(values, self.settings)
+            self.server.limits = server_limits(values, self.settings)
 
         def groups(_before: BrokerValues, values: BrokerValues) -> None:
             broker.groups.settings = GroupSettings.of(values.all)
@@ -467,10 +470,17 @@ class Node:
 
     def _bind(self) -> Server:
         settings = self.settings
-        server = Server(limits=_limits(settings, self.settings))
+        server = Server(limits=server_limits(settings, self.settings))
         self.server = server
         self._at_end(server.stop)
         self.ports = {each.name: server.bind(*each[:3]) for each in settings.listeners}
+        if settings.controller_listeners:
+            self._controller_server = Server(limits=server_limits(settings, settings))
+            self._at_end(self._controller_server.stop)
+            self.ports |= {
+                each.name: self._controller_server.bind(*each[:3])
+                for each in settings.controller_listeners
+            }
         return server
 
     def _open_member(
@@ -489,7 +499,7 @@ class Node:
                 metadata_dir=self._metadata_dir,
                 cluster_id=cluster_id,
                 directory_id=directory_ids[self._metadata_dir],
-                log_settings=_controller_settings(settings),
+                log_settings=controller_settings(settings),
                 context=context,
             )
         advertised = self._advertised()
@@ -498,20 +508,17 @@ class Node:
             node_id=settings.node_id,
             directory_ids=list(directory_ids.values()),
             clock=self.clock,
-            endpoints=[
-                Endpoint(
-                    name=each.name,
-                    host=each.host or "localhost",
-                    port=each.port,
-                    security_protocol=each.security_protocol,
-                )
-                for each in settings.controller_listeners
-            ],
+            endpoints=controller_endpoints(settings, self.ports),
             default_host=advertised[0].host if advertised else "localhost",
-            settings=_controller_settings(settings),
+            settings=controller_settings(settings),
             context=context,
         )
-        return EmbeddedController(self.controller)
+        return EmbeddedController(
+            self.controller,
+            settings=settings,
+            cluster_id=cluster_id,
+            server=self._controller_server,
+        )
 
     def _advertised(self) -> tuple[Endpoint, ...]:
         return tuple(
@@ -623,69 +630,14 @@ class Node:
 
         A caller that is cancelled meanwhile gets the cancellation when all has stopped.
         """
-        if self._stopping is None or self._stopping.done():
-            self._stopping = asyncio.get_running_loop().create_task(self._stop())
-        cancelled: asyncio.CancelledError | None = None
-        while not self._stopping.done():
-            try:
-                await asyncio.shield(self._stopping)
-            except asyncio.CancelledError as error:
-                cancelled = error
-        if cancelled is not None:
-            raise cancelled
-
-    async def _stop(self) -> None:
-        while self._undo:
-            undo, waits = self._undo.pop()
-            try:
-                if waits:
-                    await asyncio.to_thread(undo)
-                else:
-                    done = undo()
-                    if done is not None:
-                        await done
-            except Exception:
-                _log.exception("Error while stopping")
-
-    def _at_end(self, undo: Callable[[], None], *, waits: bool = False) -> None:
-        """Registers `undo` to be called at the stop, before those registered earlier.
-
-        Args:
-            undo: what to call.
-            waits: for threads or disks: the event loop runs in the meantime.
-        """
-        self._undo.append((undo, waits))
+        await self._stop_sequence.run()
 
 
-def _limits(values: BrokerValues, settings: BrokerSettings) -> ServerLimits:
-    """The bounds in force; buffers are the system's, which grow at need, unless they are given."""
+def spark_engine() -> ManagedEngine:
+    """Spark in a process of its own, started when something is first compacted."""
+    from cordwood.cleanup.spark_process import SparkProcess  # noqa: PLC0415
 
-    def buffer_bytes(name: str) -> int | None:
-        size = values.integer(name)
-        return size if name in settings.given and size >= 0 else None
-
-    return ServerLimits(
-        max_request_bytes=values.socket_request_max_bytes,
-        connections_max=values.max_connections,
-        connections_max_per_ip=values.max_connections_per_ip,
-        connections_max_by_ip=_by_address(values.max_connections_per_ip_overrides),
-        connections_max_idle_ms=values.connections_max_idle_ms,
-        send_buffer_bytes=buffer_bytes("socket.send.buffer.bytes"),
-        receive_buffer_bytes=buffer_bytes("socket.receive.buffer.bytes"),
-    )
-
-
-def _by_address(by_host: Mapping[str, int]) -> dict[str, int]:
-    """Numbers by the addresses that the hosts have now."""
-    found = {}
-    for host, number in by_host.items():
-        try:
-            addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-        except OSError as error:
-            _log.warning("max.connections.per.ip.overrides: %s is not known: %s", host, error)
-            continue
-        found.update({str(address[4][0]): number for address in addresses})
-    return found
+    return SparkProcess()
 
 
 async def _finished_in_thread(work: Callable[[], object]) -> None:
@@ -697,26 +649,3 @@ async def _finished_in_thread(work: Callable[[], object]) -> None:
         await asyncio.wait([done])
         done.exception()  # the cancellation goes first
         raise
-
-
-def spark_engine() -> ManagedEngine:
-    """Spark in a process of its own, started when something is first compacted."""
-    from cordwood.cleanup.spark_process import SparkProcess  # noqa: PLC0415
-
-    return SparkProcess()
-
-
-def _controller_settings(settings: BrokerSettings) -> ControllerSettings:
-    return ControllerSettings(
-        num_partitions=settings.num_partitions,
-        default_replication_factor=settings.default_replication_factor,
-        min_insync_replicas=settings.min_insync_replicas,
-        delete_topic_enable=settings.delete_topic_enable,
-        snapshot_bytes=settings.metadata_log_max_record_bytes_between_snapshots,
-        snapshot_interval_ms=settings.metadata_log_max_snapshot_interval_ms,
-        retention_bytes=settings.metadata_max_retention_bytes,
-        retention_ms=settings.metadata_max_retention_ms,
-        segment_bytes=settings.metadata_log_segment_bytes,
-        segment_ms=settings.metadata_log_segment_ms,
-        reserve_bytes=_RESERVE_BYTES if settings.is_controller else _MEMBER_RESERVE_BYTES,
-    )

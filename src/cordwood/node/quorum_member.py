@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -18,9 +19,7 @@ from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.forwarding import Forwarding
 from cordwood.broker.replica_manager import ReplicaManager
-from cordwood.broker.replication.fetch_session import FetchLimits
-from cordwood.broker.replication.isr_changes import IsrChanges
-from cordwood.broker.replication.replication import FollowerSettings, ImageBrokers, Replication
+from cordwood.broker.replication.replication import Replication
 from cordwood.broker.request_context import RequestContext
 from cordwood.client.node_connection import NodeAddress
 from cordwood.metadata.cache import MetadataCache
@@ -43,6 +42,7 @@ from cordwood.model.pauses import background
 from cordwood.network.api import Api
 from cordwood.network.request_errors import UnansweredRequestError
 from cordwood.network.slices import Slices
+from cordwood.node.replicating import begin_replication, remove_lagging
 from cordwood.storage.log.log_context import LogContext
 
 _log = logging.getLogger(__name__)
@@ -172,19 +172,20 @@ class QuorumMember:
         assert self._loader is not None, "connected"
         settings, loader = self._settings, self._loader
         membership = self._membership = QuorumMembership(
-            registration,
+            replace(registration, features=KNOWN_FEATURES),
             self._heartbeats,
             cluster_id=self._cluster_id,
-            features=KNOWN_FEATURES,
             metadata_offset=lambda: loader.published_offset - 1,
             clock=self._clock,
             heartbeat_interval_ms=settings.integer("broker.heartbeat.interval.ms"),
             session_timeout_ms=settings.integer("broker.session.timeout.ms"),
             registration_timeout_ms=settings.integer("initial.broker.registration.timeout.ms"),
         )
-        self._replication = self._replicating(replicas, metadata, thread)
-        replicas.replication = self._replication
-        for work in (self._follower.run(), membership.run(), self._shrink(replicas)):
+        self._replication = begin_replication(
+            settings, self.channel, replicas, metadata, thread, lambda: self.broker_epoch
+        )
+        shrinking = remove_lagging(settings, replicas)
+        for work in (self._follower.run(), membership.run(), shrinking):
             self._start(work, fail)
         await self._reached(membership, BrokerState.RECOVERY)
         return membership.broker_epoch
@@ -263,13 +264,6 @@ class QuorumMember:
             self._is_log_open = False
             self.log.abandon()
 
-    async def _shrink(self, replicas: ReplicaManager) -> None:
-        """Source: ReplicaManager.startup: isr-expiration."""
-        period_s = self._settings.replica_lag_time_max_ms / 2000
-        while True:
-            await asyncio.sleep(period_s)
-            replicas.remove_lagging()
-
     def _start(
         self, work: Coroutine[Any, Any, None], fail: Callable[[str], None]
     ) -> asyncio.Task[None]:
@@ -288,40 +282,6 @@ class QuorumMember:
     async def _directories_failed(self, directories: Collection[UUID]) -> None:
         assert self._membership is not None, "reports begin when the broker has joined"
         await self._membership.directories_failed(directories)
-
-    def _replicating(
-        self, replicas: ReplicaManager, metadata: MetadataCache, thread: BrokerThread
-    ) -> Replication:
-        settings = self._settings
-        changes = IsrChanges(
-            self._controller.ask,
-            broker_id=settings.node_id,
-            broker_epoch=lambda: self.broker_epoch,
-            answered=replicas.isr_answered,
-        )
-
-        return Replication(
-            changes,
-            ImageBrokers(metadata),
-            node_id=settings.node_id,
-            broker_epoch=lambda: self.broker_epoch,
-            settings=FollowerSettings(
-                listener=settings.inter_broker_listener,
-                limits=FetchLimits(
-                    wait_max_ms=settings.integer("replica.fetch.wait.max.ms"),
-                    min_bytes=settings.integer("replica.fetch.min.bytes"),
-                    response_max_bytes=settings.integer("replica.fetch.response.max.bytes"),
-                    partition_max_bytes=settings.integer("replica.fetch.max.bytes"),
-                ),
-                backoff_ms=settings.integer("replica.fetch.backoff.ms"),
-                socket_timeout_ms=settings.integer("replica.socket.timeout.ms"),
-            ),
-            thread=thread,
-            run=thread.slices.run,
-            changed=replicas.follower_changed,
-            throttle=replicas.throttles.follower,
-            full=replicas.follower_full,
-        )
 
 
 def _voters(settings: BrokerSettings) -> dict[int, NodeAddress]:

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from cordwood.controller.controller import Controller
-from cordwood.metadata.controller_requests import CreatedTopic, NewTopic
+from cordwood.metadata.controller_requests import CreatedTopic, DirectoryAssignment, NewTopic
 from cordwood.metadata.image import (
     LOST_DIRECTORY,
     MIGRATING_DIRECTORY,
@@ -36,7 +36,9 @@ def with_topic(place: ControllerUnderTest) -> Controller:
     (made,) = controller.create_topics([NewTopic(name="t", num_partitions=3)])
     assert isinstance(made, CreatedTopic)
     topic_id = controller.image.topics["t"].topic_id
-    controller.assign_directories((topic_id, n, each) for n, each in enumerate(place.ids))
+    controller.assign_directories(
+        1, (DirectoryAssignment(topic_id, n, each) for n, each in enumerate(place.ids))
+    )
     return controller
 
 

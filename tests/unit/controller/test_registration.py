@@ -293,8 +293,8 @@ def test_a_cluster_of_a_later_kafka_is_refused(tmp_path: Path) -> None:
 
 def test_blocks_of_producer_ids_never_come_twice(place: ControllerUnderTest) -> None:
     controller = place.serve()
-    assert [controller.allocate_producer_ids() for _ in range(2)] == [(0, 1000), (1000, 1000)]
+    assert [controller.allocate_producer_ids(1, 11) for _ in range(2)] == [(0, 1000), (1000, 1000)]
     again = place.restarted(controller)
-    assert again.allocate_producer_ids() == (2000, 1000)
+    assert again.allocate_producer_ids(1, again.broker_epoch) == (2000, 1000)
     again.abandon()
-    assert place.serve().allocate_producer_ids() == (3000, 1000)
+    assert place.serve().allocate_producer_ids(1, 11) == (3000, 1000)

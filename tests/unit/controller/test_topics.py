@@ -9,9 +9,15 @@ from typing import Any
 import pytest
 
 from cordwood.controller.controller import Controller
-from cordwood.metadata.controller_requests import CreatedTopic, NewPartitions, NewTopic
+from cordwood.metadata.controller_requests import (
+    CreatedTopic,
+    DirectoryAssignment,
+    NewPartitions,
+    NewTopic,
+)
 from cordwood.metadata.image import UNASSIGNED_DIRECTORY
 from cordwood.model.config import ConfigResource
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     InvalidConfigError,
     KafkaError,
@@ -65,11 +71,14 @@ def test_with_several_directories_the_broker_chooses_and_tells(tmp_path: Path) -
     topic = controller.image.topics["t"]
     assert topic.partitions[0].directories == (UNASSIGNED_DIRECTORY,)
     chosen = place.ids[1]
-    controller.assign_directories([(topic.topic_id, 0, chosen), (uuid.uuid4(), 0, chosen)])
+    own = DirectoryAssignment(topic.topic_id, 0, chosen)
+    foreign = DirectoryAssignment(uuid.uuid4(), 0, chosen)
+    errors = controller.assign_directories(1, [own, foreign])
+    assert errors == [ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_ID]
     partition = controller.image.topics["t"].partitions[0]
     assert (partition.directories, partition.partition_epoch) == ((chosen,), 1)
     before = controller.image.offset
-    controller.assign_directories([(topic.topic_id, 0, chosen)])
+    controller.assign_directories(1, [own])
     assert controller.image.offset == before
 
 
@@ -280,7 +289,8 @@ def test_while_the_broker_is_fenced_no_topic_is_made(place: ControllerUnderTest)
     (refused,) = controller.create_topics([NewTopic(name="t")])
     assert said(refused) == (
         38,
-        "Unable to replicate the partition 1 time(s): All brokers are currently fenced.",
+        "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or have "
+        "all their log directories cordoned.",
     )
     (by_hand,) = controller.create_topics([NewTopic(name="t", assignments=[(0, [1])])])
     assert said(by_hand) == (

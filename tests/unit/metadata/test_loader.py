@@ -117,7 +117,7 @@ def test_the_loaders_image_is_the_controllers(
         lambda: controller.alter_client_quotas(
             [QuotaChange(entity={"user": "u"}, ops=[("producer_byte_rate", 5.0)])]
         ),
-        controller.allocate_producer_ids,
+        lambda: controller.allocate_producer_ids(1, controller.broker_epoch),
         partial(controller.directories_failed, []),
         lambda: controller.delete_topics(["t"]),
     ]

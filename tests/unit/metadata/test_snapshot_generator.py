@@ -65,7 +65,7 @@ def filled(place: ControllerUnderTest) -> Controller:
     controller.alter_client_quotas(
         [QuotaChange(entity={"user": None}, ops=[("producer_byte_rate", 5.0)])]
     )
-    controller.allocate_producer_ids()
+    controller.allocate_producer_ids(1, controller.broker_epoch)
     return controller
 
 

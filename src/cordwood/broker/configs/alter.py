@@ -103,6 +103,16 @@ def check_replacement(configs: EffectiveConfigs, resources: Sequence[Resource]) 
     )
 
 
+def check_for_controller(
+    configs: EffectiveConfigs, resources: Sequence[Resource], *, replaces: bool
+) -> list[Outcome]:
+    """The result for each resource whose broker, if it is one, has checked its settings itself."""
+    return _each(
+        resources,
+        lambda resource: _check_as_controller(configs, resource, replaces=replaces),
+    )
+
+
 def _each(
     resources: Sequence[Resource], check: Callable[[Resource], ConfigChange | None]
 ) -> list[Outcome]:
@@ -139,6 +149,35 @@ def _check(
             pass
         case _:
             raise InvalidRequestError(f"Unknown resource type {resource.kind}")
+    return _checked_by_controller(configs, resource, replaces=replaces)
+
+
+def _check_as_controller(
+    configs: EffectiveConfigs, resource: Resource, *, replaces: bool
+) -> ConfigChange:
+    """The change of which a broker has checked its part.
+
+    Raises:
+        KafkaError: it is refused.
+
+    Source: kafka.server.ControllerApis.authorizeAlterResource,
+    ControllerConfigurationValidator.validate.
+    """
+    _require_well_formed(resource)
+    match resource.kind:
+        case ConfigResource.BROKER:
+            if resource.name:
+                _node_id(resource.name)
+        case ConfigResource.TOPIC | ConfigResource.CLIENT_METRICS | ConfigResource.GROUP:
+            pass
+        case _:
+            raise InvalidRequestError(f"Unexpected resource type {resource.kind}.")
+    return _checked_by_controller(configs, resource, replaces=replaces)
+
+
+def _checked_by_controller(
+    configs: EffectiveConfigs, resource: Resource, *, replaces: bool
+) -> ConfigChange:
     old = configs.recorded(resource.kind, resource.name)
     changes = _replaced(old, resource) if replaces else _altered(old, resource)
     new = {name: text for name, text in {**old, **changes}.items() if text is not None}

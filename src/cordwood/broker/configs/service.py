@@ -64,6 +64,15 @@ class ConfigService(EffectiveConfigs):
         """
         return alter.check_incremental(self, resources, validate_only=validate_only)
 
+    def check_for_controller(
+        self, resources: Sequence[Resource], *, replaces: bool
+    ) -> list[Outcome]:
+        """The result of either request at the controller, for what a broker does not check itself.
+
+        `replaces` is true for AlterConfigs.
+        """
+        return alter.check_for_controller(self, resources, replaces=replaces)
+
     def check_replacement(self, resources: Sequence[Resource]) -> list[Outcome]:
         """The result of AlterConfigs."""
         return alter.check_replacement(self, resources)

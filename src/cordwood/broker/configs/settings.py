@@ -1,7 +1,7 @@
 """The settings in server.properties, validated before the broker starts.
 
 What Kafka would refuse is refused. So is a setting that Cordwood cannot fulfil: one that requires
-encryption, authentication, authorization or tiered storage, or a controller without a broker, must
+encryption, authentication, authorization or tiered storage, or a controller beside others, must
 not be ignored silently. Other settings without effect are accepted, and described as by Kafka.
 
 Differs: without `listeners` the broker listens on loopback only; `node.id`, `process.roles` and
@@ -73,6 +73,7 @@ class BrokerSettings(BrokerValues):
     """
 
     __slots__ = (
+        "advertised_controller_listeners",
         "advertised_listeners",
         "controller_listeners",
         "given",
@@ -124,8 +125,13 @@ class BrokerSettings(BrokerValues):
 
     @property
     def is_controller(self) -> bool:
-        """Whether this node is its cluster's only controller, too."""
+        """Whether this node is its cluster's only controller."""
         return "controller" in self.strings("process.roles")
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether this node has partitions."""
+        return "broker" in self.strings("process.roles")
 
     @property
     def rack(self) -> str | None:
@@ -186,8 +192,6 @@ class BrokerSettings(BrokerValues):
             is_harmless = name in keys and value in (keys[name].default, "", ())
             if remedy is not None and not is_harmless:
                 raise self._unsupported(name, remedy)
-        if "broker" not in self.strings("process.roles"):
-            raise self._unsupported("process.roles", "set it to broker or to broker,controller")
         for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
             if self.is_controller and len(self.strings(name)) > 1:
                 raise self._unsupported(name, "name only this node: it is its only controller")
@@ -203,6 +207,7 @@ class BrokerSettings(BrokerValues):
                     "listeners", f"listener {each.name} is {each.protocol}; use PLAINTEXT"
                 )
         self.controller_listeners = tuple(each for each in listed if each.name in controllers)
+        self.advertised_controller_listeners = self.controller_listeners
         self.listeners = tuple(each for each in listed if each.name not in controllers)
         self.advertised_listeners = self.listeners
         if self.strings("advertised.listeners"):
@@ -210,9 +215,37 @@ class BrokerSettings(BrokerValues):
             self.advertised_listeners = tuple(
                 each for each in advertised if each.name not in controllers
             )
-        self.inter_broker_listener = self._inter_broker_listener()
-        if not self.is_controller:
-            self._require_broker_of_quorum(controllers)
+            of_controllers = {each.name: each for each in advertised if each.name in controllers}
+            self.advertised_controller_listeners = tuple(
+                of_controllers.get(each.name, each) for each in self.controller_listeners
+            )
+        if self.is_broker:
+            self.inter_broker_listener = self._inter_broker_listener()
+            if not self.is_controller:
+                self._require_broker_of_quorum(controllers)
+        else:
+            self.inter_broker_listener = ""
+            self._require_controller_alone()
+
+    def _require_controller_alone(self) -> None:
+        """Source: KafkaConfig.validateValues, for process.roles=controller."""
+        voters = [each.partition("@")[0] for each in self.strings("controller.quorum.voters")]
+        if voters and str(self.node_id) not in voters:
+            raise ConfigError(
+                "requirement failed: If process.roles contains the 'controller' role, the node id "
+                f"{self.node_id} must be included in the set of voters "
+                f"controller.quorum.voters=Set({', '.join(voters)})"
+            )
+        if self.listeners:
+            raise ConfigError(
+                "requirement failed: The listeners config must only contain KRaft controller "
+                "listeners from controller.listener.names when process.roles=controller"
+            )
+        if not self.controller_listeners:
+            raise ConfigError(
+                "requirement failed: controller.listener.names must contain at least one value "
+                "appearing in the 'listeners' configuration when running the KRaft controller role"
+            )
 
     def _require_broker_of_quorum(self, controllers: Collection[str]) -> None:
         """Source: KafkaConfig.validateValues, for process.roles=broker."""

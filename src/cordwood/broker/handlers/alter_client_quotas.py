@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import NodeContext
 from cordwood.metadata.controller_requests import QuotaChange
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
@@ -20,7 +20,7 @@ from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.apis.alter_client_quotas import AlterClientQuotasRequest
 
 
-def handle(context: RequestContext, request: AlterClientQuotasRequest) -> Response:
+def handle(context: NodeContext, request: AlterClientQuotasRequest) -> Response:
     """Answers for each entity, once."""
     context.require_cluster(Operation.ALTER_CONFIGS)
     changes = [

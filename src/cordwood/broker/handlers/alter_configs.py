@@ -10,15 +10,21 @@ from __future__ import annotations
 
 from cordwood.broker.configs.alter import Alteration, Resource
 from cordwood.broker.handlers.config_changes import carry_out
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import NodeContext
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.alter_configs import AlterConfigsRequest
 
 
-def handle(context: RequestContext, request: AlterConfigsRequest) -> Response:
+def handle(context: NodeContext, request: AlterConfigsRequest) -> Response:
     """Checks each resource for itself, then writes down all that may be."""
-    resources = [
+    check = context.node.configs.check_replacement
+    return carry_out(context, API.key, request, resources_of(request), check)
+
+
+def resources_of(request: AlterConfigsRequest) -> list[Resource]:
+    """The resources, with all the settings that they are to have."""
+    return [
         Resource(
             each.resource_type,
             each.resource_name,
@@ -26,13 +32,6 @@ def handle(context: RequestContext, request: AlterConfigsRequest) -> Response:
         )
         for each in in_steps(request.resources, every=8)
     ]
-    return carry_out(
-        context,
-        API.key,
-        request,
-        resources,
-        context.broker.configs.check_replacement,
-    )
 
 
 API = Api(33, "AlterConfigs", 0, 2, handle, is_long=always)

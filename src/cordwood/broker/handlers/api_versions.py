@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import NodeContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response
 from cordwood.protocol.apis.api_versions import ApiVersionsRequest
@@ -21,14 +21,14 @@ _ZERO_LEVELS_SINCE = 4
 _PRODUCE = 0
 
 
-def handle(context: RequestContext, request: ApiVersionsRequest) -> Response:
+def handle(context: NodeContext, request: ApiVersionsRequest) -> Response:
     """Answers from the table of handlers."""
     if context.api_version >= _SOFTWARE_SINCE:
         software = request.client_software_name, request.client_software_version
         if not all(_SOFTWARE.fullmatch(text) for text in software):
             return {"error_code": ErrorCode.INVALID_REQUEST}
         context.peer.software = software
-    supported = context.broker.metadata.supported_features
+    supported = context.node.metadata.supported_features
     return {
         "api_keys": [
             {
@@ -37,17 +37,17 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> Response:
                 "min_version": 0 if key == _PRODUCE else low,
                 "max_version": high,
             }
-            for key, (low, high) in sorted(context.broker.api_versions.items())
+            for key, (low, high) in sorted(context.node.api_versions.items())
         ],
         "supported_features": [
             {"name": name, "min_version": low, "max_version": high}
             for name, (low, high) in supported.items()
             if low > 0 or context.api_version >= _ZERO_LEVELS_SINCE
         ],
-        "finalized_features_epoch": context.broker.metadata.image.next_offset - 1,
+        "finalized_features_epoch": context.node.metadata.image.next_offset - 1,
         "finalized_features": [
             {"name": name, "max_version_level": level, "min_version_level": level}
-            for name, level in context.broker.metadata.finalized_features().items()
+            for name, level in context.node.metadata.finalized_features().items()
         ],
     }
 

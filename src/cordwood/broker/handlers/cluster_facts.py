@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from cordwood.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import NodeContext
 from cordwood.metadata.image import NO_LEADER, MetadataImage, PartitionImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import INTERNAL_TOPICS
@@ -26,7 +26,7 @@ def is_internal(topic: str) -> bool:
     return topic in INTERNAL_TOPICS
 
 
-def cluster_operations(context: RequestContext, *, is_asked: bool) -> int:
+def cluster_operations(context: NodeContext, *, is_asked: bool) -> int:
     """The operations that a client may perform on the cluster, as bits; 0 if it may not know.
 
     Source: AuthHelper.computeDescribeClusterResponse; KIP-430.

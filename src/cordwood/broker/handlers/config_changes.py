@@ -13,7 +13,7 @@ from cordwood.broker.config_authorization import config_authorization_error
 from cordwood.broker.configs.alter import Outcome, Resource
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import NodeContext
 from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import KafkaError
@@ -26,7 +26,7 @@ _OF_THIS_BROKER = frozenset({ConfigResource.BROKER, ConfigResource.BROKER_LOGGER
 
 
 def carry_out(
-    context: RequestContext,
+    context: NodeContext,
     api_key: int,
     request: Any,
     resources: Sequence[Resource],
@@ -41,7 +41,7 @@ def carry_out(
         resources: its resources with their changes.
         check: returns the outcome for each of some resources.
     """
-    if context.broker.forwarding is not None:
+    if context.node.forwarding is not None:
         return _forward(context, api_key, request, resources, check)
     asked = request.resources
     outcomes = _authorized_outcomes(context, resources, check)
@@ -64,7 +64,7 @@ def carry_out(
 
 
 async def _forward(
-    context: RequestContext,
+    context: NodeContext,
     api_key: int,
     request: Any,
     resources: Sequence[Resource],
@@ -84,9 +84,9 @@ async def _forward(
     rest = [each for place, each in enumerate(request.resources) if place not in errors]
     answers: dict[tuple[int, str], dict[str, Any]] = {}
     if rest:
-        assert context.broker.forwarding is not None, "checked by the caller"
+        assert context.node.forwarding is not None, "checked by the caller"
         fields = {"resources": rest, "validate_only": request.validate_only}
-        body = await context.broker.forwarding.forward(api_key, context, fields)
+        body = await context.node.forwarding.forward(api_key, context, fields)
         answer = read(response_codec(api_key, context.api_version), body)
         answers = {
             (each.resource_type, each.resource_name): {
@@ -112,7 +112,7 @@ async def _forward(
 
 
 def _authorized_outcomes(
-    context: RequestContext,
+    context: NodeContext,
     resources: Sequence[Resource],
     check: Callable[[Sequence[Resource]], Sequence[Outcome]],
 ) -> list[Outcome]:

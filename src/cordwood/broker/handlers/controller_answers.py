@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import NodeContext
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.network.api import Fields
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 async def after_answer(
-    context: RequestContext, asked: Awaitable[T], respond: Callable[[T], Fields]
+    context: NodeContext, asked: Awaitable[T], respond: Callable[[T], Fields]
 ) -> Fields:
     """The response that `respond` makes of the controller's answer.
 
@@ -25,7 +25,7 @@ async def after_answer(
         KafkaError: the controller refuses the request as a whole.
     """
     answer = await asked
-    return await context.broker.thread.slices.run(lambda: respond(answer))
+    return await context.node.thread.slices.run(lambda: respond(answer))
 
 
 async def all_or_error(

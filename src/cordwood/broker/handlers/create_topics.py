@@ -17,7 +17,7 @@ from typing import Any
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import NodeContext
 from cordwood.metadata.controller_requests import CreatedTopic, NewTopic
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAuthorizationError
@@ -30,7 +30,7 @@ _SETTINGS_SINCE = 5
 _OF_SETTINGS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
-def handle(context: RequestContext, request: CreateTopicsRequest) -> Response:
+def handle(context: NodeContext, request: CreateTopicsRequest) -> Response:
     """Makes what can be made, and answers for each topic by its name."""
     times = Counter(topic.name for topic in in_steps(request.topics, every=64))
     once = [name for name, count in times.items() if count == 1]
@@ -51,7 +51,7 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> Response:
 
 
 def _response(
-    context: RequestContext,
+    context: NodeContext,
     wanted: Sequence[NewTopic],
     results: Sequence[CreatedTopic | KafkaError | None],
     times: Mapping[str, int],
@@ -85,7 +85,7 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 
 def _result(
-    context: RequestContext,
+    context: NodeContext,
     topic: NewTopic,
     result: CreatedTopic | KafkaError | None,
 ) -> dict[str, Any]:
@@ -111,7 +111,7 @@ def _result(
         configs = {key: value for key, value in topic.configs.items() if value is not None}
         fields["configs"] = [
             {key: entry[key] for key in _OF_SETTINGS}
-            for entry in context.broker.configs.describe_new_topic(configs)
+            for entry in context.node.configs.describe_new_topic(configs)
         ]
     return fields
 

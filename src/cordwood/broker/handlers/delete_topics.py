@@ -15,7 +15,7 @@ from uuid import UUID
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import NodeContext
 from cordwood.model.kafka_errors import (
     InvalidRequestError,
     KafkaError,
@@ -31,10 +31,10 @@ _Asked = tuple[str | None, UUID]
 _Answer = dict[str, Any]
 
 
-def handle(context: RequestContext, request: DeleteTopicsRequest) -> Response:
+def handle(context: NodeContext, request: DeleteTopicsRequest) -> Response:
     """Deletes what is there, and answers for each topic as it was asked for."""
     asked = _asked(request)
-    if not context.broker.settings.delete_topic_enable:
+    if not context.node.settings.delete_topic_enable:
         disabled: KafkaError = TopicDeletionDisabledError("Topic deletion is disabled.")
         if context.api_version < 3:
             disabled = InvalidRequestError("Topic deletion is disabled.")
@@ -55,9 +55,9 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> Response:
     return after_answer(context, deleting, respond)
 
 
-def _both(context: RequestContext, name: str | None, topic_id: UUID) -> _Asked:
+def _both(context: NodeContext, name: str | None, topic_id: UUID) -> _Asked:
     """The name and the id of a topic of which one is given, as far as it is there."""
-    image = context.broker.metadata.image
+    image = context.node.metadata.image
     if name is None:
         return image.topic_names.get(topic_id), topic_id
     topic = image.topics.get(name)
@@ -71,7 +71,7 @@ def _asked(request: DeleteTopicsRequest) -> list[_Asked]:
 
 
 def _without_faults(
-    context: RequestContext, asked: list[_Asked], answers: list[_Answer]
+    context: NodeContext, asked: list[_Asked], answers: list[_Answer]
 ) -> list[_Asked]:
     """What is asked for once and clearly; `answers` gets the rest."""
     times = Counter(in_steps(asked, every=64))
@@ -90,7 +90,7 @@ def _without_faults(
         wanted[each] = None
         found.setdefault(topic_id, each)
     for name, _ in in_steps([each for each in wanted if each[0] is not None], every=16):
-        topic = context.broker.metadata.image.topics.get(name or "")
+        topic = context.node.metadata.image.topics.get(name or "")
         if topic is not None and topic.topic_id in found:
             said = "The provided topic name maps to an ID that was already supplied."
             answers.append(_answer(name, topic.topic_id, InvalidRequestError(said)))
@@ -99,21 +99,21 @@ def _without_faults(
     return list(wanted)
 
 
-def _denied(context: RequestContext, name: str | None, topic_id: UUID) -> _Answer | None:
+def _denied(context: NodeContext, name: str | None, topic_id: UUID) -> _Answer | None:
     """The answer for a topic that the client may not delete; None if it may, or there is none.
 
     Source: ControllerApis.deleteTopics.
     """
     if context.authorize_cluster(Operation.DELETE):
         return None
-    found = context.broker.metadata.image.topic_names.get(topic_id) if name is None else name
+    found = context.node.metadata.image.topic_names.get(topic_id) if name is None else name
     if found is None:
         return None
     error = TopicAuthorizationError("Topic authorization failed.")
     describable = context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, found)
     if name is not None and not describable:
         return _answer(name, ZERO_UUID, error)
-    if found not in context.broker.metadata.image.topics:
+    if found not in context.node.metadata.image.topics:
         return None
     if describable and context.authorize(Operation.DELETE, ResourceType.TOPIC, found):
         return None

@@ -13,7 +13,7 @@ from typing import Any
 
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.config_authorization import config_authorization_error
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import NodeContext
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
@@ -27,7 +27,7 @@ _MALFORMED = (
 )
 
 
-def handle(context: RequestContext, request: DescribeConfigsRequest) -> Response:
+def handle(context: NodeContext, request: DescribeConfigsRequest) -> Response:
     """Answers from the image and the settings in force; a kind that none is fails all of them."""
     kinds = {int(kind) for kind in ConfigResource}
     if any(asked.resource_type not in kinds for asked in in_steps(request.resources, every=64)):
@@ -41,7 +41,7 @@ def handle(context: RequestContext, request: DescribeConfigsRequest) -> Response
 
 
 def _described(
-    context: RequestContext, asked: DescribeConfigsResource, request: DescribeConfigsRequest
+    context: NodeContext, asked: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> dict[str, Any]:
     denied = config_authorization_error(
         context, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name
@@ -49,7 +49,7 @@ def _described(
     if denied is not None:
         return _refused(asked, denied)
     try:
-        entries = context.broker.configs.describe(
+        entries = context.node.configs.describe(
             asked.resource_type,
             asked.resource_name,
             wanted=asked.configuration_keys,

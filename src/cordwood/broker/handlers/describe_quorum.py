@@ -1,4 +1,4 @@
-"""DescribeQuorum (55), versions 0 to 2: the only voter of the metadata log.
+"""DescribeQuorum (55), versions 0 to 2: the only voter of the metadata log, and who follows it.
 
 Versions: 1 times of fetches; 2 directory ids, endpoints, texts of errors.
 
@@ -8,19 +8,19 @@ KIP-853.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from typing import Any
 
 from cordwood.broker.authorizer import Operation
-from cordwood.broker.request_context import RequestContext
-from cordwood.metadata.controller_requests import QuorumInfo
+from cordwood.broker.request_context import NodeContext
+from cordwood.metadata.controller_requests import QuorumInfo, QuorumReplica
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.describe_quorum import DescribeQuorumRequest
 
 
-def handle(context: RequestContext, request: DescribeQuorumRequest) -> Response:
+def handle(context: NodeContext, request: DescribeQuorumRequest) -> Response:
     """Answers for partition 0 of the metadata log, and knows no other."""
     context.require_cluster(Operation.DESCRIBE)
     asked = [
@@ -41,17 +41,8 @@ async def _described(asked: Awaitable[QuorumInfo]) -> Fields:
         "leader_id": quorum.leader_id,
         "leader_epoch": quorum.leader_epoch,
         "high_watermark": quorum.high_watermark,
-        "current_voters": [
-            {
-                "replica_id": voter.replica_id,
-                "replica_directory_id": voter.directory_id,
-                "log_end_offset": voter.log_end_offset,
-                "last_fetch_timestamp": voter.last_fetch_ms,
-                "last_caught_up_timestamp": voter.last_caught_up_ms,
-            }
-            for voter in quorum.voters
-        ],
-        "observers": [],
+        "current_voters": _replicas(quorum.voters),
+        "observers": _replicas(quorum.observers),
     }
     listeners = [
         {"name": each.name, "host": each.host, "port": each.port} for each in quorum.endpoints
@@ -61,6 +52,19 @@ async def _described(asked: Awaitable[QuorumInfo]) -> Fields:
         "topics": [{"topic_name": CLUSTER_METADATA_TOPIC, "partitions": [partition]}],
         "nodes": [{"node_id": quorum.leader_id, "listeners": listeners}],
     }
+
+
+def _replicas(replicas: Iterable[QuorumReplica]) -> list[dict[str, Any]]:
+    return [
+        {
+            "replica_id": each.replica_id,
+            "replica_directory_id": each.directory_id,
+            "log_end_offset": each.log_end_offset,
+            "last_fetch_timestamp": each.last_fetch_ms,
+            "last_caught_up_timestamp": each.last_caught_up_ms,
+        }
+        for each in replicas
+    ]
 
 
 def _unknown(topic: str, partitions: list[int]) -> dict[str, Any]:

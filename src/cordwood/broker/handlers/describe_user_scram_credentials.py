@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from cordwood.broker.authorizer import Operation
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import NodeContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.describe_user_scram_credentials import (
@@ -19,11 +19,11 @@ from cordwood.protocol.apis.describe_user_scram_credentials import (
 )
 
 
-def handle(context: RequestContext, request: DescribeUserScramCredentialsRequest) -> Response:
+def handle(context: NodeContext, request: DescribeUserScramCredentialsRequest) -> Response:
     """Lists mechanisms and iterations, never a digest."""
     context.require_cluster(Operation.DESCRIBE)
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)
-    for (mechanism, user), record in context.broker.metadata.image.scram_credentials.items():
+    for (mechanism, user), record in context.node.metadata.image.scram_credentials.items():
         found[user].append({"mechanism": mechanism, "iterations": record["iterations"]})
     if not request.users:
         return {

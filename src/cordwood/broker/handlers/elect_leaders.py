@@ -13,7 +13,7 @@ from typing import Any
 from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import after_answer, result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import NodeContext
 from cordwood.metadata.controller_requests import ElectionResult
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
@@ -21,13 +21,13 @@ from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.apis.elect_leaders import ElectLeadersRequest
 
 
-def handle(context: RequestContext, request: ElectLeadersRequest) -> Response:
+def handle(context: NodeContext, request: ElectLeadersRequest) -> Response:
     """Answers for each partition; asked about all, for those alone that needed an election."""
     context.require_cluster(Operation.ALTER)
     wanted = None
     topics: dict[str, list[dict[str, Any]]]
     if request.topic_partitions is None:
-        topics = {name: [] for name in context.broker.metadata.image.topics}
+        topics = {name: [] for name in context.node.metadata.image.topics}
     else:
         topics = {each.topic: [] for each in request.topic_partitions}
         wanted = [

@@ -12,15 +12,21 @@ from functools import partial
 
 from cordwood.broker.configs.alter import Alteration, Resource
 from cordwood.broker.handlers.config_changes import carry_out
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import NodeContext
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 
-def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Response:
+def handle(context: NodeContext, request: IncrementalAlterConfigsRequest) -> Response:
     """Checks each resource for itself, then writes down all that may be."""
-    resources = [
+    check = partial(context.node.configs.check_incremental, validate_only=request.validate_only)
+    return carry_out(context, API.key, request, resources_of(request), check)
+
+
+def resources_of(request: IncrementalAlterConfigsRequest) -> list[Resource]:
+    """The resources, with their changes."""
+    return [
         Resource(
             each.resource_type,
             each.resource_name,
@@ -31,13 +37,6 @@ def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> 
         )
         for each in in_steps(request.resources, every=8)
     ]
-    return carry_out(
-        context,
-        API.key,
-        request,
-        resources,
-        partial(context.broker.configs.check_incremental, validate_only=request.validate_only),
-    )
 
 
 API = Api(44, "IncrementalAlterConfigs", 0, 1, handle, is_long=always)

@@ -7,19 +7,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.broker.replication.leadership import IsrProposal, LedPartition
-from cordwood.client.errors import ClientError
+from cordwood.metadata.controller_requests import AlteredIsr, IsrChange
 from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import KafkaError
 
 _log = logging.getLogger(__name__)
 
 _RETRY_S = 0.05
-_TIMEOUT_MS = 30_000
-_RECOVERED = 0
+
+AlterPartitions = Callable[[Sequence[IsrChange]], Awaitable[Sequence[AlteredIsr]]]
+"""As `ControllerChannel.alter_partitions`."""
 
 
 class LedBy(NamedTuple):
@@ -27,13 +29,6 @@ class LedBy(NamedTuple):
 
     topic_id: UUID
     partition: int
-
-
-class AsksController(Protocol):
-    """Sends a request to the active controller."""
-
-    def __call__(self, api: str, fields: Mapping[str, Any], *, timeout_ms: float) -> Awaitable[Any]:
-        """The answer; raises ClientError without one."""
 
 
 class AnsweredIsr(NamedTuple):
@@ -52,25 +47,14 @@ class IsrChanges:
     then it is sent next.
     """
 
-    def __init__(
-        self,
-        ask: AsksController,
-        *,
-        broker_id: int,
-        broker_epoch: Callable[[], int],
-        answered: Callable[[AnsweredIsr], None],
-    ) -> None:
+    def __init__(self, alter: AlterPartitions, *, answered: Callable[[AnsweredIsr], None]) -> None:
         """Nothing is proposed yet.
 
         Args:
-            ask: reaches the active controller.
-            broker_id: of this broker.
-            broker_epoch: of its registration.
+            alter: asks the active controller.
             answered: gets each answer.
         """
-        self._ask = ask
-        self._broker_id = broker_id
-        self._broker_epoch = broker_epoch
+        self._alter = alter
         self._answered = answered
         self._waiting: dict[LedBy, IsrProposal] = {}
         self._sending: asyncio.Task[None] | None = None
@@ -105,62 +89,27 @@ class IsrChanges:
 
     async def _send(self, sent: Mapping[LedBy, IsrProposal]) -> bool:
         """Whether the request as a whole was answered without an error."""
+        changes = [
+            IsrChange(*key, each.leader_epoch, each.partition_epoch, each.isr)
+            for key, each in sent.items()
+        ]
         try:
-            answer = await self._ask("alter_partition", self._request(sent), timeout_ms=_TIMEOUT_MS)
-        except ClientError as error:
-            _log.warning("The ISRs of %d partitions were not proposed: %s", len(sent), error)
+            answers = await self._alter(changes)
+        except KafkaError as error:
+            _log.warning("The ISRs of %d partitions were not changed: %s", len(sent), error)
             return False
-        if answer.error_code:
-            name = ErrorCode.of(answer.error_code).name
-            _log.warning("The ISRs of %d partitions were refused with %s", len(sent), name)
-            return False
-        found = {
-            LedBy(topic.topic_id, each.partition_index): each
-            for topic in answer.topics
-            for each in topic.partitions
-        }
-        for key, proposal in sent.items():
-            each = found.get(key)
-            if each is None:
-                self._waiting.setdefault(key, proposal)
-            else:
-                self._answered(_read(key, proposal, each))
-        return len(found) >= len(sent)
-
-    def _request(self, sent: Mapping[LedBy, IsrProposal]) -> dict[str, Any]:
-        topics: dict[UUID, list[dict[str, Any]]] = {}
-        for key, proposal in sent.items():
-            topics.setdefault(key.topic_id, []).append(
-                {
-                    "partition_index": key.partition,
-                    "leader_epoch": proposal.leader_epoch,
-                    "new_isr": [broker_id for broker_id, _ in proposal.isr],
-                    "new_isr_with_epochs": [
-                        {"broker_id": broker_id, "broker_epoch": epoch}
-                        for broker_id, epoch in proposal.isr
-                    ],
-                    "leader_recovery_state": _RECOVERED,
-                    "partition_epoch": proposal.partition_epoch,
-                }
-            )
-        return {
-            "broker_id": self._broker_id,
-            "broker_epoch": self._broker_epoch(),
-            "topics": [
-                {"topic_id": topic_id, "partitions": partitions}
-                for topic_id, partitions in topics.items()
-            ],
-        }
+        for (key, proposal), answer in zip(sent.items(), answers, strict=True):
+            self._answered(_read(key, proposal, answer))
+        return True
 
 
-def _read(key: LedBy, proposal: IsrProposal, answer: Any) -> AnsweredIsr:
-    error = ErrorCode.of(answer.error_code)
-    if error is not ErrorCode.NONE:
-        return AnsweredIsr(key, proposal, None, error)
+def _read(key: LedBy, proposal: IsrProposal, answer: AlteredIsr) -> AnsweredIsr:
+    if answer.error is not ErrorCode.NONE:
+        return AnsweredIsr(key, proposal, None, answer.error)
     partition = LedPartition(
         leader_epoch=answer.leader_epoch,
         partition_epoch=answer.partition_epoch,
         replicas=(),
         isr=tuple(answer.isr),
     )
-    return AnsweredIsr(key, proposal, partition, error)
+    return AnsweredIsr(key, proposal, partition, answer.error)

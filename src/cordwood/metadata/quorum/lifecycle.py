@@ -45,13 +45,17 @@ class Register:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Heartbeat:
-    """A BrokerHeartbeat; `metadata_offset` is that of the last record that all parts have."""
+    """A BrokerHeartbeat; `metadata_offset` is that of the last record that all parts have.
+
+    `cordoned_dirs` take no new partitions (KIP-1066); None if the broker does not say.
+    """
 
     broker_epoch: int
     metadata_offset: int
     wants_fence: bool
     wants_shutdown: bool
     offline_dirs: tuple[UUID, ...] = ()
+    cordoned_dirs: tuple[UUID, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,6 @@ class QuorumMembership:
         controller: ActiveController,
         *,
         cluster_id: str,
-        features: Mapping[str, tuple[int, int]],
         metadata_offset: Callable[[], int],
         clock: Clock,
         heartbeat_interval_ms: int = 2000,
@@ -50,7 +49,6 @@ class QuorumMembership:
             registration: of this broker.
             controller: gets the requests.
             cluster_id: of the broker's directories.
-            features: the lowest and the highest level of each that the broker supports.
             metadata_offset: of the last record that all parts of the broker have; -1 without one.
             clock: for intervals.
             heartbeat_interval_ms: broker.heartbeat.interval.ms.
@@ -60,7 +58,6 @@ class QuorumMembership:
         self._registration = registration
         self._controller = controller
         self._cluster_id = cluster_id
-        self._features = features
         self._metadata_offset = metadata_offset
         self._clock = clock
         self._timeout_ms = session_timeout_ms / 2
@@ -142,7 +139,7 @@ class QuorumMembership:
             ],
             "features": [
                 {"name": name, "min_supported_version": low, "max_supported_version": high}
-                for name, (low, high) in self._features.items()
+                for name, (low, high) in broker.features.items()
             ],
             "rack": broker.rack,
             "is_migrating_zk_broker": False,

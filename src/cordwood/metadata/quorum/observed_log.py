@@ -34,7 +34,6 @@ from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_file import SnapshotPart
 from cordwood.model.errors import CorruptError
 from cordwood.storage.disk_reserve import DiskReserve
-from cordwood.storage.log.leader_epochs import UNDEFINED_EPOCH
 from cordwood.storage.log.log_context import LogContext
 
 _log = logging.getLogger(__name__)
@@ -79,7 +78,7 @@ class ObservedLog(MetadataLog):
     def end(self) -> LogEnd:
         """Where the log ends."""
         return LogEnd(
-            offset=self.end_offset, epoch=self._last_epoch(), high_watermark=self._high_watermark
+            offset=self.end_offset, epoch=self.last_epoch, high_watermark=self._high_watermark
         )
 
     def take_reserve(self) -> None:
@@ -148,10 +147,10 @@ class ObservedLog(MetadataLog):
 
     def _truncate(self, diverging: OffsetAndEpoch) -> None:
         """Source: RaftLog.truncateToEndOffset."""
-        local = self._end_of_epoch(diverging.epoch)
-        to = local.offset
+        local = self.end_of_epoch(diverging.epoch)
+        to = local.end_offset
         if diverging.epoch in {0, local.epoch}:
-            to = min(diverging.offset, self.end_offset if diverging.epoch == 0 else local.offset)
+            to = min(diverging.offset, self.end_offset if diverging.epoch == 0 else to)
         if to < self._high_watermark:
             raise CorruptError(
                 f"the leader {self.leader} has another log from offset {to} on, and what is below "
@@ -161,12 +160,6 @@ class ObservedLog(MetadataLog):
         self._log.truncate_to(to)
         self._context.scheduler.run_due()
         _log.info("Truncated the metadata log to offset %d, as its leader has it", to)
-
-    def _end_of_epoch(self, epoch: int) -> OffsetAndEpoch:
-        found = self._log.leader_epochs.end_offset_for(epoch, self.end_offset)
-        if found.epoch == UNDEFINED_EPOCH:
-            return OffsetAndEpoch(self.end_offset, self._last_epoch())
-        return OffsetAndEpoch(found.end_offset, found.epoch)
 
     def _finish_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
         if self._part is not None:
@@ -211,7 +204,9 @@ class ObservedLog(MetadataLog):
         latest = self._log.leader_epochs.latest_epoch or 0
         return offset > 0 and (epoch, offset) > (latest, self.end_offset)
 
-    def _last_epoch(self) -> int:
+    @property
+    def last_epoch(self) -> int:
+        """As `MetadataLog`."""
         latest = self._log.leader_epochs.latest_epoch
         if latest is not None:
             return latest
@@ -220,6 +215,6 @@ class ObservedLog(MetadataLog):
     def _stored_leader(self) -> LeaderAndEpoch:
         state = self._quorum_state()
         epoch = int(state.get("leaderEpoch", 0))
-        if epoch < self._last_epoch():
-            return LeaderAndEpoch(NO_LEADER, self._last_epoch())
+        if epoch < self.last_epoch:
+            return LeaderAndEpoch(NO_LEADER, self.last_epoch)
         return LeaderAndEpoch(int(state.get("leaderId", NO_LEADER)), epoch)

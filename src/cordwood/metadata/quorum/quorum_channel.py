@@ -1,7 +1,9 @@
 """The requests of a broker to the active controller of its quorum.
 
 Source: kafka.server.RPCProducerIdManager, DefaultAutoTopicCreationManager,
-org.apache.kafka.server.AssignmentsManager (4.3.0); KIP-730, KIP-858.
+org.apache.kafka.server.AssignmentsManager,
+org.apache.kafka.server.partition.DefaultAlterPartitionManager (4.3.0); KIP-497, KIP-730, KIP-858,
+KIP-903.
 """
 
 from __future__ import annotations
@@ -11,7 +13,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from typing import Any
 
 from cordwood.client.errors import ClientError
-from cordwood.metadata.controller_requests import CreatedTopic, NewTopic
+from cordwood.metadata.controller_requests import (
+    AlteredIsr,
+    CreatedTopic,
+    DirectoryAssignment,
+    IsrChange,
+    NewTopic,
+)
 from cordwood.metadata.quorum.active_controller import ActiveController
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, RequestTimedOutError
@@ -70,9 +78,31 @@ class QuorumChannel:
             raise _error(answer.error_code)
         return answer.producer_id_start, answer.producer_id_len
 
-    async def assign_directories(
-        self, assigned: Iterable[tuple[uuid.UUID, int, uuid.UUID]]
-    ) -> None:
+    async def alter_partitions(self, changes: Sequence[IsrChange]) -> Sequence[AlteredIsr]:
+        """As `ControllerChannel`."""
+        topics: dict[uuid.UUID, list[dict[str, Any]]] = {}
+        for each in changes:
+            topics.setdefault(each.topic_id, []).append(_partition(each))
+        fields = {
+            "topics": [
+                {"topic_id": topic_id, "partitions": partitions}
+                for topic_id, partitions in topics.items()
+            ]
+        }
+        answer = await self._ask("alter_partition", self._sender() | fields)
+        if answer.error_code:
+            raise _error(answer.error_code)
+        found = {
+            (topic.topic_id, each.partition_index): AlteredIsr(
+                ErrorCode.of(each.error_code), each.leader_epoch, each.partition_epoch, each.isr
+            )
+            for topic in answer.topics
+            for each in topic.partitions
+        }
+        unanswered = AlteredIsr(ErrorCode.UNKNOWN_SERVER_ERROR)
+        return [found.get((each.topic_id, each.partition), unanswered) for each in changes]
+
+    async def assign_directories(self, assigned: Iterable[DirectoryAssignment]) -> None:
         """As `ControllerChannel`."""
         directories: dict[uuid.UUID, dict[uuid.UUID, list[int]]] = {}
         for topic_id, partition, directory in assigned:
@@ -108,6 +138,19 @@ class QuorumChannel:
             return await self._controller.ask(api, fields, timeout_ms=_TIMEOUT_MS)
         except ClientError as error:
             raise RequestTimedOutError(str(error)) from error
+
+
+def _partition(change: IsrChange) -> dict[str, Any]:
+    return {
+        "partition_index": change.partition,
+        "leader_epoch": change.leader_epoch,
+        "new_isr": [broker_id for broker_id, _ in change.isr],
+        "new_isr_with_epochs": [
+            {"broker_id": broker_id, "broker_epoch": epoch} for broker_id, epoch in change.isr
+        ],
+        "leader_recovery_state": change.recovery_state,
+        "partition_epoch": change.partition_epoch,
+    }
 
 
 def _topic(topic: NewTopic) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import shlex
 import signal
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -101,7 +102,7 @@ def serve_command(
     log_format: LogFormatOption = LogFormat.TEXT,
     log_file: LogFileOption = None,
 ) -> None:
-    """Runs a Kafka broker, until it is stopped by SIGTERM or Ctrl-C."""
+    """Runs a Kafka broker or controller, until it is stopped by SIGTERM or Ctrl-C."""
     from cordwood.broker.configs.settings import (  # noqa: PLC0415
         SINGLE_BROKER_DEFAULTS,
         BrokerSettings,
@@ -213,6 +214,46 @@ async def _start(node: Node, stopped: asyncio.Event, screen: Screen) -> None:
 async def _serve(
     settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
 ) -> None:
+    if settings.is_broker:
+        await _serve_broker(settings, clock, http_port, screen)
+    else:
+        await _serve_controller(settings, clock)
+
+
+def _stop_by_signal(stop: Callable[[], None]) -> None:
+    """Has a signal that ends the process call `stop`."""
+    loop = asyncio.get_running_loop()
+    for number in STOP_SIGNALS:
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            loop.add_signal_handler(number, stop)
+
+
+async def _serve_controller(settings: BrokerSettings, clock: Clock) -> None:
+    from cordwood.node.controller_node import ControllerNode  # noqa: PLC0415
+
+    stopped = asyncio.Event()
+    node = ControllerNode(settings, clock=clock)
+    _stop_by_signal(stopped.set)
+    await node.start()
+    try:
+        where = ", ".join(
+            f"{each.name}://{each.host or '*'}:{node.ports[each.name]}"
+            for each in settings.controller_listeners
+        )
+        _log.info("Kafka Server started (%s)", where)
+        node.failure.add_done_callback(lambda _: stopped.set())
+        await stopped.wait()
+        if node.failure.done():
+            raise CordwoodError(node.failure.result())
+        _log.info("Shutting down")
+    finally:
+        await node.stop()
+    _log.info("Shut down completed")
+
+
+async def _serve_broker(
+    settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
+) -> None:
     from cordwood.node.node import Node  # noqa: PLC0415
     from cordwood.surfaces.http.endpoint import HttpEndpoint  # noqa: PLC0415
     from cordwood.surfaces.http.identity import BrokerIdentity, runtime_files  # noqa: PLC0415
@@ -227,9 +268,7 @@ async def _serve(
             stopped.set()
             starting.cancel()  # it may wait for other nodes
 
-    for number in STOP_SIGNALS:
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            loop.add_signal_handler(number, stop)
+    _stop_by_signal(stop)
     try:
         await starting
     except (asyncio.CancelledError, load_progress.StoppedLoadingError):

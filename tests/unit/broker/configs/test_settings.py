@@ -96,7 +96,6 @@ def test_an_own_key_that_is_no_number_is_refused() -> None:
             "remote.log.storage.system.enable",
             "tiered storage",
         ),
-        ({"process.roles": "controller"}, "process.roles", "set it to broker or to"),
         (
             {"controller.quorum.voters": "1@a:1,2@b:1"},
             "controller.quorum.voters",
@@ -192,3 +191,35 @@ def test_names_that_are_gone_are_told_with_what_took_their_place() -> None:
     assert len(settings.warnings) == 2
     assert "was removed in Kafka 4.0" in settings.warnings[0]
     assert "log.retention.ms" in settings.warnings[1]
+
+
+CONTROLLER = {
+    "process.roles": "controller",
+    "node.id": "100",
+    "listeners": "CONTROLLER://127.0.0.1:9093",
+    "controller.listener.names": "CONTROLLER",
+}
+
+
+def test_a_controller_alone_has_no_listener_of_brokers() -> None:
+    settings = BrokerSettings(CONTROLLER)
+    assert (settings.is_controller, settings.is_broker) == (True, False)
+    assert [each.name for each in settings.controller_listeners] == ["CONTROLLER"]
+    assert not settings.listeners
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (
+            {"listeners": "CONTROLLER://:9093,PLAINTEXT://:9092"},
+            "must only contain KRaft controller listeners",
+        ),
+        ({"controller.quorum.voters": "7@localhost:9093"}, "the node id 100 must be included"),
+    ],
+)
+def test_a_controller_alone_is_refused_what_kafka_refuses(
+    changes: dict[str, str], said: str
+) -> None:
+    with pytest.raises(ConfigError, match=said):
+        BrokerSettings({**CONTROLLER, **changes})

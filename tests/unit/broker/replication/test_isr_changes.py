@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from types import SimpleNamespace
-from typing import Any
+from collections.abc import Sequence
 from uuid import UUID
 
 from cordwood.broker.replication.isr_changes import AnsweredIsr, IsrChanges, LedBy
 from cordwood.broker.replication.leadership import IsrProposal
-from cordwood.client.errors import TimedOutError
+from cordwood.metadata.controller_requests import AlteredIsr, IsrChange
 from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import (
+    KafkaError,
+    RequestTimedOutError,
+    StaleBrokerEpochError,
+)
 
 ONE, TWO = LedBy(UUID(int=1 << 70), 0), LedBy(UUID(int=2 << 70), 5)
 
@@ -23,41 +26,27 @@ def proposal(epoch: int = 3) -> IsrProposal:
 class Controller:
     """Answers what it is given, each request in turn; or takes all."""
 
-    def __init__(self, *answers: Any) -> None:
+    def __init__(self, *answers: KafkaError | dict[int, ErrorCode]) -> None:
         self.answers = list(answers)
-        self.asked: list[Mapping[str, Any]] = []
+        self.asked: list[Sequence[IsrChange]] = []
         self.answered: list[AnsweredIsr] = []
-        self.changes = IsrChanges(
-            self.ask, broker_id=7, broker_epoch=lambda: 70, answered=self.answered.append
-        )
+        self.changes = IsrChanges(self.alter, answered=self.answered.append)
 
-    async def ask(self, api: str, fields: Mapping[str, Any], *, timeout_ms: float) -> Any:
-        assert api == "alter_partition"
-        self.asked.append(fields)
+    async def alter(self, changes: Sequence[IsrChange]) -> list[AlteredIsr]:
+        self.asked.append(changes)
         await asyncio.sleep(0)
-        answer = self.answers.pop(0) if self.answers else ErrorCode.NONE
-        if isinstance(answer, Exception):
+        answer = self.answers.pop(0) if self.answers else {}
+        if isinstance(answer, KafkaError):
             raise answer
-        if isinstance(answer, int) and answer:
-            return SimpleNamespace(error_code=answer, topics=[])
-        of = answer if isinstance(answer, dict) else {}
-        topics = [
-            SimpleNamespace(
-                topic_id=topic["topic_id"],
-                partitions=[
-                    SimpleNamespace(
-                        partition_index=each["partition_index"],
-                        error_code=of.get(each["partition_index"], 0),
-                        leader_epoch=each["leader_epoch"],
-                        partition_epoch=each["partition_epoch"] + 1,
-                        isr=each["new_isr"],
-                    )
-                    for each in topic["partitions"]
-                ],
+        return [
+            AlteredIsr(
+                answer.get(each.partition, ErrorCode.NONE),
+                each.leader_epoch,
+                each.partition_epoch + 1,
+                [broker_id for broker_id, _ in each.isr],
             )
-            for topic in fields["topics"]
+            for each in changes
         ]
-        return SimpleNamespace(error_code=0, topics=topics)
 
     async def until_answered(self, count: int) -> None:
         async with asyncio.timeout(60):
@@ -75,22 +64,8 @@ def test_proposals_of_a_turn_are_one_request_and_the_next_ones_wait_for_its_answ
 
     controller = Controller()
     asyncio.run(run())
-    assert [len(each["topics"]) for each in controller.asked] == [2, 1]
-    first = controller.asked[0]
-    assert (first["broker_id"], first["broker_epoch"]) == (7, 70)
-    assert first["topics"][1]["partitions"] == [
-        {
-            "partition_index": 5,
-            "leader_epoch": 1,
-            "new_isr": [7, 8],
-            "new_isr_with_epochs": [
-                {"broker_id": 7, "broker_epoch": 70},
-                {"broker_id": 8, "broker_epoch": -1},
-            ],
-            "leader_recovery_state": 0,
-            "partition_epoch": 3,
-        }
-    ]
+    assert [len(each) for each in controller.asked] == [2, 1]
+    assert controller.asked[0][1] == IsrChange(TWO.topic_id, 5, 1, 3, ((7, 70), (8, -1)))
     assert [each.key for each in controller.answered] == [ONE, TWO, ONE]
     taken = controller.answered[0].partition
     assert taken is not None
@@ -104,7 +79,7 @@ def test_request_that_fails_as_a_whole_is_sent_again_with_what_is_newer() -> Non
         controller.changes.propose(ONE, proposal(4))
         await controller.until_answered(1)
 
-    controller = Controller(TimedOutError("no answer"), int(ErrorCode.STALE_BROKER_EPOCH))
+    controller = Controller(RequestTimedOutError("no answer"), StaleBrokerEpochError("old"))
     asyncio.run(run())
     assert len(controller.asked) == 3
     assert controller.answered[0].proposal.partition_epoch == 4
@@ -116,7 +91,7 @@ def test_refusal_of_a_partition_is_its_own() -> None:
         controller.changes.propose(TWO, proposal())
         await controller.until_answered(2)
 
-    controller = Controller({5: int(ErrorCode.INELIGIBLE_REPLICA)})
+    controller = Controller({5: ErrorCode.INELIGIBLE_REPLICA})
     asyncio.run(run())
     assert [each.error for each in controller.answered] == [
         ErrorCode.NONE,

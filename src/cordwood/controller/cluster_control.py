@@ -1,0 +1,305 @@
+"""What brokers on other nodes ask of the controller, and what it does when time passes.
+
+Source: org.apache.kafka.controller.ClusterControlManager, ReplicationControlManager,
+QuorumController.processBrokerHeartbeat, PeriodicTaskControlManager (4.3.0); KIP-631, KIP-841,
+KIP-858, KIP-966.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from cordwood.controller import partitions, registration
+from cordwood.controller.controller import Controller
+from cordwood.controller.heartbeats import Heartbeats, Next
+from cordwood.metadata.controller_requests import (
+    AlteredIsr,
+    BrokerRegistration,
+    DirectoryAssignment,
+    IsrChange,
+)
+from cordwood.metadata.feature_levels import KRAFT_VERSION
+from cordwood.metadata.image import BrokerImage
+from cordwood.metadata.quorum.lifecycle import Heartbeat, HeartbeatAnswer
+from cordwood.metadata.records import ApiRecord, Records
+from cordwood.model.change_lock import ChangeLock, one_at_a_time
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import DuplicateBrokerRegistrationError, StaleBrokerEpochError
+from cordwood.model.pauses import in_steps
+
+_log = logging.getLogger(__name__)
+
+#: Source: QuorumController.MAX_ELECTIONS_PER_IMBALANCE.
+_ELECTIONS_MAX: Final = 1_000
+
+
+class ClusterControl:
+    """The brokers of a cluster, as its controller sees them."""
+
+    def __init__(
+        self,
+        controller: Controller,
+        *,
+        session_timeout_ms: float,
+        monotonic_ms: Callable[[], float],
+        local_broker: int | None = None,
+    ) -> None:
+        """Gives each broker of the metadata that is not fenced a session.
+
+        Args:
+            controller: active.
+            session_timeout_ms: broker.session.timeout.ms.
+            monotonic_ms: a clock that no one moves: sessions end in real time.
+            local_broker: the id of the broker in the controller's process, if there is one: it
+                sends no heartbeats.
+        """
+        self._controller = controller
+        self._monotonic_ms = monotonic_ms
+        self._local_broker = local_broker
+        self._heartbeats = Heartbeats(session_timeout_ms)
+        #: The offset of each broker's registration; for brokers of an earlier start, the log's end.
+        self._registered_at: dict[int, int] = {}
+        for broker in controller.image.brokers.values():
+            self._registered_at[broker.broker_id] = controller.image.offset
+            self._heartbeats.register(broker.broker_id, fenced=broker.fenced)
+            if not broker.fenced and broker.broker_id != local_broker:
+                self._heartbeats.hear(broker.broker_id, broker.epoch, monotonic_ms())
+
+    @property
+    def between_changes(self) -> ChangeLock:
+        """As that of the controller."""
+        return self._controller.between_changes
+
+    # ---- the life of a broker
+
+    @one_at_a_time
+    def register(self, broker: BrokerRegistration) -> int:
+        """Registers a broker, which is fenced until it has caught up; returns its epoch.
+
+        Raises:
+            DuplicateBrokerRegistrationError: a broker with its id is alive.
+            InvalidRegistrationError: its directories or features are not those of a broker.
+            UnsupportedRequestError: it does not support a level of the cluster.
+            StorageError: the disk returned an error.
+        """
+        controller, broker_id = self._controller, broker.broker_id
+        old = controller.image.brokers.get(broker_id)
+        is_new = old is None or old.incarnation_id != broker.incarnation_id
+        if old is not None and is_new and self._is_alive(old):
+            raise DuplicateBrokerRegistrationError(
+                "Another broker is registered with that broker id. If the broker was recently "
+                "restarted this should self-resolve once the heartbeat manager expires the "
+                "broker's session."
+            )
+        view = controller.view()
+        levels = {**controller.image.features, KRAFT_VERSION: controller.log.kraft_version}
+        registration.require_features(levels, broker.features)
+        records = registration.registering_remote(view, broker, controller.log.end_offset)
+        controller.commit_parts_at_need(records)
+        registered = controller.image.brokers[broker_id]
+        self._registered_at[broker_id] = controller.image.offset
+        if is_new:
+            self._heartbeats.forget(broker_id)
+        self._heartbeats.register(broker_id, fenced=registered.fenced)
+        _log.info(
+            "Broker %d is registered with epoch %d, %s",
+            broker_id,
+            registered.epoch,
+            "as a new incarnation" if is_new else "as the incarnation that it was",
+        )
+        return registered.epoch
+
+    def _is_alive(self, broker: BrokerImage) -> bool:
+        return broker.broker_id == self._local_broker or self._heartbeats.has_session(
+            broker.broker_id, broker.epoch, self._monotonic_ms()
+        )
+
+    def hear(self, broker_id: int, broker_epoch: int) -> None:
+        """A heartbeat has arrived, which will be taken later."""
+        self._heartbeats.hear(broker_id, broker_epoch, self._monotonic_ms())
+
+    @one_at_a_time
+    def heartbeat(self, broker_id: int, heartbeat: Heartbeat) -> HeartbeatAnswer:
+        """Takes a heartbeat, and fences, unfences or shuts down its broker.
+
+        Raises:
+            StaleBrokerEpochError: the broker is not registered, or with another epoch.
+            StorageError: the disk returned an error; the broker stays as it was.
+        """
+        self.hear(broker_id, heartbeat.broker_epoch)
+        broker = self.require_epoch(broker_id, heartbeat.broker_epoch)
+        controller, heartbeats = self._controller, self._heartbeats
+        registered_at = self._registered_at[broker_id]
+        found = heartbeats.next_state(
+            broker_id, heartbeat, registered_at=registered_at, leads=lambda: self._leads(broker_id)
+        )
+        records = self._records_of(broker, found)
+        if records:
+            _log.info("Broker %d: %s", broker_id, found.name.lower().replace("_", " "))
+            controller.commit_parts_at_need(records)
+        is_fenced = heartbeats.is_fenced(broker_id)
+        if found is not Next.SAME:
+            is_fenced = found in {Next.FENCED, Next.SHUTDOWN_NOW}
+        heartbeats.answered(broker_id, fenced=is_fenced, metadata_offset=heartbeat.metadata_offset)
+        self._take_directories(broker_id, heartbeat)
+        if found is Next.CONTROLLED_SHUTDOWN:
+            heartbeats.begin_shutdown(broker_id, controller.image.offset)
+        return HeartbeatAnswer(
+            is_caught_up=heartbeat.metadata_offset >= registered_at,
+            is_fenced=is_fenced,
+            should_shut_down=found is Next.SHUTDOWN_NOW,
+        )
+
+    def _records_of(self, broker: BrokerImage, found: Next) -> Records:
+        view = self._controller.view()
+        match found:
+            case Next.FENCED | Next.SHUTDOWN_NOW:
+                return registration.fencing(view, broker)
+            case Next.UNFENCED:
+                return registration.unfencing(view, broker)
+            case Next.CONTROLLED_SHUTDOWN:
+                return registration.shutting_down(view, broker)
+        return []
+
+    def _take_directories(self, broker_id: int, heartbeat: Heartbeat) -> None:
+        """Records directories that have failed, and those that take no new partitions."""
+        controller = self._controller
+        if heartbeat.offline_dirs:
+            controller.commit_parts_at_need(
+                registration.directories_failed(
+                    controller.view(),
+                    controller.image.brokers[broker_id],
+                    heartbeat.offline_dirs,
+                )
+            )
+        if heartbeat.cordoned_dirs is not None:
+            controller.commit_parts_at_need(
+                registration.cordoning(
+                    controller.view(),
+                    controller.image.brokers[broker_id],
+                    heartbeat.cordoned_dirs,
+                )
+            )
+
+    def _leads(self, broker_id: int) -> bool:
+        return any(
+            partition.leader == broker_id
+            for topic in in_steps(self._controller.image.topics.values(), every=16)
+            for partition in topic.partitions.values()
+        )
+
+    def require_epoch(self, broker_id: int, broker_epoch: int) -> BrokerImage:
+        """The registration of a broker that sent a request.
+
+        Raises:
+            StaleBrokerEpochError: there is none of this epoch.
+        """
+        broker = self._controller.image.brokers.get(broker_id)
+        if broker is None:
+            raise StaleBrokerEpochError(f"No broker registration found for broker id {broker_id}")
+        if broker.epoch != broker_epoch:
+            raise StaleBrokerEpochError(
+                f"Expected broker epoch {broker.epoch}, but got broker epoch {broker_epoch}"
+            )
+        return broker
+
+    # ---- partitions
+
+    @one_at_a_time
+    def alter_partitions(
+        self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange]
+    ) -> list[AlteredIsr]:
+        """Changes ISRs as their leaders propose; what became of each, in their order.
+
+        Raises:
+            StaleBrokerEpochError: the broker is not registered with this epoch.
+            StorageError: the disk returned an error; nothing changed.
+        """
+        self.require_epoch(broker_id, broker_epoch)
+        return self._controller.alter_partitions(broker_id, changes)
+
+    @one_at_a_time
+    def assign_directories(
+        self, broker_id: int, broker_epoch: int, assigned: Iterable[DirectoryAssignment]
+    ) -> list[ErrorCode]:
+        """Records the directories of replicas, and returns an error for each.
+
+        Raises:
+            StaleBrokerEpochError: the broker is not registered with this epoch.
+            UnsupportedRequestError: the metadata.version has no directories.
+            StorageError: the disk returned an error; nothing changed.
+        """
+        self.require_epoch(broker_id, broker_epoch)
+        return self._controller.assign_directories(broker_id, assigned)
+
+    @one_at_a_time
+    def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
+        """A block of producer ids that nobody else has: (first id, count).
+
+        Raises:
+            StaleBrokerEpochError: the broker is not registered with this epoch.
+            StorageError: the disk returned an error; nothing changed.
+        """
+        self.require_epoch(broker_id, broker_epoch)
+        return self._controller.allocate_producer_ids(broker_id, broker_epoch)
+
+    # ---- what time brings
+
+    @one_at_a_time
+    def fence_expired(self) -> None:
+        """Fences the brokers whose sessions have ended, one after the other.
+
+        Raises:
+            StorageError: the disk returned an error; the broker is fenced in a later call.
+        """
+        controller = self._controller
+        while (expired := self._heartbeats.take_expired(self._monotonic_ms())) is not None:
+            broker_id, epoch = expired
+            broker = controller.image.brokers.get(broker_id)
+            if broker is None or broker.epoch != epoch or broker.fenced:
+                continue
+            _log.warning(
+                "Fencing broker %d at epoch %d because its session has timed out.", *expired
+            )
+            try:
+                controller.commit_parts_at_need(registration.fencing(controller.view(), broker))
+            except BaseException:
+                self._heartbeats.hear(broker_id, epoch, float("-inf"))
+                raise
+            self._heartbeats.register(broker_id, fenced=True)
+
+    @one_at_a_time
+    def elect_preferred_leaders(self) -> None:
+        """Moves leaders to the preferred replicas that are in sync (auto.leader.rebalance.enable).
+
+        Raises:
+            StorageError: the disk returned an error.
+        """
+        self._elect(partitions.preferred_leaders)
+
+    @one_at_a_time
+    def elect_unclean_leaders(self) -> None:
+        """Elects leaders for partitions that have none, where unclean elections are allowed.
+
+        Raises:
+            StorageError: the disk returned an error.
+        """
+        self._elect(partitions.unclean_leaders)
+
+    def _elect(self, elections: Callable[..., Records]) -> None:
+        while True:
+            records = elections(self._controller.view(), _ELECTIONS_MAX)
+            self._controller.commit_parts_at_need(records)
+            if len(records) < _ELECTIONS_MAX:
+                return
+
+    @one_at_a_time
+    def write_no_op(self) -> None:
+        """Moves the log on, so that a node that follows it learns that it is not cut off.
+
+        Raises:
+            StorageError: the disk returned an error.
+        """
+        self._controller.commit_parts_at_need([ApiRecord("NoOpRecord", 0, {})])

@@ -1,0 +1,151 @@
+"""The brokers that are alive: when each was last heard, and what its next heartbeat brings.
+
+None of this is in the metadata log: a controller that starts gives each unfenced broker a session.
+
+Source: org.apache.kafka.controller.BrokerHeartbeatManager, BrokerHeartbeatTracker; KIP-631.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from cordwood.metadata.quorum.lifecycle import Heartbeat
+
+_NOT_SHUTTING_DOWN = -1
+
+
+class Next(enum.Enum):
+    """What a heartbeat makes of a broker.
+
+    Source: org.apache.kafka.controller.BrokerControlState.
+    """
+
+    SAME = enum.auto()
+    FENCED = enum.auto()
+    UNFENCED = enum.auto()
+    CONTROLLED_SHUTDOWN = enum.auto()
+    SHUTDOWN_NOW = enum.auto()
+
+
+@dataclass(slots=True)
+class _Known:
+    """A broker; offsets are those of the last record that it has, and with which it may stop."""
+
+    fenced: bool
+    metadata_offset: int = -1
+    shutdown_offset: int = _NOT_SHUTTING_DOWN
+
+    @property
+    def is_shutting_down(self) -> bool:
+        return self.shutdown_offset != _NOT_SHUTTING_DOWN
+
+    @property
+    def is_active(self) -> bool:
+        return not self.fenced and not self.is_shutting_down
+
+
+class Heartbeats:
+    """Sessions of brokers, by id and epoch; times are in ms of one monotonic clock."""
+
+    def __init__(self, session_timeout_ms: float) -> None:
+        """Nobody is known.
+
+        Args:
+            session_timeout_ms: broker.session.timeout.ms.
+        """
+        self._timeout_ms = session_timeout_ms
+        self._heard_ms: dict[tuple[int, int], float] = {}
+        self._brokers: dict[int, _Known] = {}
+
+    def hear(self, broker_id: int, broker_epoch: int, now_ms: float) -> None:
+        """A heartbeat has arrived."""
+        self._heard_ms[broker_id, broker_epoch] = now_ms
+
+    def has_session(self, broker_id: int, broker_epoch: int, now_ms: float) -> bool:
+        """Whether a broker was heard within its session."""
+        heard_ms = self._heard_ms.get((broker_id, broker_epoch))
+        return heard_ms is not None and heard_ms + self._timeout_ms >= now_ms
+
+    def take_expired(self, now_ms: float) -> tuple[int, int] | None:
+        """The id and epoch of one broker whose session has ended; it has none from now on."""
+        for key, heard_ms in self._heard_ms.items():
+            if heard_ms + self._timeout_ms < now_ms:
+                del self._heard_ms[key]
+                return key
+        return None
+
+    def register(self, broker_id: int, *, fenced: bool) -> None:
+        """A registration, or a change of one, is in the log."""
+        known = self._brokers.get(broker_id)
+        if known is None:
+            self._brokers[broker_id] = _Known(fenced)
+        elif known.fenced != fenced:
+            self._touch(known, fenced=fenced)
+
+    def forget(self, broker_id: int) -> None:
+        """A broker has another incarnation, or none."""
+        self._brokers.pop(broker_id, None)
+
+    def answered(self, broker_id: int, *, fenced: bool, metadata_offset: int) -> None:
+        """A heartbeat has taken effect."""
+        known = self._brokers[broker_id]
+        known.metadata_offset = metadata_offset
+        self._touch(known, fenced=fenced)
+
+    @staticmethod
+    def _touch(known: _Known, *, fenced: bool) -> None:
+        known.fenced = fenced
+        if fenced:
+            known.shutdown_offset = _NOT_SHUTTING_DOWN
+
+    def begin_shutdown(self, broker_id: int, offset: int) -> None:
+        """A controlled shutdown is in the log, whose last record has this offset."""
+        known = self._brokers[broker_id]
+        if not known.is_shutting_down:
+            known.shutdown_offset = offset
+
+    def next_state(
+        self,
+        broker_id: int,
+        heartbeat: Heartbeat,
+        *,
+        registered_at: int,
+        leads: Callable[[], bool],
+    ) -> Next:
+        """What a heartbeat makes of a registered broker.
+
+        Args:
+            broker_id: of the broker.
+            heartbeat: that of the broker's epoch.
+            registered_at: the offset of the record of its registration.
+            leads: whether it leads a partition.
+        """
+        known = self._brokers[broker_id]
+        if known.is_shutting_down:
+            if leads() or known.shutdown_offset > self._lowest_active_offset():
+                return Next.SAME
+            return Next.SHUTDOWN_NOW
+        if known.fenced:
+            if heartbeat.wants_shutdown:
+                return Next.SHUTDOWN_NOW
+            is_caught_up = heartbeat.metadata_offset >= registered_at
+            return Next.UNFENCED if is_caught_up and not heartbeat.wants_fence else Next.SAME
+        if heartbeat.wants_shutdown:
+            can_stop = heartbeat.wants_fence or not leads()
+            return Next.SHUTDOWN_NOW if can_stop else Next.CONTROLLED_SHUTDOWN
+        return Next.FENCED if heartbeat.wants_fence else Next.SAME
+
+    def is_fenced(self, broker_id: int) -> bool:
+        """Whether a broker was fenced after its last heartbeat."""
+        return self._brokers[broker_id].fenced
+
+    def is_shutting_down(self, broker_id: int) -> bool:
+        """Whether a broker is in a controlled shutdown."""
+        return self._brokers[broker_id].is_shutting_down
+
+    def _lowest_active_offset(self) -> float:
+        """The offset up to which all active brokers know what has changed."""
+        active = (each.metadata_offset for each in self._brokers.values() if each.is_active)
+        return min(active, default=float("inf"))

@@ -1,0 +1,28 @@
+"""AllocateProducerIds (67), version 0: a block of producer ids for a broker (KIP-730).
+
+Source: kafka.server.ControllerApis.handleAllocateProducerIdsRequest, ProducerIdControlManager.
+"""
+
+from __future__ import annotations
+
+from cordwood.broker.authorizer import Operation
+from cordwood.controller_apis.context import ControllerContext
+from cordwood.network.api import Api, Fields, Response
+from cordwood.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
+
+
+def handle(context: ControllerContext, request: AllocateProducerIdsRequest) -> Response:
+    """Answers when the block is recorded."""
+    context.require_cluster(Operation.CLUSTER_ACTION)
+    return _allocated(context, request.broker_id, request.broker_epoch)
+
+
+async def _allocated(context: ControllerContext, broker_id: int, broker_epoch: int) -> Fields:
+    controller = context.controller
+    first, count = await controller.change(
+        lambda: controller.cluster.allocate_producer_ids(broker_id, broker_epoch)
+    )
+    return {"producer_id_start": first, "producer_id_len": count}
+
+
+API = Api(67, "AllocateProducerIds", 0, 0, handle)

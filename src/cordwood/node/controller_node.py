@@ -1,0 +1,205 @@
+"""A node that is its cluster's only controller, and no broker (process.roles=controller).
+
+Source: kafka.server.KafkaRaftServer, ControllerServer (4.3.0); KIP-631.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from pathlib import Path
+from typing import Final
+
+from cordwood.broker.broker_thread import BrokerThread
+from cordwood.broker.configs.service import ConfigService
+from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.controller.controller import Controller
+from cordwood.controller.local_channel import LocalControllerChannel
+from cordwood.metadata.cache import MetadataCache
+from cordwood.metadata.loader import MetadataLoader
+from cordwood.metadata.snapshot_generator import SnapshotGenerator
+from cordwood.model.clock import Clock, SystemClock
+from cordwood.model.pauses import background
+from cordwood.network.server import Server
+from cordwood.network.slices import Slices
+from cordwood.network.turns import watch_of
+from cordwood.node.controller_server import ControllerServer
+from cordwood.node.directories import format_node, usable_directories
+from cordwood.node.parts_of_settings import (
+    controller_endpoints,
+    controller_settings,
+    server_limits,
+)
+from cordwood.node.stop_sequence import StopSequence
+from cordwood.storage.failures import FailureChannel
+from cordwood.storage.filesystem import OS, FileSystem, Lock
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.scheduler import Scheduler, SchedulerThread
+from cordwood.storage.segment.resources import ResourceCache
+
+_log = logging.getLogger(__name__)
+
+_SNAPSHOT_CHECK_MS: Final = 60_000
+
+
+class ControllerNode:
+    """A controller; `start`, then `stop`, in one event loop.
+
+    `failure` is done, with the reason, when the disk of the metadata log fails: the owner of the
+    process must then end it.
+    """
+
+    def __init__(
+        self, settings: BrokerSettings, *, clock: Clock | None = None, fs: FileSystem = OS
+    ) -> None:
+        """Nothing is touched yet.
+
+        Args:
+            settings: those of server.properties.
+            clock: the machine's if None.
+            fs: where all files are.
+        """
+        self.settings = settings
+        self.clock: Clock = clock or SystemClock()
+        self.ports: dict[str, int] = {}
+        self._fs = fs
+        self._metadata_dir = Path(settings.metadata_log_dir).absolute()
+        self._stop_sequence = StopSequence()
+        self._at_end = self._stop_sequence.add
+
+    async def start(self) -> None:
+        """Serves when it returns; where it fails, nothing is left open.
+
+        Raises:
+            DirectoryInUseError, PortInUseError: another process has it.
+            CordwoodError: the directory or settings are such that Kafka would not start either.
+        """
+        try:
+            await self._start()
+        except BaseException:
+            await self.stop()
+            raise
+
+    async def _start(self) -> None:
+        settings = self.settings
+        loop = asyncio.get_running_loop()
+        self.failure: asyncio.Future[str] = loop.create_future()
+        watch_of(loop).pause()
+        failures = FailureChannel(self.clock)
+
+        def failed(log_dir: Path, reason: str) -> None:
+            why = f"the metadata log dir {log_dir} has failed: {reason}"
+            loop.call_soon_threadsafe(self._fail, why)
+
+        failures.subscribe(failed)
+        cluster_id, directory_ids = format_node(
+            usable_directories(self._metadata_dir, [], failures, fs=self._fs),
+            settings,
+            clock=self.clock,
+            fs=self._fs,
+        )
+        self.cluster_id = cluster_id
+        self._at_end(self._lock().release)
+        server = self.server = Server(limits=server_limits(settings, settings))
+        self._at_end(server.stop)
+        self.ports = {each.name: server.bind(*each[:3]) for each in settings.controller_listeners}
+        context = LogContext(
+            clock=self.clock, resources=ResourceCache(fs=self._fs), failures=failures
+        )
+        controller = self.controller = Controller.open(
+            metadata_dir=self._metadata_dir,
+            node_id=settings.node_id,
+            directory_ids=list(directory_ids.values()),
+            clock=self.clock,
+            endpoints=controller_endpoints(settings, self.ports),
+            settings=controller_settings(settings),
+            context=context,
+        )
+        self._at_end(controller.close)
+        slices = Slices(loop)
+        scheduler = Scheduler(self.clock, catch_up=False)
+        thread = self.thread = BrokerThread(
+            loop, slices=slices, clock=self.clock, scheduler=scheduler
+        )
+        self._serve(controller, self._load(controller, slices), thread, server)
+        self._scheduler = SchedulerThread(scheduler, self.clock)
+        self._at_end(self._scheduler.stop, waits=True)
+        self._scheduler.start()
+
+    def _lock(self) -> Lock:
+        self._fs.make_directory_durably(self._metadata_dir)
+        return self._fs.lock(self._metadata_dir)
+
+    def _load(self, controller: Controller, slices: Slices) -> MetadataCache:
+        """Has what serves read the metadata that is committed."""
+        configs = self.configs = ConfigService(self.settings)
+        loader = self._loader = MetadataLoader(controller.log, schedule=slices.run)
+        snapshots = self._snapshots = SnapshotGenerator(
+            controller.log, settings=controller.settings, context=controller.context
+        )
+        metadata = self.metadata = MetadataCache(lambda: controller.log.kraft_version)
+        for publisher in (metadata, configs, snapshots):
+            loader.install(publisher)
+        loader.catch_up()
+        controller.check_topic_configs = configs.require_topic_settings
+        return metadata
+
+    def _serve(
+        self, controller: Controller, metadata: MetadataCache, thread: BrokerThread, server: Server
+    ) -> None:
+        channel = LocalControllerChannel(
+            controller, run=thread.slices.run, published=self._loader.published
+        )
+        serving = ControllerServer(
+            controller,
+            channel,
+            settings=self.settings,
+            cluster_id=self.cluster_id,
+            configs=self.configs,
+            metadata=metadata,
+            thread=thread,
+            endpoints=controller.endpoints,
+        )
+        self._at_end(self._leave_snapshot)
+        serving.start(server)
+        thread.read_input_with(server.after_input)
+        thread.schedule(
+            "metadata-snapshot",
+            _SNAPSHOT_CHECK_MS,
+            lambda: thread.run_in_slices(self._write_snapshot_if_due),
+        )
+        self._at_end(self._finish_requests)
+        self._at_end(serving.close)
+        self._at_end(server.stop)
+
+    async def _finish_requests(self) -> None:
+        self._loader.stopping()
+        await self.thread.slices.finish()
+
+    def _leave_snapshot(self) -> None:
+        self._loader.close()
+        if self.controller.is_log_open:
+            self._loader.catch_up()
+            self._snapshots.leave_for_next_start()
+
+    def _write_snapshot_if_due(self) -> None:
+        with self.controller.between_changes:
+            self.controller.take_reserve()
+            with background():
+                self._snapshots.run_if_due()
+
+    def _fail(self, why: str) -> None:
+        if not self.failure.done():
+            reason = f"Shutdown controller because {why}"
+            _log.critical("%s", reason)
+            self.failure.set_result(reason)
+
+    # ---- afterwards
+
+    def clock_moved(self) -> None:
+        """Starts all work that is due after the clock was advanced, without waiting for it."""
+        self._scheduler.wake()
+
+    async def stop(self) -> None:
+        """Stops serving, then closes the metadata log cleanly."""
+        await self._stop_sequence.run()
