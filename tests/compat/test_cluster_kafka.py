@@ -1,4 +1,7 @@
-"""A Cordwood broker in a real Kafka's cluster: Kafka's tools print the same at either broker."""
+"""Brokers of Kafka and of Cordwood in one cluster: Kafka's tools print the same at either.
+
+The controller is Kafka's, or Cordwood's.
+"""
 
 from __future__ import annotations
 
@@ -36,9 +39,10 @@ _PROPERTIES = {
 class Cluster(MixedCluster):
     """A controller, a Kafka broker, and a Cordwood broker; with Kafka's tools and some clients."""
 
-    def __init__(self, root: Path, tools: KafkaTools) -> None:
+    def __init__(self, root: Path, tools: KafkaTools, *, has_own_controller: bool) -> None:
         super().__init__(
             root,
+            has_own_controller=has_own_controller,
             kafka=[KAFKA],
             cordwood=[CORDWOOD],
             properties=_PROPERTIES,
@@ -82,9 +86,13 @@ class Cluster(MixedCluster):
         consumer.close()
 
 
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with KafkaTools() as tools, Cluster(tmp_path_factory.mktemp("cluster"), tools) as cluster:
+@pytest.fixture(scope="module", params=["controller of Kafka", "controller of Cordwood"])
+def cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Cluster]:
+    root = tmp_path_factory.mktemp("cluster")
+    is_own = request.param == "controller of Cordwood"
+    with KafkaTools() as tools, Cluster(root, tools, has_own_controller=is_own) as cluster:
         replicas = [[KAFKA, CORDWOOD], [CORDWOOD, KAFKA]]
         cluster.create_topic(TOPIC, replicas, {"min.insync.replicas": "2"})
         yield cluster

@@ -1,15 +1,16 @@
 """Retention and compaction, step by step, as a real Kafka and its tools once showed them.
 
 The golden texts were recorded in real time by `tools/record_walkthrough.py`; here time is moved.
-Three brokers have a controller of Kafka's.
+Three brokers have a controller of Kafka's, or of Cordwood's.
 """
 
 from __future__ import annotations
 
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -97,11 +98,14 @@ def one_broker(root: Path, properties: dict[str, str]) -> Iterator[Brokers]:
 
 
 @contextmanager
-def three_brokers(root: Path, properties: dict[str, str]) -> Iterator[Brokers]:
+def three_brokers(
+    root: Path, properties: dict[str, str], *, has_own_controller: bool = False
+) -> Iterator[Brokers]:
     """A cluster of three."""
     with MixedCluster(
         root,
         cordwood=(1, 2, 3),
+        has_own_controller=has_own_controller,
         properties={**properties, **_PATIENT},
         session_timeout_ms=600_000,
         flags=("--test-clock",),
@@ -119,9 +123,15 @@ def three_brokers(root: Path, properties: dict[str, str]) -> Iterator[Brokers]:
         yield Brokers(stations, advance)
 
 
-PLACES = {
+Place = Callable[[Path, dict[str, str]], AbstractContextManager[Brokers]]
+
+PLACES: dict[str, tuple[Place, str]] = {
     "one broker": (one_broker, "walkthrough"),
     "three brokers": (three_brokers, "walkthrough-three-brokers"),
+    "own controller": (
+        partial(three_brokers, has_own_controller=True),
+        "walkthrough-three-brokers",
+    ),
 }
 
 
@@ -160,7 +170,8 @@ def test_kafkas_tools_show_at_cordwood_what_they_showed_at_kafka(
 
 
 @pytest.mark.parametrize(
-    "place", ["one broker", pytest.param("three brokers", marks=pytest.mark.kafka)]
+    "place",
+    ["one broker", "own controller", pytest.param("three brokers", marks=pytest.mark.kafka)],
 )
 def test_cordwoods_tools_show_what_kafkas_showed_at_kafka(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str

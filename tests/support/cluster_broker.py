@@ -1,4 +1,4 @@
-"""A Cordwood broker in the cluster of a real Kafka controller, in a process of its own."""
+"""A Cordwood broker in a cluster of several brokers, in a process of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from cordwood.metadata.formatting import format_directories
 from cordwood.model.clock import SystemClock
 from support.kafka import CLUSTER_ID
-from support.kafka_cluster import KafkaController
+from support.kafka_cluster import ControllerOfCluster
 from support.served import ServedBroker
 
 
@@ -18,7 +18,7 @@ class ClusterBroker(ServedBroker):
     def __init__(
         self,
         root: Path,
-        controller: KafkaController,
+        controller: ControllerOfCluster,
         node_id: int,
         *,
         properties: Mapping[str, str] | None = None,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
@@ -14,6 +15,18 @@ from confluent_kafka.admin import AdminClient
 from support.kafka import KafkaRunError, RealKafka
 
 CONTROLLER_ID = 100
+
+
+class ControllerOfCluster(Protocol):
+    """What a broker has to know of its controller, Kafka's or another."""
+
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether its voters are those of its log (kraft.version 1)."""
+
+    @property
+    def quorum(self) -> dict[str, str]:
+        """The properties by which a node finds the controllers."""
 
 
 class KafkaController(RealKafka):
@@ -86,7 +99,7 @@ class KafkaBroker(RealKafka):
     def __init__(
         self,
         root: Path,
-        controller: KafkaController,
+        controller: ControllerOfCluster,
         node_id: int,
         *,
         properties: Mapping[str, str] | None = None,

@@ -1,4 +1,4 @@
-"""A cluster of real Kafka controllers, and of brokers of Kafka and of Cordwood on loopback.
+"""A cluster of controllers and brokers of Kafka and of Cordwood on loopback.
 
 `MixedCluster` is a context manager that leaves nothing running.
 """
@@ -14,6 +14,7 @@ from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.cluster_broker import ClusterBroker
+from support.cluster_controller import ClusterController
 from support.kafka import poll_until
 from support.kafka_cluster import CONTROLLER_ID, KafkaBroker, KafkaController
 
@@ -35,6 +36,7 @@ class MixedCluster:
         properties_of: Mapping[int, Mapping[str, str]] | None = None,
         session_timeout_ms: int = 3000,
         controllers: int = 1,
+        has_own_controller: bool = False,
         **own: Any,
     ) -> None:
         """Nothing runs yet.
@@ -46,17 +48,27 @@ class MixedCluster:
             properties: of every broker.
             properties_of: of single brokers.
             session_timeout_ms: `broker.session.timeout.ms` of all nodes.
-            controllers: how many there are.
+            controllers: how many of Kafka's there are.
+            has_own_controller: whether the controller is Cordwood's instead.
             own: arguments of each `ClusterBroker`.
         """
         session = {"broker.session.timeout.ms": str(session_timeout_ms)}
         self.root = root
-        self.controllers = [
-            KafkaController(root / f"controller-{n}", node_id=CONTROLLER_ID + n, properties=session)
-            for n in range(controllers)
-        ]
-        if controllers > 1:
-            KafkaController.be_quorum(self.controllers)
+        self.controllers: list[KafkaController] | list[ClusterController]
+        if has_own_controller:
+            own_flags = own.get("flags", ())
+            self.controllers = [
+                ClusterController(root / "controller-0", properties=session, flags=own_flags)
+            ]
+        else:
+            self.controllers = [
+                KafkaController(
+                    root / f"controller-{n}", node_id=CONTROLLER_ID + n, properties=session
+                )
+                for n in range(controllers)
+            ]
+            if controllers > 1:
+                KafkaController.be_quorum(self.controllers)
         self.brokers: dict[int, Broker] = {}
         self._first = [*((each, False) for each in kafka), *((each, True) for each in cordwood)]
         self._properties = {"broker.heartbeat.interval.ms": "500", **(properties or {}), **session}
@@ -67,7 +79,7 @@ class MixedCluster:
     # ---- brokers
 
     @property
-    def controller(self) -> KafkaController:
+    def controller(self) -> KafkaController | ClusterController:
         """The first controller."""
         return self.controllers[0]
 

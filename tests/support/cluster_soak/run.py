@@ -8,7 +8,7 @@ import random
 import signal
 import time
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -37,8 +37,8 @@ STEPS: Final = {
 }
 """What has been done between two events, at least, as the judge counts it."""
 _MEMBERS: Final = 2
-_CONTROLLER: Final = "kill of the controller"
-_KINDS: Final = {"kill": 4, "suspend": 3, "stop": 2, "leaders": 2, _CONTROLLER: 1}
+CONTROLLER: Final = "kill of the controller"
+KINDS: Final = {"kill": 4, "suspend": 3, "stop": 2, "leaders": 2, CONTROLLER: 1}
 _PROPERTIES: Final = {
     "offsets.topic.replication.factor": "3",
     "offsets.topic.num.partitions": "3",
@@ -86,12 +86,30 @@ class ClusterSoak:
         cordwood: Collection[int],
         seed: int,
         module: str = "support.serve_in_process",
+        has_own_controller: bool = False,
+        kinds: Mapping[str, int] = KINDS,
     ) -> None:
-        """The ids of the brokers of each kind; `module` is what runs those of Cordwood."""
+        """Nothing runs yet.
+
+        Args:
+            root: where all files are.
+            kafka: the ids of Kafka's brokers.
+            cordwood: those of Cordwood's.
+            seed: of what happens when.
+            module: runs the brokers of Cordwood.
+            has_own_controller: whether the controller is Cordwood's.
+            kinds: how often each kind of event happens, relative to the others.
+        """
         self._kafka = kafka
         self._cluster = MixedCluster(
-            root, kafka=kafka, cordwood=cordwood, properties=_PROPERTIES, module=module
+            root,
+            kafka=kafka,
+            cordwood=cordwood,
+            properties=_PROPERTIES,
+            module=module,
+            has_own_controller=has_own_controller,
         )
+        self._kinds = kinds
         self._random = random.Random(seed)  # noqa: S311  # a schedule
         self._events: Counter[str] = Counter()
 
@@ -162,10 +180,10 @@ class ClusterSoak:
 
     def _happen(self) -> None:
         brokers, controller = self._cluster.brokers, self._cluster.controller
-        kind = self._random.choices(list(_KINDS), list(_KINDS.values()))[0]
+        kind = self._random.choices(list(self._kinds), list(self._kinds.values()))[0]
         node_id = self._random.choice(sorted(brokers))
         broker = brokers[node_id]
-        if kind == _CONTROLLER:
+        if kind == CONTROLLER:
             controller.kill()
             time.sleep(self._random.uniform(0.0, 4.0))
             controller.start()
