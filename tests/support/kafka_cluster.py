@@ -39,6 +39,7 @@ class KafkaController(RealKafka):
         node_id: int = CONTROLLER_ID,
         is_dynamic: bool = True,
         properties: Mapping[str, str] | None = None,
+        log_dirs: Sequence[Path] | None = None,
     ) -> None:
         """The only controller of its cluster, unless `be_quorum` is called; as `RealKafka`.
 
@@ -47,8 +48,9 @@ class KafkaController(RealKafka):
             node_id: its own.
             is_dynamic: whether its voters are those of its log (kraft.version 1).
             properties: lines of server.properties.
+            log_dirs: as `RealKafka`.
         """
-        super().__init__(root, properties=properties)
+        super().__init__(root, properties=properties, log_dirs=log_dirs)
         self.node_id = node_id
         self.is_dynamic = is_dynamic
         self._voters = f"{node_id}@{self.bootstrap_servers}"

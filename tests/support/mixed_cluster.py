@@ -135,12 +135,18 @@ class MixedCluster:
         self.start(node_id, cordwood=cordwood)
         self.wait_until_in_sync()
 
+    @property
+    def bootstrap_servers(self) -> str:
+        """The addresses of all brokers."""
+        return ",".join(each.bootstrap_servers for each in self.brokers.values())
+
     def client(
         self, settings: Mapping[str, Any] | None = None, *, node_id: int | None = None
     ) -> dict[str, Any]:
         """A librdkafka configuration for one broker, or for all."""
-        brokers = self.brokers.values() if node_id is None else [self.brokers[node_id]]
-        servers = ",".join(each.bootstrap_servers for each in brokers)
+        servers = self.bootstrap_servers
+        if node_id is not None:
+            servers = self.brokers[node_id].bootstrap_servers
         return {"bootstrap.servers": servers, "log_level": 0, **(settings or {})}
 
     # ---- topics
