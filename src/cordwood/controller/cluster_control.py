@@ -100,8 +100,7 @@ class ClusterControl:
         controller.commit_parts_at_need(records)
         registered = controller.image.brokers[broker_id]
         self._registered_at[broker_id] = controller.image.offset
-        if is_new:
-            self._heartbeats.forget(broker_id)
+        self._heartbeats.forget(broker_id)
         self._heartbeats.register(broker_id, fenced=registered.fenced)
         _log.info(
             "Broker %d is registered with epoch %d, %s",
@@ -131,6 +130,7 @@ class ClusterControl:
         self.hear(broker_id, heartbeat.broker_epoch)
         broker = self.require_epoch(broker_id, heartbeat.broker_epoch)
         controller, heartbeats = self._controller, self._heartbeats
+        heartbeats.keep_only(controller.image.brokers)
         registered_at = self._registered_at[broker_id]
         found = heartbeats.next_state(
             broker_id, heartbeat, registered_at=registered_at, leads=lambda: self._leads(broker_id)
@@ -143,7 +143,9 @@ class ClusterControl:
         if found is not Next.SAME:
             is_fenced = found in {Next.FENCED, Next.SHUTDOWN_NOW}
         heartbeats.answered(broker_id, fenced=is_fenced, metadata_offset=heartbeat.metadata_offset)
-        self._take_directories(broker_id, heartbeat)
+        is_changed = self._take_directories(broker_id, heartbeat)
+        if records or is_changed:
+            heartbeats.register(broker_id, fenced=is_fenced)
         if found is Next.CONTROLLED_SHUTDOWN:
             heartbeats.begin_shutdown(broker_id, controller.image.offset)
         return HeartbeatAnswer(
@@ -163,9 +165,10 @@ class ClusterControl:
                 return registration.shutting_down(view, broker)
         return []
 
-    def _take_directories(self, broker_id: int, heartbeat: Heartbeat) -> None:
-        """Records directories that have failed, and those that take no new partitions."""
+    def _take_directories(self, broker_id: int, heartbeat: Heartbeat) -> bool:
+        """Records directories that have failed, and those that take no new partitions, if any."""
         controller = self._controller
+        before = controller.image.offset
         if heartbeat.offline_dirs:
             controller.commit_parts_at_need(
                 registration.directories_failed(
@@ -182,6 +185,7 @@ class ClusterControl:
                     heartbeat.cordoned_dirs,
                 )
             )
+        return controller.image.offset != before
 
     def _leads(self, broker_id: int) -> bool:
         return any(

@@ -8,7 +8,7 @@ Source: org.apache.kafka.controller.BrokerHeartbeatManager, BrokerHeartbeatTrack
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from dataclasses import dataclass
 
 from cordwood.metadata.quorum.lifecycle import Heartbeat
@@ -77,16 +77,23 @@ class Heartbeats:
         return None
 
     def register(self, broker_id: int, *, fenced: bool) -> None:
-        """A registration, or a change of one, is in the log."""
-        known = self._brokers.get(broker_id)
-        if known is None:
-            self._brokers[broker_id] = _Known(fenced)
-        elif known.fenced != fenced:
-            self._touch(known, fenced=fenced)
+        """A registration, or a change of one, is in the log.
+
+        Unless it fences or unfences the broker, its offset counts only from its next heartbeat.
+        """
+        known = self._brokers.setdefault(broker_id, _Known(fenced))
+        if known.fenced == fenced:
+            known.metadata_offset = -1
+        self._touch(known, fenced=fenced)
 
     def forget(self, broker_id: int) -> None:
-        """A broker has another incarnation, or none."""
+        """What is known of a broker was before its last registration."""
         self._brokers.pop(broker_id, None)
+
+    def keep_only(self, registered: Container[int]) -> None:
+        """Brokers that are not registered any more do not count."""
+        for broker_id in [each for each in self._brokers if each not in registered]:
+            del self._brokers[broker_id]
 
     def answered(self, broker_id: int, *, fenced: bool, metadata_offset: int) -> None:
         """A heartbeat has taken effect."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cordwood.format.java_map import JavaHashSet
 from cordwood.metadata.image import (
     MIGRATING_DIRECTORY,
     NO_LEADER,
@@ -107,12 +108,20 @@ class PartitionChange:
         return self.context.has_elr
 
     def _complete_reassignment(self) -> None:
+        """Source: PartitionReassignmentReplicas.maybeCompleteReassignment."""
         if not (self.removing or self.adding):
             return
         isr = [each for each in self.isr if each not in self.removing]
         replicas = [each for each in self.replicas if each not in self.removing]
-        if isr and replicas and set(replicas) <= set(isr):
-            self.isr, self.replicas, self.removing, self.adding = isr, replicas, [], []
+        if self.removing and not (isr and replicas):
+            return
+        if not set(self.adding) <= set(isr):
+            return
+        # With fewer replicas than before, the ISR would be smaller than need be.
+        is_reduced = len(self.adding) < len(self.removing)
+        if is_reduced and not set(replicas) <= set(isr):
+            return
+        self.isr, self.replicas, self.removing, self.adding = isr, replicas, [], []
 
     def _find_eligible(self) -> None:
         if not self._keeps_elr:
@@ -120,7 +129,9 @@ class PartitionChange:
         if len(self.isr) >= self.min_isr:
             self._elr = []
             return
-        candidates = [*self._elr, *(each for each in self.old.isr if each not in self._elr)]
+        candidates = JavaHashSet.of(self._elr, len(self._elr))
+        for each in self.old.isr:
+            candidates.add(each)
         self._elr = [
             each
             for each in candidates

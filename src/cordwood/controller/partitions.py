@@ -139,7 +139,7 @@ def _reassign(
         _revert(view, topic.name, partition, change)
         return change.record()
     view.require_assignable(wanted.replicas)
-    factor = len(set(partition.replicas) - set(partition.adding_replicas))
+    factor = len({*partition.replicas, *partition.adding_replicas} - {*partition.removing_replicas})
     if not allow_factor_change and len(wanted.replicas) != factor:
         raise InvalidReplicationFactorError(
             f"The replication factor is changed from {factor} to {len(wanted.replicas)}"

@@ -205,8 +205,10 @@ def unfencing(view: ClusterView, broker: BrokerImage) -> Records:
 
 def shutting_down(view: ClusterView, broker: BrokerImage) -> Records:
     """A controlled shutdown begins: the broker leaves all ISRs and leads nothing any more."""
-    change = registration_change(broker, 1, inControlledShutdown=1)
-    return [change, *leaving(view, broker.broker_id)]
+    left = leaving(view, broker.broker_id)
+    if broker.in_controlled_shutdown:
+        return left
+    return [registration_change(broker, 1, inControlledShutdown=1), *left]
 
 
 def fencing_again(view: ClusterView, image: MetadataImage, broker: BrokerImage) -> Records:

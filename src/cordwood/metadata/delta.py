@@ -249,13 +249,16 @@ class ImageDelta:
         return partitions
 
     def _clear_elr(self, fields: Fields) -> None:
+        """Source: TopicDelta.maybeClearElr, which changes the epoch of a partition that had any."""
         names = [fields["topicName"]] if fields["topicName"] else sorted(self._topics.keys())
         for name in names:
             topic = self._topics.get(name)
             if topic is None:
                 raise CorruptError(f"eligible leader replicas of a missing topic: {name}")
             cleared = {
-                number: replace(each, elr=(), last_known_elr=())
+                number: replace(
+                    each, elr=(), last_known_elr=(), partition_epoch=each.partition_epoch + 1
+                )
                 for number, each in topic.partitions.items()
                 if each.elr or each.last_known_elr
             }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from cordwood.format.metadata_records import with_defaults
 from cordwood.metadata.delta import ImageDelta
 from cordwood.metadata.image import MetadataImage, PartitionImage
@@ -41,3 +43,19 @@ def test_an_image_has_nothing_of_a_transaction_that_is_open() -> None:
     assert not taken(delta).topics["t"].partitions
     apply(delta, ApiRecord("EndTransactionRecord", 0, {}))
     assert list(taken(delta).topics["t"].partitions) == [0]
+
+
+def test_clearing_eligible_leader_replicas_changes_the_epoch_of_partitions_that_had_some() -> None:
+    """Source: TopicDelta.maybeClearElr: a leader that missed it could not change its ISR again."""
+    delta = ImageDelta()
+    with_elr = replace(PARTITION, replicas=(1, 2), elr=(2,), leader_epoch=3, partition_epoch=7)
+    apply(
+        delta,
+        topic_record("t", TOPIC_ID),
+        partition_record(TOPIC_ID, 0, with_elr, 30),
+        partition_record(TOPIC_ID, 1, replace(with_elr, elr=()), 30),
+        ApiRecord("ClearElrRecord", 0, {"topicName": "t"}),
+    )
+    partitions = taken(delta).topics["t"].partitions
+    assert [(each.elr, each.partition_epoch) for each in partitions.values()] == [((), 8), ((), 7)]
+    assert {each.leader_epoch for each in partitions.values()} == {3}

@@ -22,7 +22,9 @@ def handle(context: NodeContext, request: UnregisterBrokerRequest) -> Response:
 
 
 async def _response(asked: Awaitable[None]) -> Fields:
-    return error_fields(await result_or_error(asked))
+    error = await result_or_error(asked)
+    # Kafka's text is empty, not null.
+    return {"error_message": ""} if error is None else error_fields(error)
 
 
 API = Api(64, "UnregisterBroker", 0, 0, handle)
