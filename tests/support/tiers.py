@@ -27,6 +27,8 @@ COMPAT: Final[Sequence[str]] = (
     "tests/compat/",
     "tests/spark/",
     "tests/crash/test_chaos.py",
+    "tests/crash/test_cluster_soak.py::test_a_cluster_loses_nothing[few-two kafka]",
+    "tests/crash/test_cluster_soak.py::test_a_cluster_loses_nothing[few-own controller, one kafka]",
     "tests/crash/test_kill_clean.py::"
     "test_killed_again_while_recovering_the_third_run_ends_as_an_undisturbed_one",
     "tests/hostile/test_lengths.py::"
@@ -85,7 +87,11 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "tests/compat/test_transactions_exchange.py::"
         "test_transactions_that_began_here_end_at_a_kafka[2]",
     ),
-    "controller": ("tests/unit/metadata/test_golden_log.py",),
+    "controller": (
+        "tests/unit/metadata/test_golden_log.py",
+        "tests/compat/test_controller_requests_kafka.py::"
+        "test_controllers_answer_and_write_alike[few]",
+    ),
     "metadata quorum": (
         "tests/compat/test_quorum_kafka.py::test_image_of_an_observer_is_the_controllers[dynamic]",
     ),
