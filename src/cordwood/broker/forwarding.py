@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import ipaddress
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
+from cordwood.client.core import Versions
 from cordwood.client.errors import ClientError
 from cordwood.format.messages.primitives import read_uvarint, write_uvarint
 from cordwood.format.varint import Buffer
@@ -63,19 +64,41 @@ class Client(Protocol):
 class Forwarding:
     """Sends requests on to the active controller; for the event loop's thread."""
 
-    def __init__(self, controller: ActiveController, *, timeout_ms: float = _TIMEOUT_MS) -> None:
+    def __init__(
+        self,
+        controller: ActiveController,
+        *,
+        versions: Callable[[], Versions],
+        timeout_ms: float = _TIMEOUT_MS,
+    ) -> None:
         """Sends nothing yet.
 
         Args:
             controller: gets the requests.
+            versions: what the controller serves; empty before it has answered anything.
             timeout_ms: how long it may take to answer one.
         """
         self._controller = controller
+        self._versions = versions
         self._timeout_ms = timeout_ms
 
     def served(self, apis: Mapping[int, Api[Any]]) -> dict[int, Api[Any]]:
         """The APIs of a broker, those in `FORWARDED` answered by the controller."""
         return {**apis, **{key: self._forwarded(key) for key in FORWARDED}}
+
+    def advertised(self, versions: Mapping[int, tuple[int, int]]) -> dict[int, tuple[int, int]]:
+        """The versions of a broker's APIs that clients may use: those that the controller has, too.
+
+        Source: ApiVersionsResponse.intersectForwardableApis.
+        """
+        served = self._versions()
+        found = dict(versions)
+        for key in FORWARDED & versions.keys() if served else ():
+            low, high = served.get(key, (0, -1))
+            found[key] = max(low, found[key][0]), min(high, found[key][1])
+            if found[key][0] > found[key][1]:
+                del found[key]
+        return found
 
     def _forwarded(self, key: int) -> Api[Any]:
         async def handle(client: Client, request: Any) -> Encoded:

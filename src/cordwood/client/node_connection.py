@@ -48,6 +48,11 @@ class NodeConnection:
         self._versions: Versions = {}
         self._opening = asyncio.Lock()
 
+    @property
+    def versions(self) -> Versions:
+        """What the node serves; empty before the first connection."""
+        return self._versions
+
     async def call(
         self,
         api: str,
@@ -118,6 +123,11 @@ class MovingNodeConnection:
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._connection: NodeConnection | None = None
+
+    @property
+    def versions(self) -> Versions:
+        """What the node serves that was asked last; empty if none has answered."""
+        return {} if self._connection is None else self._connection.versions
 
     async def call(
         self,

@@ -99,7 +99,8 @@ class QuorumMember:
         # Heartbeats do not wait for a connection on which a client's request waits.
         self._heartbeats, self._controller, forwarding = (self._asker() for _ in range(3))
         self._askers = self._heartbeats, self._controller, forwarding
-        self.forwarding = Forwarding(forwarding)
+        # Heartbeats are sent from the start: they know the controller first.
+        self.forwarding = Forwarding(forwarding, versions=lambda: self._heartbeats.versions)
         self._membership: QuorumMembership | None = None
         self._replication: Replication | None = None
         self._follower: QuorumFollower | None = None

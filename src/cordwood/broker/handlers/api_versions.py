@@ -28,6 +28,9 @@ def handle(context: NodeContext, request: ApiVersionsRequest) -> Response:
         if not all(_SOFTWARE.fullmatch(text) for text in software):
             return {"error_code": ErrorCode.INVALID_REQUEST}
         context.peer.software = software
+    versions = context.node.api_versions
+    if context.node.forwarding is not None:
+        versions = context.node.forwarding.advertised(versions)
     supported = context.node.metadata.supported_features
     return {
         "api_keys": [
@@ -37,7 +40,7 @@ def handle(context: NodeContext, request: ApiVersionsRequest) -> Response:
                 "min_version": 0 if key == _PRODUCE else low,
                 "max_version": high,
             }
-            for key, (low, high) in sorted(context.node.api_versions.items())
+            for key, (low, high) in sorted(versions.items())
         ],
         "supported_features": [
             {"name": name, "min_version": low, "max_version": high}

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cordwood.client.core import Versions
 from cordwood.client.errors import DisconnectedError, TimedOutError
 from cordwood.client.node_connection import MovingNodeConnection, NodeAddress
 from cordwood.model.clock import Clock
@@ -41,6 +42,11 @@ class ActiveController:
         """
         self._leader = MovingNodeConnection(address, client_id=client_id, timeout_s=_TIMEOUT_S)
         self._clock = clock
+
+    @property
+    def versions(self) -> Versions:
+        """What the controller serves; empty before it has answered."""
+        return self._leader.versions
 
     async def ask(
         self,
