@@ -10,6 +10,8 @@ from math import inf
 from typing import NamedTuple
 
 _COMPLAINTS_MAX = 20
+#: In how many session timeouts a client that runs notices that it was removed.
+_SESSIONS = 2
 #: How much later than the broker a client may note that a commit was accepted.
 _LATE_S = 1.0
 
@@ -122,9 +124,10 @@ class Judge:
         """Whether an owner had been silent for a session timeout when the next one came.
 
         It does not know that, for the broker does not reach it. None of its commits is accepted
-        any more.
+        any more. It may close itself before it notices; but it notices in a session or two.
         """
-        if not one.is_lost:
+        is_slow = one.until_s is None or one.until_s > other.since_s + _SESSIONS * self.session_s
+        if not one.is_lost and is_slow:
             return False
         accepted_s = [
             each.at_s

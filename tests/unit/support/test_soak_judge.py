@@ -32,8 +32,8 @@ def test_partition_may_pass_from_one_to_the_next() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "until_s", "since_s"),
-    [("released", 9.0, 8.0), ("lost", 9.0, 5.0), ("released", None, 8.0)],
-    ids=["released late", "lost before its session was over", "never released"],
+    [("released", 9.0, 5.0), ("released", 21.0, 8.0), ("lost", 9.0, 5.0), ("released", None, 8.0)],
+    ids=["released late", "very late", "lost before its session was over", "never released"],
 )
 def test_two_owners_are_wrong(kind: str, until_s: float | None, since_s: float) -> None:
     judge = judge_of((1, "assigned", 0, -1), (1, "committed", 1, 5), (2, "assigned", since_s, -1))
@@ -54,12 +54,23 @@ def test_member_that_has_timed_out_may_be_late_to_notice() -> None:
     assert judge.complaints({P0: 5}) == []
 
 
-def test_member_whose_commit_is_accepted_has_not_timed_out() -> None:
+def test_member_that_has_timed_out_may_close_itself_before_it_notices() -> None:
+    judge = judge_of(
+        (1, "assigned", 0, -1),
+        (1, "committed", 1, 5),
+        (2, "assigned", 8, -1),
+        (1, "released", 9, -1),
+    )
+    assert judge.complaints({P0: 5}) == []
+
+
+@pytest.mark.parametrize("kind", ["lost", "released"])
+def test_member_whose_commit_is_accepted_has_not_timed_out(kind: str) -> None:
     judge = judge_of(
         (1, "assigned", 0, -1),
         (2, "assigned", 8, -1),
         (1, "committed", 8.5, 6),
-        (1, "lost", 9, -1),
+        (1, kind, 9, -1),
     )
     assert [each for each in judge.complaints({P0: 6}) if "two owners" in each]
 
