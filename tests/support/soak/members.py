@@ -6,7 +6,10 @@ A line is `[kind, monotonic seconds, group, partition, offset]`. `assigned` and 
 a partition is owned; `released` is reported before the broker knows it. `lost` takes its place
 where the broker has removed the member, which has noticed that only now. `read` is a committed
 offset that a member has found, with the time when it asked; `committed` one that the broker has
-accepted. SIGUSR1 has some members leave and others take their places, SIGTERM all leave.
+accepted. `fatal` is an error after which a client can do nothing, and is replaced, as applications
+do: librdkafka gives up a member of the consumer protocol whose group was migrated to the classic
+one after the broker had removed the member. SIGUSR1 has some members leave and others take their
+places, SIGTERM all leave.
 
 A group's number decides on its protocol: classic, consumer, or either at random.
 """
@@ -41,6 +44,8 @@ class Member:
         self._owned: set[int] = set()
         self._next: dict[int, int] = {}
         self._is_committing = False
+        #: Whether the client has given up: it does not say what it has lost.
+        self.has_failed = False
         self._commits_at = time.monotonic()
         config = {
             "bootstrap.servers": servers,
@@ -50,6 +55,7 @@ class Member:
             "auto.offset.reset": "latest",
             "reconnect.backoff.max.ms": 500,
             "on_commit": self._on_commit,
+            "error_cb": self._on_error,
             "log_level": 0,
         }
         if protocol == "classic":
@@ -102,8 +108,15 @@ class Member:
                 report("read", self._group, at.partition, offset, at_s=asked)
                 self._next[at.partition] = offset + 1
 
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self.has_failed = True
+            report(f"fatal {error.str()}", self._group, -1, -1)
+
     def close(self) -> None:
-        """Leaves the group."""
+        """Leaves the group; what a client has that has failed is lost."""
+        if self.has_failed:
+            self._release(list(self._owned), "lost")
         try:
             self._consumer.close()
         except KafkaException:
@@ -167,7 +180,8 @@ class Members:
         """Steps until it is stopped; then all leave."""
         while not self._is_stopped:
             for number, member in enumerate(self._members):
-                if self._wants_change and self._random.random() < _REPLACED:
+                is_replaced = self._wants_change and self._random.random() < _REPLACED
+                if is_replaced or member.has_failed:
                     member.close()
                     self._members[number] = self._start(number)
                 else:
