@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
@@ -136,7 +137,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Scrape:
         return probe.scrape()
 
 
-def metric_of(ending: str) -> Metric:
+def metric_of(ending: str) -> Metric[Any]:
     return next(metric for metric in METRICS if metric.mbean.endswith(f"type={ending}"))
 
 

@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 
 from cordwood.format.file_names import RUNTIME_FILE
 from cordwood.surfaces.cli.main import app
-from cordwood.surfaces.http.identity import BrokerIdentity
+from cordwood.surfaces.http.identity import NodeIdentity
 from support.kafka import RealKafka
 from support.ports import free_port
 from support.served import ServedBroker
@@ -128,7 +128,7 @@ def test_topics_settings_records_and_offsets_go_to_and_fro(
     # As after kill -9: Kafka passes over the file, and commands are not led astray by it.
     stale = kafka.log_dirs[0] / RUNTIME_FILE
     url = f"http://127.0.0.1:{free_port()}"
-    identity = BrokerIdentity(
+    identity = NodeIdentity(
         node_id=1, cluster_id="c", pid=1, log_dirs=(str(kafka.log_dirs[0]),), http_url=url
     )
     stale.write_text(json.dumps(identity.to_json()), encoding="utf-8")

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from prometheus_client.parser import text_string_to_metric_families
 
 from cordwood.surfaces.http.endpoint import HttpEndpoint
+from cordwood.surfaces.http.observed import ObservedBroker
 from cordwood.surfaces.http.server import RequestLimits
 from cordwood.testing.broker import RunningBroker
 
@@ -86,7 +87,7 @@ class Probe:
 @contextmanager
 def probed(broker: RunningBroker, *, limits: RequestLimits | None = None) -> Iterator[Probe]:
     """An endpoint of a running broker, at a free port."""
-    endpoint = HttpEndpoint(broker.node, 0, limits=limits)
+    endpoint = HttpEndpoint(ObservedBroker(broker.node), 0, limits=limits)
     try:
         yield Probe(endpoint)
     finally:

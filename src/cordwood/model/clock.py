@@ -46,9 +46,9 @@ class FixedClock:
 class MovableClock:
     """The machine's clock, some time ahead of it: for trying out what happens in a week."""
 
-    def __init__(self) -> None:
+    def __init__(self, ahead_ms: int = 0) -> None:
         self._machine = SystemClock()
-        self._ahead_ms = 0
+        self._ahead_ms = ahead_ms
 
     @property
     def ahead_ms(self) -> int:

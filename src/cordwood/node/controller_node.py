@@ -63,7 +63,7 @@ class ControllerNode:
         self.clock: Clock = clock or SystemClock()
         self.ports: dict[str, int] = {}
         self._fs = fs
-        self._metadata_dir = Path(settings.metadata_log_dir).absolute()
+        self.metadata_dir = Path(settings.metadata_log_dir).absolute()
         self._stop_sequence = StopSequence()
         self._at_end = self._stop_sequence.add
 
@@ -93,7 +93,7 @@ class ControllerNode:
 
         failures.subscribe(failed)
         cluster_id, directory_ids = format_node(
-            usable_directories(self._metadata_dir, [], failures, fs=self._fs),
+            usable_directories(self.metadata_dir, [], failures, fs=self._fs),
             settings,
             clock=self.clock,
             fs=self._fs,
@@ -107,7 +107,7 @@ class ControllerNode:
             clock=self.clock, resources=ResourceCache(fs=self._fs), failures=failures
         )
         controller = self.controller = Controller.open(
-            metadata_dir=self._metadata_dir,
+            metadata_dir=self.metadata_dir,
             node_id=settings.node_id,
             directory_ids=list(directory_ids.values()),
             clock=self.clock,
@@ -117,7 +117,7 @@ class ControllerNode:
         )
         self._at_end(controller.close)
         slices = Slices(loop)
-        scheduler = Scheduler(self.clock, catch_up=False)
+        scheduler = self._due = Scheduler(self.clock, catch_up=False)
         thread = self.thread = BrokerThread(
             loop, slices=slices, clock=self.clock, scheduler=scheduler
         )
@@ -127,8 +127,8 @@ class ControllerNode:
         self._scheduler.start()
 
     def _lock(self) -> Lock:
-        self._fs.make_directory_durably(self._metadata_dir)
-        return self._fs.lock(self._metadata_dir)
+        self._fs.make_directory_durably(self.metadata_dir)
+        return self._fs.lock(self.metadata_dir)
 
     def _load(self, controller: Controller, slices: Slices) -> MetadataCache:
         """Has what serves read the metadata that is committed."""
@@ -150,7 +150,7 @@ class ControllerNode:
         channel = LocalControllerChannel(
             controller, run=thread.slices.run, published=self._loader.published
         )
-        serving = ControllerServer(
+        serving = self.serving = ControllerServer(
             controller,
             channel,
             settings=self.settings,
@@ -199,6 +199,15 @@ class ControllerNode:
     def clock_moved(self) -> None:
         """Starts all work that is due after the clock was advanced, without waiting for it."""
         self._scheduler.wake()
+
+    def run_due(self) -> None:
+        """The clock was moved: returns when all that is due by now is done.
+
+        To be called by any thread but the event loop's.
+        """
+        self._due.run_due()
+        self._due.wait_for_others()
+        self.clock_moved()
 
     async def stop(self) -> None:
         """Stops serving, then closes the metadata log cleanly."""

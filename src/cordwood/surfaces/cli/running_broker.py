@@ -25,7 +25,7 @@ from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.log_options import LogFormat, LogLevel, LogOptions, logging_to
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.http.client import EndpointError, ask, parse_url
-from cordwood.surfaces.http.identity import BrokerIdentity, read_runtime_file
+from cordwood.surfaces.http.identity import NodeIdentity, read_runtime_file
 
 _API_TIMEOUT_MS = 10_000
 
@@ -76,7 +76,7 @@ def broker_command(
 class AddressedBroker:
     """A running broker, identified."""
 
-    def __init__(self, url: str, identity: BrokerIdentity) -> None:
+    def __init__(self, url: str, identity: NodeIdentity) -> None:
         self.url = url
         self.identity = identity
 
@@ -93,8 +93,8 @@ class AddressedBroker:
         """A description of the broker for users."""
         who = self.identity
         return (
-            f"Broker: {who.node_id} of cluster {who.cluster_id}, process {who.pid}, "
-            f"{', '.join(who.log_dirs)}, {self.url}"
+            f"{who.role.capitalize()}: {who.node_id} of cluster {who.cluster_id}, "
+            f"process {who.pid}, {', '.join(who.log_dirs)}, {self.url}"
         )
 
 
@@ -125,9 +125,9 @@ def find_broker(
     return AddressedBroker(url, _identity_at(url))
 
 
-def _identity_at(url: str) -> BrokerIdentity:
+def _identity_at(url: str) -> NodeIdentity:
     try:
-        return BrokerIdentity.from_json(ask(url, "/broker"))
+        return NodeIdentity.from_json(ask(url, "/broker"))
     except CorruptError as error:
         raise EndpointError(f"{url} is not the HTTP endpoint of a Cordwood broker") from error
 

@@ -9,9 +9,9 @@ import asyncio
 import logging
 import shlex
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -28,11 +28,14 @@ from cordwood.surfaces.cli.log_options import (
     logging_to,
 )
 from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.values import parse_duration
 
 if TYPE_CHECKING:
     from cordwood.broker.configs.settings import BrokerSettings
     from cordwood.model.clock import Clock
+    from cordwood.node.controller_node import ControllerNode
     from cordwood.node.node import Node
+    from cordwood.surfaces.http.observed import ObservedNode
 
 _USAGE = 2
 _IN_USE = 3
@@ -95,6 +98,13 @@ def serve_command(
             help="Use a clock that `cordwood clock --advance` advances, for retention and expiry.",
         ),
     ] = False,
+    clock_ahead: Annotated[
+        str,
+        typer.Option(
+            metavar="DURATION",
+            help="With --test-clock: the clock starts so far ahead of the machine's, as 7d or 90s.",
+        ),
+    ] = "0ms",
     verbose: Annotated[
         bool, typer.Option("--verbose", help="The same as --log-level DEBUG.")
     ] = False,
@@ -127,12 +137,15 @@ def serve_command(
         if config is None:
             given = {**SINGLE_BROKER_DEFAULTS, **given}
         settings = BrokerSettings(given, source=source)
+        ahead_ms = parse_duration(clock_ahead, option="--clock-ahead")
+        if ahead_ms and not test_clock:
+            raise ConfigError("--clock-ahead needs --test-clock")
     except CordwoodError as error:
         typer.echo(f"cordwood serve: {error}", err=True)
         raise typer.Exit(_USAGE) from error
     for warning in settings.warnings:
         _log.warning("%s", warning)
-    clock: Clock = MovableClock() if test_clock else SystemClock()
+    clock: Clock = MovableClock(ahead_ms) if test_clock else SystemClock()
     try:
         _run_until_stopped(settings, clock, None if http_port < 0 else http_port, screen)
     except DirectoryInUseError as error:
@@ -214,10 +227,22 @@ async def _start(node: Node, stopped: asyncio.Event, screen: Screen) -> None:
 async def _serve(
     settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
 ) -> None:
+    from cordwood.node.controller_node import ControllerNode  # noqa: PLC0415
+    from cordwood.node.node import Node  # noqa: PLC0415
+    from cordwood.surfaces.http.observed import (  # noqa: PLC0415
+        ObservedBroker,
+        ObservedController,
+    )
+
+    stopped = asyncio.Event()
     if settings.is_broker:
-        await _serve_broker(settings, clock, http_port, screen)
+        broker = Node(settings, clock=clock, owns_process=True)
+        start = _start(broker, stopped, screen)
+        await _serve_node(broker, ObservedBroker(broker), start, stopped, http_port)
     else:
-        await _serve_controller(settings, clock)
+        controller = ControllerNode(settings, clock=clock)
+        start = controller.start()
+        await _serve_node(controller, ObservedController(controller), start, stopped, http_port)
 
 
 def _stop_by_signal(stop: Callable[[], None]) -> None:
@@ -228,40 +253,18 @@ def _stop_by_signal(stop: Callable[[], None]) -> None:
             loop.add_signal_handler(number, stop)
 
 
-async def _serve_controller(settings: BrokerSettings, clock: Clock) -> None:
-    from cordwood.node.controller_node import ControllerNode  # noqa: PLC0415
-
-    stopped = asyncio.Event()
-    node = ControllerNode(settings, clock=clock)
-    _stop_by_signal(stopped.set)
-    await node.start()
-    try:
-        where = ", ".join(
-            f"{each.name}://{each.host or '*'}:{node.ports[each.name]}"
-            for each in settings.controller_listeners
-        )
-        _log.info("Kafka Server started (%s)", where)
-        node.failure.add_done_callback(lambda _: stopped.set())
-        await stopped.wait()
-        if node.failure.done():
-            raise CordwoodError(node.failure.result())
-        _log.info("Shutting down")
-    finally:
-        await node.stop()
-    _log.info("Shut down completed")
-
-
-async def _serve_broker(
-    settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
+async def _serve_node(
+    node: Node | ControllerNode,
+    observed: ObservedNode,
+    start: Coroutine[Any, Any, None],
+    stopped: asyncio.Event,
+    http_port: int | None,
 ) -> None:
-    from cordwood.node.node import Node  # noqa: PLC0415
+    """Starts a node, and stops it when a signal comes or its disks have failed."""
     from cordwood.surfaces.http.endpoint import HttpEndpoint  # noqa: PLC0415
-    from cordwood.surfaces.http.identity import BrokerIdentity, runtime_files  # noqa: PLC0415
+    from cordwood.surfaces.http.identity import runtime_files  # noqa: PLC0415
 
-    loop = asyncio.get_running_loop()
-    stopped = asyncio.Event()
-    node = Node(settings, clock=clock, owns_process=True)
-    starting = loop.create_task(_start(node, stopped, screen))
+    starting = asyncio.get_running_loop().create_task(start)
 
     def stop() -> None:
         if not stopped.is_set():
@@ -277,15 +280,10 @@ async def _serve_broker(
     endpoint = None
     try:
         if http_port is not None:
-            endpoint = HttpEndpoint(node, http_port)
+            endpoint = HttpEndpoint(observed, http_port)
             _log.info("Metrics and status are at %s", endpoint.url)
-        identity = BrokerIdentity.of(node, endpoint.url if endpoint else None)
-        with runtime_files(identity):
-            where = ", ".join(
-                f"{each.name}://{each.host or '*'}:{node.ports[each.name]}"
-                for each in settings.listeners
-            )
-            _log.info("Kafka Server started (%s)", where)
+        with runtime_files(observed.identity(endpoint.url if endpoint else None)):
+            _log.info("Kafka Server started (%s)", _addresses(node))
             node.failure.add_done_callback(lambda _: stopped.set())
             await stopped.wait()
             if node.failure.done():
@@ -296,3 +294,11 @@ async def _serve_broker(
             endpoint.close()
         await node.stop()
     _log.info("Shut down completed")
+
+
+def _addresses(node: Node | ControllerNode) -> str:
+    settings = node.settings
+    listeners = settings.listeners if settings.is_broker else settings.controller_listeners
+    return ", ".join(
+        f"{each.name}://{each.host or '*'}:{node.ports[each.name]}" for each in listeners
+    )

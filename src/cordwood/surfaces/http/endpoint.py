@@ -1,12 +1,12 @@
-"""A broker's HTTP endpoint for status, metrics and the test clock.
+"""A node's HTTP endpoint for status, metrics and the test clock.
 
-    GET  /broker                      the broker's identity: ids, process, log directories
+    GET  /broker                      the node's identity: ids, process, log directories, role
     GET  /metrics                     metrics for Prometheus
-    GET  /cleaner                     the state of every compacted log, with the reason
-    GET  /clock                       the broker's time
+    GET  /cleaner                     of a broker: the state of every compacted log, with the reason
+    GET  /clock                       the node's time
     POST /clock/advance?ms=N          advances the clock, with --test-clock; `wait=false` leaves
                                       compaction to the cleaner's threads
-    GET  /health                      200 while the broker serves clients
+    GET  /health                      200 while the node serves
 
 A request that changes something is refused if a page of another site may have sent it.
 
@@ -23,21 +23,16 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 from urllib.parse import urlsplit
 
 from prometheus_client.exposition import choose_encoder
 
-from cordwood import __version__
 from cordwood.model.clock import MovableClock
 from cordwood.model.errors import NotCompactedError
-from cordwood.surfaces.http.identity import BrokerIdentity
+from cordwood.surfaces.http.identity import NodeIdentity
+from cordwood.surfaces.http.observed import Document, ObservedNode
 from cordwood.surfaces.http.server import Answer, HttpServer, Refusal, Request, RequestLimits
-from cordwood.surfaces.metrics.collector import registry
-from cordwood.surfaces.metrics.snapshot import Snapshot, take
-
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
 
 T = TypeVar("T")
 
@@ -59,9 +54,14 @@ class HttpEndpoint:
     """Serves from its creation until `close`."""
 
     def __init__(
-        self, node: Node, port: int, host: str = "127.0.0.1", *, limits: RequestLimits | None = None
+        self,
+        node: ObservedNode,
+        port: int,
+        host: str = "127.0.0.1",
+        *,
+        limits: RequestLimits | None = None,
     ) -> None:
-        """Listens; where the port is taken, at another, since a broker runs without metrics too.
+        """Listens; where the port is taken, at another, since a node runs without metrics too.
 
         Args:
             node: started; to be stopped after this is closed.
@@ -70,16 +70,16 @@ class HttpEndpoint:
             limits: bounds of requests.
         """
         self._node = node
-        self._registry = registry(self._snapshot)
+        self._registry = node.registry(self._on_loop)
         self._moving = threading.Lock()
         self._routes: dict[tuple[str, str], Callable[[Request], Answer]] = {
             ("GET", "/broker"): self._broker,
             ("GET", "/metrics"): self._metrics,
-            ("GET", "/cleaner"): self._cleaner,
             ("GET", "/clock"): self._clock,
             ("POST", "/clock/advance"): self._advance,
-            ("GET", "/health"): self._health,
         }
+        for path, document in node.documents.items():
+            self._routes["GET", path] = self._showing(document)
         sock = _listen(host, port)
         self.host = host
         self.port: int = sock.getsockname()[1]
@@ -91,13 +91,12 @@ class HttpEndpoint:
                 self.url,
             )
         self._server = HttpServer(sock, self._answer, limits=limits)
-        configs = node.broker.configs
-        node.broker.thread.call_soon(lambda: setattr(configs, "http_url", self.url))
+        node.published(self.url)
 
     @property
-    def identity(self) -> BrokerIdentity:
-        """The identity of this broker."""
-        return BrokerIdentity.of(self._node, self.url)
+    def identity(self) -> NodeIdentity:
+        """The identity of this node."""
+        return self._node.identity(self.url)
 
     @property
     def url(self) -> str:
@@ -140,7 +139,7 @@ class HttpEndpoint:
         if not (_is_loopback(name) or name in self._names()):
             raise Refusal(
                 421,
-                f"the Host {host!r} is not a name of this broker: use localhost, 127.0.0.1, or the "
+                f"the Host {host!r} is not a name of this node: use localhost, 127.0.0.1, or the "
                 "name of one of its listeners",
             )
         origin = request.header("Origin")
@@ -150,10 +149,8 @@ class HttpEndpoint:
             raise Refusal(415, "Content-Type: expected application/json")
 
     def _names(self) -> set[str]:
-        """The names and addresses at which clients reach this broker."""
-        settings = self._node.settings
-        hosts = {each.host for each in (*settings.listeners, *settings.advertised_listeners)}
-        return {each.lower() for each in (self.host, *hosts) if each}
+        """The names and addresses at which clients reach this node."""
+        return {each.lower() for each in (self.host, *self._node.host_names) if each}
 
     def _broker(self, _: Request) -> Answer:
         return _json(self.identity.to_json())
@@ -162,15 +159,8 @@ class HttpEndpoint:
         encode, content_type = choose_encoder(request.header("Accept"))
         return Answer(encode(self._registry), content_type)
 
-    def _cleaner(self, _: Request) -> Answer:
-        status = self._node.cleaner.status()
-        open_ones = [
-            each for partition in status["partitions"] for each in partition["open_transactions"]
-        ]
-        ids = self._on_loop(self._node.broker.transactions.ids_by_producer) if open_ones else {}
-        for each in open_ones:
-            each["transactional_id"] = ids.get(each["producer_id"])
-        return _json(status)
+    def _showing(self, document: Document) -> Callable[[Request], Answer]:
+        return lambda _: _json(document(self._on_loop))
 
     def _clock(self, _: Request) -> Answer:
         clock = self._node.clock
@@ -183,7 +173,7 @@ class HttpEndpoint:
         if not isinstance(clock, MovableClock):
             raise Refusal(
                 403,
-                "this broker uses the machine's clock, which cannot be advanced: start it with "
+                "this node uses the machine's clock, which cannot be advanced: start it with "
                 "--test-clock",
             )
         ms = _milliseconds(request.one("ms"))
@@ -200,24 +190,7 @@ class HttpEndpoint:
             self._on_loop(lambda: None)
         return self._clock(request)
 
-    def _health(self, _: Request) -> Answer:
-        connections = self._on_loop(lambda: self._node.server.connection_count)
-        offline = self._node.broker.replicas.logs.context.failures.offline
-        return _json(
-            {
-                "status": "ok",
-                "version": __version__,
-                "cluster_id": self._node.broker.cluster_id,
-                "node_id": self._node.broker.node_id,
-                "connections": connections,
-                "offline_log_dirs": {str(path): reason for path, reason in offline.items()},
-            }
-        )
-
     # ---- the event loop
-
-    def _snapshot(self) -> Snapshot:
-        return self._on_loop(lambda: take(self._node))
 
     def _on_loop(self, work: Callable[[], T]) -> T:
         """The result of `work`, called on the event loop's thread.
@@ -235,13 +208,13 @@ class HttpEndpoint:
                     done.set_exception(error)
 
         try:
-            self._node.broker.thread.call_soon(run)
+            self._node.call_soon(run)
             return done.result(_LOOP_ANSWERS_S)
         except concurrent.futures.TimeoutError:
             done.cancel()
-            raise Refusal(503, "the broker does not answer: it is busy") from None
+            raise Refusal(503, "the node does not answer: it is busy") from None
         except RuntimeError as error:
-            raise Refusal(503, f"the broker is stopping: {error}") from error
+            raise Refusal(503, f"the node is stopping: {error}") from error
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -1,7 +1,7 @@
-"""The identity of a broker: the answer to `GET /broker`, and a file in each log directory.
+"""The identity of a node: the answer to `GET /broker`, and a file in each log directory.
 
 `cordwood serve` writes the file when it serves clients and removes it when it stops. A file left by
-a killed broker is stale: the directory's `.lock` is free, or held by another process,
+a killed node is stale: the directory's `.lock` is free, or held by another process,
 which does not answer at the address in the file. Kafka ignores unknown files in its log directories
 (LogManager.loadLogs only looks at directories).
 """
@@ -11,28 +11,29 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Final
 
 from cordwood import __version__
 from cordwood.format.file_names import RUNTIME_FILE
 from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 
-if TYPE_CHECKING:
-    from cordwood.node.node import Node
-
 _log = logging.getLogger(__name__)
+
+BROKER: Final = "broker"
+CONTROLLER: Final = "controller"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerIdentity:
-    """A running broker: its node and cluster ids, its process, its log directories, its address.
+class NodeIdentity:
+    """A running node: its node and cluster ids, its process, its log directories, its address.
 
-    `log_dirs` are absolute; `http_url` is None where the broker serves no HTTP.
+    `log_dirs` are absolute; `http_url` is None where the node serves no HTTP; `role` is
+    "controller" for a node that is a controller alone.
     """
 
     node_id: int
@@ -40,17 +41,27 @@ class BrokerIdentity:
     pid: int
     log_dirs: tuple[str, ...]
     http_url: str | None
+    role: str = BROKER
     version: str = __version__
 
     @classmethod
-    def of(cls, node: Node, http_url: str | None) -> BrokerIdentity:
+    def here(
+        cls,
+        *,
+        node_id: int,
+        cluster_id: str,
+        log_dirs: Iterable[Path],
+        http_url: str | None,
+        role: str,
+    ) -> NodeIdentity:
         """The identity of a node in this process."""
         return cls(
-            node_id=node.broker.node_id,
-            cluster_id=node.broker.cluster_id,
+            node_id=node_id,
+            cluster_id=cluster_id,
             pid=os.getpid(),
-            log_dirs=tuple(str(each) for each in node.broker.replicas.log_dirs),
+            log_dirs=tuple(map(str, log_dirs)),
             http_url=http_url,
+            role=role,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -58,7 +69,7 @@ class BrokerIdentity:
         return asdict(self) | {"log_dirs": list(self.log_dirs)}
 
     @classmethod
-    def from_json(cls, value: Any) -> BrokerIdentity:
+    def from_json(cls, value: Any) -> NodeIdentity:
         """Reads what `to_json` gives; further fields are ignored.
 
         Raises:
@@ -72,21 +83,24 @@ class BrokerIdentity:
                 pid=int(value["pid"]),
                 log_dirs=tuple(str(each) for each in value["log_dirs"]),
                 http_url=None if url is None else str(url),
+                role=str(value.get("role", BROKER)),
                 version=str(value["version"]),
             )
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise CorruptError(f"not the identity of a Cordwood broker ({error!r})") from error
 
     def __str__(self) -> str:
         where = ", ".join(self.log_dirs)
-        return f"broker {self.node_id} of cluster {self.cluster_id} (process {self.pid}, {where})"
+        return (
+            f"{self.role} {self.node_id} of cluster {self.cluster_id} (process {self.pid}, {where})"
+        )
 
 
 @contextmanager
-def runtime_files(identity: BrokerIdentity, *, fs: FileSystem = OS) -> Iterator[None]:
-    """Keeps the file in each of the broker's log directories until the context ends.
+def runtime_files(identity: NodeIdentity, *, fs: FileSystem = OS) -> Iterator[None]:
+    """Keeps the file in each of the node's log directories until the context ends.
 
-    If a disk returns an error, a warning is logged; the broker runs without the file.
+    If a disk returns an error, a warning is logged; the node runs without the file.
     """
     paths = [Path(each) / RUNTIME_FILE for each in identity.log_dirs]
     data = json.dumps(identity.to_json()).encode() + b"\n"
@@ -115,7 +129,7 @@ def _warning_of(path: Path) -> Iterator[None]:
         )
 
 
-def read_runtime_file(log_dir: Path, *, fs: FileSystem = OS) -> BrokerIdentity | None:
+def read_runtime_file(log_dir: Path, *, fs: FileSystem = OS) -> NodeIdentity | None:
     """The identity in a log directory's file; None if there is no file.
 
     Raises:
@@ -128,6 +142,6 @@ def read_runtime_file(log_dir: Path, *, fs: FileSystem = OS) -> BrokerIdentity |
     except FileNotFoundError:
         return None
     try:
-        return BrokerIdentity.from_json(json.loads(data))
+        return NodeIdentity.from_json(json.loads(data))
     except (CorruptError, ValueError) as error:
         raise CorruptError(str(error), path=str(path)) from error

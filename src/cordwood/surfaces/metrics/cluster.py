@@ -1,8 +1,7 @@
-"""Metrics of the broker's replicas, of the controller, of metadata and of coordinators.
+"""Metrics of a broker's replicas, of the metadata that it has applied, and of its coordinators.
 
-Source: kafka.server.ReplicaManager, BrokerServer; org.apache.kafka.controller.metrics
-(QuorumControllerMetrics, ControllerMetadataMetrics); org.apache.kafka.raft.internals.
-KafkaRaftMetrics; org.apache.kafka.coordinator.group.metrics.GroupCoordinatorMetrics;
+Source: kafka.server.ReplicaManager, BrokerServer;
+org.apache.kafka.coordinator.group.metrics.GroupCoordinatorMetrics;
 kafka.coordinator.transaction.TransactionMarkerChannelManager, TransactionStateManager;
 org.apache.kafka.server.transaction.AddPartitionsToTxnManager.
 """
@@ -13,22 +12,21 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
-from cordwood import __version__
 from cordwood.coordinator.group.consumer.group import ConsumerGroupState
 from cordwood.coordinator.group.counters import Count
 from cordwood.coordinator.group.group import GroupState
+from cordwood.surfaces.metrics.controller import lag_ms
 from cordwood.surfaces.metrics.logs import min_isr
 from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
 from cordwood.surfaces.metrics.snapshot import Snapshot
 
 _RUNNING = 3  # org.apache.kafka.metadata.BrokerState
-_NONE_HERE = "Always 0: a controller here has one broker."
 
 Number = Callable[[Snapshot], float]
 Counts = Callable[[Snapshot], dict[str, int]]
 
 
-def _gauge(mbean: str, text: str, number: Number) -> Metric:
+def _gauge(mbean: str, text: str, number: Number) -> Metric[Snapshot]:
     return Metric(
         mbean=mbean,
         kind=Kind.GAUGE,
@@ -37,25 +35,11 @@ def _gauge(mbean: str, text: str, number: Number) -> Metric:
     )
 
 
-def _replicas(name: str, text: str, number: Number) -> Metric:
+def _replicas(name: str, text: str, number: Number) -> Metric[Snapshot]:
     return _gauge(f"kafka.server:type=ReplicaManager,name={name}", text, number)
 
 
-def _controller(name: str, text: str, number: Number) -> Metric:
-    """A metric of the controller; a broker whose controller is on another node has none."""
-    return Metric(
-        mbean=f"kafka.controller:type=KafkaController,name={name}",
-        kind=Kind.GAUGE,
-        help=text,
-        read=lambda snapshot: [Value({}, number(snapshot))] if _is_controller(snapshot) else [],
-    )
-
-
-def _is_controller(snapshot: Snapshot) -> bool:
-    return snapshot.broker.admin is not None
-
-
-def _isr_changes(name: str, text: str, number: Number) -> Metric:
+def _isr_changes(name: str, text: str, number: Number) -> Metric[Snapshot]:
     return Metric(
         mbean=f"kafka.server:type=ReplicaManager,name={name}",
         kind=Kind.COUNTER,
@@ -64,7 +48,7 @@ def _isr_changes(name: str, text: str, number: Number) -> Metric:
     )
 
 
-def _attribute(bean: str, attribute: str, name: str, text: str, number: Number) -> Metric:
+def _attribute(bean: str, attribute: str, name: str, text: str, number: Number) -> Metric[Snapshot]:
     return Metric(
         mbean=f"kafka.server:type={bean}",
         attribute=attribute,
@@ -75,17 +59,12 @@ def _attribute(bean: str, attribute: str, name: str, text: str, number: Number) 
     )
 
 
-def _raft(attribute: str, text: str, number: Number) -> Metric:
-    name = f"kafka_server_raftmetrics_{attribute.replace('-', '_')}"
-    return _attribute("raft-metrics", attribute, name, text, number)
-
-
-def _applied(attribute: str, text: str, number: Number) -> Metric:
+def _applied(attribute: str, text: str, number: Number) -> Metric[Snapshot]:
     name = f"kafka_server_brokermetadatametrics_{attribute.replace('-', '_')}"
     return _attribute("broker-metadata-metrics", attribute, name, text, number)
 
 
-def _groups(state: GroupState) -> Metric:
+def _groups(state: GroupState) -> Metric[Snapshot]:
     return _gauge(
         f"kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups{state.value}",
         f"Classic groups that are {state.value}.",
@@ -93,7 +72,7 @@ def _groups(state: GroupState) -> Metric:
     )
 
 
-def _group_metric(attribute: str, label: str, text: str, counts: Counts) -> Metric:
+def _group_metric(attribute: str, label: str, text: str, counts: Counts) -> Metric[Snapshot]:
     return Metric(
         kind=Kind.GAUGE,
         help=text,
@@ -107,7 +86,7 @@ def _group_metric(attribute: str, label: str, text: str, counts: Counts) -> Metr
     )
 
 
-def _group_counter(what: Count, text: str) -> Metric:
+def _group_counter(what: Count, text: str) -> Metric[Snapshot]:
     return Metric(
         # A counter's name would end in `_total`, which Kafka's attribute does not.
         kind=Kind.GAUGE,
@@ -132,7 +111,9 @@ def _by_state(snapshot: Snapshot) -> dict[str, int]:
     return {state.value: counts.get(state, 0) for state in ConsumerGroupState}
 
 
-def _load_time(coordinator: str, what: str, of: Callable[[Sequence[float]], float]) -> Metric:
+def _load_time(
+    coordinator: str, what: str, of: Callable[[Sequence[float]], float]
+) -> Metric[Snapshot]:
     bean, attribute = f"{coordinator}-coordinator-metrics", f"partition-load-time-{what}"
 
     def number(snapshot: Snapshot) -> float:
@@ -149,11 +130,11 @@ def _load_time(coordinator: str, what: str, of: Callable[[Sequence[float]], floa
     )
 
 
-def _load_times(coordinator: str) -> tuple[Metric, Metric]:
+def _load_times(coordinator: str) -> tuple[Metric[Snapshot], Metric[Snapshot]]:
     return _load_time(coordinator, "max", max), _load_time(coordinator, "avg", fmean)
 
 
-def _markers(name: str, text: str, number: Number) -> Metric:
+def _markers(name: str, text: str, number: Number) -> Metric[Snapshot]:
     bean = "kafka.coordinator.transaction:type=TransactionMarkerChannelManager"
     return _gauge(f"{bean},name={name}", text, number)
 
@@ -165,17 +146,6 @@ def _verification_times(snapshot: Snapshot) -> Iterator[Times]:
 
 def _producers(snapshot: Snapshot) -> int:
     return sum(log.producer_state.producer_count for log, _ in snapshot.logs)
-
-
-def _features(snapshot: Snapshot) -> Iterator[Value]:
-    for name, level in snapshot.image.features.items():
-        first, *others = name.split(".")
-        words = first + "".join(each.title() for each in others)
-        yield Value({"featureName": words}, level)
-
-
-def _lag_ms(snapshot: Snapshot) -> int:
-    return max(0, snapshot.now_ms - snapshot.image.timestamp_ms)
 
 
 def _under_min_isr(snapshot: Snapshot) -> int:
@@ -190,37 +160,18 @@ def _under_replicated(snapshot: Snapshot) -> int:
     return sum(len(image.isr) < len(image.replicas) for _, image in snapshot.led)
 
 
-def _fenced(snapshot: Snapshot) -> int:
-    return sum(each.fenced for each in snapshot.image.brokers.values())
-
-
-CLUSTER: tuple[Metric, ...] = (
+CLUSTER: tuple[Metric[Snapshot], ...] = (
     _gauge(
         "kafka.server:type=KafkaServer,name=BrokerState",
         "3: running. In other states the endpoint does not answer.",
         lambda _: _RUNNING,
     ),
-    Metric(
-        mbean="kafka.server:type=KafkaServer,name=ClusterId",
-        kind=Kind.GAUGE,
-        help="Always 1; the cluster's id is the label `cluster_id`.",
-        read=lambda snapshot: [Value({"cluster_id": snapshot.broker.cluster_id}, 1)],
-    ),
-    Metric(
-        kind=Kind.GAUGE,
-        labels=("version",),
-        help="Always 1; the label is the version of Cordwood.",
-        read=lambda _: [Value({"version": __version__}, 1)],
-        given_name="cordwood_info",
-    ),
-    _replicas(
-        "PartitionCount", "Replicas on this broker.", lambda each: each.partition_counts.here
-    ),
-    _replicas("LeaderCount", "Partitions led here.", lambda each: each.partition_counts.led_here),
+    _replicas("PartitionCount", "Replicas on this broker.", lambda each: each.replica_counts.here),
+    _replicas("LeaderCount", "Partitions led here.", lambda each: each.replica_counts.led_here),
     _replicas(
         "OfflineReplicaCount",
         "Replicas on this broker whose log directory failed.",
-        lambda each: each.partition_counts.offline_here,
+        lambda each: each.replica_counts.offline_here,
     ),
     _replicas(
         "UnderReplicatedPartitions",
@@ -240,7 +191,7 @@ CLUSTER: tuple[Metric, ...] = (
     _replicas(
         "ReassigningPartitions",
         "Partitions led here whose replicas are being changed.",
-        lambda each: each.partition_counts.reassigning,
+        lambda each: each.replica_counts.reassigning,
     ),
     _replicas(
         "ProducerIdCount", "Producers in the state of the logs, counted per log.", _producers
@@ -260,71 +211,6 @@ CLUSTER: tuple[Metric, ...] = (
         "ISRs of partitions led here that the controller refused.",
         lambda each: each.broker.metrics.failed_isr_updates,
     ),
-    Metric(
-        mbean="kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
-        kind=Kind.COUNTER,
-        help=_NONE_HERE,
-        read=lambda snapshot: [Value({}, 0)] if _is_controller(snapshot) else [],
-    ),
-    _controller("ActiveControllerCount", "1: this is the active controller.", lambda _: 1),
-    _controller(
-        "ActiveBrokerCount",
-        "Brokers that may lead partitions.",
-        lambda each: len(each.image.brokers) - _fenced(each),
-    ),
-    _controller("FencedBrokerCount", "Registered brokers that are fenced.", _fenced),
-    _controller("GlobalTopicCount", "Topics.", lambda each: len(each.image.topics)),
-    _controller(
-        "GlobalPartitionCount", "Partitions.", lambda each: each.partition_counts.partitions
-    ),
-    _controller(
-        "OfflinePartitionsCount",
-        "Partitions without a leader.",
-        lambda each: each.partition_counts.offline,
-    ),
-    _controller(
-        "PreferredReplicaImbalanceCount",
-        "Partitions whose first replica is not their leader.",
-        lambda each: each.partition_counts.not_preferred,
-    ),
-    _controller(
-        "LastAppliedRecordOffset",
-        "Offset of the last metadata record read.",
-        lambda each: each.image.offset,
-    ),
-    _controller(
-        "LastCommittedRecordOffset",
-        "Offset of the last metadata record that is committed: with one voter, the last.",
-        lambda each: each.image.offset,
-    ),
-    _controller(
-        "LastAppliedRecordTimestamp",
-        "Time of that record, in ms since the epoch.",
-        lambda each: each.image.timestamp_ms,
-    ),
-    _controller(
-        "LastAppliedRecordLagMs",
-        "Time since then. It grows while nothing changes: there are no periodic records that only "
-        "show that the controller is alive.",
-        _lag_ms,
-    ),
-    _gauge(
-        "kafka.server:type=MetadataLoader,name=CurrentMetadataVersion",
-        "Level of metadata.version.",
-        lambda each: each.image.metadata_version,
-    ),
-    _gauge(
-        "kafka.server:type=MetadataLoader,name=CurrentControllerId",
-        "Node id of the active controller; -1 if it is not known.",
-        lambda each: each.broker.controller_id(),
-    ),
-    Metric(
-        mbean="kafka.server:type=MetadataLoader,name=FinalizedLevel",
-        kind=Kind.GAUGE,
-        labels=("featureName",),
-        help="Finalized level of each feature.",
-        read=_features,
-    ),
     _applied(
         "last-applied-record-offset",
         "Offset of the last metadata record that the broker has applied.",
@@ -335,19 +221,7 @@ CLUSTER: tuple[Metric, ...] = (
         "Time of that record, in ms since the epoch.",
         lambda each: each.image.timestamp_ms,
     ),
-    _applied("last-applied-record-lag-ms", "Time since then.", _lag_ms),
-    _raft(
-        "current-leader",
-        "Node id of the leader; -1 if it is not known.",
-        lambda each: each.broker.controller_id(),
-    ),
-    _raft("current-epoch", "Epoch of the last metadata applied.", lambda each: each.image.epoch),
-    _raft(
-        "high-watermark", "High watermark of the metadata log.", lambda each: each.image.next_offset
-    ),
-    _raft("log-end-offset", "End of the metadata log.", lambda each: each.image.next_offset),
-    _raft("log-end-epoch", "Epoch of its last record.", lambda each: each.image.epoch),
-    _raft("number-of-voters", "Voters of the quorum.", lambda each: each.broker.voter_count()),
+    _applied("last-applied-record-lag-ms", "Time since then.", lag_ms),
     _gauge(
         "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups",
         "Classic groups.",

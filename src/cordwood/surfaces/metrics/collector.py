@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import Generic, TypeVar
 
 from prometheus_client import CollectorRegistry, ProcessCollector
 from prometheus_client.metrics_core import Metric as Family
@@ -11,8 +12,7 @@ from prometheus_client.registry import Collector
 
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
-from cordwood.surfaces.metrics.snapshot import Snapshot
-from cordwood.surfaces.metrics.table import METRICS
+from cordwood.surfaces.metrics.snapshot import NodeSnapshot
 
 _log = logging.getLogger(__name__)
 
@@ -20,20 +20,25 @@ _log = logging.getLogger(__name__)
 QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 
 
-def registry(take: Callable[[], Snapshot]) -> CollectorRegistry:
-    """The registry for a scrape: the table's metrics, and the process's memory, files and CPU time.
+S = TypeVar("S", bound=NodeSnapshot)
+
+
+def registry(metrics: Sequence[Metric[S]], take: Callable[[], S]) -> CollectorRegistry:
+    """The registry for a scrape: a node's metrics, and the process's memory, files and CPU time.
 
     Args:
-        take: returns a snapshot of the broker; if it raises, the scrape fails.
+        metrics: of the table.
+        take: returns a snapshot of the node; if it raises, the scrape fails.
     """
     found = CollectorRegistry(auto_describe=False)
-    found.register(_BrokerCollector(take))
+    found.register(_NodeCollector(metrics, take))
     ProcessCollector(registry=found)
     return found
 
 
-class _BrokerCollector(Collector):
-    def __init__(self, take: Callable[[], Snapshot]) -> None:
+class _NodeCollector(Collector, Generic[S]):
+    def __init__(self, metrics: Sequence[Metric[S]], take: Callable[[], S]) -> None:
+        self._metrics = metrics
         self._take = take
 
     def describe(self) -> list[Family]:
@@ -42,14 +47,14 @@ class _BrokerCollector(Collector):
 
     def collect(self) -> Iterator[Family]:
         snapshot = self._take()
-        for metric in METRICS:
+        for metric in self._metrics:
             try:
                 yield _family(metric, snapshot)
             except (CordwoodError, OSError) as error:  # the other metrics are still served
                 _log.warning("%s cannot be read: %s", metric.name, error)
 
 
-def _family(metric: Metric, snapshot: Snapshot) -> Family:
+def _family(metric: Metric[S], snapshot: S) -> Family:
     name = metric.name
     base = name.removesuffix("_total") if metric.kind is Kind.COUNTER else name
     family = Family(base, metric.help, metric.kind.value)

@@ -22,7 +22,7 @@ def _labels(log: PartitionLog) -> dict[str, str]:
     return {"topic": partition.topic, "partition": str(partition.partition)}
 
 
-def _log(name: str, text: str, value: Callable[[PartitionLog], float]) -> Metric:
+def _log(name: str, text: str, value: Callable[[PartitionLog], float]) -> Metric[Snapshot]:
     """A value of every log; a future one has the label `is_future`."""
 
     def read(snapshot: Snapshot) -> Iterator[Value]:
@@ -45,7 +45,9 @@ def _retention_percent(log: PartitionLog) -> int:
     return 100 * log.size_bytes // limit if limit > 0 else 0
 
 
-def _partition(name: str, text: str, value: Callable[[Partition, PartitionImage], float]) -> Metric:
+def _partition(
+    name: str, text: str, value: Callable[[Partition, PartitionImage], float]
+) -> Metric[Snapshot]:
     def read(snapshot: Snapshot) -> Iterator[Value]:
         for partition, image in snapshot.led:
             yield Value(_labels(partition.log), value(partition, image))
@@ -95,7 +97,7 @@ def _cordoned(snapshot: Snapshot) -> set[Path]:
     }
 
 
-def _directory(name: str, text: str, holds: Callable[[Snapshot], object]) -> Metric:
+def _directory(name: str, text: str, holds: Callable[[Snapshot], object]) -> Metric[Snapshot]:
     def read(snapshot: Snapshot) -> Iterator[Value]:
         marked = holds(snapshot)
         assert isinstance(marked, Mapping | set)
@@ -111,7 +113,7 @@ def _directory(name: str, text: str, holds: Callable[[Snapshot], object]) -> Met
     )
 
 
-def _directory_count(name: str, text: str, count: Callable[[Snapshot], int]) -> Metric:
+def _directory_count(name: str, text: str, count: Callable[[Snapshot], int]) -> Metric[Snapshot]:
     return Metric(
         mbean=f"kafka.log:type=LogManager,name={name}",
         kind=Kind.GAUGE,
@@ -123,7 +125,9 @@ def _directory_count(name: str, text: str, count: Callable[[Snapshot], int]) -> 
 # ---- the cleaner
 
 
-def _cleaner(group: str, name: str, text: str, *labels: str, own_name: str = "") -> Metric:
+def _cleaner(
+    group: str, name: str, text: str, *labels: str, own_name: str = ""
+) -> Metric[Snapshot]:
     def read(snapshot: Snapshot) -> Iterator[Value]:
         for gauge in snapshot.gauges.get((group, name), []):
             yield Value(gauge.tags, gauge.read())
@@ -155,7 +159,7 @@ def _open_transactions(snapshot: Snapshot) -> Iterator[Value]:
             yield Value(_labels(partition.log) | labels, seconds)
 
 
-LOGS: tuple[Metric, ...] = (
+LOGS: tuple[Metric[Snapshot], ...] = (
     _log("Size", "Bytes of a log's segments.", lambda log: log.size_bytes),
     _log("NumLogSegments", "Segments of a log.", lambda log: len(log.segments)),
     _log("LogStartOffset", "The first offset of a log.", lambda log: log.log_start_offset),

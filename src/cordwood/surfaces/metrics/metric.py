@@ -10,9 +10,9 @@ import enum
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
-from cordwood.surfaces.metrics.snapshot import Snapshot
+from cordwood.surfaces.metrics.snapshot import NodeSnapshot
 
 _MBEAN = re.compile(r"(?P<domain>[\w.]+):type=(?P<type>[\w-]+)(?:,name=(?P<name>[\w-]+))?")
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9_]")
@@ -42,12 +42,13 @@ class Times(NamedTuple):
     recent_ms: Sequence[float]
 
 
-Read = Callable[[Snapshot], Iterable[Value | Times]]
+#: What a metric is read from: the snapshot of any node, or that of a broker.
+S_contra = TypeVar("S_contra", bound=NodeSnapshot, contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metric:
-    """One metric.
+class Metric(Generic[S_contra]):
+    """One metric; one that is read from a `NodeSnapshot` is a metric of every node.
 
     `mbean` is Kafka's; `attribute` is the attribute of an MBean that has no `name`. Cordwood's own
     metrics have no `mbean`. `labels` are the labels of its values. `name` is given if the rules
@@ -56,7 +57,7 @@ class Metric:
 
     kind: Kind
     help: str
-    read: Read
+    read: Callable[[S_contra], Iterable[Value | Times]]
     mbean: str = ""
     attribute: str = ""
     labels: tuple[str, ...] = ()

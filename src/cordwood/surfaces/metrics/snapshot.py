@@ -1,7 +1,7 @@
-"""A snapshot of a broker's counters that other threads may read.
+"""Snapshots of a node's counters that other threads may read.
 
-The broker's state belongs to the event loop's thread: `take` runs there, and copies only references
-and small dicts. The reader computes everything else.
+A node's state belongs to the event loop's thread: `take` and `take_controller` run there, and copy
+only references and small dicts. The reader computes everything else.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.broker.broker import Broker
 from cordwood.broker.delayed_operations import PartitionName
-from cordwood.broker.metrics import TopicCounters
+from cordwood.broker.metrics import BrokerMetrics, TopicCounters
 from cordwood.broker.partition import Partition
 from cordwood.cleanup.log_cleaner import Gauge, LogCleaner
 from cordwood.coordinator.group.service import GroupCounts
@@ -28,6 +28,7 @@ from cordwood.purgatory.purgatory import Purgatory
 from cordwood.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
+    from cordwood.node.controller_node import ControllerNode
     from cordwood.node.node import Node
 
 _LOADS_SHOWN_S = 30
@@ -44,11 +45,16 @@ class Requests(NamedTuple):
 
 
 class PartitionCounts(NamedTuple):
-    """Counts over all partitions of the image."""
+    """Counts over all partitions of the cluster."""
 
     partitions: int
     offline: int
     not_preferred: int
+
+
+class ReplicaCounts(NamedTuple):
+    """Counts over the replicas on this broker."""
+
     here: int
     offline_here: int
     led_here: int
@@ -80,26 +86,53 @@ class Transactions(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Snapshot:
+class NodeSnapshot:
+    """A node of any kind at one moment."""
+
+    node_id: int
+    cluster_id: str
+    is_controller: bool
+    controller_id: int
+    voter_count: int
+    now_ms: int
+    image: MetadataImage
+    requests: Mapping[str, Requests]
+    long_turns: int
+    longest_turn_s: float
+    requests_in_slices: int
+    peers: Sequence[Peer]
+    listeners: Mapping[str, ListenerCounters]
+
+    @cached_property
+    def connections(self) -> Counter[str]:
+        """Open connections by listener."""
+        return Counter(peer.listener for peer in self.peers)
+
+    @cached_property
+    def partition_counts(self) -> PartitionCounts:
+        """The result of one pass over all partitions."""
+        counts: Counter[str] = Counter()
+        for topic in self.image.topics.values():
+            for partition in topic.partitions.values():
+                counts["partitions"] += 1
+                counts["offline"] += partition.leader == NO_LEADER
+                counts["not_preferred"] += partition.leader != partition.replicas[0]
+        return PartitionCounts(*(counts[name] for name in PartitionCounts._fields))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot(NodeSnapshot):
     """A broker at one moment."""
 
     broker: Broker
     cleaner: LogCleaner
-    now_ms: int
-    image: MetadataImage
     all_topics: TopicCounters
     topics: Mapping[str, TopicCounters]
-    requests: Mapping[str, Requests]
     fetches: DelayedCounts
     produces: DelayedCounts
-    long_turns: int
-    longest_turn_s: float
-    requests_in_slices: int
     fetch_sessions: int
     fetch_session_partitions: int
     fetch_session_evictions: int
-    peers: Sequence[Peer]
-    listeners: Mapping[str, ListenerCounters]
     partitions: Sequence[Partition]
     groups: GroupCounts
     transactional_ids: Mapping[int, str]
@@ -119,26 +152,18 @@ class Snapshot:
             found.setdefault((gauge.type, gauge.name), []).append(gauge)
         return found
 
-    @cached_property
-    def connections(self) -> Counter[str]:
-        """Open connections by listener."""
-        return Counter(peer.listener for peer in self.peers)
-
     @property
     def own(self) -> BrokerImage | None:
         """This broker's registration."""
-        return self.image.brokers.get(self.broker.node_id)
+        return self.image.brokers.get(self.node_id)
 
     @cached_property
-    def partition_counts(self) -> PartitionCounts:
+    def replica_counts(self) -> ReplicaCounts:
         """The result of one pass over all partitions."""
-        node_id, logs = self.broker.node_id, self.broker.replicas.logs
+        node_id, logs = self.node_id, self.broker.replicas.logs
         counts: Counter[str] = Counter()
         for topic in self.image.topics.values():
             for index, partition in topic.partitions.items():
-                counts["partitions"] += 1
-                counts["offline"] += partition.leader == NO_LEADER
-                counts["not_preferred"] += partition.leader != partition.replicas[0]
                 if node_id not in partition.replicas:
                     continue
                 is_online = logs.get(TopicPartition(topic.name, index)) is not None
@@ -147,7 +172,7 @@ class Snapshot:
                 if is_online and partition.leader == node_id:
                     counts["led_here"] += 1
                     counts["reassigning"] += partition.is_reassigning
-        return PartitionCounts(*(counts[name] for name in PartitionCounts._fields))
+        return ReplicaCounts(*(counts[name] for name in ReplicaCounts._fields))
 
     @cached_property
     def led(self) -> list[tuple[Partition, PartitionImage]]:
@@ -168,16 +193,18 @@ def take(node: Node) -> Snapshot:
     broker = node.broker
     metrics, sessions = broker.metrics, broker.fetch_sessions
     return Snapshot(
+        node_id=broker.node_id,
+        cluster_id=broker.cluster_id,
+        is_controller=broker.admin is not None,
+        controller_id=broker.controller_id(),
+        voter_count=broker.voter_count(),
         broker=broker,
         cleaner=node.cleaner,
         now_ms=node.clock.now_ms(),
         image=broker.metadata.image,
         all_topics=metrics.all_topics,
         topics=dict(metrics.topics),
-        requests={
-            api: Requests(each.count, each.seconds, list(each.recent), dict(each.versions))
-            for api, each in metrics.requests.items()
-        },
+        requests=_requests(metrics),
         fetches=DelayedCounts.of(broker.replicas.delayed.fetch),
         produces=DelayedCounts.of(broker.replicas.delayed.produce),
         long_turns=broker.thread.turns.long_turns,
@@ -197,6 +224,33 @@ def take(node: Node) -> Snapshot:
             "transaction": _recent_load_ms(broker.transactions.load_times, node.clock),
         },
     )
+
+
+def take_controller(node: ControllerNode) -> NodeSnapshot:
+    """A snapshot of a controller; to be called on the event loop's thread."""
+    turns = node.thread.turns
+    return NodeSnapshot(
+        node_id=node.settings.node_id,
+        cluster_id=node.cluster_id,
+        is_controller=True,
+        controller_id=node.settings.node_id,
+        voter_count=1,
+        now_ms=node.clock.now_ms(),
+        image=node.metadata.image,
+        requests=_requests(node.serving.metrics),
+        long_turns=turns.long_turns,
+        longest_turn_s=turns.take_longest(),
+        requests_in_slices=node.thread.slices.unfinished_count,
+        peers=node.server.peers(),
+        listeners=dict(node.server.counters),
+    )
+
+
+def _requests(metrics: BrokerMetrics) -> Mapping[str, Requests]:
+    return {
+        api: Requests(each.count, each.seconds, list(each.recent), dict(each.versions))
+        for api, each in metrics.requests.items()
+    }
 
 
 def _transactional_ids(broker: Broker) -> Mapping[int, str]:

@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 from cordwood.format.file_names import RUNTIME_FILE
 from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.main import app
-from cordwood.surfaces.http.identity import BrokerIdentity, runtime_files
+from cordwood.surfaces.http.identity import NodeIdentity, runtime_files
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine
 from support.ports import free_port
@@ -167,8 +167,8 @@ def test_a_directory_that_something_else_uses_is_told(tmp_path: Path) -> None:
     assert "which is not a `cordwood serve` that has started" in result.stderr
 
 
-def identity_of(log_dir: Path, url: str | None) -> BrokerIdentity:
-    return BrokerIdentity(node_id=1, cluster_id="c", pid=1, log_dirs=(str(log_dir),), http_url=url)
+def identity_of(log_dir: Path, url: str | None) -> NodeIdentity:
+    return NodeIdentity(node_id=1, cluster_id="c", pid=1, log_dirs=(str(log_dir),), http_url=url)
 
 
 def test_a_stale_file_does_not_lead_to_another_broker(

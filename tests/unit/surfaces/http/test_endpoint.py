@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cordwood.model.clock import SystemClock
 from cordwood.surfaces.http import endpoint as endpoint_module
 from cordwood.surfaces.http.endpoint import ADVANCE_MS_MAX, HttpEndpoint
+from cordwood.surfaces.http.observed import ObservedBroker
 from cordwood.surfaces.http.server import Answer, HttpServer, RequestLimits
 from cordwood.testing.broker import RunningBroker
 from support.in_process_engine import ManagedInProcessEngine
@@ -125,7 +126,7 @@ def test_a_port_that_is_taken_is_replaced_by_a_free_one_with_a_warning(
         taken.listen()
         port = taken.getsockname()[1]
         with caplog.at_level(logging.WARNING):
-            endpoint = HttpEndpoint(broker.node, port)
+            endpoint = HttpEndpoint(ObservedBroker(broker.node), port)
         try:
             assert endpoint.port != port
             assert f"Port {port} of 127.0.0.1 is in use" in caplog.text

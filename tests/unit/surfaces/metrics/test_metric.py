@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import runpy
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -54,7 +55,7 @@ def test_no_two_metrics_have_the_same_name() -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_a_name_is_one_that_prometheus_takes(metric: Metric) -> None:
+def test_a_name_is_one_that_prometheus_takes(metric: Metric[Any]) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9_]*", metric.name)
     assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
     assert metric.help.endswith(".")

@@ -1,0 +1,211 @@
+"""What the HTTP endpoint shows of a node: a broker, or a controller alone.
+
+Everything that differs between the kinds of nodes is here; the endpoint has no cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from prometheus_client import CollectorRegistry
+
+from cordwood import __version__
+from cordwood.model.clock import Clock
+from cordwood.node.controller_node import ControllerNode
+from cordwood.node.node import Node
+from cordwood.surfaces.http.identity import BROKER, CONTROLLER, NodeIdentity
+from cordwood.surfaces.metrics.collector import registry
+from cordwood.surfaces.metrics.snapshot import take, take_controller
+from cordwood.surfaces.metrics.table import CONTROLLER_METRICS, METRICS
+
+T = TypeVar("T")
+
+
+class OnLoop(Protocol):
+    """Calls a function on the event loop's thread, and returns its result."""
+
+    def __call__(self, work: Callable[[], T], /) -> T:
+        """The result of `work`.
+
+        Raises:
+            Refusal: the loop is busy, or stopped.
+        """
+
+
+Document = Callable[[OnLoop], Any]
+
+
+class ObservedNode(Protocol):
+    """A running node; what is not said to be called on the event loop's thread is thread-safe."""
+
+    @property
+    def clock(self) -> Clock:
+        """The node's clock."""
+
+    @property
+    def host_names(self) -> set[str]:
+        """The hosts of its listeners, as they are bound and advertised; some may be empty."""
+
+    @property
+    def documents(self) -> Mapping[str, Document]:
+        """What makes the JSON at each path that only some kinds of nodes have, and at /health."""
+
+    def identity(self, http_url: str | None) -> NodeIdentity:
+        """The node's identity, with the URL of its endpoint."""
+
+    def call_soon(self, work: Callable[[], Any]) -> None:
+        """Calls `work` on the event loop's thread."""
+
+    def registry(self, on_loop: OnLoop) -> CollectorRegistry:
+        """The node's metrics, which are read at a scrape."""
+
+    def run_due(self, *, compact: bool) -> None:
+        """The clock was advanced: returns when all work that is due is done.
+
+        Raises:
+            NotCompactedError: logs are due for compaction, and were not compacted.
+        """
+
+    def published(self, http_url: str) -> None:
+        """The endpoint listens there from now on."""
+
+
+class ObservedBroker:
+    """An `ObservedNode` that is a broker."""
+
+    def __init__(self, node: Node) -> None:
+        """The node must have been started."""
+        self._node = node
+
+    @property
+    def clock(self) -> Clock:
+        """As `ObservedNode`."""
+        return self._node.clock
+
+    @property
+    def host_names(self) -> set[str]:
+        """As `ObservedNode`."""
+        settings = self._node.settings
+        return {each.host for each in (*settings.listeners, *settings.advertised_listeners)}
+
+    @property
+    def documents(self) -> Mapping[str, Document]:
+        """As `ObservedNode`."""
+        return {"/cleaner": self._cleaner, "/health": self._health}
+
+    def identity(self, http_url: str | None) -> NodeIdentity:
+        """As `ObservedNode`."""
+        broker = self._node.broker
+        return NodeIdentity.here(
+            node_id=broker.node_id,
+            cluster_id=broker.cluster_id,
+            log_dirs=broker.replicas.log_dirs,
+            http_url=http_url,
+            role=BROKER,
+        )
+
+    def call_soon(self, work: Callable[[], Any]) -> None:
+        """As `ObservedNode`."""
+        self._node.broker.thread.call_soon(work)
+
+    def registry(self, on_loop: OnLoop) -> CollectorRegistry:
+        """As `ObservedNode`."""
+        return registry(METRICS, lambda: on_loop(lambda: take(self._node)))
+
+    def run_due(self, *, compact: bool) -> None:
+        """As `ObservedNode`."""
+        self._node.run_due(compact=compact)
+
+    def published(self, http_url: str) -> None:
+        """As `ObservedNode`; DescribeConfigs returns it."""
+        configs = self._node.broker.configs
+        self.call_soon(lambda: setattr(configs, "http_url", http_url))
+
+    def _cleaner(self, on_loop: OnLoop) -> Any:
+        status = self._node.cleaner.status()
+        open_ones = [
+            each for partition in status["partitions"] for each in partition["open_transactions"]
+        ]
+        ids = on_loop(self._node.broker.transactions.ids_by_producer) if open_ones else {}
+        for each in open_ones:
+            each["transactional_id"] = ids.get(each["producer_id"])
+        return status
+
+    def _health(self, on_loop: OnLoop) -> Any:
+        broker = self._node.broker
+        connections = on_loop(lambda: self._node.server.connection_count)
+        offline = broker.replicas.logs.context.failures.offline
+        return _health(broker.cluster_id, broker.node_id, connections, offline)
+
+
+class ObservedController:
+    """An `ObservedNode` that is a controller alone."""
+
+    def __init__(self, node: ControllerNode) -> None:
+        """The node must have been started."""
+        self._node = node
+
+    @property
+    def clock(self) -> Clock:
+        """As `ObservedNode`."""
+        return self._node.clock
+
+    @property
+    def host_names(self) -> set[str]:
+        """As `ObservedNode`."""
+        settings = self._node.settings
+        listeners = settings.controller_listeners, settings.advertised_controller_listeners
+        return {each.host for both in listeners for each in both}
+
+    @property
+    def documents(self) -> Mapping[str, Document]:
+        """As `ObservedNode`."""
+        return {"/health": self._health}
+
+    def identity(self, http_url: str | None) -> NodeIdentity:
+        """As `ObservedNode`; the only log directory is that of the metadata log."""
+        node = self._node
+        return NodeIdentity.here(
+            node_id=node.settings.node_id,
+            cluster_id=node.cluster_id,
+            log_dirs=[node.metadata_dir],
+            http_url=http_url,
+            role=CONTROLLER,
+        )
+
+    def call_soon(self, work: Callable[[], Any]) -> None:
+        """As `ObservedNode`."""
+        self._node.thread.call_soon(work)
+
+    def registry(self, on_loop: OnLoop) -> CollectorRegistry:
+        """As `ObservedNode`."""
+        return registry(CONTROLLER_METRICS, lambda: on_loop(lambda: take_controller(self._node)))
+
+    def run_due(self, *, compact: bool) -> None:
+        """As `ObservedNode`; nothing of a controller is compacted."""
+        del compact
+        self._node.run_due()
+
+    def published(self, http_url: str) -> None:
+        """As `ObservedNode`; no request asks a controller for it."""
+
+    def _health(self, on_loop: OnLoop) -> Any:
+        node = self._node
+        connections = on_loop(lambda: node.server.connection_count)
+        offline = node.controller.context.failures.offline
+        return _health(node.cluster_id, node.settings.node_id, connections, offline)
+
+
+def _health(
+    cluster_id: str, node_id: int, connections: int, offline: Mapping[Path, str]
+) -> dict[str, Any]:
+    return {
+        "status": "ok",
+        "version": __version__,
+        "cluster_id": cluster_id,
+        "node_id": node_id,
+        "connections": connections,
+        "offline_log_dirs": {str(path): reason for path, reason in offline.items()},
+    }
