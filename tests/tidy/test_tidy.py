@@ -128,6 +128,12 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "storage/append/payload.py": ({"mmap"}, "memory for batches that is taken up as it is filled"),
     "surfaces/cli/dump_log.py": ({"os", "open"}, "goes quiet when the reader of a pipe is gone"),
     "surfaces/cli/screen.py": ({"os"}, "a handle on standard error that Spark does not silence"),
+    "surfaces/local_cluster/child_process.py": (
+        {"open", "os", "signal", "subprocess"},
+        "starts the nodes of a local cluster, reads their logs, and ends them",
+    ),
+    "surfaces/local_cluster/kafka_installation.py": ({"os", "shutil"}, "finds Java"),
+    "surfaces/local_cluster/local_node.py": ({"os"}, "the environment of a node"),
     "surfaces/http/identity.py": ({"os"}, "the number of this process"),
     "surfaces/dump/files.py": ({"os"}, "the working directory, for absolute names"),
     "surfaces/dump/batches.py": ({"os", "open"}, "reads a log of any size, piece by piece"),

@@ -17,9 +17,9 @@ import shutil
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from pathlib import Path, PurePath
+from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 from uuid import uuid4
@@ -27,19 +27,17 @@ from uuid import uuid4
 from cordwood.broker.broker import Broker
 from cordwood.broker.configs.settings import SINGLE_BROKER_DEFAULTS, BrokerSettings
 from cordwood.model.clock import MovableClock
-from cordwood.model.errors import ConfigError, NotCompactedError
+from cordwood.model.errors import NotCompactedError
 from cordwood.network import turns
 from cordwood.node.node import EngineFactory, Node
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.testing.setting_text import SettingValue, setting_text
 
 _START_S = 60.0
 _ADVICE = (
     "The clock was advanced, and all other work that is due was done. Use `compact=False` to "
     "leave compaction out."
 )
-
-#: A setting's value as Python has it; see `setting_text`.
-SettingValue = str | int | float | bool | PurePath | Sequence[str | int | float | bool | PurePath]
 
 T = TypeVar("T")
 
@@ -273,26 +271,3 @@ class RunningBroker:
     def files(self, partition: str) -> list[str]:
         """The names of a partition directory's files, sorted."""
         return sorted(path.name for path in (self.log_dir / partition).iterdir())
-
-
-def setting_text(name: str, value: SettingValue) -> str:
-    """A setting's value as server.properties has it.
-
-    Args:
-        name: of the setting, for the error.
-        value: text as it is; an int or a float; a bool as `true` or `false`; a path; several of
-            these, in any sequence, with commas between them.
-
-    Raises:
-        ConfigError: the value is of another type, or None: leave the setting out for its default.
-    """
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str | int | float | PurePath):
-        return str(value)
-    if isinstance(value, Sequence) and not isinstance(value, bytes | bytearray):
-        return ",".join(setting_text(name, each) for each in value)
-    raise ConfigError(
-        f"{name}={value!r}: a setting's value is a str, int, float, bool or path, or a list of "
-        f"these, not {type(value).__name__}"
-    )

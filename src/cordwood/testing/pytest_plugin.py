@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from cordwood.testing.broker import RunningBroker, SettingValue
+    from cordwood.testing.broker import RunningBroker
+    from cordwood.testing.setting_text import SettingValue
 
 
 @pytest.fixture(scope="session")

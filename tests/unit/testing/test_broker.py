@@ -38,7 +38,8 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.network import turns
 from cordwood.network.server import PortInUseError
 from cordwood.node.node import EngineFactory, Node
-from cordwood.testing.broker import RunningBroker, SettingValue, setting_text
+from cordwood.testing.broker import RunningBroker
+from cordwood.testing.setting_text import SettingValue, setting_text
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from support.in_process_engine import ManagedInProcessEngine
 from support.no_engine import NoEngine

@@ -18,18 +18,19 @@ class EndpointError(CordwoodError):
     """The endpoint does not answer or refuses the request; the text says what to do."""
 
 
-def ask(url: str, path: str, method: str = "GET") -> Any:
-    """The JSON that a broker answers.
+def ask(url: str, path: str, method: str = "GET", *, timeout_s: float = _ANSWER_S) -> Any:
+    """The JSON that a node answers.
 
     Args:
         url: of its endpoint, such as `http://127.0.0.1:9464`.
         path: below that, with a query.
         method: GET or POST.
+        timeout_s: how long its answer may take.
 
     Raises:
         EndpointError: there is no broker, or it refuses.
     """
-    status, body = _request(url, path, method)
+    status, body = _request(url, path, method, timeout_s)
     text = body.decode("utf-8", "replace").strip()
     if status != http.client.OK:
         raise EndpointError(f"{url} answers {status}: {text}")
@@ -55,7 +56,7 @@ def parse_url(url: str) -> tuple[str, int | None]:
     return host, port
 
 
-def _request(url: str, path: str, method: str) -> tuple[int, bytes]:
+def _request(url: str, path: str, method: str, timeout_s: float) -> tuple[int, bytes]:
     try:
         host, port = parse_url(url)
     except ConfigError as error:
@@ -63,7 +64,7 @@ def _request(url: str, path: str, method: str) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection(host, port, timeout=_CONNECT_S)
     try:
         connection.connect()
-        connection.sock.settimeout(_ANSWER_S)
+        connection.sock.settimeout(timeout_s)
         headers = {"Content-Type": "application/json"} if method == "POST" else {}
         connection.request(method, urlsplit(url).path.rstrip("/") + path, headers=headers)
         response = connection.getresponse()
