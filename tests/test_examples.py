@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -30,9 +32,10 @@ def test_the_tour_of_a_partition_log_recovers_everything_and_ages_three_segments
     assert not any(line.endswith(".deleted") for line in lines)
 
 
-def test_the_test_of_a_week_passes_in_a_project_of_its_own(tmp_path: Path) -> None:
-    copy = tmp_path / "test_a_week.py"
-    copy.write_text((EXAMPLES / "test_a_week.py").read_text(encoding="utf-8"), encoding="utf-8")
+@pytest.mark.parametrize("name", ["test_a_week.py", "test_a_lost_broker.py"])
+def test_a_test_passes_in_a_project_of_its_own(tmp_path: Path, name: str) -> None:
+    copy = tmp_path / name
+    copy.write_text((EXAMPLES / name).read_text(encoding="utf-8"), encoding="utf-8")
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(copy)],
         cwd=tmp_path,

@@ -568,6 +568,22 @@ TRANSACTIONS: Sequence[Case] = (
     Case("topics --delete --topic %a"),
 )
 
+QUORUM = "metadata-quorum --bootstrap-server BROKER"
+
+METADATA_QUORUM: Sequence[Case] = (
+    Case("metadata-quorum", bootstrap=False),
+    Case("metadata-quorum describe --status", bootstrap=False),
+    Case(QUORUM, bootstrap=False),
+    Case(f"{QUORUM} --bootstrap-controller BROKER describe", bootstrap=False),
+    Case(f"{QUORUM} rename", bootstrap=False),
+    Case(f"{QUORUM} describe", bootstrap=False),
+    Case(f"{QUORUM} describe --status --replication", bootstrap=False),
+    Case(f"{QUORUM} describe --status --human-readable", bootstrap=False),
+    Case(f"{QUORUM} describe --status", bootstrap=False),
+    Case(f"{QUORUM} describe --replication", bootstrap=False),
+    Case(f"{QUORUM} describe --replication --human-readable", bootstrap=False),
+)
+
 GROUPS: Mapping[str, Sequence[Case]] = {
     "topics": TOPICS,
     "configs": CONFIGS,
@@ -576,4 +592,5 @@ GROUPS: Mapping[str, Sequence[Case]] = {
     "cluster": CLUSTER,
     "consumer-groups": CONSUMER_GROUPS,
     "transactions": TRANSACTIONS,
+    "metadata-quorum": METADATA_QUORUM,
 }

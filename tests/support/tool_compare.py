@@ -28,6 +28,11 @@ _ASIDE = re.compile(
     r"|\[TIME\] WARN .*Got error produce response"
     r"|\[TIME\] ERROR .*Metadata response reported invalid topics"
 )
+# Of the metadata quorum, whose log grows all the time: offsets and times, and so widths of columns.
+_HIGH_WATERMARK = re.compile(r"^(HighWatermark: +)\d+$", re.MULTILINE)
+_REPLICAS = re.compile(r"^NodeId .*|^\d+ .*\t(?:Leader|Follower|Observer) *\t$", re.MULTILINE)
+_NUMBER = re.compile(r"\b\d+( ms ago)?(?= *\t)")
+_BLANKS = re.compile(r" *\t")
 # The tool of groups says on stdout what the trace on stderr begins with.
 _GROUPS_ERROR = "Error: Executing consumer group command failed"
 _EXECUTION = re.compile(r"^java\.util\.concurrent\.ExecutionException: .*$", re.MULTILINE)
@@ -153,12 +158,19 @@ def _own_names(data: bytes, prefix: str) -> bytes:
 def comparable(said: ToolResult, prefix: str, *, ordered: bool) -> ToolResult:
     """What a side said without what may differ."""
     out = _TOPIC_ID.sub(r"\1ID", said.out.replace(prefix, "%"))
+    out = _REPLICAS.sub(_without_offsets, _HIGH_WATERMARK.sub(r"\1N", out))
     if not ordered:
         out = "\n".join(sorted(out.splitlines()))
     err = _errors(said.err.replace(prefix, "%"))
     if _GROUPS_ERROR in out:
         err = _EXECUTION.sub("", err).strip("\n")
     return ToolResult(said.code, out, err)
+
+
+def _without_offsets(row: re.Match[str]) -> str:
+    """A row of kafka-metadata-quorum, or its header: the node's id is all of its numbers."""
+    first, _, rest = row[0].partition("\t")
+    return _BLANKS.sub("\t", f"{first}\t{_NUMBER.sub('N', rest)}")
 
 
 def _errors(text: str) -> str:

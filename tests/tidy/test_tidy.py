@@ -128,6 +128,10 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "storage/append/payload.py": ({"mmap"}, "memory for batches that is taken up as it is filled"),
     "surfaces/cli/dump_log.py": ({"os", "open"}, "goes quiet when the reader of a pipe is gone"),
     "surfaces/cli/screen.py": ({"os"}, "a handle on standard error that Spark does not silence"),
+    "surfaces/cli/tools/cluster_up.py": (
+        {"os", "signal", "tempfile"},
+        "stops the nodes in order at a signal; their files are of no use after that",
+    ),
     "surfaces/local_cluster/child_process.py": (
         {"open", "os", "signal", "subprocess"},
         "starts the nodes of a local cluster, reads their logs, and ends them",
@@ -235,6 +239,17 @@ def _options_of_dump_log() -> set[str]:
             assert isinstance(node.value, ast.Dict), "the table of flags is a dict"
             return {f"--{ast.literal_eval(key)}" for key in node.value.keys if key is not None}
     raise AssertionError("_OPTIONS is gone from surfaces/dump/options.py: tell this test of it")
+
+
+def _options_of_cluster_up() -> set[str]:
+    """The flags of `cordwood cluster up`: the first arguments of `Option(...)`."""
+    return {
+        f"--{node.args[0].value}"
+        for node in ast.walk(_modules()["surfaces/cli/tools/cluster_up.py"])
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "Option"
+        and isinstance(node.args[0], ast.Constant)
+    }
 
 
 def _subcommands() -> set[str]:
@@ -417,7 +432,9 @@ def test_every_subcommand_is_described(command: str) -> None:
     assert f"cordwood {command}" in _user_pages(), f"describe `cordwood {command}` in docs/cli.md"
 
 
-@pytest.mark.parametrize("flag", sorted(_options_of("clean") | _options_of_dump_log()))
+@pytest.mark.parametrize(
+    "flag", sorted(_options_of("clean") | _options_of_dump_log() | _options_of_cluster_up())
+)
 def test_every_option_is_described(flag: str) -> None:
     found = re.search(rf"`{re.escape(flag)}[ `=]", _user_pages())
     assert found, f"describe {flag} in docs/cli.md: what it does, and its default"
@@ -425,7 +442,7 @@ def test_every_option_is_described(flag: str) -> None:
 
 def test_no_option_is_described_that_is_not_there() -> None:
     known = _options_of("clean") | _options_of("serve") | _options_of_dump_log()
-    known |= {"--version", "--help"}
+    known |= _options_of_cluster_up() | {"--version", "--help"}
     page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(--[a-z-]+)", page, re.MULTILINE)
     assert set(rows) <= known, f"docs/cli.md describes {sorted(set(rows) - known)}: no such option"

@@ -25,6 +25,9 @@ TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE = 0, 1
 """What is done to a setting (AlterConfigOp.OpType)."""
 
+_CONTROLLERS = 2
+"""What DescribeCluster returns (EndpointType)."""
+
 CONFIG_SOURCES: Mapping[int, str] = {level.code: level.kafka_name for level in Level}
 """Where a setting comes from (DescribeConfigsResponse.ConfigSource)."""
 
@@ -129,9 +132,18 @@ class Admin:
 
     # ---- the cluster
 
-    def describe_cluster(self, *, include_fenced: bool = False) -> ClusterFacts:
-        """Its id and its brokers, which calls to one of them need."""
+    def describe_cluster(
+        self, *, include_fenced: bool = False, of_controllers: bool = False
+    ) -> ClusterFacts:
+        """Its id and its brokers, which calls to one of them need.
+
+        Args:
+            include_fenced: whether brokers that are fenced are there, too.
+            of_controllers: whether controllers are asked, which return themselves.
+        """
         fields: dict[str, Any] = {"include_fenced_brokers": include_fenced}
+        if of_controllers:
+            fields["endpoint_type"] = _CONTROLLERS
         if include_fenced and not self._cluster.supports("describe_cluster", 2):
             raise NotSupportedError(
                 "Including fenced broker endpoints is not supported with version 1"

@@ -13,10 +13,12 @@ In pytest the fixture `cordwood_cluster` is one, with nothing to import; see
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -38,6 +40,9 @@ __all__ = ["CONTROLLER_ID", "Cluster", "Cut", "NodeError", "NodeView"]
 
 _IN_SYNC_S: Final = 60.0
 _LEADER_S: Final = 60.0
+_SETTLE_S: Final = 5.0
+_METRICS_S: Final = 10.0
+_LOG_START: Final = re.compile(r"^kafka_log_log_logstartoffset(\{.*\}) (\S+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -286,6 +291,11 @@ class Cluster:
     def advance(self, ms: int = 0, *, compact: bool = True, **span: float) -> None:
         """Advances the clock of all nodes, and returns when all work that is due is done on each.
 
+        Retention deletes only what is committed, and a replica learns with its next fetch, in half
+        a second at most, what is committed and what its leader has deleted. So this returns when
+        the replicas that can be reached have the same log start offsets, or after 5 s. A broker
+        that has just become the leader may learn it later: `advance(0)` does what is due then.
+
         A node that does not run, or is paused, has the cluster's time when it starts or continues.
         Sessions of brokers and groups, fetch waits and idle connections use wall-clock time. The
         clocks of clients do not change; see `RunningBroker.advance`.
@@ -310,6 +320,18 @@ class Cluster:
         if total_ms < 0:
             raise ConfigError(f"a clock cannot be moved back: {total_ms} ms")
         cluster.ahead_ms += total_ms
+        self._do_due(compact=compact)
+        with suppress(NodeError):
+            cluster.wait_until(
+                lambda: self._has_equal_starts() or self._do_due(compact=compact),
+                what="replicas have equal log start offsets",
+                timeout_s=_SETTLE_S,
+            )
+        self._do_due(compact=compact)
+
+    def _do_due(self, *, compact: bool) -> bool:
+        """Has all nodes that run do what is due at the cluster's time; false."""
+        cluster = self._running
         running = []
         for node in cluster.nodes:
             if node.state is State.RUNNING:
@@ -322,6 +344,14 @@ class Cluster:
         errors = [error for each in done if (error := each.exception()) is not None]
         if errors:
             raise _first(errors)
+        return False
+
+    def _has_equal_starts(self) -> bool:
+        starts: dict[str, set[str]] = {}
+        for node in self._running.reachable():
+            for partition, offset in _LOG_START.findall(node.metrics(_METRICS_S)):
+                starts.setdefault(partition, set()).add(offset)
+        return all(len(each) == 1 for each in starts.values())
 
 
 def _first(errors: list[BaseException]) -> BaseException:

@@ -30,14 +30,23 @@ def ask(url: str, path: str, method: str = "GET", *, timeout_s: float = _ANSWER_
     Raises:
         EndpointError: there is no broker, or it refuses.
     """
+    try:
+        return json.loads(read(url, path, method, timeout_s=timeout_s))
+    except ValueError:
+        raise EndpointError(f"{url} is not the HTTP endpoint of a Cordwood broker") from None
+
+
+def read(url: str, path: str, method: str = "GET", *, timeout_s: float = _ANSWER_S) -> str:
+    """The text that a node answers; as `ask`.
+
+    Raises:
+        EndpointError: there is no node, or it refuses.
+    """
     status, body = _request(url, path, method, timeout_s)
     text = body.decode("utf-8", "replace").strip()
     if status != http.client.OK:
         raise EndpointError(f"{url} answers {status}: {text}")
-    try:
-        return json.loads(text)
-    except ValueError:
-        raise EndpointError(f"{url} is not the HTTP endpoint of a Cordwood broker") from None
+    return text
 
 
 def parse_url(url: str) -> tuple[str, int | None]:

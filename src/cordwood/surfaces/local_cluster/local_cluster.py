@@ -44,6 +44,8 @@ BROKERS_MAX: Final = 50
 _REPLICAS: Final = 3
 _START_S: Final = 120.0
 _STOP_S: Final = 60.0
+#: A broker that asks for a controlled shutdown, and is not answered, waits for longer.
+_STOP_WITHOUT_CONTROLLER_S: Final = 5.0
 _POLL_S: Final = 0.05
 _CALL_MS: Final = 5_000
 
@@ -403,23 +405,27 @@ class LocalCluster:
             NodeError: it does not run, or did not end in time; it was killed then.
         """
         node.ask_to_stop()
-        self._wait_until_stopped(node)
+        self._wait_until_stopped([node], _STOP_S)
         if node.state is not State.STOPPED:
             raise NodeError(f"{node.name} did not stop in {_STOP_S:g} s and was killed")
 
-    def _wait_until_stopped(self, node: LocalNode) -> None:
-        node.wait_until_stopped(_STOP_S)
-        self._listener.stopped(node)
+    def _wait_until_stopped(self, nodes: Iterable[LocalNode], timeout_s: float) -> None:
+        deadline = self._clock.monotonic_s() + timeout_s
+        for node in nodes:
+            node.wait_until_stopped(max(0.0, deadline - self._clock.monotonic_s()))
+            self._listener.stopped(node)
 
     def close(self) -> None:
         """Stops what runs, brokers first; kills what does not stop in time. May be called again."""
         nodes = [*self.brokers.values(), self.controller] if hasattr(self, "controller") else []
         try:
             brokers = [each for each in nodes[:-1] if self._ask_to_stop(each)]
-            for node in brokers:
-                self._wait_until_stopped(node)
+            has_controller = bool(nodes) and self._controls()
+            self._wait_until_stopped(
+                brokers, _STOP_S if has_controller else _STOP_WITHOUT_CONTROLLER_S
+            )
             if nodes and self._ask_to_stop(self.controller):
-                self._wait_until_stopped(self.controller)
+                self._wait_until_stopped([self.controller], _STOP_S)
         finally:
             for node in nodes:
                 if node.has_process and not node.notice_end():
@@ -427,6 +433,13 @@ class LocalCluster:
                     self._listener.stopped(node)
             self._ports.close()
             self._lock.release()
+
+    def _controls(self) -> bool:
+        """Whether the controller runs and can be reached."""
+        controller = self.controller
+        controller.notice_end()
+        is_cut_off = self._wiring.is_cut_off(controller.node_id)
+        return controller.state is State.RUNNING and not is_cut_off
 
     def _ask_to_stop(self, node: LocalNode) -> bool:
         """Whether a node ran."""

@@ -14,7 +14,7 @@ from cordwood.metadata.formatting import format_directories
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.surfaces.http.client import ask
+from cordwood.surfaces.http.client import ask, read
 from cordwood.surfaces.local_cluster.child_process import ChildProcess
 from cordwood.surfaces.local_cluster.kafka_installation import KafkaInstallation, write_logging
 from cordwood.surfaces.local_cluster.ports import HOST
@@ -265,13 +265,13 @@ class LocalNode:
         self.state = State.KILLED
 
     def advance(self, ahead_ms: int, *, compact: bool) -> None:
-        """Advances the clock until it is so far ahead of the machine's.
+        """Advances the clock until it is so far ahead of the machine's; does what is due by then.
 
         Raises:
             EndpointError: something that is due could not be compacted, or it does not answer.
         """
         ms = ahead_ms - self.ahead_ms
-        if ms > 0 and self.http_url is not None:
+        if self.http_url is not None and self._has_test_clock:
             self.ahead_ms = ahead_ms
             wait = str(compact).lower()
             ask(self.http_url, f"/clock/advance?ms={ms}&wait={wait}", "POST")
@@ -284,6 +284,14 @@ class LocalNode:
         """
         assert self.http_url is not None, "a node of Cordwood's"
         return ask(self.http_url, "/health", timeout_s=timeout_s)
+
+    def metrics(self, timeout_s: float) -> str:
+        """Its metrics, as Prometheus takes them; none of a node of Kafka's.
+
+        Raises:
+            EndpointError: it does not answer.
+        """
+        return "" if self.http_url is None else read(self.http_url, "/metrics", timeout_s=timeout_s)
 
     def _running(self) -> ChildProcess:
         self.require_process()

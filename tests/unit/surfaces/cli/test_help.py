@@ -20,7 +20,7 @@ OWN = ("clean", "cleaner", "clock", "serve")
 TOOLS = (
     *("broker-api-versions", "cluster", "configs", "console-consumer", "console-producer"),
     *("consumer-groups", "delete-records", "get-offsets", "groups", "log-dirs", "storage"),
-    *("topics", "transactions"),
+    *("metadata-quorum", "topics", "transactions"),
 )
 COMMANDS = (*OWN, *TOOLS, "dump-log")
 #: Types by Python's or click's names, which say nothing about what is expected.

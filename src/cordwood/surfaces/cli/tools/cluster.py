@@ -1,4 +1,4 @@
-"""`cordwood cluster`: what kafka-cluster does.
+"""`cordwood cluster`: what kafka-cluster does, and `cordwood cluster up`, which it does not have.
 
 Source: org.apache.kafka.tools.ClusterTool (4.3.0).
 """
@@ -28,10 +28,13 @@ from cordwood.surfaces.cli.tools.tool import (
 _SHORT = {"-b": "--bootstrap-server", "-C": "--bootstrap-controller", "-c": "--command-config"}
 _SHORT |= {"-i": "--id", "-h": "--help"}
 _COMMANDS = ("cluster-id", "unregister", "list-endpoints")
+_UP = "up"
+_CONTROLLERS = "bootstrap-controller"
 
 USAGE = Usage(
     tool="cluster",
-    summary="The Kafka cluster tool. Commands: cluster-id, unregister, list-endpoints.",
+    summary="The Kafka cluster tool. Commands: cluster-id, unregister, list-endpoints; and "
+    "Cordwood's own, up, which starts a local cluster for development (cordwood cluster up -h).",
     options=(
         Option("bootstrap-server", "The brokers to begin with (-b).", "HOST:PORT,..."),
         Option("bootstrap-controller", "The controllers to begin with (-C).", "HOST:PORT,..."),
@@ -45,12 +48,17 @@ USAGE = Usage(
   cordwood cluster cluster-id --bootstrap-server localhost:9092
   cordwood cluster list-endpoints --bootstrap-server localhost:9092
   cordwood cluster unregister --bootstrap-server localhost:9092 --id 3
+  cordwood cluster up --brokers 3
 """,
 )
 
 
 def run(arguments: list[str], terminal: Terminal) -> int:
     """Runs the tool with these flags; returns the exit code."""
+    if arguments[:1] == [_UP]:
+        from cordwood.surfaces.cli.tools import cluster_up  # noqa: PLC0415  # it starts nodes
+
+        return cluster_up.run(arguments[1:], terminal)
     command = next((word for word in arguments if not word.startswith("-")), None)
     given = [_SHORT.get(word, word) for word in arguments]
     if command in _COMMANDS:
@@ -85,7 +93,7 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
         )
     servers = "bootstrap-server"
     if not options.has(servers):
-        servers = "bootstrap-controller"
+        servers = _CONTROLLERS
         if options.has("include-fenced-brokers"):
             raise ToolError(
                 "The option --include-fenced-brokers is only supported with --bootstrap-server "
@@ -97,7 +105,7 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
         if command == "unregister":
             _unregister(options, admin, terminal)
         elif command == "cluster-id":
-            facts = admin.describe_cluster()
+            facts = admin.describe_cluster(of_controllers=servers == _CONTROLLERS)
             if options.has("json"):
                 terminal.document({"clusterId": facts.cluster_id})
             else:
@@ -157,7 +165,10 @@ def _unregister(options: Options, admin: Admin, terminal: Terminal) -> None:
 
 def _list(options: Options, admin: Admin, terminal: Terminal) -> None:
     try:
-        facts = admin.describe_cluster(include_fenced=options.has("include-fenced-brokers"))
+        facts = admin.describe_cluster(
+            include_fenced=options.has("include-fenced-brokers"),
+            of_controllers=options.has(_CONTROLLERS),
+        )
     except NotSupportedError as error:
         terminal.line(str(error))
         return

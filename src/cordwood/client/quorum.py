@@ -1,0 +1,101 @@
+"""The metadata quorum of a cluster: its voters, and the nodes that follow them.
+
+Source: org.apache.kafka.clients.admin.KafkaAdminClient.describeMetadataQuorum, QuorumInfo (4.3.0).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from cordwood.client.cluster import Cluster
+from cordwood.client.errors import ClientError, require
+from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
+from cordwood.model.uuids import ZERO_UUID
+
+
+class QuorumReplica(NamedTuple):
+    """A node with a copy of the metadata log; times in ms since the epoch, -1 if not known."""
+
+    replica_id: int
+    directory_id: UUID
+    log_end_offset: int
+    last_fetch_ms: int
+    last_caught_up_ms: int
+
+
+class QuorumFacts(NamedTuple):
+    """The quorum as its leader knows it; `endpoints` are those of voters, by id."""
+
+    leader_id: int
+    leader_epoch: int
+    high_watermark: int
+    voters: tuple[QuorumReplica, ...]
+    observers: tuple[QuorumReplica, ...]
+    endpoints: dict[int, tuple[str, ...]]
+
+    @property
+    def leader(self) -> QuorumReplica:
+        """The leader among the voters.
+
+        Raises:
+            ClientError: it is none of them.
+        """
+        for each in self.voters:
+            if each.replica_id == self.leader_id:
+                return each
+        raise ClientError("No value present")
+
+
+def describe_quorum(cluster: Cluster, *, node_id: int | None = None) -> QuorumFacts:
+    """The metadata quorum.
+
+    Args:
+        cluster: the brokers, which ask the active controller, or the controllers.
+        node_id: of the active controller, if controllers are asked.
+
+    Raises:
+        ClientError: it is refused, or answered for another partition.
+    """
+    topic = {
+        "topic_name": CLUSTER_METADATA_TOPIC,
+        "partitions": [{"partition_index": 0}],
+    }
+    answer = cluster.call(
+        "describe_quorum", {"topics": [topic]}, node_id=node_id, name="describeMetadataQuorum"
+    )
+    require(answer.error_code, getattr(answer, "error_message", None) or None)
+    partitions = [each for topic in answer.topics for each in topic.partitions]
+    if len(partitions) != 1:
+        raise ClientError(
+            f"DescribeMetadataQuorum response contains {len(partitions)} partitions when it should "
+            "contain exactly one"
+        )
+    partition = partitions[0]
+    require(partition.error_code, getattr(partition, "error_message", None) or None)
+    return QuorumFacts(
+        int(partition.leader_id),
+        int(partition.leader_epoch),
+        int(partition.high_watermark),
+        tuple(map(_replica, partition.current_voters)),
+        tuple(map(_replica, partition.observers)),
+        {
+            int(node.node_id): tuple(map(_endpoint, node.listeners))
+            for node in getattr(answer, "nodes", ())
+        },
+    )
+
+
+def _replica(state: Any) -> QuorumReplica:
+    return QuorumReplica(
+        int(state.replica_id),
+        getattr(state, "replica_directory_id", ZERO_UUID),
+        int(state.log_end_offset),
+        getattr(state, "last_fetch_timestamp", -1),
+        getattr(state, "last_caught_up_timestamp", -1),
+    )
+
+
+def _endpoint(listener: Any) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{listener.name}://{host}:{listener.port}"
