@@ -12,7 +12,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.model.errors import ConfigError
 from cordwood.testing.cluster import CONTROLLER_ID, Cluster, Cut, NodeError
-from support.kafka import kafka_home
+from support.kafka import kafka_home, kafka_tool
+from support.side_by_side import own_tools
 
 WAIT_S = 90.0
 TOPIC = "orders"
@@ -173,6 +174,32 @@ def test_without_its_controller_a_cluster_serves_and_finds_it_again(cluster: Clu
         # The controller changes something again, so each broker follows it.
         create(cluster, f"after-{give_back.__name__}")
     assert offsets(cluster, "alone") == (0, 3)
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_jars")
+def test_brokers_and_controller_describe_the_quorum_alike_to_both_tools(cluster: Cluster) -> None:
+    controller = cluster.controller.address
+    asked = ["--bootstrap-controller", controller, "describe", "--status"]
+    kafka = quorum(kafka_tool("metadata-quorum", *asked).stdout)
+    assert kafka["LeaderId"] == str(CONTROLLER_ID)
+    assert f'"endpoints": ["CONTROLLER://{controller}"]' in kafka["CurrentVoters"]
+    assert all(f'"id": {broker}' in kafka["CurrentObservers"] for broker in (1, 2, 3))
+    assert quorum(own_tools("metadata-quorum", asked, b"").out) == kafka
+    asked[:2] = ["--bootstrap-server", cluster.bootstrap_servers]
+    assert quorum(own_tools("metadata-quorum", asked, b"").out) == kafka
+    listed = own_tools("cluster", ["list-endpoints", "--bootstrap-controller", controller], b"")
+    assert listed.out == kafka_tool("cluster", "list-endpoints", "-C", controller).stdout
+
+
+def quorum(text: str) -> dict[str, str]:
+    """What `describe --status` prints, without what changes all the time."""
+    values = dict(line.split(":", 1) for line in text.splitlines())
+    return {
+        name: value.strip()
+        for name, value in values.items()
+        if name not in {"HighWatermark", "MaxFollowerLag", "MaxFollowerLagTimeMs"}
+    }
 
 
 def test_a_node_that_runs_is_not_started_again(cluster: Cluster) -> None:

@@ -244,7 +244,7 @@ def _options_of_dump_log() -> set[str]:
 def _options_of_cluster_up() -> set[str]:
     """The flags of `cordwood cluster up`: the first arguments of `Option(...)`."""
     return {
-        f"--{node.args[0].value}"
+        f"--{ast.literal_eval(node.args[0])}"
         for node in ast.walk(_modules()["surfaces/cli/tools/cluster_up.py"])
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) == "Option"
