@@ -30,6 +30,9 @@ _VARYING = (
     (re.compile(r"\b\d{13}\b"), "MS"),
     (re.compile(r"[\d.]+ s\b"), "N s"),
     (re.compile(r"http://127\.0\.0\.1:\d+"), "URL"),
+    # Columns of a table, whose widths follow from what varies, and the number of a process in it.
+    (re.compile(r"  +"), " "),
+    (re.compile(r"\bok \d+ "), "ok N "),
 )
 
 
@@ -86,8 +89,8 @@ def require_printed(command: Command, output: str) -> None:
     )
 
 
-STARTED = "Kafka Server started"
-"""The last line that a broker logs while it starts."""
+STARTED = r"Kafka Server started\|Ctrl-C stops it"
+"""The last line that a broker logs while it starts, or that a cluster prints; for grep."""
 
 
 def _settled(text: str) -> str:
@@ -163,8 +166,9 @@ def test_every_block_is_run_by_a_test_here() -> None:
 
 
 INSTALL, BROKER, DEMO, CLEAN = "$ pip wheel", "$ cordwood serve", "$ make run", "--dry-run\n"
+CLUSTER = "$ cordwood cluster up"
 FIXTURE, CONTEXT, LOG = "(cordwood_broker)", "RunningBroker(", "LogManager("
-RUN_HERE = {"console": (INSTALL, BROKER, DEMO, CLEAN), "python": (FIXTURE, CONTEXT, LOG)}
+RUN_HERE = {"console": (INSTALL, BROKER, CLUSTER, DEMO, CLEAN), "python": (FIXTURE, CONTEXT, LOG)}
 LANGUAGES = {found for found, _ in _BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))}
 
 
@@ -259,6 +263,15 @@ def test_the_session_with_a_broker_prints_what_is_shown(tmp_path: Path, own_netw
     assert "Shut down completed" in printed[0]
 
 
+def test_the_session_with_a_cluster_prints_what_is_shown(tmp_path: Path, own_network: bool) -> None:
+    session = commands(block("console", CLUSTER))
+    path = f"{BIN}:{os.environ['PATH']}"
+    printed = run_session(session, tmp_path, PATH=path, own_network=own_network)
+    for command, output in zip(session, printed, strict=True):
+        require_printed(command, output)
+    assert "controller 100 has stopped" in printed[0]
+
+
 # ---- cleaning
 
 
@@ -331,8 +344,8 @@ def test_the_wheel_holds_the_package_and_of_the_tests_only_what_users_need(wheel
 
 
 FOR_USERS = (
-    *("__init__", "broker", "manual_clock", "pytest_plugin"),
-    *("simulated_disk", "simulated_filesystem", "simulated_tree"),
+    *("__init__", "broker", "cluster", "manual_clock", "pytest_plugin"),
+    *("setting_text", "switchboard", "simulated_disk", "simulated_filesystem", "simulated_tree"),
 )
 
 

@@ -43,7 +43,10 @@ alerts made for either work:
 Differences: `logDirectory` has no quotation marks around the path. Text is the label of a value 1.
 One thread serves the network, `networkProcessor` 0.
 
-A scrape reads counters that are plain numbers in the broker. The process's own metrics are there
+A node that is a controller alone (`process.roles=controller`) has the metrics of every node, a
+broker has all. Those of the controller are at the node that is it.
+
+A scrape reads counters that are plain numbers in the node. The process's own metrics are there
 too: `process_resident_memory_bytes`, `process_virtual_memory_bytes`,
 `process_cpu_seconds_total`, `process_open_fds`, `process_max_fds`, `process_start_time_seconds`.
 """

@@ -207,6 +207,13 @@ def test_a_node_that_runs_is_not_started_again(cluster: Cluster) -> None:
         cluster.start(1)
 
 
+@pytest.mark.cordwood_cluster(brokers=1, properties={"num.partitions": 3})
+def test_the_mark_has_arguments_of_the_fixture_for_one_test(cordwood_cluster: Cluster) -> None:
+    assert list(cordwood_cluster.brokers) == [1]
+    produce(cordwood_cluster, TOPIC, "made by itself")
+    assert cordwood_cluster.leader(TOPIC, 2) == 1
+
+
 def test_a_directory_that_is_given_is_kept_and_used_again(tmp_path: Path) -> None:
     with Cluster(1, directory=tmp_path) as cluster:
         admin = AdminClient(client(cluster))

@@ -143,10 +143,8 @@ def _body(options: Options, terminal: Terminal) -> int:
         try:
             return run.until_stopped(directory, request.options, options, terminal)
         except _StopRequestedError:
+            run.has_failed = False
             return 0
-        except BaseException:
-            run.has_failed = True
-            raise
         finally:
             if run.is_temporary and not run.has_failed:
                 OS.remove_tree(directory)
@@ -200,9 +198,11 @@ class _Run:
     ) -> int:
         """Runs the cluster; the exit code."""
         cluster = LocalCluster(directory, asked, listener=self)
+        self.has_failed = True
         try:
             with self._shown(asked.brokers + 1):
                 cluster.start()
+            self.has_failed = False
             facts = described(cluster)
             if options.has("json"):
                 terminal.document(facts)
