@@ -68,9 +68,12 @@ class _End(asyncio.Protocol):
             self.other.transport.write(data)
 
     def eof_received(self) -> bool:
+        self._has_ended = True
         if self.other is None:
-            self._has_ended = True
-        elif self.other.transport.can_write_eof():
+            return True
+        if self.other._has_ended:
+            self._link.close(after=self)
+        else:
             self.other.transport.write_eof()
         return True
 
@@ -181,23 +184,22 @@ class _Board:
         self.cuts: dict[int, Cut] = {}
         self._waiting: dict[_Link, None] = {}
         self._servers: list[asyncio.Server] = []
+        self._is_closed = False
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def listen(self, node_id: int, sock: socket.socket) -> None:
-        def accept() -> _End:
-            link = _Link(self, node_id)
-            self.links.add(link)
-            return link.near
-
-        server = await self.loop.create_server(accept, sock=sock, backlog=_BACKLOG)
+        server = await self.loop.create_server(
+            lambda: _Link(self, node_id).near, sock=sock, backlog=_BACKLOG
+        )
         self._servers.append(server)
 
     def accepted(self, link: _Link) -> None:
+        self.links.add(link)
         source = self._source(link.near.transport)
         if source is not None:
             link.nodes.add(source)
         how = {self.cuts.get(each) for each in link.nodes}
-        if Cut.CLOSED in how:
+        if self._is_closed or Cut.CLOSED in how:
             link.close()
         elif Cut.SILENT in how:
             link.hold()
@@ -245,11 +247,15 @@ class _Board:
     async def close(self) -> None:
         for server in self._servers:
             server.close()
+        self._is_closed = True
         for link in list(self.links):
             link.close()
-        for task in self._tasks:
+        # Connections that are being accepted or made, too.
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # transports that were aborted are closed in the next turn
 
 
 class Switchboard:
@@ -299,6 +305,11 @@ class Switchboard:
     def is_cut_off(self, node_id: int) -> bool:
         """Whether a node is cut off."""
         return self._call(lambda: node_id in self._board.cuts)
+
+    @property
+    def link_count(self) -> int:
+        """The number of links that are open."""
+        return self._call(lambda: len(self._board.links))
 
     def close(self) -> None:
         """Closes all links, and ends the thread."""

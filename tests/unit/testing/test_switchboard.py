@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 
@@ -80,11 +80,22 @@ def answer(sock: socket.socket, data: bytes) -> bytes:
         return b""
 
 
-def test_bytes_pass_both_ways_and_an_end_is_passed_on(port: int) -> None:
+def test_bytes_pass_both_ways_and_an_end_is_passed_on(board: Switchboard, port: int) -> None:
     with connected(port) as sock:
         assert answer(sock, b"hello") == b"hello"
+        assert board.link_count == 1
         sock.shutdown(socket.SHUT_WR)
         assert sock.recv(10) == b""
+    poll_until(lambda: board.link_count == 0, timeout_s=WAIT_S, what="nothing is left of the link")
+
+
+def test_nothing_is_left_of_a_link_whose_client_has_closed_it(
+    board: Switchboard, port: int
+) -> None:
+    for _ in range(20):
+        with connected(port) as sock:
+            assert answer(sock, b"hello") == b"hello"
+    poll_until(lambda: board.link_count == 0, timeout_s=WAIT_S, what="nothing is left of 20 links")
 
 
 def test_more_bytes_than_buffers_hold_arrive_whole(port: int) -> None:
@@ -202,6 +213,26 @@ def test_a_node_is_cut_off_until_it_is_reconnected(board: Switchboard, port: int
     assert board.is_cut_off(1)
     board.reconnect_all()
     assert not board.is_cut_off(1)
+
+
+def test_it_ends_while_clients_connect(board: Switchboard, port: int) -> None:
+    is_over = threading.Event()
+
+    def connect() -> None:
+        while not is_over.is_set():
+            with suppress(OSError), connected(port) as sock:
+                answer(sock, b"hello")
+
+    clients = [threading.Thread(target=connect) for _ in range(4)]
+    for each in clients:
+        each.start()
+    try:
+        poll_until(lambda: board.link_count > 0, timeout_s=WAIT_S, what="a link")
+        board.close()
+    finally:
+        is_over.set()
+        for each in clients:
+            each.join()
 
 
 def test_its_end_closes_links(port: int, board: Switchboard) -> None:
