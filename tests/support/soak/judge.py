@@ -10,8 +10,6 @@ from math import inf
 from typing import NamedTuple
 
 _COMPLAINTS_MAX = 20
-#: In how many session timeouts a client that runs notices that it was removed.
-_SESSIONS = 2
 #: How much later than the broker a client may note that a commit was accepted.
 _LATE_S = 1.0
 
@@ -123,11 +121,10 @@ class Judge:
     def _has_timed_out(self, place: Place, one: Owning, other: Owning) -> bool:
         """Whether an owner had been silent for a session timeout when the next one came.
 
-        It does not know that, for the broker does not reach it. None of its commits is accepted
-        any more. It may close itself before it notices; but it notices in a session or two.
+        It does not know that, for the broker does not reach it; it may close itself before it
+        notices. None of its commits is accepted any more.
         """
-        is_slow = one.until_s is None or one.until_s > other.since_s + _SESSIONS * self.session_s
-        if not one.is_lost and is_slow:
+        if one.until_s is None:
             return False
         accepted_s = [
             each.at_s

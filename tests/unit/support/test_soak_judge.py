@@ -32,8 +32,8 @@ def test_partition_may_pass_from_one_to_the_next() -> None:
 
 @pytest.mark.parametrize(
     ("kind", "until_s", "since_s"),
-    [("released", 9.0, 5.0), ("released", 21.0, 8.0), ("lost", 9.0, 5.0), ("released", None, 8.0)],
-    ids=["released late", "very late", "lost before its session was over", "never released"],
+    [("released", 9.0, 5.0), ("lost", 9.0, 5.0), ("released", None, 8.0)],
+    ids=["released late", "lost before its session was over", "never released"],
 )
 def test_two_owners_are_wrong(kind: str, until_s: float | None, since_s: float) -> None:
     judge = judge_of((1, "assigned", 0, -1), (1, "committed", 1, 5), (2, "assigned", since_s, -1))
