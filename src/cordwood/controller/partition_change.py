@@ -172,10 +172,18 @@ class PartitionChange:
         return replica in eligible and self._may_lead(replica)
 
     def _may_lead(self, replica: int) -> bool:
-        """Source: org.apache.kafka.controller.LeaderAcceptor."""
+        """Whether a replica is on a broker that is active, in a directory that is online.
+
+        Differs: Kafka looks at the directories before the change alone. A replica that was in a
+        lost directory, such as on a full disk, and is back would lead only after the next start of
+        a broker.
+
+        Source: org.apache.kafka.controller.LeaderAcceptor.
+        """
         directories = dict(zip(self.old.replicas, self.old.directories, strict=False))
-        return self.context.may_lead(replica) and self.context.has_online_directory(
-            replica, directories.get(replica)
+        return self.context.may_lead(replica) and any(
+            self.context.has_online_directory(replica, each.get(replica))
+            for each in (directories, self.directories)
         )
 
     def _may_elect_last_known(self) -> bool:

@@ -104,6 +104,19 @@ def test_partitions_lead_again_when_their_directory_is_registered_again(
     assert [partition(controller, n).leader for n in range(3)] == [1, 1, 1]
 
 
+def test_a_replica_that_is_found_again_in_a_directory_that_works_leads(
+    place: ControllerUnderTest,
+) -> None:
+    """A replica on a full disk is reported lost, and where it is when there is space again."""
+    controller = with_topic(place)
+    topic_id = controller.image.topics["t"].topic_id
+    controller.assign_directories(1, [DirectoryAssignment(topic_id, 0, LOST_DIRECTORY)])
+    assert partition(controller, 0).leader == NO_LEADER
+    controller.assign_directories(1, [DirectoryAssignment(topic_id, 0, place.ids[2])])
+    assert partition(controller, 0).leader == 1
+    assert partition(controller, 0).isr == (1,)
+
+
 def test_the_last_directory_that_is_left_is_where_new_partitions_are(
     place: ControllerUnderTest,
 ) -> None:

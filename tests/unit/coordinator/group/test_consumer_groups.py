@@ -150,6 +150,16 @@ def test_next_assignment_waits_for_its_interval(broker: GroupBroker) -> None:
     assert group_of(run).assignment_epoch == 3
 
 
+def test_time_of_an_assignment_that_is_not_yet_is_not_waited_for(broker: GroupBroker) -> None:
+    """A coordinator whose clock is an hour behind follows: the group was stuck for that hour."""
+    run = GroupRun(broker, consumer=ConsumerGroupSettings(assignment_interval_ms=1_000))
+    run.enter("a", "t")
+    run.enter("b", "t")
+    broker.clock.set(broker.clock.now_ms() - 3_600_000)
+    run.beat("a", 2)
+    assert group_of(run).assignment_epoch == 3
+
+
 def test_settings_of_a_group_go_before_the_brokers(broker: GroupBroker, run: GroupRun) -> None:
     broker.configure("g", consumer_session_timeout_ms="10000", consumer_heartbeat_interval_ms="7")
     assert run.enter("a", "t").heartbeat_interval_ms == 7

@@ -375,12 +375,18 @@ class ConsumerRebalance:
         return Goal(epoch, target)
 
     def _may_assign(self, group: ConsumerGroup) -> bool:
-        """Source: canComputeNextTargetAssignment."""
+        """Whether the interval since the last target assignment is over.
+
+        Differs: Kafka waits for a time in the future, too. The clock of the coordinator before this
+        one has set it, and until it comes nobody would get the partitions of a member that is gone.
+
+        Source: canComputeNextTargetAssignment.
+        """
         interval_ms = self.config(
             group.group_id, "consumer.assignment.interval.ms", self.settings.assignment_interval_ms
         )
-        last_ms = group.assignment_timestamp_ms
-        return not last_ms or not interval_ms or self._change.now_ms >= last_ms + interval_ms
+        last_ms, now_ms = group.assignment_timestamp_ms, self._change.now_ms
+        return not last_ms or not interval_ms or now_ms >= last_ms + interval_ms or now_ms < last_ms
 
     def reconcile(
         self,
