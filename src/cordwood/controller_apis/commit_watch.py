@@ -22,7 +22,8 @@ class CommitWatch:
             call_soon: calls a function on the event loop's thread, from any.
         """
         self._log = log
-        self._waiting: set[asyncio.Future[None]] = set()
+        #: A dict for its order: they are woken in the order in which they began to wait.
+        self._waiting: dict[asyncio.Future[None], None] = {}
         self._call_soon = call_soon
         log.subscribe(self._on_commit)
 
@@ -31,17 +32,17 @@ class CommitWatch:
         if self._log.high_watermark > offset:
             return
         woken = asyncio.get_running_loop().create_future()
-        self._waiting.add(woken)
+        self._waiting[woken] = None
         try:
             await asyncio.wait([woken], timeout=timeout_ms / 1000)
         finally:
-            self._waiting.discard(woken)
+            self._waiting.pop(woken, None)
 
     def _on_commit(self) -> None:
         self._call_soon(self._wake)
 
     def _wake(self) -> None:
-        waiting, self._waiting = self._waiting, set()
+        waiting, self._waiting = self._waiting, {}
         for each in waiting:
             if not each.done():
                 each.set_result(None)

@@ -25,7 +25,7 @@ from cordwood.controller_apis.parts import ControllerParts
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import Endpoint, MetadataImage
 from cordwood.metadata.quorum.leader import QuorumLeader
-from cordwood.model.clock import SystemClock
+from cordwood.model.clock import Clock, SystemClock
 from cordwood.network.api import Peer
 from cordwood.network.dispatch import Dispatcher
 from cordwood.network.server import Server
@@ -55,6 +55,7 @@ class ControllerServer:
         metadata: MetadataCache,
         thread: BrokerThread,
         endpoints: Sequence[Endpoint],
+        clock: Clock | None = None,
     ) -> None:
         """Serves nobody yet.
 
@@ -67,8 +68,10 @@ class ControllerServer:
             metadata: as this node has loaded it.
             thread: the event loop's.
             endpoints: where the controller is reached.
+            clock: for sessions and durations, whose time nobody moves; the machine's if None.
         """
-        clock = SystemClock()
+        clock = clock or SystemClock()
+        self._clock = clock
         self._settings = settings
         self._thread = thread
         self._controller = controller
@@ -115,7 +118,7 @@ class ControllerServer:
             slices=self._thread.slices,
             turns=self._thread.turns,
             request_done=self.metrics.request_done,
-            monotonic_s=SystemClock().monotonic_s,
+            monotonic_s=self._clock.monotonic_s,
         )
 
     def _change(self, work: Callable[[], T]) -> Awaitable[T]:
