@@ -12,7 +12,7 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations 10 --dur
 # What a wheel has: the request path compiled.
 COMPILED := PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python
 
-.PHONY: bench-groups bench-replication bench-stalls bench-transactions help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
+.PHONY: bench-groups bench-replication bench-stalls bench-transactions simulate help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
 help:          ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
@@ -29,6 +29,8 @@ compat: compiled  ## the other tests of CI, over the compiled form: comparisons 
 	@$(COMPILED) -m pytest $(SIDE_BY_SIDE) --randomly-seed=1 -m "compat and not nightly"
 nightly: setup lint  ## every test, in its full form
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) --junitxml build/nightly.xml -m "nightly or not nightly"
+simulate: setup  ## run a seed of the simulation, and show its history: SEED=17 BUG=a_planted_one
+	@cd tests && ../$(BIN)/python -W ignore -m support.simulation $(or $(SEED),0) $(if $(BUG),--bug $(BUG))
 lint: setup    ## ruff, mypy, import contracts, import cycles
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check . && $(BIN)/python tools/import_cycles.py && $(BIN)/mypy --no-error-summary && $(BIN)/lint-imports --verbose >/dev/null || ($(BIN)/lint-imports; exit 1)
 format: setup  ## let ruff mend what it can

@@ -144,6 +144,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
 #: with one of them at the end.
 LONGEST: Final[Sequence[str]] = (
     "tests/crash/test_chaos.py",  # an hour
+    "tests/crash/test_simulation.py",
     "tests/crash/test_group_soak.py",
     "tests/crash/test_cluster_soak.py",
     "tests/crash/test_transaction_soak.py",

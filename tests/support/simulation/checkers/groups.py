@@ -1,0 +1,66 @@
+"""One owner for each partition of a group, and committed offsets that never go back."""
+
+from __future__ import annotations
+
+from cordwood.model.topic_partition import TopicPartition
+from support.simulation.events import (
+    Event,
+    OffsetCommitted,
+    OffsetFetchAsked,
+    OffsetFetched,
+    Owned,
+)
+from support.simulation.history import ViolationError
+
+
+class OneOwner:
+    """Two members never use a partition at the same time.
+
+    Members keep the protocol's rule: one that was not heard for its session's timeout uses nothing.
+    """
+
+    name = "one owner per group partition"
+
+    def __init__(self) -> None:
+        self._owners: dict[TopicPartition, str] = {}
+
+    def take(self, event: Event) -> None:
+        """As `Checker.take`."""
+        if not isinstance(event, Owned):
+            return
+        for partition in [each for each, owner in self._owners.items() if owner == event.member]:
+            if partition not in event.partitions:
+                del self._owners[partition]
+        for partition in sorted(event.partitions):
+            owner = self._owners.setdefault(partition, event.member)
+            if owner != event.member:
+                raise ViolationError(
+                    self.name, f"{partition} is used by {owner} and by {event.member}"
+                )
+
+
+class GroupOffsets:
+    """An offset that was answered as committed is what the group has, or a later one."""
+
+    name = "group offsets"
+
+    def __init__(self) -> None:
+        self._committed: dict[tuple[str, TopicPartition], int] = {}
+        self._asked: dict[int, int] = {}
+
+    def take(self, event: Event) -> None:
+        """As `Checker.take`."""
+        match event:
+            case OffsetCommitted():
+                key = event.group, event.partition
+                self._committed[key] = max(self._committed.get(key, -1), event.offset)
+            case OffsetFetchAsked():
+                self._asked[event.number] = self._committed.get((event.group, event.partition), -1)
+            case OffsetFetched():
+                least = self._asked.pop(event.number)
+                if event.offset < least:
+                    raise ViolationError(
+                        self.name,
+                        f"{event.group} has committed {least} of {event.partition}, and is "
+                        f"answered {event.offset}",
+                    )

@@ -1,0 +1,1 @@
+"""Producers, readers and members of groups, over the real connections and codecs."""

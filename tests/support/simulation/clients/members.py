@@ -1,0 +1,293 @@
+"""A member of a group of the consumer protocol (KIP-848): it heartbeats, and commits offsets.
+
+It keeps the protocol's rules: it stops to use a partition before it says that it has, and uses
+nothing when it was not heard for its session's timeout, counted from the last heartbeat that was
+answered when it was sent.
+
+One thing differs from Kafka's consumer. That sends all fields again in the first heartbeat after
+one that had no answer, and is then given its whole assignment. If the coordinator carries out the
+lost heartbeat only after that, it answers the next one, which has the epoch before, without the
+assignment: the member never gets to know it. This member sends all fields for some seconds.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.topic_partition import TopicPartition
+from support.simulation.clients.client import GROUP, Client, NoAnswerError, name_of
+from support.simulation.event_loop import SimulatedLoop
+from support.simulation.events import (
+    Note,
+    OffsetCommitted,
+    OffsetFetchAsked,
+    OffsetFetched,
+    Owned,
+    Unacceptable,
+)
+from support.simulation.history import History
+
+SESSION_S: Final = 2.0
+_REBALANCE_MS: Final = 3000
+_LEAVE_EPOCH: Final = -1
+#: Longer than a heartbeat may be on its way.
+_ALL_FIELDS_S: Final = 8.0
+_REJOIN: Final = frozenset(
+    {ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND}
+)
+_IMPOSSIBLE: Final = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALID_REQUEST})
+
+
+class Member(Client):
+    """See the module."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: SimulatedLoop,
+        rng: random.Random,
+        history: History,
+        *,
+        group: str,
+        topics: Sequence[str],
+        pause_s: float,
+    ) -> None:
+        """No member yet.
+
+        Args:
+            name: of the client.
+            loop: the loop.
+            rng: of this member.
+            history: receives what it uses and commits.
+            group: its group.
+            topics: whose partitions are shared.
+            pause_s: between heartbeats and commits, on average.
+        """
+        super().__init__(name, loop, rng, history)
+        self._group = group
+        self._topics = topics
+        self._pause_s = pause_s
+        self._lives = 0
+        self._owned: dict[TopicPartition, int] = {}
+        self._numbers = itertools.count()
+        self.is_calm = False
+        self._begin_life()
+
+    def _begin_life(self) -> None:
+        self._lives += 1
+        self._member_id = str(UUID(int=self.rng.getrandbits(128), version=4))
+        self._epoch = 0
+        self._full_until_s = self.loop.time()
+        self._is_lost = False
+        self._heard_s = self.loop.time()
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """The partitions that it uses."""
+        return frozenset(self._owned)
+
+    async def run(self) -> None:
+        """Is a member for ever, with some lives."""
+        watchdog = asyncio.ensure_future(self._give_up_in_time())
+        try:
+            while True:
+                await self._turn()
+                await asyncio.sleep(self._pause_s * (0.5 + self.rng.random()))
+        finally:
+            watchdog.cancel()
+
+    async def _give_up_in_time(self) -> None:
+        while True:
+            await asyncio.sleep(0.02)
+            if self._owned and self.loop.time() >= self._heard_s + SESSION_S - 0.05:
+                self._lose()
+
+    def _lose(self) -> None:
+        """Uses nothing any more; a new member takes its place."""
+        self._use({})
+        self._is_lost = True
+
+    async def _turn(self) -> None:
+        if self._is_lost:
+            self._begin_life()
+        try:
+            if not self.is_calm and self.rng.random() < 0.02:
+                await self._leave()
+            await self._heartbeat()
+            for partition in list(self._owned):
+                await self._work(partition)
+        except NoAnswerError as why:
+            self.note(Note(f"has no answer: {why}"))
+            await self.back_off()
+
+    def _use(self, owned: dict[TopicPartition, int]) -> None:
+        if owned.keys() != self._owned.keys():
+            self.note(Owned(self.name, frozenset(owned)))
+        self._owned = owned
+
+    # ---- membership
+
+    async def _leave(self) -> None:
+        """Leaves, or vanishes silently; a new member takes its place."""
+        says_so = self.rng.random() < 0.5
+        self._use({})
+        member_id, epoch = self._member_id, self._epoch
+        self._begin_life()
+        if says_so and epoch > 0:
+            self.note(Note("leaves"))
+            await self._ask(member_id, _LEAVE_EPOCH)
+        else:
+            self.note(Note("vanishes"))
+
+    async def _heartbeat(self) -> None:
+        sent_s = self.loop.time()
+        answer = await self._ask(self._member_id, self._epoch)
+        code = answer.error_code
+        if code in _IMPOSSIBLE:
+            self.note(Unacceptable(f"a heartbeat of {self.name} is answered {name_of(code)}"))
+        if code in _REJOIN:
+            self.note(Note(f"a new member takes its place: {name_of(code)}"))
+            self._use({})
+            self._begin_life()
+            return
+        if code:
+            self.note(Note(f"a heartbeat is refused: {name_of(code)}"))
+            self._send_all_fields()
+            await self.back_off()
+            return
+        if self._is_lost or self.loop.time() >= sent_s + SESSION_S - 0.05:
+            self._lose()  # the answer is too late: another may have taken its place
+            return
+        self._heard_s = sent_s
+        self._epoch = answer.member_epoch
+        if answer.assignment is not None:
+            self._take(answer.assignment)
+
+    def _take(self, assignment: Any) -> None:
+        assigned = {
+            TopicPartition(self.topic_of(each.topic_id), index)
+            for each in assignment.topic_partitions
+            for index in each.partitions
+        }
+        if assigned != self.owned:
+            self._use({each: self._owned.get(each, -1) for each in sorted(assigned)})
+
+    async def _ask(self, member_id: str, epoch: int) -> Any:
+        for topic in self._topics:
+            await self.topic_id(topic)
+        coordinator = await self.coordinator(GROUP, self._group)
+        owned: dict[UUID, list[int]] = {}
+        for each in self._owned:
+            owned.setdefault(await self.topic_id(each.topic), []).append(each.partition)
+        fields: dict[str, Any] = {
+            "group_id": self._group,
+            "member_id": member_id,
+            "member_epoch": epoch,
+            "topic_partitions": [
+                {"topic_id": topic_id, "partitions": partitions}
+                for topic_id, partitions in owned.items()
+            ],
+        }
+        if self.loop.time() < self._full_until_s or epoch == 0:
+            fields |= {
+                "rebalance_timeout_ms": _REBALANCE_MS,
+                "subscribed_topic_names": list(self._topics),
+            }
+        try:
+            return await self.call(coordinator, "consumer_group_heartbeat", fields)
+        except NoAnswerError:
+            self._send_all_fields()
+            raise
+
+    def _send_all_fields(self) -> None:
+        self._full_until_s = self.loop.time() + _ALL_FIELDS_S
+
+    # ---- offsets
+
+    async def _work(self, partition: TopicPartition) -> None:
+        """Commits the next offset of a partition that it uses."""
+        offset = self._owned.get(partition)
+        if offset is None:
+            return
+        if offset < 0:
+            found = await self._fetch_offset(partition)
+            if found is not None and partition in self._owned:
+                self._owned[partition] = max(found, 0)
+            return
+        epoch = self._epoch
+        coordinator = await self.coordinator(GROUP, self._group)
+        wanted = offset + 1
+        fields = {
+            "group_id": self._group,
+            "generation_id_or_member_epoch": epoch,
+            "member_id": self._member_id,
+            "topics": [
+                {
+                    "name": partition.topic,
+                    "topic_id": await self.topic_id(partition.topic),
+                    "partitions": [
+                        {
+                            "partition_index": partition.partition,
+                            "committed_offset": wanted,
+                            "committed_leader_epoch": -1,
+                            "committed_metadata": "",
+                        }
+                    ],
+                }
+            ],
+        }
+        try:
+            answer = await self.call(coordinator, "offset_commit", fields)
+        except NoAnswerError:
+            # It may be carried out later, and would take the group back: commits have no numbers.
+            # So nothing more is committed by this member.
+            self._lose()
+            raise
+        code = answer.topics[0].partitions[0].error_code
+        if code == ErrorCode.NONE:
+            self.note(OffsetCommitted(self._group, partition, wanted))
+            if partition in self._owned:
+                self._owned[partition] = wanted
+        elif code in _IMPOSSIBLE:
+            self.note(Unacceptable(f"a commit of {self.name} is answered {name_of(code)}"))
+        else:
+            await self.back_off()
+
+    async def _fetch_offset(self, partition: TopicPartition) -> int | None:
+        coordinator = await self.coordinator(GROUP, self._group)
+        number = next(self._numbers) * 100 + int(self.name[-1])
+        fields = {
+            "groups": [
+                {
+                    "group_id": self._group,
+                    "member_id": self._member_id,
+                    "member_epoch": self._epoch,
+                    "topics": [
+                        {
+                            "name": partition.topic,
+                            "topic_id": await self.topic_id(partition.topic),
+                            "partition_indexes": [partition.partition],
+                        }
+                    ],
+                }
+            ],
+            "require_stable": True,
+        }
+        self.note(OffsetFetchAsked(self._group, partition, number))
+        answer = await self.call(coordinator, "offset_fetch", fields)
+        group = answer.groups[0]
+        if group.error_code:
+            await self.back_off()
+            return None
+        found = group.topics[0].partitions[0]
+        if found.error_code:
+            await self.back_off()
+            return None
+        self.note(OffsetFetched(self._group, partition, number, found.committed_offset))
+        return int(found.committed_offset)

@@ -1,0 +1,158 @@
+"""An idempotent producer with acks=all, one batch in flight, that never gives a batch up."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from cordwood.format.record_batch import Record, build_batch
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.topic_partition import TopicPartition
+from support.simulation.clients.client import Client, NoAnswerError, name_of
+from support.simulation.event_loop import EPOCH_MS, SimulatedLoop
+from support.simulation.events import Acknowledged, Note, Sent, Unacceptable
+from support.simulation.history import History
+
+_TIMEOUT_MS: Final = 1000
+_RECORDS_MAX: Final = 3
+#: A producer whose batches are committed and in order is never given these. A leader that was
+#: replaced and does not know it answers OUT_OF_ORDER_SEQUENCE_NUMBER, as it lacks batches.
+_IMPOSSIBLE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+
+
+def batch_of(
+    values: Sequence[bytes],
+    *,
+    now_ms: int,
+    producer_id: int,
+    producer_epoch: int,
+    sequence: int,
+    is_transactional: bool = False,
+) -> bytes:
+    """A batch as producers send it."""
+    return build_batch(
+        [Record(number, now_ms, None, value) for number, value in enumerate(values)],
+        base_offset=0,
+        producer_id=producer_id,
+        producer_epoch=producer_epoch,
+        base_sequence=sequence,
+        is_transactional=is_transactional,
+    )
+
+
+async def produce(
+    client: Client, partition: TopicPartition, batch: bytes, transactional_id: str | None = None
+) -> tuple[int, int]:
+    """Sends a batch to the leader; returns the error code and the offset.
+
+    Raises:
+        NoAnswerError: it is not known what has become of it.
+    """
+    leader, _ = await client.leader(partition)
+    fields = {
+        "transactional_id": transactional_id,
+        "acks": -1,
+        "timeout_ms": _TIMEOUT_MS,
+        "topic_data": [
+            {
+                "name": partition.topic,
+                "topic_id": await client.topic_id(partition.topic),
+                "partition_data": [{"index": partition.partition, "records": batch}],
+            }
+        ],
+    }
+    answer = await client.call(leader, "produce", fields)
+    found = answer.responses[0].partition_responses[0]
+    return found.error_code, found.base_offset
+
+
+class IdempotentProducer(Client):
+    """See the module."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: SimulatedLoop,
+        rng: random.Random,
+        history: History,
+        *,
+        partitions: Sequence[TopicPartition],
+        pause_s: float,
+    ) -> None:
+        """Sends nothing yet.
+
+        Args:
+            name: of the producer.
+            loop: the loop.
+            rng: chooses partitions, sizes and pauses.
+            history: receives what is sent and acknowledged.
+            partitions: to choose from.
+            pause_s: between batches, on average.
+        """
+        super().__init__(name, loop, rng, history)
+        self._partitions = partitions
+        self._pause_s = pause_s
+        self._producer_id = -1
+        self._sequences = dict.fromkeys(partitions, 0)
+        self._count = 0
+        self.is_stopping = False
+        self.is_done = False
+
+    async def run(self) -> None:
+        """Sends until it is to stop, and its last batch is acknowledged."""
+        await self._begin()
+        while not self.is_stopping:
+            await self._send_one()
+            await asyncio.sleep(self.rng.expovariate(1 / self._pause_s))
+        self.is_done = True
+
+    async def _begin(self) -> None:
+        while self._producer_id < 0:
+            try:
+                fields = {"transactional_id": None, "transaction_timeout_ms": 10_000}
+                answer = await self.call(self.rng.choice((1, 2, 3)), "init_producer_id", fields)
+                self._producer_id = answer.producer_id
+            except NoAnswerError:
+                pass
+            if self._producer_id < 0:
+                await self.back_off()
+        self.note(Note(f"has the producer id {self._producer_id}"))
+
+    async def _send_one(self) -> None:
+        partition = self.rng.choice(self._partitions)
+        values = []
+        for _ in range(self.rng.randint(1, _RECORDS_MAX)):
+            self._count += 1
+            values.append(f"{self.name}:{self._count}".encode())
+        self.note(Sent(partition, tuple(values)))
+        batch = batch_of(
+            values,
+            now_ms=EPOCH_MS + int(self.loop.now_ms),
+            producer_id=self._producer_id,
+            producer_epoch=0,
+            sequence=self._sequences[partition],
+        )
+        while True:
+            try:
+                code, offset = await produce(self, partition, batch)
+            except NoAnswerError:
+                await self.back_off()
+                continue
+            if code == ErrorCode.NONE:
+                break
+            if code in _IMPOSSIBLE:
+                self.note(Unacceptable(f"{self.name} is answered {name_of(code)} by {partition}"))
+            self.note(Note(f"refused by {partition}: {name_of(code)}"))
+            await self.back_off()
+        self._sequences[partition] += len(values)
+        self.note(Acknowledged(partition, tuple(values), offset))

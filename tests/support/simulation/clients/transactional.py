@@ -1,0 +1,208 @@
+"""A transactional producer (KIP-890, version 2), which is sometimes replaced by its next life.
+
+What it says of its transactions, for `checkers.transactions`: what it has sent; that it asks for
+the commit; the outcome, once an answer has said it. A transaction that was given up before its
+commit was asked for is aborted once the next life is initialised. One whose commit was asked for
+and never answered may be either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.topic_partition import TopicPartition
+from support.simulation.clients.client import TRANSACTION, Client, NoAnswerError, name_of
+from support.simulation.clients.producers import batch_of, produce
+from support.simulation.event_loop import EPOCH_MS, SimulatedLoop
+from support.simulation.events import (
+    Acknowledged,
+    CommitAsked,
+    Note,
+    Sent,
+    TransactionEnded,
+    Unacceptable,
+)
+from support.simulation.history import History
+
+_TIMEOUT_MS: Final = 3000
+#: The producer has been fenced: by its next life, or since the coordinator has aborted.
+_FENCED: Final = frozenset(
+    {
+        ErrorCode.PRODUCER_FENCED,
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
+        ErrorCode.INVALID_TXN_STATE,
+        ErrorCode.TRANSACTION_ABORTABLE,
+    }
+)
+_IMPOSSIBLE: Final = frozenset(
+    {
+        ErrorCode.UNKNOWN_PRODUCER_ID,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.INVALID_RECORD,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+    }
+)
+
+
+class _GivenUpError(Exception):
+    """The transaction cannot continue: the producer begins its next life."""
+
+
+class TransactionalProducer(Client):
+    """See the module."""
+
+    def __init__(
+        self,
+        name: str,
+        loop: SimulatedLoop,
+        rng: random.Random,
+        history: History,
+        *,
+        partitions: Sequence[TopicPartition],
+        pause_s: float,
+    ) -> None:
+        """Sends nothing yet; the name is its transactional id.
+
+        Args:
+            name: of the producer.
+            loop: the loop.
+            rng: chooses partitions, sizes, outcomes and pauses.
+            history: receives what is sent, and how transactions end.
+            partitions: to choose from.
+            pause_s: between transactions, on average.
+        """
+        super().__init__(name, loop, rng, history)
+        self._partitions = partitions
+        self._pause_s = pause_s
+        self._producer_id = self._epoch = -1
+        self._sequences: dict[TopicPartition, int] = {}
+        self._count = 0
+        self._open: str | None = None
+        self._was_commit_asked = False
+        self.is_stopping = False
+        self.is_done = False
+
+    async def run(self) -> None:
+        """Runs transactions until it is to stop; the last one is ended."""
+        await self._begin_life()
+        while not self.is_stopping:
+            try:
+                await self._transaction()
+            except _GivenUpError as why:
+                self.note(Note(f"its next life begins: {why}"))
+                await self._begin_life()
+            await asyncio.sleep(self.rng.expovariate(1 / self._pause_s))
+        self.is_done = True
+
+    async def _begin_life(self) -> None:
+        """Source: TransactionManager.initializeTransactions."""
+        while True:
+            fields = {
+                "transactional_id": self.name,
+                "transaction_timeout_ms": _TIMEOUT_MS,
+                "producer_id": -1,
+                "producer_epoch": -1,
+            }
+            try:
+                coordinator = await self.coordinator(TRANSACTION, self.name)
+                answer = await self.call(coordinator, "init_producer_id", fields)
+            except NoAnswerError:
+                await self.back_off()
+                continue
+            self._require_possible(answer.error_code, "InitProducerId")
+            if answer.error_code == ErrorCode.NONE:
+                break
+            await self.back_off()
+        self._take_epoch(answer.producer_id, answer.producer_epoch)
+        if self._open is not None:
+            outcome = None if self._was_commit_asked else False
+            self.note(TransactionEnded(self._open, outcome))
+            self._open = None
+
+    def _take_epoch(self, producer_id: int, epoch: int) -> None:
+        if (producer_id, epoch) != (self._producer_id, self._epoch):
+            self._sequences.clear()
+            self.note(Note(f"has the producer id {producer_id} and the epoch {epoch}"))
+        self._producer_id, self._epoch = producer_id, epoch
+
+    def _require_possible(self, code: int, what: str) -> None:
+        if code in _IMPOSSIBLE:
+            self.note(Unacceptable(f"{what} of {self.name} is answered {name_of(code)}"))
+
+    # ---- a transaction
+
+    async def _transaction(self) -> None:
+        self._count += 1
+        self._open = f"{self.name}/{self._count}"
+        self._was_commit_asked = False
+        count = self.rng.randint(1, len(self._partitions))
+        for number, partition in enumerate(self.rng.sample(list(self._partitions), count)):
+            await self._send(partition, number)
+            if self.rng.random() < 0.03:
+                raise _GivenUpError("it is replaced")
+        await self._end(is_commit=self.rng.random() < 0.75)
+
+    async def _send(self, partition: TopicPartition, number: int) -> None:
+        assert self._open is not None, "a transaction is open"
+        values = tuple(
+            f"{self._open}:{number}.{each}".encode() for each in range(self.rng.randint(1, 3))
+        )
+        self.note(Sent(partition, values, self._open))
+        sequence = self._sequences.get(partition, 0)
+        batch = batch_of(
+            values,
+            now_ms=EPOCH_MS + int(self.loop.now_ms),
+            producer_id=self._producer_id,
+            producer_epoch=self._epoch,
+            sequence=sequence,
+            is_transactional=True,
+        )
+        while True:
+            try:
+                code, offset = await produce(self, partition, batch, self.name)
+            except NoAnswerError:
+                await self.back_off()
+                continue
+            if code == ErrorCode.NONE:
+                break
+            self._require_possible(code, "a batch")
+            if code in _FENCED or code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+                raise _GivenUpError(name_of(code))
+            await self.back_off()
+        self._sequences[partition] = sequence + len(values)
+        self.note(Acknowledged(partition, values, offset))
+
+    async def _end(self, *, is_commit: bool) -> None:
+        transaction = self._open
+        assert transaction is not None, "a transaction is open"
+        if is_commit:
+            self._was_commit_asked = True
+            self.note(CommitAsked(transaction))
+        fields = {
+            "transactional_id": self.name,
+            "producer_id": self._producer_id,
+            "producer_epoch": self._epoch,
+            "committed": is_commit,
+        }
+        while True:
+            try:
+                coordinator = await self.coordinator(TRANSACTION, self.name)
+                answer = await self.call(coordinator, "end_txn", fields)
+            except NoAnswerError:
+                await self.back_off()
+                continue
+            code = answer.error_code
+            if code == ErrorCode.NONE:
+                break
+            self._require_possible(code, "EndTxn")
+            if code in _FENCED:
+                raise _GivenUpError(name_of(code))
+            await self.back_off()
+        self._take_epoch(answer.producer_id, answer.producer_epoch)
+        self._open = None
+        self.note(TransactionEnded(transaction, is_commit))

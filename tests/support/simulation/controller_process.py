@@ -1,0 +1,147 @@
+"""The controller of the cluster: the parts of `node.controller_node.ControllerNode`.
+
+Real: the controller with its log on a simulated disk, `ControllerServer` with the control of the
+cluster (sessions, fencing, elections), the leader of the quorum, and the handlers of all APIs.
+Simulated: sockets, threads, disk, time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from cordwood.broker.broker_thread import BrokerThread
+from cordwood.broker.configs.service import ConfigService
+from cordwood.controller.controller import Controller
+from cordwood.controller.local_channel import LocalControllerChannel
+from cordwood.metadata.cache import MetadataCache
+from cordwood.metadata.formatting import format_directories
+from cordwood.metadata.loader import MetadataLoader
+from cordwood.metadata.publisher import MetadataPublisher
+from cordwood.model.clock import Clock
+from cordwood.node.controller_server import ControllerServer
+from cordwood.node.parts_of_settings import controller_endpoints, controller_settings
+from cordwood.storage.failures import FailureChannel
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.scheduler import Scheduler
+from cordwood.storage.segment.resources import ResourceCache
+from cordwood.testing.simulated_filesystem import SimulatedFileSystem
+from support.simulation.event_loop import Process, SimulatedLoop
+from support.simulation.network import Network
+from support.simulation.serving import SimulatedServer, Slices
+from support.simulation.settings import (
+    CLUSTER_ID,
+    CONTROLLER,
+    CONTROLLER_ID,
+    CONTROLLER_PORT,
+    DATA,
+    controller_node_settings,
+)
+from support.watched import SeededRng
+
+_SETTINGS = controller_node_settings()
+
+
+def format_controller(fs: SimulatedFileSystem, clock: Clock, rng: SeededRng) -> None:
+    """Formats the controller's disk."""
+    format_directories(
+        [DATA],
+        node_id=CONTROLLER_ID,
+        cluster_id=CLUSTER_ID,
+        clock=clock,
+        controller_endpoints=[],
+        has_dynamic_voters=False,
+        rng=rng,
+        fs=fs,
+    )
+
+
+class ControllerProcess:
+    """One life of the controller."""
+
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        network: Network,
+        fs: SimulatedFileSystem,
+        clock: Clock,
+        rng: SeededRng,
+        publisher: MetadataPublisher,
+    ) -> None:
+        """Starts nothing yet; `publisher` gets each image, too."""
+        self._publisher = publisher
+        self.process = Process(CONTROLLER)
+        self.fs = fs
+        self._loop = loop
+        self._network = network
+        self._clock = clock
+        self._rng = rng
+        self.controller: Controller | None = None
+        self.failure: str | None = None
+
+    def start(self) -> None:
+        """Serves from now on. To be called in the context of its process."""
+        clock, settings = self._clock, _SETTINGS
+        failures = FailureChannel(clock)
+        failures.subscribe(self._failed)
+        context = LogContext(
+            clock=clock,
+            rng=self._rng,
+            resources=ResourceCache(fs=self.fs),
+            failures=failures,
+        )
+        directory_ids = format_directories(
+            [DATA],
+            node_id=CONTROLLER_ID,
+            cluster_id=CLUSTER_ID,
+            clock=clock,
+            controller_endpoints=[],
+            has_dynamic_voters=False,
+            fs=self.fs,
+        )
+        controller = self.controller = Controller.open(
+            metadata_dir=DATA,
+            node_id=CONTROLLER_ID,
+            directory_ids=directory_ids,
+            clock=clock,
+            endpoints=controller_endpoints(settings, {"CONTROLLER": CONTROLLER_PORT}),
+            settings=controller_settings(settings),
+            context=context,
+        )
+        slices = Slices(self._loop)
+        scheduler = Scheduler(clock, catch_up=False)
+        thread = BrokerThread(
+            self._loop,
+            slices=slices,  # type: ignore[arg-type]  # as real ones
+            clock=clock,
+            scheduler=scheduler,
+        )
+        configs = ConfigService(settings)
+        loader = MetadataLoader(controller.log, schedule=slices.run)
+        metadata = MetadataCache(lambda: controller.log.kraft_version)
+        for publisher in (metadata, configs, self._publisher):
+            loader.install(publisher)
+        loader.catch_up()
+        controller.check_topic_configs = configs.require_topic_settings
+        channel = LocalControllerChannel(controller, run=slices.run, published=loader.published)
+        serving = ControllerServer(
+            controller,
+            channel,
+            settings=settings,
+            cluster_id=CLUSTER_ID,
+            configs=configs,
+            metadata=metadata,
+            thread=thread,
+            endpoints=controller.endpoints,
+            clock=clock,
+        )
+        server = SimulatedServer(self._network, self.process, ("CONTROLLER", CONTROLLER_PORT))
+        serving.start(server)  # type: ignore[arg-type]  # as the real one
+        self._loop.create_task(self._run_due(scheduler))
+
+    async def _run_due(self, scheduler: Scheduler) -> None:
+        while True:
+            await asyncio.sleep(0.1)
+            scheduler.run_due()
+
+    def _failed(self, _log_dir: object, reason: str) -> None:
+        self.failure = reason

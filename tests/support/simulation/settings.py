@@ -1,0 +1,82 @@
+"""The settings of the nodes: Kafka's names, with times that are shorter than Kafka's defaults."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from cordwood.broker.configs.settings import BrokerSettings
+
+CLUSTER_ID: Final = "c2ltdWxhdGlvbi1vZi0xMA"
+CONTROLLER_ID: Final = 100
+CONTROLLER: Final = "controller"
+CONTROLLER_PORT: Final = 9093
+BROKER_PORT: Final = 9092
+DATA: Final = Path("/data")
+
+_COMMON: Final = {
+    "log.dirs": str(DATA),
+    "controller.listener.names": "CONTROLLER",
+    "controller.quorum.voters": f"{CONTROLLER_ID}@{CONTROLLER}:{CONTROLLER_PORT}",
+    "broker.session.timeout.ms": "1500",
+    "broker.heartbeat.interval.ms": "300",
+    "min.insync.replicas": "2",
+    "default.replication.factor": "3",
+    "num.partitions": "1",
+    "auto.create.topics.enable": "false",
+}
+_OF_BROKER: Final = {
+    "process.roles": "broker",
+    "num.recovery.threads.per.data.dir": "1",
+    "replica.lag.time.max.ms": "2000",
+    "replica.fetch.wait.max.ms": "250",
+    "replica.fetch.backoff.ms": "200",
+    "replica.socket.timeout.ms": "1500",
+    "replica.high.watermark.checkpoint.interval.ms": "1000",
+    "log.flush.offset.checkpoint.interval.ms": "3000",
+    "log.initial.task.delay.ms": "500",
+    "request.timeout.ms": "1500",
+    "controller.quorum.request.timeout.ms": "1000",
+    "log.flush.interval.messages": "40",
+    "offsets.commit.timeout.ms": "1500",
+    "offsets.topic.replication.factor": "3",
+    "offsets.topic.num.partitions": "1",
+    "transaction.state.log.num.partitions": "1",
+    "transaction.state.log.replication.factor": "3",
+    "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
+    "group.consumer.session.timeout.ms": "2000",
+    "group.consumer.min.session.timeout.ms": "1000",
+    "group.consumer.heartbeat.interval.ms": "400",
+    "group.consumer.min.heartbeat.interval.ms": "100",
+}
+
+
+def broker_name(broker_id: int) -> str:
+    """The host of a broker."""
+    return f"broker-{broker_id}"
+
+
+def broker_settings(broker_id: int) -> BrokerSettings:
+    """Those of a broker."""
+    host = broker_name(broker_id)
+    return BrokerSettings(
+        {
+            **_COMMON,
+            **_OF_BROKER,
+            "node.id": str(broker_id),
+            "listeners": f"PLAINTEXT://{host}:{BROKER_PORT}",
+            "advertised.listeners": f"PLAINTEXT://{host}:{BROKER_PORT}",
+        }
+    )
+
+
+def controller_node_settings() -> BrokerSettings:
+    """Those of the controller."""
+    return BrokerSettings(
+        {
+            **_COMMON,
+            "process.roles": "controller",
+            "node.id": str(CONTROLLER_ID),
+            "listeners": f"CONTROLLER://{CONTROLLER}:{CONTROLLER_PORT}",
+        }
+    )

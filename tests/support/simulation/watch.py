@@ -1,0 +1,160 @@
+"""What leaders commit and replicas hold, as events: read from the real logs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cordwood.broker.partition import Partition
+from cordwood.broker.replica_manager import ReplicaManager
+from cordwood.format.record_batch import RecordBatch, iter_batches
+from cordwood.metadata.image import MetadataImage, PartitionImage
+from cordwood.metadata.publisher import MetadataUpdate
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.partition_log import PartitionLog
+from support.simulation.event_loop import Process
+from support.simulation.events import Committed, Elected, Note, Replica, StoredBatch
+from support.simulation.history import History
+
+_READ_BYTES = 1 << 20
+
+
+class Watch:
+    """Reports to the history what is in logs."""
+
+    def __init__(self, history: History) -> None:
+        """Has seen nothing."""
+        self._history = history
+        self._committed: dict[tuple[Process, TopicPartition], int] = {}
+        self._checked: dict[tuple[Process, TopicPartition], tuple[int, int]] = {}
+
+    def elected(self, broker_id: int, process: Process, partition: Partition) -> None:
+        """A broker leads a partition in a new epoch."""
+        if process.is_dead:
+            return
+        log = partition.log
+        place = log.topic_partition
+        self._committed.pop((process, place), None)
+        self.changed(broker_id, process, partition)
+        self._history.note(
+            process.name,
+            Elected(broker_id, place, partition.leader_epoch, log.log_end_offset),
+        )
+
+    def changed(self, broker_id: int, process: Process, partition: Partition) -> None:
+        """The high watermark of a partition that is led may have moved."""
+        log = partition.log
+        place = log.topic_partition
+        end, begin = log.high_watermark, self._committed.get((process, place), 0)
+        if process.is_dead or end <= begin:
+            return
+        self._committed[process, place] = end
+        batches = tuple(each for each in stored(log, begin) if each.last_offset < end)
+        self._history.note(
+            process.name, Committed(broker_id, place, partition.leader_epoch, end, batches)
+        )
+
+    def replica(
+        self,
+        broker_id: int,
+        process: Process,
+        log: PartitionLog,
+        *,
+        is_in_sync: bool,
+        is_final: bool = False,
+    ) -> None:
+        """Shows what a log has more than the last time; all of it in the end."""
+        place = log.topic_partition
+        key = process, place
+        begin, cuts = self._checked.get(key, (0, log.truncation_count))
+        if cuts != log.truncation_count or is_final:
+            begin = 0
+        batches = tuple(stored(log, begin))
+        # What is above the high watermark is looked at again.
+        self._checked[key] = min(log.high_watermark, log.log_end_offset), log.truncation_count
+        self._history.note(
+            process.name,
+            Replica(
+                broker_id,
+                place,
+                log.high_watermark,
+                log.log_end_offset,
+                batches,
+                is_in_sync,
+                is_final,
+            ),
+        )
+
+
+class Decisions:
+    """A `MetadataPublisher` that notes what the controller decides of partitions and brokers."""
+
+    def __init__(self, history: History) -> None:
+        """Has noted nothing."""
+        self._history = history
+
+    def on_metadata_update(self, update: MetadataUpdate) -> None:
+        """As `MetadataPublisher`."""
+        before = update.before or MetadataImage()
+        for broker_id, broker in update.after.brokers.items():
+            known = before.brokers.get(broker_id)
+            if known is None or (known.epoch, known.is_active) != (broker.epoch, broker.is_active):
+                state = "active" if broker.is_active else "not active"
+                text = f"broker {broker_id} with epoch {broker.epoch} is {state}"
+                self._history.note("controller", Note(text))
+        for topic in update.after.topics.values():
+            for number, partition in topic.partitions.items():
+                if before.partition(topic.name, number) != partition:
+                    self._history.note(
+                        "controller",
+                        Note(
+                            f"{topic.name}-{number}: leader {partition.leader}, epoch "
+                            f"{partition.leader_epoch}, ISR {list(partition.isr)}, ELR "
+                            f"{list(partition.elr)}, last known {list(partition.last_known_elr)}"
+                        ),
+                    )
+
+
+def stored(log: PartitionLog, begin: int) -> Iterator[StoredBatch]:
+    """The batches of a log that end at or behind an offset."""
+    offset = max(begin, log.log_start_offset)
+    while offset < log.log_end_offset:
+        data = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END).read()
+        before = offset
+        for _, batch in iter_batches(data):
+            assert isinstance(batch, RecordBatch), "no old messages"
+            header = batch.header
+            yield StoredBatch(
+                header.base_offset,
+                header.last_offset,
+                header.crc,
+                header.partition_leader_epoch,
+            )
+            offset = header.next_offset
+        if offset == before:
+            return
+
+
+class WatchedReplicas(ReplicaManager):
+    """The replica manager, watched."""
+
+    def __init__(self, process: Process, watch: Watch, **parts: Any) -> None:
+        """As `ReplicaManager`."""
+        super().__init__(**parts)
+        self._process = process
+        self._watch = watch
+
+    def lead(
+        self, log: PartitionLog, topic_id: Any, image: PartitionImage
+    ) -> tuple[Partition, bool]:
+        """As `ReplicaManager`."""
+        partition, is_elected = super().lead(log, topic_id, image)
+        if is_elected:
+            self._watch.elected(self.node_id, self._process, partition)
+        return partition, is_elected
+
+    def partition_changed(self, partition: Partition, size_bytes: int) -> None:
+        """As `ReplicaManager`; seen before anybody is answered."""
+        self._watch.changed(self.node_id, self._process, partition)
+        super().partition_changed(partition, size_bytes)
