@@ -66,7 +66,8 @@ class History:
             try:
                 checker.take(event)
             except ViolationError as violation:
-                self.violation = violation
+                # Without the frames that it was raised in, which refer to the whole run.
+                self.violation = violation.with_traceback(None)
                 self.violated_ms = self._now_ms()
                 if self._show is not None:
                     self._show(f"{self._now_ms():12.3f} VIOLATION      {violation}")
