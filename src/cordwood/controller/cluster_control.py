@@ -62,9 +62,11 @@ class ClusterControl:
         #: The offset of each broker's registration; for brokers of an earlier start, the log's end.
         self._registered_at: dict[int, int] = {}
         for broker in controller.image.brokers.values():
+            if broker.broker_id == local_broker:
+                continue  # nobody waits until it has read what its own process has written
             self._registered_at[broker.broker_id] = controller.image.offset
             self._heartbeats.register(broker.broker_id, fenced=broker.fenced)
-            if not broker.fenced and broker.broker_id != local_broker:
+            if not broker.fenced:
                 self._heartbeats.hear(broker.broker_id, broker.epoch, monotonic_ms())
 
     @property
@@ -117,7 +119,8 @@ class ClusterControl:
 
     def hear(self, broker_id: int, broker_epoch: int) -> None:
         """A heartbeat has arrived, which will be taken later."""
-        self._heartbeats.hear(broker_id, broker_epoch, self._monotonic_ms())
+        if broker_id != self._local_broker:
+            self._heartbeats.hear(broker_id, broker_epoch, self._monotonic_ms())
 
     @one_at_a_time
     def heartbeat(self, broker_id: int, heartbeat: Heartbeat) -> HeartbeatAnswer:
@@ -127,6 +130,8 @@ class ClusterControl:
             StaleBrokerEpochError: the broker is not registered, or with another epoch.
             StorageError: the disk returned an error; the broker stays as it was.
         """
+        if broker_id == self._local_broker:
+            raise StaleBrokerEpochError(f"Broker {broker_id} is in the process of the controller")
         self.hear(broker_id, heartbeat.broker_epoch)
         broker = self.require_epoch(broker_id, heartbeat.broker_epoch)
         controller, heartbeats = self._controller, self._heartbeats

@@ -81,6 +81,10 @@ class LocalControllerChannel:
         """As `ControllerChannel`; runs at once, as no other change is under way."""
         self._controller.shut_down_broker()
 
+    async def leave(self) -> None:
+        """Takes the broker out of service while the controller serves other brokers."""
+        await self._ask(self._controller.shut_down_broker)
+
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> Sequence[CreatedTopic | KafkaError]:

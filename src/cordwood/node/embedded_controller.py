@@ -155,8 +155,11 @@ class EmbeddedController:
     async def leave(self) -> None:
         """As `ClusterMember`; the other brokers lead what they can."""
         if self._serving is not None:
-            await self.channel.shut_down_broker()
+            await self.channel.leave()
             await self._serving.all_have(self._controller.image)
+        await self._stop_replicating()
+
+    async def _stop_replicating(self) -> None:
         if self._shrinking is not None:
             self._shrinking.cancel()
         replication, self._replication = self._replication, None
@@ -167,7 +170,7 @@ class EmbeddedController:
         """As `ClusterMember`."""
         controller, loader = self._controller, self._loader
         assert loader is not None, "connected"
-        await self.leave()
+        await self._stop_replicating()
         if self._serving is not None and self._server is not None:
             self._server.stop()
             await self._serving.close()

@@ -282,3 +282,26 @@ def test_a_bad_registration_changes_nothing(
 def test_no_op_records_move_the_log_on(cluster: Cluster) -> None:
     cluster.control.write_no_op()
     assert names_of(cluster.place.batches()[-1]) == ["NoOpRecord"]
+
+
+def test_a_broker_beside_the_controller_is_not_waited_for(cluster: Cluster) -> None:
+    cluster.serve(1, 2)
+    cluster.control = ClusterControl(
+        cluster.controller,
+        session_timeout_ms=SESSION_MS,
+        monotonic_ms=lambda: cluster.now_ms,
+        local_broker=1,
+    )
+    cluster.now_ms = SESSION_MS - 1.0
+    cluster.beat(2)
+    cluster.create(2, 1)
+    assert not cluster.beat(2, stop=True).should_shut_down
+    assert cluster.leader() == 1
+    assert cluster.beat(2, stop=True).should_shut_down
+    with pytest.raises(DuplicateBrokerRegistrationError):
+        cluster.register(1)
+    with pytest.raises(StaleBrokerEpochError, match="in the process of the controller"):
+        cluster.beat(1)
+    cluster.now_ms = SESSION_MS * 9.0
+    cluster.control.fence_expired()
+    assert not cluster.is_fenced(1)
