@@ -10,7 +10,7 @@ from typing import Final
 from support.simulation.bugs import BUGS
 from support.simulation.run import FAILURES_S, Result, run_seed
 
-_FREQUENT: Final = ("Watermark(", "Replica(", "ReadOn(", "Latest(")
+_FREQUENT: Final = ("Watermark(", "Replica(", "ReadOn(", "Latest(", "Heard(")
 
 
 def main() -> int:

@@ -74,6 +74,8 @@ APIS = served_apis()
 SETTINGS = {broker_id: broker_settings(broker_id) for broker_id in (1, 2, 3)}
 _RUN_DUE_S = 0.05
 _SEGMENT_BYTES = 8192
+#: As `node.node` has it, but smaller.
+_RESERVE_BYTES = 64 * 1024
 
 
 def format_broker(fs: SimulatedFileSystem, broker_id: int, clock: Clock, rng: SeededRng) -> None:
@@ -151,7 +153,7 @@ class BrokerProcess:
             metadata_dir=DATA,
             cluster_id=CLUSTER_ID,
             directory_id=directory_ids[0],
-            log_settings=MetadataLogSettings(),
+            log_settings=MetadataLogSettings(reserve_bytes=_RESERVE_BYTES),
             context=LogContext(
                 clock=clock,
                 rng=self._rng,

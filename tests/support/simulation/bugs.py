@@ -20,6 +20,7 @@ from cordwood.broker.replication.following import FetchedPartition, FetchPositio
 from cordwood.broker.replication.leadership import PartitionLeadership
 from cordwood.controller import partition_change
 from cordwood.coordinator.deferred_answers import DeferredAnswerQueue
+from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.format.record_batch import TRANSACTIONAL_BIT
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.storage.log.log_reader import Isolation
@@ -268,6 +269,11 @@ class _UpToTheMark:
         return self._log.read(offset, max_bytes, isolation=Isolation.HIGH_WATERMARK)
 
 
+def partition_given_twice() -> AbstractContextManager[None]:
+    """The group coordinator gives a partition to a member that another one has not released."""
+    return _replaced(ConsumerGroup, "partition_epoch", lambda _self, _topic_id, _partition: -1)
+
+
 @dataclass(frozen=True, slots=True)
 class Bug:
     """A bug, and the first seed in which a checker finds it."""
@@ -279,12 +285,12 @@ class Bug:
 BUGS: Final[Mapping[str, Bug]] = {
     each.put_in.__name__: each
     for each in (
-        Bug(skipped_fsync, 6),
+        Bug(skipped_fsync, 1),
         Bug(duplicates_appended, 1),
         Bug(high_watermark_without_followers, 0),
         Bug(pending_isr_not_counted, 6),
-        Bug(divergence_ignored, 2),
-        Bug(older_epoch_stamped, 4),
+        Bug(divergence_ignored, 0),
+        Bug(older_epoch_stamped, 0),
         Bug(truncation_below_the_high_watermark, 1),
         Bug(fenced_broker_stays_in_sync, 1),
         Bug(lagging_replica_added, 6),
@@ -292,6 +298,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         Bug(marker_forgotten, 0),
         Bug(abort_marker_commits, 0),
         Bug(answered_before_committed, 1),
+        Bug(partition_given_twice, 2),
         Bug(loaded_to_the_high_watermark, 0),
     )
 }

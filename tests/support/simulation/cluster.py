@@ -10,9 +10,9 @@ Fault model of a node, with why the cluster must survive it:
   sync, at least two, and no log that is replicated without syncs survives the loss of all of these.
   So this happens to a broker only while each partition is in sync on another broker, too, which
   runs as it is registered; and until it is in sync again, no other broker is killed, stopped or
-  loses power. With KIP-966 it comes back without the mark of a clean stop, and is neither in sync
-  nor eligible until it has caught up. (A broker that is killed lacks the mark as well: were both
-  to come back together, the controller would have to guess which of them has lost nothing.)
+  loses power. Nor does it happen while another broker that was killed is not in sync again: both
+  come back without the mark of a clean stop (KIP-966), so that neither is in sync or eligible, and
+  the controller can only guess which of them has lost nothing.
 - A disk lies: syncs have no effect from some moment on. At the next loss of power all that was
   written since is lost. This is a loss of power of one broker, under the same condition.
 - A disk is full for a while; a clock is wrong by minutes, and runs too fast or too slow.
@@ -74,8 +74,8 @@ class BrokerNode:
         #: What the disk has in truth, from the moment on at which it began to lie.
         self.lie: SimulatedFileSystem | None = None
         self.is_stopping = False
-        #: Whether it has lost power, and is not in sync again.
-        self.is_lossy = False
+        #: Whether it has ended without a stop in order, or lost power, and is not in sync again.
+        self.is_behind = self.is_lossy = False
 
     # ---- life
 
@@ -114,6 +114,7 @@ class BrokerNode:
 
     def kill(self) -> None:
         """The process ends; the system continues."""
+        self.is_behind = True
         self._end(self.fs.process_crash(), says_so=True)
 
     def lose_power(self) -> None:
@@ -123,7 +124,7 @@ class BrokerNode:
         else:
             images = list(self.fs.crash_images(_IMAGES_MAX, self._cluster.rng))
             image = self._cluster.rng.choice(images)
-        self.is_lossy = True
+        self.is_behind = self.is_lossy = True
         self._end(image, says_so=False)
 
     def _end(self, image: SimulatedFileSystem, *, says_so: bool) -> None:
@@ -176,7 +177,7 @@ class BrokerNode:
 
     def _stopped(self, process: BrokerProcess) -> None:
         if self.running is process:
-            self.kill()
+            self._end(self.fs.process_crash(), says_so=True)
 
     # ---- disk
 
@@ -276,8 +277,8 @@ class Cluster:
         """Ends the processes that cannot serve any more, and starts them again, as owners do."""
         image = self.image
         for each in self.brokers.values():
-            if each.is_lossy and self._is_in_sync_everywhere(each.broker_id, image):
-                each.is_lossy = False
+            if each.is_behind and self._is_in_sync_everywhere(each.broker_id, image):
+                each.is_behind = each.is_lossy = False
             process = each.running
             if process is not None and process.failure is not None and not process.process.is_dead:
                 self.history.note(each.name, Note(f"gives up: {process.failure}"))
@@ -292,7 +293,10 @@ class Cluster:
         """Whether all that is committed is on another broker, too; see the module."""
         image = self.image
         is_one_full = any(each.fs.capacity_bytes is not None for each in self.brokers.values())
-        if not image.topics or is_one_full or not self.may_end(broker_id):
+        is_one_behind = any(
+            each.is_behind for each in self.brokers.values() if each.broker_id != broker_id
+        )
+        if not image.topics or is_one_full or is_one_behind:
             return False
         return all(
             any(other != broker_id and self._has_all(other, image) for other in partition.isr)

@@ -159,6 +159,14 @@ class Owned:
 
 
 @dataclass(frozen=True, slots=True)
+class Heard:
+    """A coordinator has answered the heartbeat of a member."""
+
+    member: str
+    coordinator: int
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetCommitted:
     """A member has the answer that its group has an offset."""
 
@@ -211,6 +219,7 @@ Event = (
     | TransactionEnded
     | CommitAsked
     | Owned
+    | Heard
     | OffsetCommitted
     | OffsetFetchAsked
     | OffsetFetched

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from support.simulation.events import (
+    Elected,
     Event,
+    Heard,
     OffsetCommitted,
     OffsetFetchAsked,
     OffsetFetched,
@@ -14,29 +17,43 @@ from support.simulation.history import ViolationError
 
 
 class OneOwner:
-    """Two members never use a partition at the same time.
+    """Two members of one coordinator never use a partition at the same time.
 
     Members keep the protocol's rule: one that was not heard for its session's timeout uses nothing.
+    A broker that has been replaced as coordinator and does not know it still answers heartbeats, as
+    in Kafka, where it has no lease that ends: a member that was heard there last may use what the
+    next coordinator has given to another, until it learns of that one.
     """
 
     name = "one owner per group partition"
 
     def __init__(self) -> None:
         self._owners: dict[TopicPartition, str] = {}
+        self._heard: dict[str, int] = {}
+        #: The newest epoch of the coordinator, and the broker.
+        self._coordinator = (-1, -1)
 
     def take(self, event: Event) -> None:
         """As `Checker.take`."""
-        if not isinstance(event, Owned):
-            return
+        match event:
+            case Heard():
+                self._heard[event.member] = event.coordinator
+            case Elected() if event.partition.topic == GROUP_METADATA_TOPIC:
+                self._coordinator = max(self._coordinator, (event.epoch, event.broker))
+            case Owned():
+                self._own(event)
+
+    def _own(self, event: Owned) -> None:
         for partition in [each for each, owner in self._owners.items() if owner == event.member]:
             if partition not in event.partitions:
                 del self._owners[partition]
         for partition in sorted(event.partitions):
-            owner = self._owners.setdefault(partition, event.member)
-            if owner != event.member:
+            owner = self._owners.get(partition, event.member)
+            if owner != event.member and self._heard.get(owner) == self._coordinator[1]:
                 raise ViolationError(
                     self.name, f"{partition} is used by {owner} and by {event.member}"
                 )
+            self._owners[partition] = event.member
 
 
 class GroupOffsets:

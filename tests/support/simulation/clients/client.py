@@ -51,6 +51,8 @@ class Client:
         self._history = history
         self._connections: dict[int, NodeConnection] = {}
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
+        #: The newest leader epoch of each partition; what a broker says of an older one is skipped.
+        self._epochs: dict[TopicPartition, int] = {}
         self._topic_ids: dict[str, UUID] = {}
         self._coordinators: dict[tuple[int, str], int] = {}
 
@@ -119,6 +121,7 @@ class Client:
         return next(name for name, found in self._topic_ids.items() if found == topic_id)
 
     async def _look_up(self) -> None:
+        """Source: org.apache.kafka.clients.Metadata.updateLatestMetadata."""
         fields = {"topics": None, "allow_auto_topic_creation": False}
         answer = await self.call(self.rng.choice(BROKERS), "metadata", fields)
         for topic in answer.topics:
@@ -127,7 +130,9 @@ class Client:
             self._topic_ids[topic.name] = topic.topic_id
             for each in topic.partitions:
                 place = TopicPartition(topic.name, each.partition_index)
-                self._leaders[place] = each.leader_id, each.leader_epoch
+                if each.leader_epoch >= self._epochs.get(place, -1):
+                    self._epochs[place] = each.leader_epoch
+                    self._leaders[place] = each.leader_id, each.leader_epoch
 
     async def coordinator(self, kind: int, key: str) -> int:
         """The broker that coordinates a group or a transactional id.

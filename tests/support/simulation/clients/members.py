@@ -24,6 +24,7 @@ from cordwood.model.topic_partition import TopicPartition
 from support.simulation.clients.client import GROUP, Client, NoAnswerError, name_of
 from support.simulation.event_loop import SimulatedLoop
 from support.simulation.events import (
+    Heard,
     Note,
     OffsetCommitted,
     OffsetFetchAsked,
@@ -74,6 +75,7 @@ class Member(Client):
         self._topics = topics
         self._pause_s = pause_s
         self._lives = 0
+        self._coordinator = -1
         self._owned: dict[TopicPartition, int] = {}
         self._numbers = itertools.count()
         self.is_calm = False
@@ -165,6 +167,7 @@ class Member(Client):
             self._lose()  # the answer is too late: another may have taken its place
             return
         self._heard_s = sent_s
+        self.note(Heard(self.name, self._coordinator))
         self._epoch = answer.member_epoch
         if answer.assignment is not None:
             self._take(answer.assignment)
@@ -181,7 +184,7 @@ class Member(Client):
     async def _ask(self, member_id: str, epoch: int) -> Any:
         for topic in self._topics:
             await self.topic_id(topic)
-        coordinator = await self.coordinator(GROUP, self._group)
+        coordinator = self._coordinator = await self.coordinator(GROUP, self._group)
         owned: dict[UUID, list[int]] = {}
         for each in self._owned:
             owned.setdefault(await self.topic_id(each.topic), []).append(each.partition)
