@@ -72,11 +72,14 @@ class Member:
             on_lost=self._on_lost,
         )
 
+    @property
+    def has_to_read(self) -> bool:
+        """Whether it does not know yet what is committed of a partition it owns."""
+        return self._owned != self._next.keys()
+
     def step(self) -> None:
-        """Serves callbacks, reads what is committed of new partitions, and commits each second."""
+        """Serves callbacks, and commits each second."""
         self._consumer.poll(0)
-        if self._owned != self._next.keys():
-            self._read()
         now = time.monotonic()
         if self._next and not self._is_committing and now >= self._commits_at:
             self._commits_at = now + _COMMIT_S
@@ -92,14 +95,15 @@ class Member:
             self._is_committing = True
             self._next = {partition: offset + 1 for partition, offset in self._next.items()}
 
-    def _read(self) -> None:
+    def read(self) -> bool:
+        """Reads what is committed of new partitions; whether the broker has answered in time."""
         wanted = [TopicPartition(self._topic, each) for each in self._owned - self._next.keys()]
         asked = time.monotonic()
         try:
             committed = self._consumer.committed(wanted, timeout=_READ_S)
         except KafkaException as error:
             report(f"read {error.args[0].name()}", self._group, wanted[0].partition, -1)
-            return
+            return False
         for at in committed:
             if at.error is not None:
                 report(f"read {at.error.name()}", self._group, at.partition, -1)
@@ -107,6 +111,7 @@ class Member:
                 offset = max(at.offset, -1)  # librdkafka has another number for none
                 report("read", self._group, at.partition, offset, at_s=asked)
                 self._next[at.partition] = offset + 1
+        return True
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -187,9 +192,23 @@ class Members:
                 else:
                     member.step()
             self._wants_change = False
+            self._read()
             time.sleep(_STEP_S)
         for member in self._members:
             member.close()
+
+    def _read(self) -> None:
+        """Lets members read until one waits in vain: all others have to poll meanwhile.
+
+        A client of librdkafka was seen that never revoked a partition after its revocation had come
+        while the application did not poll for seconds. The coordinator removes such a member only
+        after its rebalance timeout (max.poll.interval.ms).
+        """
+        waiting = [member for member in self._members if member.has_to_read]
+        self._random.shuffle(waiting)
+        for member in waiting:
+            if not member.read():
+                return
 
     def _start(self, number: int) -> Member:
         is_mixed = number % 3 == 2

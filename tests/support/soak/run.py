@@ -26,6 +26,7 @@ _WORKERS: Final = 3
 _PAUSE_S: Final = 4.0
 _STOP_S: Final = 120.0
 _SETTLE_S: Final = 180.0
+_SETTLED: Final = "every partition has one owner, and every group is stable"
 _PROPERTIES: Final = {
     "offsets.topic.num.partitions": "5",
     "offsets.topic.replication.factor": "1",
@@ -134,17 +135,19 @@ class Soak:
         """Lets things happen for so long, then waits for the end of all rebalances."""
         with self._broker:
             self._make_topic()
-            self._workers = [self._worker() for _ in range(_WORKERS)]
-            ends = time.monotonic() + seconds
-            while time.monotonic() < ends:
-                time.sleep(_PAUSE_S)  # members are at work
-                self._happen()
-            begun = time.monotonic()
-            poll_until(self._is_settled, timeout_s=_SETTLE_S, what="every partition has one owner")
-            settled_s = time.monotonic() - begun
-            protocols = self._protocols()
-            for worker in self._workers:
-                worker.stop()
+            try:
+                self._workers = [self._worker() for _ in range(_WORKERS)]
+                ends = time.monotonic() + seconds
+                while time.monotonic() < ends:
+                    time.sleep(_PAUSE_S)  # members are at work
+                    self._happen()
+                begun = time.monotonic()
+                poll_until(self._is_settled, timeout_s=_SETTLE_S, what=_SETTLED)
+                settled_s = time.monotonic() - begun
+                protocols = self._protocols()
+            finally:
+                for worker in self._workers:
+                    worker.stop()
             last = self._committed()
         self._history.close()
         return Outcome(
