@@ -36,7 +36,7 @@ def echo() -> Iterator[int]:
     """The port of a server that sends back what it gets."""
 
     def serve(sock: socket.socket) -> None:
-        with sock:
+        with sock, suppress(ConnectionError):  # a link may be reset
             while data := sock.recv(1 << 16):
                 sock.sendall(data)
 

@@ -40,6 +40,13 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
     "get-offsets": [[*BROKER, "--topic", "t"]],
     "groups": [["--list"], [*BROKER, "--list"], [*BROKER, "--list", "--group-type", "x"]],
     "log-dirs": [[*BROKER, "--describe"]],
+    "metadata-quorum": [
+        [*BROKER, "describe", "--status"],
+        [*BROKER, "describe"],
+        ["--bootstrap-controller", NOBODY, *BROKER[2:], "describe", "--replication"],
+        ["describe", "--status"],
+        [*BROKER, "nonsense"],
+    ],
     "serve": [
         ["--config", "missing"],
         ["--config", "."],
@@ -76,6 +83,7 @@ FILE_OPTIONS: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = {
     "consumer-groups": [("--command-config", [*BROKER[:2], "--list"])],
     "get-offsets": [("--command-config", [*BROKER[:2], "--topic", "t"])],
     "groups": [("--command-config", [*BROKER[:2], "--list"])],
+    "metadata-quorum": [("--command-config", [*BROKER[:2], "describe", "--status"])],
     "topics": [("--command-config", [*BROKER[:2], "--list"])],
 }
 
