@@ -16,8 +16,6 @@ from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.cache import MetadataCache
-from cordwood.metadata.loader import MetadataLoader
-from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.pauses import background
 from cordwood.network.server import Server
@@ -25,6 +23,7 @@ from cordwood.network.slices import Slices
 from cordwood.network.turns import watch_of
 from cordwood.node.controller_server import ControllerServer
 from cordwood.node.directories import format_node, usable_directories
+from cordwood.node.loaded_metadata import load_metadata
 from cordwood.node.parts_of_settings import (
     controller_endpoints,
     controller_settings,
@@ -133,16 +132,15 @@ class ControllerNode:
     def _load(self, controller: Controller, slices: Slices) -> MetadataCache:
         """Has what serves read the metadata that is committed."""
         configs = self.configs = ConfigService(self.settings)
-        loader = self._loader = MetadataLoader(controller.log, schedule=slices.run)
-        snapshots = self._snapshots = SnapshotGenerator(
-            controller.log, settings=controller.settings, context=controller.context
+        self._loader, self.metadata, self._snapshots = load_metadata(
+            controller.log,
+            settings=controller.settings,
+            context=controller.context,
+            configs=configs,
+            slices=slices,
         )
-        metadata = self.metadata = MetadataCache(lambda: controller.log.kraft_version)
-        for publisher in (metadata, configs, snapshots):
-            loader.install(publisher)
-        loader.catch_up()
         controller.check_topic_configs = configs.require_topic_settings
-        return metadata
+        return self.metadata
 
     def _serve(
         self, controller: Controller, metadata: MetadataCache, thread: BrokerThread, server: Server

@@ -20,24 +20,14 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from cordwood.broker.auto_topic_creation import AutoTopicCreation
 from cordwood.broker.broker import Broker
 from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import OWN_PREFIX, BrokerSettings
 from cordwood.broker.configs.values import BrokerValues
-from cordwood.broker.fetch_sessions import FetchSessionCache
-from cordwood.broker.group_cluster import GroupCluster
-from cordwood.broker.group_metadata_log import GroupMetadataLog
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
-from cordwood.broker.metrics import BrokerMetrics
-from cordwood.broker.peers import Peers
-from cordwood.broker.producer_ids import ProducerIds
-from cordwood.broker.replica_manager import ReplicaManager
-from cordwood.broker.replication.replication import ImageBrokers
 from cordwood.broker.request_context import RequestContext
-from cordwood.broker.transaction_parts import TransactionParts
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import (
     SPARK_IDLE_MS,
@@ -46,32 +36,26 @@ from cordwood.cleanup.cleaner_settings import (
     CleanerSettings,
 )
 from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
-from cordwood.cleanup.paused_changes import PausedMove, truncate_fully_paused, truncate_paused
 from cordwood.controller.controller import Controller
-from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import BrokerRegistration
-from cordwood.metadata.formatting import (
-    read_previous_broker_epoch,
-)
+from cordwood.metadata.formatting import read_previous_broker_epoch
 from cordwood.metadata.image import Endpoint
-from cordwood.metadata.loader import MetadataLoader
-from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError
-from cordwood.model.rng import SystemRng
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.uuids import fresh_uuid
 from cordwood.network.api import Api
 from cordwood.network.dispatch import Dispatcher
 from cordwood.network.server import Server
 from cordwood.network.slices import Slices
 from cordwood.network.turns import watch_of
+from cordwood.node.broker_assembly import is_stray, make_broker, open_logs
 from cordwood.node.cluster_member import ClusterMember
 from cordwood.node.directories import format_node, usable_directories
 from cordwood.node.embedded_controller import EmbeddedController
+from cordwood.node.loaded_metadata import load_metadata
 from cordwood.node.parts_of_settings import (
     controller_endpoints,
     controller_settings,
@@ -85,7 +69,7 @@ from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.online_log_directory import LoadProgress
-from cordwood.storage.scheduler import Scheduler, SchedulerThread
+from cordwood.storage.scheduler import SchedulerThread
 from cordwood.storage.segment.resources import ResourceCache
 
 _log = logging.getLogger(__name__)
@@ -202,15 +186,14 @@ class Node:
         slices = Slices(loop)
         configs = ConfigService(settings)
         self._configs = configs
-        metadata = self._load_metadata(member, configs, slices)
+        metadata = self._load_metadata(member, slices)
         member.connect(self.loader, configs, slices)
         self._at_end(lambda: member.close(self._snapshots))
         thread = BrokerThread(
             loop, slices=slices, clock=self.clock, scheduler=logs.context.scheduler
         )
         self._apis = member.served(self._apis)
-        broker = self._make_broker(cluster_id, logs, metadata, member, thread)
-        self.broker = broker
+        broker = self.broker = self._make_broker(cluster_id, logs, metadata, member, thread)
         self._at_end(lambda: self._finish_requests(slices))
         self._at_end(broker.replicas.directory_reports.close)
         logs.defaults = configs.log_config("")
@@ -239,87 +222,6 @@ class Node:
         self._at_end(broker.replicas.directory_reports.close)
         self._at_end(member.leave)
 
-    def _make_broker(
-        self,
-        cluster_id: str,
-        logs: LogManager,
-        metadata: MetadataCache,
-        member: ClusterMember,
-        thread: BrokerThread,
-    ) -> Broker:
-        """Makes the parts that serve requests; none of them serves or writes anything yet."""
-        settings = self.settings
-        metrics = BrokerMetrics()
-        replicas = ReplicaManager(
-            node_id=settings.node_id,
-            logs=logs,
-            metadata=metadata,
-            controller=member.channel,
-            thread=thread,
-            settings=settings,
-            metrics=metrics,
-            begin_move=lambda partition, to: PausedMove(self.cleaner.manager, partition, to),
-            truncate=lambda partition, offset, is_wanted: truncate_paused(
-                self.cleaner.manager, {partition: offset}, is_wanted=is_wanted
-            ),
-            start_at=lambda partition, offset, is_wanted: truncate_fully_paused(
-                self.cleaner.manager, partition, offset, is_wanted=is_wanted
-            ),
-        )
-        groups = self._make_groups(replicas, metadata, thread)
-        producer_ids = ProducerIds(member.channel, thread)
-        peers = Peers(
-            ImageBrokers(metadata),
-            thread,
-            node_id=settings.node_id,
-            listener=settings.inter_broker_listener,
-            timeout_ms=settings.integer("request.timeout.ms"),
-        )
-        self._at_end(peers.close)
-        parts = TransactionParts.of(
-            settings, replicas, groups, metadata, producer_ids, thread, peers
-        )
-        return Broker(
-            node_id=settings.node_id,
-            cluster_id=cluster_id,
-            thread=thread,
-            settings=settings,
-            configs=self._configs,
-            metadata=metadata,
-            admin=member.admin,
-            forwarding=member.forwarding,
-            controller_id=lambda: member.controller_id,
-            voter_count=lambda: member.voter_count,
-            replicas=replicas,
-            groups=groups,
-            transactions=parts.coordinator,
-            transaction_partitions=parts.partitions,
-            verification=parts.verification,
-            markers=parts.markers,
-            topic_creation=AutoTopicCreation(member.channel, settings),
-            fetch_sessions=FetchSessionCache(
-                settings.max_incremental_fetch_session_cache_slots, self.clock, logs.context.rng
-            ),
-            metrics=metrics,
-            api_versions={
-                key: (api.min_version, api.max_version) for key, api in self._apis.items()
-            },
-        )
-
-    def _make_groups(
-        self, replicas: ReplicaManager, metadata: MetadataCache, thread: BrokerThread
-    ) -> GroupCoordinator:
-        settings = GroupSettings.of(self.settings.all)
-        groups = GroupCoordinator(
-            GroupMetadataLog(replicas, metadata, settings.topic_codec),
-            thread,
-            settings,
-            GroupCluster(metadata, self._configs.own_group_integer),
-            SystemRng(),
-        )
-        replicas.listen(GROUP_METADATA_TOPIC, groups.on_high_watermark)
-        return groups
-
     def _serve(self, server: Server, broker: Broker) -> None:
         thread = broker.thread
         dispatcher = Dispatcher(
@@ -341,20 +243,38 @@ class Node:
         self._at_end(thread.turns.pause)
         thread.read_input_with(server.after_input)
 
-    def _load_metadata(
-        self, member: ClusterMember, configs: ConfigService, slices: Slices
-    ) -> MetadataCache:
+    def _load_metadata(self, member: ClusterMember, slices: Slices) -> MetadataCache:
         """Loads the committed metadata for all that needs it before the logs are opened."""
-        self.loader = MetadataLoader(member.log, schedule=slices.run)
-        self._snapshots = SnapshotGenerator(
-            member.log, settings=member.log_settings, context=member.log_context
+        self.loader, metadata, self._snapshots = load_metadata(
+            member.log,
+            settings=member.log_settings,
+            context=member.log_context,
+            configs=self._configs,
+            slices=slices,
         )
-        metadata = MetadataCache(lambda: member.log.kraft_version)
-        self.loader.install(metadata)  # first: all others read it
-        self.loader.install(configs)
-        self.loader.install(self._snapshots)
-        self.loader.catch_up()
         return metadata
+
+    def _make_broker(
+        self,
+        cluster_id: str,
+        logs: LogManager,
+        metadata: MetadataCache,
+        member: ClusterMember,
+        thread: BrokerThread,
+    ) -> Broker:
+        self._cleaner_manager = CleanerManager(logs)
+        return make_broker(
+            self.settings,
+            cluster_id=cluster_id,
+            logs=logs,
+            cleaner=self._cleaner_manager,
+            metadata=metadata,
+            configs=self._configs,
+            member=member,
+            thread=thread,
+            apis=self._apis,
+            at_end=self._at_end,
+        )
 
     async def _finish_requests(self, slices: Slices) -> None:
         """Ends long requests; a change that is committed meanwhile need not be published."""
@@ -362,21 +282,13 @@ class Node:
         await slices.finish()
 
     def _open_logs(self, log_dirs: list[Path], failures: FailureChannel) -> LogManager:
-        settings = self.settings
-        context = LogContext(
-            clock=self.clock,
-            resources=ResourceCache(fs=self._fs),
-            scheduler=Scheduler(self.clock, catch_up=False),
-            failures=failures,
-            producer_id_expiration_ms=settings.producer_id_expiration_ms,
-            max_transaction_timeout_ms=settings.transaction_max_timeout_ms,
-            verify_transactions=settings.transaction_partition_verification_enable,
-        )
-        logs = LogManager(
+        logs = open_logs(
+            self.settings,
             log_dirs,
-            broker=settings.broker_config,
             topic_config=self._topic_config,
-            context=context,
+            failures=failures,
+            clock=self.clock,
+            fs=self._fs,
         )
         self._at_end(logs.shutdown, waits=True)
         loop = asyncio.get_running_loop()
@@ -384,7 +296,7 @@ class Node:
         def failed(log_dir: Path, reason: str) -> None:
             loop.call_soon_threadsafe(self._directory_failed, log_dir, reason)
 
-        context.failures.subscribe(failed)
+        failures.subscribe(failed)
         return logs
 
     def _directory_failed(self, log_dir: Path, reason: str) -> None:
@@ -547,17 +459,7 @@ class Node:
         )
 
     def _is_stray(self, log: PartitionLog) -> bool:
-        """Whether the cluster knows of no such replica here.
-
-        Source: org.apache.kafka.storage.internals.log.LogManager.isStrayReplica; KIP-858.
-        """
-        topic = self.broker.metadata.image.topics.get(log.topic_partition.topic)
-        if topic is None:
-            return True
-        if log.topic_id is not None and log.topic_id != topic.topic_id:
-            return True
-        partition = topic.partitions.get(log.topic_partition.partition)
-        return partition is None or self.settings.node_id not in partition.replicas
+        return is_stray(log, self.broker.metadata.image, self.settings.node_id)
 
     def _start_parts(self, broker: Broker) -> BrokerMetadataPublisher:
         """Starts what works beside the clients; returns what applies the images to it."""
@@ -565,10 +467,9 @@ class Node:
         logs = replicas.logs
         self._at_end(broker.groups.close)
         self._at_end(broker.transactions.close)
-        manager = CleanerManager(logs)
         engine = self._engine()
         settings = CleanerSettings.of(logs.broker, self._own_integers())
-        self.cleaner = LogCleaner(logs, manager, engine, self.clock, settings)
+        self.cleaner = LogCleaner(logs, self._cleaner_manager, engine, self.clock, settings)
         self._at_end(self.cleaner.shutdown, waits=True)
         self._scheduler = SchedulerThread(logs.context.scheduler, self.clock)
         self._at_end(self._scheduler.stop, waits=True)

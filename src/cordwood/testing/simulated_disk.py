@@ -9,6 +9,7 @@ a file consists of pages, so that a write copies only the pages that it changes.
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
@@ -204,16 +205,16 @@ def reachable(nodes: Mapping[int, Node], roots: Iterable[int]) -> Nodes:
     return found
 
 
-class Outcome:
+class Outcome(ABC):
     """The state after a power loss: how many pending changes of each directory, which bytes."""
 
+    @abstractmethod
     def names_kept(self, nodes: Mapping[int, Node]) -> dict[int, int]:
         """By directory, the number of its pending changes that last; none where it is not named."""
-        raise NotImplementedError
 
+    @abstractmethod
     def content_of(self, file: FileNode) -> Content:
         """The content of a file after the power loss."""
-        raise NotImplementedError
 
 
 class NothingLasted(Outcome):

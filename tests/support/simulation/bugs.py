@@ -197,22 +197,16 @@ def unclean_replica_elected() -> AbstractContextManager[None]:
 
 def marker_forgotten() -> AbstractContextManager[None]:
     """The marker of a transaction is not written to its last partition, if it has several."""
-    real = transaction_markers.MarkerSender.send
-
-    def send(
-        self: transaction_markers.MarkerSender,
-        state_partition: int,
-        marker: Any,
-        wanted: Any,
-        done: Callable[[], None],
-    ) -> None:
-        real(self, state_partition, marker, wanted[: max(1, len(wanted) - 1)], done)
-
-    return _replaced(transaction_markers.MarkerSender, "send", send)
+    return _markers_sent(lambda marker, wanted: (marker, wanted[: max(1, len(wanted) - 1)]))
 
 
 def abort_marker_commits() -> AbstractContextManager[None]:
     """An aborted transaction is ended by a marker that says that it is committed."""
+    return _markers_sent(lambda marker, wanted: (marker._replace(commit=True), wanted))
+
+
+def _markers_sent(change: Callable[[Any, Any], tuple[Any, Any]]) -> AbstractContextManager[None]:
+    """Other markers, to other partitions, are sent than those that the coordinator asks for."""
     real = transaction_markers.MarkerSender.send
 
     def send(
@@ -222,7 +216,7 @@ def abort_marker_commits() -> AbstractContextManager[None]:
         wanted: Any,
         done: Callable[[], None],
     ) -> None:
-        real(self, state_partition, marker._replace(commit=True), wanted, done)
+        real(self, state_partition, *change(marker, wanted), done)
 
     return _replaced(transaction_markers.MarkerSender, "send", send)
 

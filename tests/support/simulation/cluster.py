@@ -33,13 +33,13 @@ from typing import Final
 from cordwood.metadata.image import MetadataImage
 from cordwood.model.errors import CordwoodError
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
-from support.simulation.broker_process import BrokerProcess, format_broker
-from support.simulation.controller_process import ControllerProcess, format_controller
+from support.simulation.broker_process import BrokerProcess
+from support.simulation.controller_process import ControllerProcess
 from support.simulation.event_loop import SimulatedLoop, SkewedClock, still_clock
 from support.simulation.events import Note, Unacceptable
 from support.simulation.history import History
 from support.simulation.network import Network
-from support.simulation.settings import CONTROLLER, broker_name
+from support.simulation.settings import CONTROLLER, CONTROLLER_ID, broker_name, format_disk
 from support.simulation.watch import Decisions, Watch
 from support.watched import SeededRng
 
@@ -69,7 +69,7 @@ class BrokerNode:
         )
         self.fs = SimulatedFileSystem(still_clock())
         self.seeds = SeededRng(random.Random(rng.getrandbits(64)))  # noqa: S311
-        format_broker(self.fs, broker_id, self.clock, self.seeds)
+        format_disk(self.fs, broker_id, self.clock, self.seeds)
         self.running: BrokerProcess | None = None
         #: What the disk has in truth, from the moment on at which it began to lie.
         self.lie: SimulatedFileSystem | None = None
@@ -220,7 +220,7 @@ class Cluster:
         self._clock = SkewedClock(loop, offset_ms=rng.randint(-60_000, 60_000))
         self._seeds = SeededRng(random.Random(rng.getrandbits(64)))  # noqa: S311
         self._controller_fs = SimulatedFileSystem(still_clock())
-        format_controller(self._controller_fs, self._clock, self._seeds)
+        format_disk(self._controller_fs, CONTROLLER_ID, self._clock, self._seeds)
         self.controller: ControllerProcess | None = None
 
     # ---- the controller

@@ -13,12 +13,10 @@ from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel
-from cordwood.metadata.cache import MetadataCache
-from cordwood.metadata.formatting import format_directories
-from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.publisher import MetadataPublisher
 from cordwood.model.clock import Clock
 from cordwood.node.controller_server import ControllerServer
+from cordwood.node.loaded_metadata import load_metadata
 from cordwood.node.parts_of_settings import controller_endpoints, controller_settings
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.log.log_context import LogContext
@@ -35,24 +33,11 @@ from support.simulation.settings import (
     CONTROLLER_PORT,
     DATA,
     controller_node_settings,
+    format_disk,
 )
 from support.watched import SeededRng
 
 _SETTINGS = controller_node_settings()
-
-
-def format_controller(fs: SimulatedFileSystem, clock: Clock, rng: SeededRng) -> None:
-    """Formats the controller's disk."""
-    format_directories(
-        [DATA],
-        node_id=CONTROLLER_ID,
-        cluster_id=CLUSTER_ID,
-        clock=clock,
-        controller_endpoints=[],
-        has_dynamic_voters=False,
-        rng=rng,
-        fs=fs,
-    )
 
 
 class ControllerProcess:
@@ -89,15 +74,7 @@ class ControllerProcess:
             resources=ResourceCache(fs=self.fs),
             failures=failures,
         )
-        directory_ids = format_directories(
-            [DATA],
-            node_id=CONTROLLER_ID,
-            cluster_id=CLUSTER_ID,
-            clock=clock,
-            controller_endpoints=[],
-            has_dynamic_voters=False,
-            fs=self.fs,
-        )
+        directory_ids = format_disk(self.fs, CONTROLLER_ID, clock, self._rng)
         controller = self.controller = Controller.open(
             metadata_dir=DATA,
             node_id=CONTROLLER_ID,
@@ -116,11 +93,14 @@ class ControllerProcess:
             scheduler=scheduler,
         )
         configs = ConfigService(settings)
-        loader = MetadataLoader(controller.log, schedule=slices.run)
-        metadata = MetadataCache(lambda: controller.log.kraft_version)
-        for publisher in (metadata, configs, self._publisher):
-            loader.install(publisher)
-        loader.catch_up()
+        loader, metadata, _ = load_metadata(
+            controller.log,
+            settings=controller.settings,
+            context=controller.context,
+            configs=configs,
+            slices=slices,  # type: ignore[arg-type]  # as real ones
+        )
+        loader.install(self._publisher)
         controller.check_topic_configs = configs.require_topic_settings
         channel = LocalControllerChannel(controller, run=slices.run, published=loader.published)
         serving = ControllerServer(

@@ -1,11 +1,17 @@
-"""The settings of the nodes: Kafka's names, with times that are shorter than Kafka's defaults."""
+"""The settings of the nodes, in Kafka's names, with shorter times than Kafka's defaults; disks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
+from uuid import UUID
 
 from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.metadata.formatting import format_directories
+from cordwood.model.clock import Clock
+from cordwood.testing.simulated_filesystem import SimulatedFileSystem
+from support.watched import SeededRng
 
 CLUSTER_ID: Final = "c2ltdWxhdGlvbi1vZi0xMA"
 CONTROLLER_ID: Final = 100
@@ -79,4 +85,20 @@ def controller_node_settings() -> BrokerSettings:
             "node.id": str(CONTROLLER_ID),
             "listeners": f"CONTROLLER://{CONTROLLER}:{CONTROLLER_PORT}",
         }
+    )
+
+
+def format_disk(
+    fs: SimulatedFileSystem, node_id: int, clock: Clock, rng: SeededRng
+) -> Sequence[UUID]:
+    """Formats the disk of a node if it is empty; returns the ids of its directories."""
+    return format_directories(
+        [DATA],
+        node_id=node_id,
+        cluster_id=CLUSTER_ID,
+        clock=clock,
+        controller_endpoints=[],
+        has_dynamic_voters=False,
+        rng=rng,
+        fs=fs,
     )

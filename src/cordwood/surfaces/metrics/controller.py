@@ -121,8 +121,8 @@ CONTROLLER: tuple[Metric[NodeSnapshot], ...] = (
     ),
     _controller(
         "LastAppliedRecordLagMs",
-        "Time since then. It grows while nothing changes: there are no periodic records that only "
-        "show that the controller is alive.",
+        "Time since then. It grows while nothing changes: Cordwood's controller writes no periodic "
+        "records that only show that it is alive.",
         lag_ms,
     ),
     _gauge(

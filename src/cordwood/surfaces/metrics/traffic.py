@@ -135,7 +135,7 @@ TRAFFIC: tuple[Metric[Snapshot], ...] = (
         mbean="kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations",
         kind=Kind.GAUGE,
         labels=("delayedOperation",),
-        help="Delayed requests: fetches that wait for bytes. A produce never waits (one replica).",
+        help="Delayed requests: fetches that wait for bytes, produces with acks=all for replicas.",
         read=_waiting,
     ),
     Metric(

@@ -1,11 +1,11 @@
-"""An idempotent producer with acks=all, one batch in flight, that never gives a batch up."""
+"""Producers: an idempotent one with acks=all and one batch in flight, that gives no batch up."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.error_codes import ErrorCode
@@ -76,8 +76,8 @@ async def produce(
     return found.error_code, found.base_offset
 
 
-class IdempotentProducer(Client):
-    """See the module."""
+class Producer(Client):
+    """What both producers have: partitions to choose from, and pauses."""
 
     def __init__(
         self,
@@ -92,28 +92,40 @@ class IdempotentProducer(Client):
         """Sends nothing yet.
 
         Args:
-            name: of the producer.
+            name: of the producer; also the transactional id, if it is transactional.
             loop: the loop.
-            rng: chooses partitions, sizes and pauses.
+            rng: chooses partitions, sizes, outcomes and pauses.
             history: receives what is sent and acknowledged.
             partitions: to choose from.
-            pause_s: between batches, on average.
+            pause_s: between batches or transactions, on average.
         """
         super().__init__(name, loop, rng, history)
-        self._partitions = partitions
+        self.partitions = partitions
         self._pause_s = pause_s
         self._producer_id = -1
-        self._sequences = dict.fromkeys(partitions, 0)
         self._count = 0
         self.is_stopping = False
         self.is_done = False
+
+    async def pause(self) -> None:
+        """Waits until the next batch or transaction is due."""
+        await asyncio.sleep(self.rng.expovariate(1 / self._pause_s))
+
+
+class IdempotentProducer(Producer):
+    """See the module."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """As `Producer`."""
+        super().__init__(*arguments, **options)
+        self._sequences = dict.fromkeys(self.partitions, 0)
 
     async def run(self) -> None:
         """Sends until it is to stop, and its last batch is acknowledged."""
         await self._begin()
         while not self.is_stopping:
             await self._send_one()
-            await asyncio.sleep(self.rng.expovariate(1 / self._pause_s))
+            await self.pause()
         self.is_done = True
 
     async def _begin(self) -> None:
@@ -129,7 +141,7 @@ class IdempotentProducer(Client):
         self.note(Note(f"has the producer id {self._producer_id}"))
 
     async def _send_one(self) -> None:
-        partition = self.rng.choice(self._partitions)
+        partition = self.rng.choice(self.partitions)
         values = []
         for _ in range(self.rng.randint(1, _RECORDS_MAX)):
             self._count += 1

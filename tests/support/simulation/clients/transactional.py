@@ -8,16 +8,13 @@ and never answered may be either.
 
 from __future__ import annotations
 
-import asyncio
-import random
-from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
-from support.simulation.clients.client import TRANSACTION, Client, NoAnswerError, name_of
-from support.simulation.clients.producers import batch_of, produce
-from support.simulation.event_loop import EPOCH_MS, SimulatedLoop
+from support.simulation.clients.client import TRANSACTION, NoAnswerError, name_of
+from support.simulation.clients.producers import Producer, batch_of, produce
+from support.simulation.event_loop import EPOCH_MS
 from support.simulation.events import (
     Acknowledged,
     CommitAsked,
@@ -26,7 +23,6 @@ from support.simulation.events import (
     TransactionEnded,
     Unacceptable,
 )
-from support.simulation.history import History
 
 _TIMEOUT_MS: Final = 3000
 #: The producer has been fenced: by its next life, or since the coordinator has aborted.
@@ -53,39 +49,16 @@ class _GivenUpError(Exception):
     """The transaction cannot continue: the producer begins its next life."""
 
 
-class TransactionalProducer(Client):
+class TransactionalProducer(Producer):
     """See the module."""
 
-    def __init__(
-        self,
-        name: str,
-        loop: SimulatedLoop,
-        rng: random.Random,
-        history: History,
-        *,
-        partitions: Sequence[TopicPartition],
-        pause_s: float,
-    ) -> None:
-        """Sends nothing yet; the name is its transactional id.
-
-        Args:
-            name: of the producer.
-            loop: the loop.
-            rng: chooses partitions, sizes, outcomes and pauses.
-            history: receives what is sent, and how transactions end.
-            partitions: to choose from.
-            pause_s: between transactions, on average.
-        """
-        super().__init__(name, loop, rng, history)
-        self._partitions = partitions
-        self._pause_s = pause_s
-        self._producer_id = self._epoch = -1
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """As `Producer`."""
+        super().__init__(*arguments, **options)
+        self._epoch = -1
         self._sequences: dict[TopicPartition, int] = {}
-        self._count = 0
         self._open: str | None = None
         self._was_commit_asked = False
-        self.is_stopping = False
-        self.is_done = False
 
     async def run(self) -> None:
         """Runs transactions until it is to stop; the last one is ended."""
@@ -96,7 +69,7 @@ class TransactionalProducer(Client):
             except _GivenUpError as why:
                 self.note(Note(f"its next life begins: {why}"))
                 await self._begin_life()
-            await asyncio.sleep(self.rng.expovariate(1 / self._pause_s))
+            await self.pause()
         self.is_done = True
 
     async def _begin_life(self) -> None:
@@ -140,8 +113,8 @@ class TransactionalProducer(Client):
         self._count += 1
         self._open = f"{self.name}/{self._count}"
         self._was_commit_asked = False
-        count = self.rng.randint(1, len(self._partitions))
-        for number, partition in enumerate(self.rng.sample(list(self._partitions), count)):
+        count = self.rng.randint(1, len(self.partitions))
+        for number, partition in enumerate(self.rng.sample(list(self.partitions), count)):
             await self._send(partition, number)
             if self.rng.random() < 0.03:
                 raise _GivenUpError("it is replaced")

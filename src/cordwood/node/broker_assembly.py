@@ -1,0 +1,203 @@
+"""Makes the parts of a broker from its settings, and connects them to each other.
+
+Nothing here has a socket, a thread or a process of its own: `node.Node` adds those, and a test may
+add its own.
+
+Source: kafka.server.BrokerServer (4.3.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from cordwood.broker.auto_topic_creation import AutoTopicCreation
+from cordwood.broker.broker import Broker
+from cordwood.broker.broker_thread import BrokerThread
+from cordwood.broker.configs.service import ConfigService
+from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.broker.fetch_sessions import FetchSessionCache
+from cordwood.broker.group_cluster import GroupCluster
+from cordwood.broker.group_metadata_log import GroupMetadataLog
+from cordwood.broker.metrics import BrokerMetrics
+from cordwood.broker.peers import Peers
+from cordwood.broker.producer_ids import ProducerIds
+from cordwood.broker.replica_manager import ReplicaManager
+from cordwood.broker.replication.replication import ImageBrokers
+from cordwood.broker.request_context import RequestContext
+from cordwood.broker.transaction_parts import TransactionParts
+from cordwood.cleanup.cleaner_manager import CleanerManager
+from cordwood.cleanup.paused_changes import PausedMove, truncate_fully_paused, truncate_paused
+from cordwood.coordinator.group.service import GroupCoordinator
+from cordwood.coordinator.group.settings import GroupSettings
+from cordwood.metadata.cache import MetadataCache
+from cordwood.metadata.image import MetadataImage
+from cordwood.model.clock import Clock
+from cordwood.model.config import LogConfig
+from cordwood.model.rng import Rng
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.network.api import Api
+from cordwood.node.cluster_member import ClusterMember
+from cordwood.storage.failures import FailureChannel
+from cordwood.storage.filesystem import FileSystem
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log_manager import LogManager
+from cordwood.storage.scheduler import Scheduler
+from cordwood.storage.segment.resources import ResourceCache
+
+
+def open_logs(
+    settings: BrokerSettings,
+    log_dirs: Sequence[Path],
+    *,
+    topic_config: Callable[[str], LogConfig],
+    failures: FailureChannel,
+    clock: Clock,
+    fs: FileSystem,
+    rng: Rng | None = None,
+) -> LogManager:
+    """Locks the directories; no log is loaded yet.
+
+    Args:
+        settings: of server.properties.
+        log_dirs: those that have not failed.
+        topic_config: the settings of a topic's logs.
+        failures: of directories, from now on.
+        clock: the time of all logs.
+        fs: where the files are.
+        rng: the system's if None.
+
+    Raises:
+        DirectoryInUseError: another process has one.
+    """
+    context = LogContext(
+        clock=clock,
+        rng=rng,
+        resources=ResourceCache(fs=fs),
+        scheduler=Scheduler(clock, catch_up=False),
+        failures=failures,
+        producer_id_expiration_ms=settings.producer_id_expiration_ms,
+        max_transaction_timeout_ms=settings.transaction_max_timeout_ms,
+        verify_transactions=settings.transaction_partition_verification_enable,
+    )
+    return LogManager(
+        log_dirs, broker=settings.broker_config, topic_config=topic_config, context=context
+    )
+
+
+def is_stray(log: PartitionLog, image: MetadataImage, node_id: int) -> bool:
+    """Whether the cluster knows of no such replica on this broker.
+
+    Source: org.apache.kafka.storage.internals.log.LogManager.isStrayReplica; KIP-858.
+    """
+    topic = image.topics.get(log.topic_partition.topic)
+    if topic is None:
+        return True
+    if log.topic_id is not None and log.topic_id != topic.topic_id:
+        return True
+    partition = topic.partitions.get(log.topic_partition.partition)
+    return partition is None or node_id not in partition.replicas
+
+
+def make_broker(
+    settings: BrokerSettings,
+    *,
+    cluster_id: str,
+    logs: LogManager,
+    cleaner: CleanerManager,
+    metadata: MetadataCache,
+    configs: ConfigService,
+    member: ClusterMember,
+    thread: BrokerThread,
+    apis: Mapping[int, Api[RequestContext]],
+    at_end: Callable[[Callable[[], None]], object],
+    replica_manager: Callable[..., ReplicaManager] = ReplicaManager,
+) -> Broker:
+    """Makes the parts that serve requests; none of them serves or writes anything yet.
+
+    Args:
+        settings: of server.properties.
+        cluster_id: the cluster's.
+        logs: the logs of this broker.
+        cleaner: is paused for a log that is moved or truncated.
+        metadata: the image that the loader has published.
+        configs: the settings in force.
+        member: the channels to the controller; connected.
+        thread: the event loop's.
+        apis: those that are served.
+        at_end: gets what a stop has to call.
+        replica_manager: makes the replica manager, as its constructor does.
+    """
+    metrics = BrokerMetrics()
+    replicas = replica_manager(
+        node_id=settings.node_id,
+        logs=logs,
+        metadata=metadata,
+        controller=member.channel,
+        thread=thread,
+        settings=settings,
+        metrics=metrics,
+        begin_move=lambda partition, to: PausedMove(cleaner, partition, to),
+        truncate=lambda partition, offset, is_wanted: truncate_paused(
+            cleaner, {partition: offset}, is_wanted=is_wanted
+        ),
+        start_at=lambda partition, offset, is_wanted: truncate_fully_paused(
+            cleaner, partition, offset, is_wanted=is_wanted
+        ),
+    )
+    groups = _make_groups(settings, replicas, metadata, configs, thread)
+    peers = Peers(
+        ImageBrokers(metadata),
+        thread,
+        node_id=settings.node_id,
+        listener=settings.inter_broker_listener,
+        timeout_ms=settings.integer("request.timeout.ms"),
+    )
+    at_end(peers.close)
+    producer_ids = ProducerIds(member.channel, thread)
+    parts = TransactionParts.of(settings, replicas, groups, metadata, producer_ids, thread, peers)
+    context = logs.context
+    return Broker(
+        node_id=settings.node_id,
+        cluster_id=cluster_id,
+        thread=thread,
+        settings=settings,
+        configs=configs,
+        metadata=metadata,
+        admin=member.admin,
+        forwarding=member.forwarding,
+        controller_id=lambda: member.controller_id,
+        voter_count=lambda: member.voter_count,
+        replicas=replicas,
+        groups=groups,
+        transactions=parts.coordinator,
+        transaction_partitions=parts.partitions,
+        verification=parts.verification,
+        markers=parts.markers,
+        topic_creation=AutoTopicCreation(member.channel, settings),
+        fetch_sessions=FetchSessionCache(
+            settings.max_incremental_fetch_session_cache_slots, context.clock, context.rng
+        ),
+        metrics=metrics,
+        api_versions={key: (api.min_version, api.max_version) for key, api in apis.items()},
+    )
+
+
+def _make_groups(
+    settings: BrokerSettings,
+    replicas: ReplicaManager,
+    metadata: MetadataCache,
+    configs: ConfigService,
+    thread: BrokerThread,
+) -> GroupCoordinator:
+    of_groups = GroupSettings.of(settings.all)
+    groups = GroupCoordinator(
+        GroupMetadataLog(replicas, metadata, of_groups.topic_codec),
+        thread,
+        of_groups,
+        GroupCluster(metadata, configs.own_group_integer),
+        replicas.logs.context.rng,
+    )
+    replicas.listen(GROUP_METADATA_TOPIC, groups.on_high_watermark)
+    return groups

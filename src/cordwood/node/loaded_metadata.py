@@ -1,0 +1,51 @@
+"""The committed metadata that a node reads before it serves, and what keeps it up to date.
+
+Source: org.apache.kafka.image.loader.MetadataLoader; kafka.server.SharedServer (4.3.0).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from cordwood.broker.configs.service import ConfigService
+from cordwood.metadata.cache import MetadataCache
+from cordwood.metadata.loader import MetadataLoader
+from cordwood.metadata.metadata_log import MetadataLog
+from cordwood.metadata.settings import MetadataLogSettings
+from cordwood.metadata.snapshot_generator import SnapshotGenerator
+from cordwood.network.slices import Slices
+from cordwood.storage.log.log_context import LogContext
+
+
+class LoadedMetadata(NamedTuple):
+    """The image, and what reads and shortens its log."""
+
+    loader: MetadataLoader
+    cache: MetadataCache
+    snapshots: SnapshotGenerator
+
+
+def load_metadata(
+    log: MetadataLog,
+    *,
+    settings: MetadataLogSettings,
+    context: LogContext,
+    configs: ConfigService,
+    slices: Slices,
+) -> LoadedMetadata:
+    """Reads what is committed; `configs` gets its settings.
+
+    Args:
+        log: the metadata log.
+        settings: when snapshots of it are due.
+        context: its clock, file system and failed directories.
+        configs: the settings of brokers and topics.
+        slices: in which later changes are published.
+    """
+    loader = MetadataLoader(log, schedule=slices.run)
+    snapshots = SnapshotGenerator(log, settings=settings, context=context)
+    cache = MetadataCache(lambda: log.kraft_version)
+    for publisher in (cache, configs, snapshots):  # the cache first: all others read it
+        loader.install(publisher)
+    loader.catch_up()
+    return LoadedMetadata(loader, cache, snapshots)
