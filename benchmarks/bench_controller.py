@@ -108,20 +108,21 @@ class Bench:
             return [created_s, written_s, failed_over_s, *memory]
 
     def _write(self, cluster: MixedCluster, names: Sequence[str]) -> None:
-        """Returns when a record is acknowledged in every partition."""
+        """Returns when a record is acknowledged in every partition.
+
+        Each topic has a producer. A producer's requests have one partition each, and a broker
+        answers those of a connection one after the other.
+        """
         errors: list[object] = []
-        producer = Producer(
-            cluster.client(
-                {
-                    "acks": "all",
-                    "linger.ms": 5,
-                    "message.timeout.ms": int(_WAIT_S * 1000),
-                    "topic.metadata.refresh.interval.ms": 1000,
-                    "retry.backoff.max.ms": 100,
-                }
-            )
-        )
-        for name in names:
+        settings = {
+            "acks": "all",
+            "linger.ms": 5,
+            "message.timeout.ms": int(_WAIT_S * 1000),
+            "topic.metadata.refresh.interval.ms": 1000,
+            "retry.backoff.max.ms": 100,
+        }
+        producers = {name: Producer(cluster.client(settings)) for name in names}
+        for name, producer in producers.items():
             for partition in range(self.sizes.partitions):
                 producer.produce(
                     name,
@@ -129,8 +130,9 @@ class Bench:
                     partition=partition,
                     on_delivery=lambda error, _: errors.append(error),
                 )
-        if producer.flush(_WAIT_S) or set(errors) != {None}:
-            raise SystemExit(f"records were not written: {set(errors)}")
+        unsent = sum(producer.flush(_WAIT_S) for producer in producers.values())
+        if unsent or set(errors) != {None}:
+            raise SystemExit(f"{unsent} records were not written; errors: {set(errors)}")
 
 
 def _resident_mb(pid: int) -> float:

@@ -22,12 +22,6 @@ _SEEDS_A_NIGHTLY_TEST = 50
 _SEEDS_TO_FIND_A_BUG = 100
 TESTS = Path(__file__).parents[1]
 
-#: Seeds that find what is not yet repaired in the code, and what that is.
-OPEN = {
-    350: "power that is lost after a roll takes the last batches of the segment before, and leaves "
-    "the name of the new one: recovery sees no damage, and the log has a hole, as in Kafka",
-}
-
 
 def describe(result: Result, bug: str = "") -> str:
     command = result.command + (f" BUG={bug}" if bug else "")
@@ -37,9 +31,6 @@ def describe(result: Result, bug: str = "") -> str:
 def require_no_violation(first: int, count: int) -> None:
     for seed in range(first, first + count):
         result = run_seed(seed)
-        if seed in OPEN:
-            assert result.violation is not None, f"repaired, to be removed from OPEN: {OPEN[seed]}"
-            continue
         assert result.violation is None, describe(result)
 
 

@@ -65,6 +65,11 @@ class Replica:
         return self.log_start_offset + len(self.records)
 
     @property
+    def gap_offset(self) -> int | None:
+        """As `FollowedLog`."""
+        return None
+
+    @property
     def last_epoch(self) -> int | None:
         """As `FollowedLog`."""
         return self.epochs[-1][0] if self.epochs else None

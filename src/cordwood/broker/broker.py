@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cordwood.broker.auto_topic_creation import AutoTopicCreation
-from cordwood.broker.fetch_sessions import FetchSessionCache
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.node_parts import NodeParts
 from cordwood.broker.replica_manager import ReplicaManager
@@ -34,7 +33,6 @@ class Broker(NodeParts):
         verification: verifies partitions before a transaction writes to them.
         markers: writes the markers of transactions.
         topic_creation: creates topics that clients and coordinators need.
-        fetch_sessions: the sessions of fetching clients.
         metrics: counts requests and data.
     """
 
@@ -47,5 +45,4 @@ class Broker(NodeParts):
     verification: TransactionVerification
     markers: MarkerSender
     topic_creation: AutoTopicCreation
-    fetch_sessions: FetchSessionCache
     metrics: BrokerMetrics

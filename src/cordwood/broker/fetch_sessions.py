@@ -1,6 +1,10 @@
 """Fetch sessions: the broker remembers a client's partitions; the client only sends changes.
 
+A follower's session also leaves out of its fetches the partitions of which the follower has all,
+until something changes in them: so a fetch costs what has changed, not what there is.
+
 Source: KIP-227; kafka.server.FetchSession, FetchSessionCacheShard.
+Differs: Kafka reads all partitions of a session for each fetch, of followers too.
 """
 
 from __future__ import annotations
@@ -10,6 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
+from cordwood.broker.replication.leadership import SessionFetches
 from cordwood.model.clock import Clock
 from cordwood.model.kafka_errors import (
     FetchSessionIdNotFoundError,
@@ -92,10 +97,31 @@ class FetchPartition:
         self.own_start_offset = asked.own_start_offset
 
 
-class FetchSession:
-    """The partitions of one client, in the order in which they are served."""
+class Follower(NamedTuple):
+    """The broker that fetches; -1 for the epoch of its registration if it does not say it."""
 
-    __slots__ = ("created_ms", "epoch", "id", "last_used_ms", "partitions", "uses_topic_ids")
+    broker_id: int
+    broker_epoch: int
+
+
+class FetchSession:
+    """The partitions of one client.
+
+    `due` are those that a fetch reads, in the order in which they are served: all of a consumer's,
+    of a follower's only those that are not left out. `follower` is None for a consumer.
+    """
+
+    __slots__ = (
+        "created_ms",
+        "due",
+        "epoch",
+        "fetches",
+        "follower",
+        "id",
+        "last_used_ms",
+        "partitions",
+        "uses_topic_ids",
+    )
 
     def __init__(
         self,
@@ -104,30 +130,63 @@ class FetchSession:
         *,
         now_ms: int,
         uses_topic_ids: bool,
+        follower: Follower | None = None,
     ) -> None:
         self.id = session_id
         self.epoch = 1
         self.created_ms = self.last_used_ms = now_ms
         self.partitions = partitions
+        self.due = partitions if follower is None else dict(partitions)
         self.uses_topic_ids = uses_topic_ids
+        self.follower = follower
+        self.fetches = SessionFetches(0.0)
 
     def served_last(self, keys: Iterable[PartitionKey]) -> None:
         """Moves partitions that gave data behind the others: their turn is over."""
         for key in keys:
-            found = self.partitions.pop(key.identity, None)
+            found = self.due.pop(key.identity, None)
             if found is not None:
-                self.partitions[key.identity] = found
+                self.due[key.identity] = found
+
+    def take_back(self, identity: Identity) -> None:
+        """A fetch reads a partition again."""
+        self.due.setdefault(identity, self.partitions[identity])
+
+    def leave_out(self, identity: Identity) -> None:
+        """No fetch reads a partition until it is taken back."""
+        self.due.pop(identity, None)
+
+    def fetched_by(self, follower: Follower | None) -> None:
+        """A request has come; if it is not the same follower's, all partitions are read."""
+        if self.follower is not None and follower != self.follower:
+            self.due.update(self.partitions)
+            self.follower = follower or self.follower
 
 
 class FetchContext(NamedTuple):
     """How a fetch is answered; `session` is None for a fetch without a session.
 
-    `is_incremental` leaves out partitions without changes.
+    `asked` are the partitions of the request. `is_incremental` leaves out of the answer the
+    partitions without changes.
     """
 
     session: FetchSession | None
-    partitions: list[FetchPartition]
+    asked: list[FetchPartition]
     is_incremental: bool
+
+    @property
+    def partitions(self) -> list[FetchPartition]:
+        """What has to be read now; another time it may be more."""
+        if self.session is None or not self.is_incremental:
+            return self.asked
+        return list(self.session.due.values())
+
+    @property
+    def due_count(self) -> int:
+        """The number of those."""
+        if self.session is None or not self.is_incremental:
+            return len(self.asked)
+        return len(self.session.due)
 
 
 class FetchSessionCache:
@@ -141,6 +200,8 @@ class FetchSessionCache:
         self._slots = slots
         self._clock = clock
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()
+        #: The sessions of followers that have a partition.
+        self._of_followers: dict[Identity, list[FetchSession]] = {}
         self.evictions = 0
 
     def __len__(self) -> int:
@@ -151,10 +212,19 @@ class FetchSessionCache:
         """The number of partitions in all sessions."""
         return sum(len(session.partitions) for session in self._sessions.values())
 
-    def size_of(self, session_id: int) -> int:
-        """The number of partitions in a session; 0 if it is not cached."""
+    def due_count(self, session_id: int) -> int:
+        """The number of partitions that a session's next fetch reads; 0 if it is not cached."""
         session = self._sessions.get(session_id)
-        return 0 if session is None else len(session.partitions)
+        return 0 if session is None else len(session.due)
+
+    def changed(self, topic_id: UUID, index: int) -> list[FetchSession]:
+        """The sessions of followers that have a partition; their next fetches read it."""
+        found = self._of_followers.get((topic_id, index))
+        if found is None:
+            return []
+        for session in found:
+            session.take_back((topic_id, index))
+        return list(found)
 
     def context(
         self,
@@ -164,8 +234,9 @@ class FetchSessionCache:
         asked: list[FetchPartition],
         forgotten: list[PartitionKey],
         uses_topic_ids: bool,
+        follower: Follower | None = None,
     ) -> FetchContext:
-        """The context of a request.
+        """The context of a request; `follower` is None for a consumer.
 
         Raises:
             FetchSessionIdNotFoundError: the session is no longer cached.
@@ -174,10 +245,11 @@ class FetchSessionCache:
                 other way round.
         """
         if epoch in {INITIAL_EPOCH, FINAL_EPOCH}:
-            self._sessions.pop(session_id, None)
+            self._end(session_id)
             if epoch == FINAL_EPOCH:
                 return FetchContext(None, asked, is_incremental=False)
-            return FetchContext(self._create(asked, uses_topic_ids), asked, is_incremental=False)
+            session = self._create(asked, uses_topic_ids, follower)
+            return FetchContext(session, asked, is_incremental=False)
         session = self._sessions.get(session_id)
         if session is None:
             raise FetchSessionIdNotFoundError("The fetch session ID was not found.")
@@ -188,23 +260,51 @@ class FetchSessionCache:
                 "The fetch session encountered inconsistent topic ID usage"
             )
         session.epoch = 1 if epoch == _INT_MAX else epoch + 1
+        session.fetched_by(follower)
         for partition in in_steps(asked, every=64):
-            known = session.partitions.get(partition.key.identity)
-            if known is None:
-                session.partitions[partition.key.identity] = partition
-            else:
-                known.take(partition)
+            self._ask(session, partition)
         for key in in_steps(forgotten, every=64):
-            session.partitions.pop(key.identity, None)
+            self._forget(session, key.identity)
         if not session.partitions:
-            self._sessions.pop(session_id, None)
+            self._end(session_id)
             return FetchContext(None, [], is_incremental=False)
         session.last_used_ms = self._clock.now_ms()
         if session_id in self._sessions:  # else it was evicted during a pause
             self._sessions.move_to_end(session_id)
-        return FetchContext(session, list(session.partitions.values()), is_incremental=True)
+        return FetchContext(session, asked, is_incremental=True)
 
-    def _create(self, asked: list[FetchPartition], uses_topic_ids: bool) -> FetchSession | None:
+    def _ask(self, session: FetchSession, partition: FetchPartition) -> None:
+        identity = partition.key.identity
+        known = session.partitions.get(identity)
+        if known is None:
+            known = session.partitions[identity] = partition
+            if session.follower is not None:
+                self._of_followers.setdefault(identity, []).append(session)
+        else:
+            known.take(partition)
+        session.due[identity] = known
+
+    def _forget(self, session: FetchSession, identity: Identity) -> None:
+        if session.partitions.pop(identity, None) is not None:
+            session.due.pop(identity, None)
+            self._notify_no_more(session, identity)
+
+    def _end(self, session_id: int) -> None:
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            for identity in session.partitions:
+                self._notify_no_more(session, identity)
+
+    def _notify_no_more(self, session: FetchSession, identity: Identity) -> None:
+        sessions = self._of_followers.get(identity, [])
+        if session in sessions:
+            sessions.remove(session)
+            if not sessions:
+                del self._of_followers[identity]
+
+    def _create(
+        self, asked: list[FetchPartition], uses_topic_ids: bool, follower: Follower | None
+    ) -> FetchSession | None:
         """A new session if there is space, or after evicting one unused for two minutes."""
         now_ms = self._clock.now_ms()
         if not self._make_room(len(asked), now_ms):
@@ -220,8 +320,13 @@ class FetchSessionCache:
             partitions,
             now_ms=now_ms,
             uses_topic_ids=uses_topic_ids,
+            # What is not known by its id is read by each fetch.
+            follower=follower if uses_topic_ids else None,
         )
         self._sessions[session_id] = session
+        if session.follower is not None:
+            for identity in partitions:
+                self._of_followers.setdefault(identity, []).append(session)
         return session
 
     def _make_room(self, size: int, now_ms: int) -> bool:
@@ -231,12 +336,12 @@ class FetchSessionCache:
             return False
         oldest = next(iter(self._sessions.values()))
         if now_ms - oldest.last_used_ms > _EVICTION_MS:
-            del self._sessions[oldest.id]
+            self._end(oldest.id)
             self.evictions += 1
             return True
         smallest = min(self._sessions.values(), key=lambda session: len(session.partitions))
         if len(smallest.partitions) < size and now_ms - smallest.created_ms > _EVICTION_MS:
-            del self._sessions[smallest.id]
+            self._end(smallest.id)
             self.evictions += 1
             return True
         return False

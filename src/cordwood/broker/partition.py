@@ -16,6 +16,7 @@ from cordwood.broker.replication.leadership import (
     LedPartition,
     MoveHighWatermark,
     PartitionLeadership,
+    SessionFetches,
 )
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.error_codes import ErrorCode
@@ -194,15 +195,51 @@ class Partition:
         Raises:
             NotLeaderOrFollowerError: as there.
         """
-        assert self.leadership is not None, "checked by `require_follower`"
-        before = self.low_watermark
+        leadership = self.leadership
+        assert leadership is not None, "checked by `require_follower`"
+        known = leadership.followers.get(broker_id)
+        before = None
+        if known is None or known.log_start_offset != start:
+            before = self.low_watermark
         self._do(
-            self.leadership.on_fetch(
+            leadership.on_fetch(
                 broker_id, offset, start=start, now_ms=self._now_ms(), broker_epoch=broker_epoch
             )
         )
-        if self.low_watermark > before:
+        if before is not None and self.low_watermark > before:
             self.wake(0)
+
+    def leave_out(
+        self,
+        broker_id: int,
+        fetches: SessionFetches,
+        *,
+        high_watermark: int,
+        log_start_offset: int,
+    ) -> bool:
+        """Whether a follower's session may leave the partition out.
+
+        As `PartitionLeadership.leave_out`, for a follower that knows the newest offsets.
+
+        Args:
+            broker_id: the follower.
+            fetches: of its session.
+            high_watermark: what it was last given.
+            log_start_offset: what it was last given.
+        """
+        log = self.log
+        return (
+            self.leadership is not None
+            and high_watermark == log.high_watermark
+            and log_start_offset == log.log_start_offset
+            and not log.is_closed
+            and self.leadership.leave_out(broker_id, fetches)
+        )
+
+    def take_back(self, broker_id: int) -> None:
+        """As `PartitionLeadership.take_back`."""
+        if self.leadership is not None:
+            self.leadership.take_back(broker_id)
 
     def require_follower(self, broker_id: int, current_leader_epoch: int) -> None:
         """Refuses a fetch of a broker that has no replica, as far as this broker knows.

@@ -19,6 +19,7 @@ from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.delayed_operations import DelayedOperations
 from cordwood.broker.directory_moves import BeginMove, DirectoryMoves
 from cordwood.broker.directory_reports import DirectoryReports
+from cordwood.broker.fetch_sessions import FetchSessionCache
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
 from cordwood.broker.replication.fetcher import Followed
@@ -95,6 +96,11 @@ class ReplicaManager:
         self.log_dirs = [Path(name).absolute() for name in settings.log_dirs]
         """Every log directory, offline ones included."""
         self.delayed = DelayedOperations(thread.call_later_ms)
+        self.fetch_sessions = FetchSessionCache(
+            settings.max_incremental_fetch_session_cache_slots,
+            logs.context.clock,
+            logs.context.rng,
+        )
         self.directory_reports = DirectoryReports(
             controller,
             call_soon=thread.call_soon,
@@ -124,13 +130,15 @@ class ReplicaManager:
         self._metrics = metrics
         self._brokers = ImageBrokers(metadata)
         self._clock = thread.clock
+        self._call_soon = thread.call_soon
+        logs.context.log_start_moved = self._log_start_moved
         self._full = FullReplicas(
             node_id=node_id,
             metadata=metadata,
             reports=self.directory_reports,
             others_in_sync=self._others_in_sync,
             free_bytes=logs.context.fs.free_bytes,
-            now_ms=self._now_ms,
+            now_ms=self.now_ms,
             call_later_ms=thread.call_later_ms,
             back=self.moved,
         )
@@ -187,6 +195,10 @@ class ReplicaManager:
         if partition.leader == self.node_id or is_offline:
             return StorageError(f"The log directory of partition {topic}-{index} is offline")
         return NotLeaderOrFollowerError(f"Error while fetching partition state for {topic}-{index}")
+
+    def led(self, topic: str, index: int) -> Partition | None:
+        """A partition if this broker leads it, whether its directory is online or not."""
+        return self.partitions.get(topic, {}).get(index)
 
     @property
     def led_count(self) -> int:
@@ -286,10 +298,10 @@ class ReplicaManager:
                 log,
                 topic_id=topic_id,
                 leader_epoch=image.leader_epoch,
-                now_ms=self._now_ms,
+                now_ms=self.now_ms,
                 find=self.logs.get,
                 on_change=self.partition_changed,
-                on_append=self._appended,
+                on_append=self._followers_can_fetch,
                 propose=self._propose,
             )
             here.lead(image.leader_epoch, self._leadership(log, image))
@@ -298,6 +310,7 @@ class ReplicaManager:
             here.lead(image.leader_epoch, self._leadership(log, image))
         elif here.leadership is not None:
             here.on_metadata(led_partition(image))
+            self.fetch_sessions.changed(topic_id, index)
         elif is_elected:
             here.lead(image.leader_epoch, None)
         return here, is_elected
@@ -344,9 +357,10 @@ class ReplicaManager:
     def isr_answered(self, answer: AnsweredIsr) -> None:
         """The controller has answered the proposal of an ISR."""
         name = self._metadata.image.topic_names.get(answer.key.topic_id, "")
-        here = self.partitions.get(name, {}).get(answer.key.partition)
+        here = self.led(name, answer.key.partition)
         if here is not None and here.topic_id == answer.key.topic_id:
             self._metrics.isr_changed(here.isr_answered(answer))
+            self.fetch_sessions.changed(here.topic_id, here.index)
 
     def follower_changed(self, key: LedBy) -> None:
         """The log of a partition that is followed has more, or more of it is committed."""
@@ -385,6 +399,18 @@ class ReplicaManager:
         for each in self.led_partitions():
             each.remove_lagging()
 
+    def _log_start_moved(self, partition: TopicPartition) -> None:
+        """From any thread: the log of a partition begins later."""
+        self._call_soon(lambda: self._take_log_start(partition))
+
+    def _take_log_start(self, partition: TopicPartition) -> None:
+        here = self.led(partition.topic, partition.partition)
+        known = self._metadata.image.topics.get(partition.topic)
+        if here is not None:
+            self.fetch_sessions.changed(here.topic_id, here.index)
+        elif known is not None and self.replication is not None:
+            self.replication.log_changed(LedBy(known.topic_id, partition.partition))
+
     def _leadership(self, log: PartitionLog, image: PartitionImage) -> PartitionLeadership | None:
         if len(image.replicas) == 1:
             return None
@@ -395,7 +421,7 @@ class ReplicaManager:
             own_epoch=lambda: self.logs.broker_epoch,
             end_offset=log.log_end_offset,
             high_watermark=log.high_watermark,
-            now_ms=self._now_ms(),
+            now_ms=self.now_ms(),
             min_insync_replicas=log.config.min_insync_replicas,
             lag_max_ms=self._lag_max_ms,
         )
@@ -409,18 +435,27 @@ class ReplicaManager:
         )
 
     def _others_in_sync(self, topic: str, index: int) -> frozenset[int] | None:
-        here = self.partitions.get(topic, {}).get(index)
+        here = self.led(topic, index)
         return None if here is None else here.others_in_sync
 
-    def _now_ms(self) -> float:
+    def now_ms(self) -> float:
+        """The time of replication, which never goes back."""
         return self._clock.monotonic_s() * 1000
 
     def _propose(self, key: LedBy, proposal: IsrProposal) -> None:
         if self.replication is not None:
             self.replication.propose(key, proposal)
 
-    def _appended(self, partition: Partition, size_bytes: int) -> None:
-        self.delayed.check_followers(partition.topic, partition.index, size_bytes)
+    def _followers_can_fetch(self, partition: Partition, size_bytes: int) -> None:
+        """Completes followers' fetches: a partition has grown by so many bytes, or changed if 0."""
+        name = partition.topic, partition.index
+        self.delayed.replica_fetch.check(name, size_bytes)
+        is_held_back = size_bytes > 0 and self.throttles.leader.holds_back(*name)
+        for session in self.fetch_sessions.changed(partition.topic_id, partition.index):
+            follower = session.follower
+            assert follower is not None, "sessions of followers only"
+            if not is_held_back or partition.is_in_sync(follower.broker_id):
+                self.delayed.replica_fetch.check(session.id, size_bytes)
 
     def listen(self, topic: str, listener: HighWatermarkListener) -> None:
         """Calls `listener` after each change of a partition of the topic; one for each topic.
@@ -432,6 +467,8 @@ class ReplicaManager:
     def partition_changed(self, partition: Partition, size_bytes: int) -> None:
         """Completes the requests that wait for a change of a partition."""
         self.delayed.check(partition.topic, partition.index, size_bytes)
+        if not size_bytes:
+            self._followers_can_fetch(partition, 0)
         listener = self._listeners.get(partition.topic)
         if listener is not None:
             listener(partition.index, partition.log.high_watermark)
@@ -466,7 +503,7 @@ class ReplicaManager:
         """
         log = self.logs.get(partition)
         topic = self._metadata.image.topics.get(partition.topic)
-        here = self.partitions.get(partition.topic, {}).get(partition.partition)
+        here = self.led(partition.topic, partition.partition)
         image = None if topic is None else topic.partitions.get(partition.partition)
         if log is None or topic is None or image is None:
             return

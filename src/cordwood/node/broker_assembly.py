@@ -16,7 +16,6 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
-from cordwood.broker.fetch_sessions import FetchSessionCache
 from cordwood.broker.group_cluster import GroupCluster
 from cordwood.broker.group_metadata_log import GroupMetadataLog
 from cordwood.broker.metrics import BrokerMetrics
@@ -157,7 +156,6 @@ def make_broker(
     at_end(peers.close)
     producer_ids = ProducerIds(member.channel, thread)
     parts = TransactionParts.of(settings, replicas, groups, metadata, producer_ids, thread, peers)
-    context = logs.context
     return Broker(
         node_id=settings.node_id,
         cluster_id=cluster_id,
@@ -176,9 +174,6 @@ def make_broker(
         verification=parts.verification,
         markers=parts.markers,
         topic_creation=AutoTopicCreation(member.channel, settings),
-        fetch_sessions=FetchSessionCache(
-            settings.max_incremental_fetch_session_cache_slots, context.clock, context.rng
-        ),
         metrics=metrics,
         api_versions={key: (api.min_version, api.max_version) for key, api in apis.items()},
     )

@@ -1027,3 +1027,39 @@ def test_batches_are_what_was_appended_after_any_number_of_openings(tmp_path: Pa
         assert batches_in(log) == expected
         assert keys_in(log) == [b"k%d" % n for n in range(20)]
         log.close()
+
+
+# ---- power that is lost after a roll
+
+
+def without_the_end_of_its_first_segment(tmp_path: Path) -> StoredLog:
+    """A log of three segments with five batches each; of the first the last two are lost."""
+    stored = StoredLog(tmp_path, LogConfig(segment_bytes=5 * len(batch_of(b"0000"))))
+    log = filled(stored, 15)
+    assert bases(log) == [0, 5, 10]
+    log.close()
+    path = stored.directory / segment_file_name(0, LOG_SUFFIX)
+    data = path.read_bytes()
+    path.write_bytes(data[: 3 * len(data) // 5])
+    return stored
+
+
+def test_a_gap_between_segments_that_were_not_flushed_is_known(tmp_path: Path) -> None:
+    stored = without_the_end_of_its_first_segment(tmp_path)
+    log = stored.open(clean=False)
+    assert log.log_end_offset == 15, "nothing is cut off that is still there"
+    gaps = [log.gap_offset]
+    for offset in (4, 3):
+        log.truncate_to(offset)
+        gaps.append(log.gap_offset)
+    assert gaps == [3, 3, None]
+    log.close()
+    assert stored.open(clean=False).gap_offset is None
+
+
+@pytest.mark.parametrize(("clean", "recovery_point"), [(True, 0), (False, 6)])
+def test_a_gap_in_what_was_flushed_is_that_of_a_cleaning(
+    tmp_path: Path, clean: bool, recovery_point: int
+) -> None:
+    stored = without_the_end_of_its_first_segment(tmp_path)
+    assert stored.open(clean=clean, recovery_point=recovery_point).gap_offset is None

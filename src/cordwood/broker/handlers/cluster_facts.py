@@ -6,7 +6,9 @@ Source: org.apache.kafka.metadata.KRaftMetadataCache.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import zip_longest
 from typing import Any
+from uuid import UUID
 
 from cordwood.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from cordwood.broker.request_context import NodeContext
@@ -76,44 +78,54 @@ def endpoints_of(
     return [each for each in brokers_of(image, listener, "node_id") if each["node_id"] in wanted]
 
 
-def partition_fields(
-    image: MetadataImage, index: int, partition: PartitionImage, listener: str
-) -> dict[str, Any]:
-    """A partition's place: leader, replicas, those in sync and those that are not there."""
-    alive = {each.broker_id for each in image.brokers.values() if not each.fenced}
-    code = 0
-    leader = partition.leader
-    if leader == NO_LEADER or leader not in alive:
-        code, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
-    elif image.brokers[leader].endpoint(listener) is None:
-        code, leader = ErrorCode.LISTENER_NOT_FOUND, NO_LEADER
-    return {
-        "error_code": code,
-        "partition_index": index,
-        "leader_id": leader,
-        "leader_epoch": partition.leader_epoch,
-        "replica_nodes": list(partition.replicas),
-        "isr_nodes": list(partition.isr),
-        "eligible_leader_replicas": list(partition.elr),
-        "last_known_elr": list(partition.last_known_elr),
-        "offline_replicas": _offline(image, partition, listener),
-    }
+class PartitionPlaces:
+    """Where the partitions of an image are, as the clients of a listener see it.
 
-
-def _offline(image: MetadataImage, partition: PartitionImage, listener: str) -> list[int]:
-    """The replicas whose broker, or whose log directory, is not there.
-
-    Source: KRaftMetadataCache.isReplicaOffline.
+    What is the same for many partitions is looked up once.
     """
-    directories = dict(zip(partition.replicas, partition.directories, strict=False))
-    found = []
-    for each in partition.replicas:
-        broker = image.brokers.get(each)
-        if (
-            broker is None
-            or broker.fenced
-            or broker.endpoint(listener) is None
-            or not broker.has_online_directory(directories.get(each))
-        ):
-            found.append(each)
-    return found
+
+    def __init__(self, image: MetadataImage, listener: str) -> None:
+        """`listener` is the name of the clients' listener."""
+        self.image = image
+        alive = [each for each in image.brokers.values() if not each.fenced]
+        self._alive = {each.broker_id for each in alive}
+        self._reachable = {
+            each.broker_id: each for each in alive if each.endpoint(listener) is not None
+        }
+        self._has_replica: dict[tuple[int, UUID | None], bool] = {}
+
+    def fields(self, index: int, partition: PartitionImage) -> dict[str, Any]:
+        """A partition's place: leader, replicas, those in sync and those that are not there."""
+        code = 0
+        leader = partition.leader
+        if leader == NO_LEADER or leader not in self._alive:
+            code, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
+        elif leader not in self._reachable:
+            code, leader = ErrorCode.LISTENER_NOT_FOUND, NO_LEADER
+        return {
+            "error_code": code,
+            "partition_index": index,
+            "leader_id": leader,
+            "leader_epoch": partition.leader_epoch,
+            "replica_nodes": partition.replicas,
+            "isr_nodes": partition.isr,
+            "eligible_leader_replicas": partition.elr,
+            "last_known_elr": partition.last_known_elr,
+            "offline_replicas": self._offline(partition),
+        }
+
+    def _offline(self, partition: PartitionImage) -> list[int]:
+        """The replicas whose broker, or whose log directory, is not there.
+
+        Source: KRaftMetadataCache.isReplicaOffline.
+        """
+        places = zip_longest(partition.replicas, partition.directories[: len(partition.replicas)])
+        return [each[0] for each in places if not self._is_online(each)]
+
+    def _is_online(self, replica: tuple[int, UUID | None]) -> bool:
+        known = self._has_replica.get(replica)
+        if known is None:
+            broker = self._reachable.get(replica[0])
+            known = broker is not None and broker.has_online_directory(replica[1])
+            self._has_replica[replica] = known
+        return known

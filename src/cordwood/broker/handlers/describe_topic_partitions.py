@@ -9,8 +9,8 @@ from typing import Any
 
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import (
+    PartitionPlaces,
     is_internal,
-    partition_fields,
 )
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
@@ -44,6 +44,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
             context.broker.settings.max_request_partition_size_limit,
         ),
     )
+    places = PartitionPlaces(image, context.listener)
     topics: list[dict[str, Any]] = []
     for name in in_steps(sorted(names)):
         at = first_partition if cursor is not None and name == cursor.topic_name else 0
@@ -65,7 +66,7 @@ def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> 
                 "topic_id": topic.topic_id,
                 "is_internal": is_internal(name),
                 "partitions": [
-                    partition_fields(image, index, topic.partitions[index], context.listener)
+                    places.fields(index, topic.partitions[index])
                     for index in in_steps(shown, every=8)
                 ],
                 "topic_authorized_operations": context.authorized_operations(

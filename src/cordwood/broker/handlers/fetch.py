@@ -7,7 +7,8 @@ tag, 16 where the leader is (KIP-951), 17 and 18 fields of replicas.
 A fetch that finds fewer than min_bytes waits for appends to the partitions it names, at most
 max_wait_ms of real time, and then reads again. Bytes of segments are sent from their files.
 
-A fetch of a follower reads up to the log's end, and says where the follower's log ends. Since
+A fetch of a follower reads up to the log's end, and says where the follower's log ends. It reads
+only those partitions of its session in which something may have changed (`fetch_sessions`). Since
 version 11, consumers may read from followers, too; with a `replica.selector.class` the leader sends
 a consumer to one in its rack (KIP-392).
 
@@ -25,11 +26,13 @@ from typing import Any, NamedTuple
 
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.configs.settings import RACK_AWARE_SELECTOR
-from cordwood.broker.delayed_operations import PartitionName
+from cordwood.broker.delayed_operations import WaitKey
 from cordwood.broker.fetch_sessions import (
     NO_SESSION,
     FetchContext,
     FetchPartition,
+    FetchSession,
+    Follower,
     PartitionKey,
 )
 from cordwood.broker.handlers.cluster_facts import current_leader, endpoints_of
@@ -55,6 +58,7 @@ from cordwood.model.kafka_errors import (
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Encoded, Response
 from cordwood.protocol.apis.fetch import FetchRequest
+from cordwood.purgatory.purgatory import Purgatory
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 
@@ -89,13 +93,6 @@ _NOT_FAILED = (
 _NOT_THERE = (UnknownTopicOrPartitionError, UnknownTopicIdError, TopicAuthorizationError)
 
 
-class _Follower(NamedTuple):
-    """The broker that fetches; -1 for the epoch of its registration if it does not say it."""
-
-    broker_id: int
-    broker_epoch: int
-
-
 class _Fetch(NamedTuple):
     """One request, as every attempt at it needs it.
 
@@ -107,8 +104,16 @@ class _Fetch(NamedTuple):
     fetch_context: FetchContext
     isolation: Isolation
     max_bytes: int
-    follower: _Follower | None
+    follower: Follower | None
     neighbours: frozenset[int]
+
+    @property
+    def followers_session(self) -> FetchSession | None:
+        """The session, if it is one of a follower."""
+        session = self.fetch_context.session
+        if session is None or session.follower is None or self.follower is None:
+            return None
+        return session
 
 
 class _Read(NamedTuple):
@@ -120,8 +125,9 @@ class _Read(NamedTuple):
 
 def handle(context: RequestContext, request: FetchRequest) -> Response:
     """Answers at once if there is enough, or nothing to wait for."""
+    follower = _follower_of(context, request)
     try:
-        fetch_context = _fetch_context(context, request)
+        fetch_context = _fetch_context(context, request, follower)
     except (
         FetchSessionIdNotFoundError,
         FetchSessionTopicIdError,
@@ -130,7 +136,6 @@ def handle(context: RequestContext, request: FetchRequest) -> Response:
         return build_response(
             context.api_version, error_code=error.code, session_id=NO_SESSION, answers=[]
         )
-    follower = _follower_of(context, request)
     isolation = Isolation.HIGH_WATERMARK
     if follower is not None:
         isolation = Isolation.LOG_END
@@ -139,12 +144,15 @@ def handle(context: RequestContext, request: FetchRequest) -> Response:
     max_bytes = min(request.max_bytes, context.broker.settings.fetch_max_bytes)
     neighbours = frozenset() if follower is not None else _neighbours(context, request.rack_id)
     fetch = _Fetch(context, fetch_context, isolation, max_bytes, follower, neighbours)
+    session = fetch.followers_session
+    if session is not None:
+        session.fetches.last_ms = context.broker.replicas.now_ms()
     wait_ms = request.max_wait_ms
     min_bytes = min(request.min_bytes, fetch.max_bytes)  # what is full is not waited for
     read = _read_all(fetch, is_first=True)
     if (
         wait_ms <= 0
-        or not fetch_context.partitions
+        or not (fetch_context.due_count or session)
         or read.is_final
         or read.size_bytes >= min_bytes
     ):
@@ -152,12 +160,12 @@ def handle(context: RequestContext, request: FetchRequest) -> Response:
     return _delay(fetch, read, wait_ms, min_bytes - read.size_bytes)
 
 
-def _follower_of(context: RequestContext, request: FetchRequest) -> _Follower | None:
+def _follower_of(context: RequestContext, request: FetchRequest) -> Follower | None:
     if context.api_version >= _REPLICA_STATE_SINCE:
         state = request.replica_state
-        found = _Follower(state.replica_id, state.replica_epoch)
+        found = Follower(state.replica_id, state.replica_epoch)
     else:
-        found = _Follower(request.replica_id, _NO_EPOCH)
+        found = Follower(request.replica_id, _NO_EPOCH)
     return found if found.broker_id >= 0 else None
 
 
@@ -175,22 +183,24 @@ def _neighbours(context: RequestContext, rack: str) -> frozenset[int]:
     )
 
 
-def _fetch_context(context: RequestContext, request: FetchRequest) -> FetchContext:
+def _fetch_context(
+    context: RequestContext, request: FetchRequest, follower: Follower | None
+) -> FetchContext:
     names: Mapping[Any, str] = context.broker.metadata.image.topic_names
     by_id = context.api_version >= _TOPIC_IDS_SINCE
     asked = []
     for topic in in_steps(request.topics):
         topic_id = topic.topic_id if by_id else None
         name = names.get(topic_id, "") if by_id else topic.topic
-        for each in in_steps(topic.partitions, every=64):
+        for asked_for in in_steps(topic.partitions, every=64):
             asked.append(
                 FetchPartition(
-                    PartitionKey(topic_id, name, each.partition),
-                    fetch_offset=each.fetch_offset,
-                    max_bytes=each.partition_max_bytes,
-                    current_leader_epoch=each.current_leader_epoch,
-                    last_fetched_epoch=each.last_fetched_epoch,
-                    own_start_offset=each.log_start_offset,
+                    PartitionKey(topic_id, name, asked_for.partition),
+                    fetch_offset=asked_for.fetch_offset,
+                    max_bytes=asked_for.partition_max_bytes,
+                    current_leader_epoch=asked_for.current_leader_epoch,
+                    last_fetched_epoch=asked_for.last_fetched_epoch,
+                    own_start_offset=asked_for.log_start_offset,
                 )
             )
     forgotten = [
@@ -202,19 +212,25 @@ def _fetch_context(context: RequestContext, request: FetchRequest) -> FetchConte
         for topic in request.forgotten_topics_data
         for index in topic.partitions
     ]
-    found = context.broker.fetch_sessions.context(
+    found = context.broker.replicas.fetch_sessions.context(
         session_id=request.session_id,
         epoch=request.session_epoch,
         asked=asked,
         forgotten=forgotten,
         uses_topic_ids=by_id,
+        follower=follower,
     )
+    if follower is not None:
+        for key in in_steps(forgotten, every=64):
+            partition = context.broker.replicas.led(key.topic, key.partition)
+            if partition is not None:
+                partition.take_back(follower.broker_id)
     if by_id and found.is_incremental:
-        for partition in in_steps(found.partitions, every=64):
+        for each in in_steps(found.partitions, every=64):
             # The topic may have been unknown here when the session began.
-            if not partition.key.topic:
-                name = names.get(partition.key.topic_id, "")
-                partition.key = partition.key._replace(topic=name)
+            if not each.key.topic:
+                name = names.get(each.key.topic_id, "")
+                each.key = each.key._replace(topic=name)
     return found
 
 
@@ -406,8 +422,12 @@ class DelayedFetch:
         self.answer: asyncio.Future[Encoded] = fetch.context.broker.thread.loop.create_future()
 
     @property
-    def keys(self) -> Iterator[PartitionName]:
-        """The partitions whose growth may end the wait."""
+    def keys(self) -> Iterator[WaitKey]:
+        """The partitions whose growth may end the wait, or the session that watches them."""
+        session = self._fetch.followers_session
+        if session is not None:
+            yield session.id
+            return
         for answer in in_steps(self._read.answers, every=64):
             if self._fetch.follower is None or not self._is_held_back(answer):
                 yield answer.wanted.key.topic, answer.wanted.key.partition
@@ -421,11 +441,17 @@ class DelayedFetch:
     def try_complete(self, grown_bytes: int | None) -> bool:
         """As `cordwood.purgatory.purgatory.Operation`: by what its partitions have grown."""
         if grown_bytes is None:
-            return any(
+            return self._has_unread or any(
                 self._has_changed(answer) for answer in in_steps(self._read.answers, every=64)
             )
         self._missing -= grown_bytes
         return self._missing <= 0 or grown_bytes == 0
+
+    @property
+    def _has_unread(self) -> bool:
+        """Whether a follower's session has to read a partition that has not been read."""
+        session = self._fetch.followers_session
+        return session is not None and len(session.due) > len(self._read.answers)
 
     def _has_changed(self, read: PartitionAnswer) -> bool:
         """Whether a partition is not as it was when it was read."""
@@ -452,7 +478,7 @@ class DelayedFetch:
     def _finish(self) -> None:
         if self.answer.done():
             return
-        if len(self._fetch.fetch_context.partitions) > _INLINE_PARTITIONS_MAX:
+        if self._fetch.fetch_context.due_count > _INLINE_PARTITIONS_MAX:
             self._fetch.context.broker.thread.slices.run(self._read_again).add_done_callback(
                 self._finished
             )
@@ -479,7 +505,7 @@ def _delay(fetch: _Fetch, read: _Read, wait_ms: int, missing_bytes: int) -> Resp
     """Waits until the partitions have grown by so many bytes, or the client has gone."""
     operation = DelayedFetch(fetch, read, missing_bytes)
     delayed_operations = fetch.context.broker.replicas.delayed
-    purgatory = delayed_operations.fetch
+    purgatory: Purgatory[WaitKey] = delayed_operations.fetch
     if fetch.follower is not None:
         purgatory = delayed_operations.replica_fetch
     delayed = purgatory.try_complete_else_watch(operation, operation.keys, wait_ms)
@@ -505,6 +531,8 @@ def _respond(fetch: _Fetch, read: _Read) -> Encoded:
             answer.wanted.log_start_offset = answer.log_start_offset
         if context.is_incremental:
             session.served_last([a.wanted.key for a in answers if a.size_bytes])
+        if fetch.followers_session is not None:
+            _leave_out(fetch, session, read.answers)
     return build_response(
         fetch.context.api_version,
         error_code=0,
@@ -512,6 +540,28 @@ def _respond(fetch: _Fetch, read: _Read) -> Encoded:
         answers=answers,
         endpoints=_endpoints(fetch.context, answers),
     )
+
+
+def _leave_out(fetch: _Fetch, session: FetchSession, answers: list[PartitionAnswer]) -> None:
+    """The next fetches of a follower's session read only what is not as it was answered now."""
+    assert fetch.follower is not None, "a follower's session"
+    for answer in in_steps(answers, every=16):
+        wanted = answer.wanted
+        if answer.size_bytes or answer.error_code or answer.diverging is not None:
+            continue
+        partition = fetch.context.broker.replicas.led(wanted.key.topic, wanted.key.partition)
+        if (
+            partition is not None
+            and partition.topic_id == wanted.key.topic_id
+            and wanted.current_leader_epoch == partition.leader_epoch
+            and partition.leave_out(
+                fetch.follower.broker_id,
+                session.fetches,
+                high_watermark=answer.high_watermark,
+                log_start_offset=answer.log_start_offset,
+            )
+        ):
+            session.leave_out(wanted.key.identity)
 
 
 def _endpoints(
@@ -560,11 +610,11 @@ def _count_replication(context: RequestContext, answers: list[PartitionAnswer]) 
 
 
 def _is_long(context: RequestContext, request: FetchRequest) -> bool:
-    """Whether it is of a session with many partitions."""
+    """Whether it reads many partitions of its session."""
     session_id = request.session_id
     return (
         session_id != NO_SESSION
-        and context.broker.fetch_sessions.size_of(session_id) > _INLINE_PARTITIONS_MAX
+        and context.broker.replicas.fetch_sessions.due_count(session_id) > _INLINE_PARTITIONS_MAX
     )
 
 

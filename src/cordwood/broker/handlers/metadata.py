@@ -20,10 +20,10 @@ from uuid import UUID
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import (
     NOT_ASKED,
+    PartitionPlaces,
     brokers_of,
     cluster_operations,
     is_internal,
-    partition_fields,
 )
 from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.image import TopicImage
@@ -44,9 +44,10 @@ _INLINE_PARTITIONS_MAX = 64
 def handle(context: RequestContext, request: MetadataRequest) -> Response:
     """Answers from the image, once topics that are missing have been created."""
     if request.topics is None or (context.api_version == 0 and not request.topics):
+        places = PartitionPlaces(context.broker.metadata.image, context.listener)
         topics = [
-            _known(context, topic)
-            for topic in in_steps(context.broker.metadata.image.topics.values())
+            _known(places, topic)
+            for topic in in_steps(places.image.topics.values())
             if context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
         return _response(context, request, topics, [])
@@ -121,7 +122,8 @@ def _codes_of(missing: Sequence[str], errors: Sequence[KafkaError | None]) -> di
 def _all_asked(
     context: RequestContext, asked: Sequence[_Asked], made: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    return [_asked(context, topic_id, name, made) for topic_id, name in in_steps(asked, every=16)]
+    places = PartitionPlaces(context.broker.metadata.image, context.listener)
+    return [_asked(places, topic_id, name, made) for topic_id, name in in_steps(asked, every=16)]
 
 
 def _response(
@@ -157,9 +159,9 @@ def _distinct(topics: Iterable[Any]) -> list[_Asked]:
 
 
 def _asked(
-    context: RequestContext, topic_id: UUID, name: str | None, made: Mapping[str, int]
+    places: PartitionPlaces, topic_id: UUID, name: str | None, made: Mapping[str, int]
 ) -> dict[str, Any]:
-    image = context.broker.metadata.image
+    image = places.image
     if topic_id != ZERO_UUID:
         known = image.topic_names.get(topic_id)
         if known is None:
@@ -171,7 +173,7 @@ def _asked(
         return _unknown(name, made[name])
     topic = image.topics.get(name)
     if topic is not None:
-        return _known(context, topic)
+        return _known(places, topic)
     try:
         require_topic_name(name)
     except KafkaError:
@@ -179,16 +181,14 @@ def _asked(
     return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _known(context: RequestContext, topic: TopicImage) -> dict[str, Any]:
+def _known(places: PartitionPlaces, topic: TopicImage) -> dict[str, Any]:
     return {
         "name": topic.name,
         "topic_id": topic.topic_id,
         "is_internal": is_internal(topic.name),
         "partitions": [
-            partition_fields(
-                context.broker.metadata.image, index, topic.partitions[index], context.listener
-            )
-            for index in in_steps(sorted(topic.partitions), every=8)
+            places.fields(index, topic.partitions[index])
+            for index in in_steps(sorted(topic.partitions), every=32)
         ],
         "topic_authorized_operations": NOT_ASKED,
     }

@@ -31,10 +31,15 @@ class FetchLimits:
     partition_max_bytes: int = 1 << 20
 
 
-class ReplicaFetchSession:
-    """What one leader broker knows of this follower's partitions.
+Answered = Mapping[LedBy, tuple[FetchPosition, FetchedPartition]]
+"""The partitions of an answer, each with the position that was asked for."""
 
-    Invariant: `_known` is what the leader has of the session, once the request is answered.
+
+class ReplicaFetchSession:
+    """What one leader broker knows of this follower's partitions, and what it has to know.
+
+    Invariant: `_known` is what the leader has of the session, once the request is answered, and
+    `_wanted` differs from it only in `_changed`.
     """
 
     def __init__(self, broker_id: int, limits: FetchLimits | None = None) -> None:
@@ -48,28 +53,46 @@ class ReplicaFetchSession:
         self._limits = limits or FetchLimits()
         self._session_id = _NO_SESSION
         self._epoch = _FULL_EPOCH
+        self._wanted: dict[LedBy, FetchPosition] = {}
         self._known: dict[LedBy, FetchPosition] = {}
-        self._sent: dict[LedBy, FetchPosition] = {}
+        #: A dict for its order.
+        self._changed: dict[LedBy, None] = {}
 
     @property
     def is_incremental(self) -> bool:
         """Whether the next request has only what has changed."""
         return self._epoch != _FULL_EPOCH
 
-    def request(
-        self, positions: Mapping[LedBy, FetchPosition], broker_epoch: int
-    ) -> dict[str, Any]:
-        """The fields of the next Fetch, for these partitions and no others."""
-        self._sent = dict(positions)
+    def __len__(self) -> int:
+        """The number of partitions that are fetched."""
+        return len(self._wanted)
+
+    def fetch_from(self, key: LedBy, position: FetchPosition) -> None:
+        """The next requests fetch a partition from there."""
+        self._wanted[key] = position
+        self._changed[key] = None
+
+    def leave_out(self, key: LedBy) -> None:
+        """The next requests do not fetch a partition."""
+        if self._wanted.pop(key, None) is not None:
+            self._changed[key] = None
+
+    def request(self, broker_epoch: int) -> dict[str, Any]:
+        """The fields of the next Fetch."""
+        changed: dict[LedBy, FetchPosition] = {}
+        forgotten: list[LedBy] = []
         if self.is_incremental:
-            changed = {
-                key: position
-                for key, position in positions.items()
-                if self._known.get(key) != position
-            }
-            forgotten = [key for key in self._known if key not in positions]
+            for key in self._changed:
+                wanted, known = self._wanted.get(key), self._known.get(key)
+                if wanted is None:
+                    if known is not None:
+                        forgotten.append(key)
+                        del self._known[key]
+                elif wanted != known:
+                    changed[key] = self._known[key] = wanted
         else:
-            changed, forgotten = dict(positions), []
+            changed = self._known = dict(self._wanted)
+        self._changed.clear()
         limits = self._limits
         return {
             "replica_id": self._broker_id,
@@ -104,7 +127,7 @@ class ReplicaFetchSession:
             "partition_max_bytes": self._limits.partition_max_bytes,
         }
 
-    def answered(self, response: Any) -> dict[LedBy, tuple[FetchPosition, FetchedPartition]]:
+    def answered(self, response: Any) -> Answered:
         """The partitions of the answer, each with the position that was asked for.
 
         With an error, or with other partitions than were asked for, there are none, and the next
@@ -119,9 +142,9 @@ class ReplicaFetchSession:
             for topic in response.responses
             for each in topic.partitions
         }
-        is_whole = found.keys() <= self._sent.keys()
+        is_whole = found.keys() <= self._known.keys()
         if not self.is_incremental:
-            is_whole = found.keys() == self._sent.keys()
+            is_whole = found.keys() == self._known.keys()
         if not is_whole:
             self.begin_again(keeps_id=False)
             return {}
@@ -130,8 +153,7 @@ class ReplicaFetchSession:
         else:
             self._session_id = response.session_id
             self._epoch = 1 if self._epoch == _LAST_EPOCH else self._epoch + 1
-        self._known = self._sent
-        return {key: (self._sent[key], _read(each)) for key, each in found.items()}
+        return {key: (self._known[key], _read(each)) for key, each in found.items()}
 
     def begin_again(self, *, keeps_id: bool = True) -> None:
         """The next request is whole; with its id it ends the session that there is.
@@ -141,7 +163,6 @@ class ReplicaFetchSession:
         if not keeps_id:
             self._session_id = _NO_SESSION
         self._epoch = _FULL_EPOCH
-        self._known = {}
 
 
 def _by_topic(keys: Iterable[LedBy]) -> dict[UUID, list[LedBy]]:

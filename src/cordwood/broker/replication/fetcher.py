@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any, NamedTuple
 
-from cordwood.broker.replication.fetch_session import ReplicaFetchSession
+from cordwood.broker.replication.fetch_session import Answered, ReplicaFetchSession
 from cordwood.broker.replication.following import (
     AskOffsets,
     Effect,
@@ -26,6 +26,7 @@ from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError, StorageError
+from cordwood.model.pauses import in_steps
 
 _log = logging.getLogger(__name__)
 
@@ -40,6 +41,19 @@ class Followed(NamedTuple):
     topic: str
     following: PartitionFollowing
     log: ReplicaLog
+
+
+class _Step(NamedTuple):
+    """What is to be done for a partition."""
+
+    key: LedBy
+    followed: Followed
+    effects: Sequence[Effect]
+
+    @property
+    def name(self) -> str:
+        """The name of the partition."""
+        return f"{self.followed.topic}-{self.key.partition}"
 
 
 class ReplicaFetcher:
@@ -88,6 +102,8 @@ class ReplicaFetcher:
         self._changed = changed
         self._backoff_ms = backoff_ms
         self._followed: dict[LedBy, Followed] = {}
+        #: Whose positions may be others than those that the session has; a dict for its order.
+        self._moved: dict[LedBy, None] = {}
         self._has_partitions = asyncio.Event()
 
     @property
@@ -108,11 +124,18 @@ class ReplicaFetcher:
         for effect in followed.following.begin(followed.log):
             followed.log.apply(effect)
         self._followed[key] = followed
+        self._moved[key] = None
         self._call_soon(self._has_partitions.set)
 
     def unfollow(self, key: LedBy) -> None:
         """Leaves a partition out from now on; an answer that is under way is left out, too."""
-        self._followed.pop(key, None)
+        if self._followed.pop(key, None) is not None:
+            self._moved[key] = None
+
+    def log_changed(self, key: LedBy) -> None:
+        """The log of a partition has changed otherwise than by what was fetched."""
+        if key in self._followed:
+            self._moved[key] = None
 
     async def run(self) -> None:
         """Fetches until it is cancelled."""
@@ -133,19 +156,25 @@ class ReplicaFetcher:
     def _now_ms(self) -> float:
         return self._clock.monotonic_s() * 1000
 
-    def _positions(self) -> tuple[dict[LedBy, FetchPosition], float]:
-        """What to fetch; and for how many ms nothing else can be."""
-        found: dict[LedBy, FetchPosition] = {}
+    def _look(self) -> float:
+        """Sees to what the session fetches; returns for how many ms nothing else can be fetched."""
         wait_ms = self._backoff_ms
-        for key, followed in self._followed.items():
-            if self._is_held_back(key, followed):
-                continue
-            position = followed.following.next_fetch(followed.log, self._now_ms())
+        if self._throttle is not None and self._throttle.has_partitions:
+            self._moved.update(dict.fromkeys(self._followed))
+        moved, self._moved = self._moved, {}
+        for key in moved:
+            followed = self._followed.get(key)
+            position: FetchPosition | float | None = None
+            if followed is not None and not self._is_held_back(key, followed):
+                position = followed.following.next_fetch(followed.log, self._now_ms())
             if isinstance(position, FetchPosition):
-                found[key] = position
-            elif position is not None:
+                self._session.fetch_from(key, position)
+                continue
+            self._session.leave_out(key)
+            if position is not None:
+                self._moved[key] = None
                 wait_ms = min(wait_ms, position)
-        return found, wait_ms
+        return wait_ms
 
     def _is_held_back(self, key: LedBy, followed: Followed) -> bool:
         """Source: RemoteLeaderEndPoint.shouldFollowerThrottle."""
@@ -156,66 +185,82 @@ class ReplicaFetcher:
         )
 
     async def _fetch(self) -> None:
-        positions, wait_ms = self._positions()
-        if not positions:
+        wait_ms = self._look()
+        if not self._session:
             if not self._followed:
                 self._has_partitions.clear()
                 return
             await asyncio.sleep(wait_ms / 1000)
             return
         try:
-            response = await self._leader.call(
-                "fetch", self._session.request(positions, self._broker_epoch())
-            )
+            response = await self._leader.call("fetch", self._session.request(self._broker_epoch()))
         except ClientError as error:
-            _log.info("No answer to a fetch of %d partitions: %s", len(positions), error)
+            _log.info("No answer to a fetch of %d partitions: %s", len(self._session), error)
             self._session.begin_again()
             await asyncio.sleep(self._backoff_ms / 1000)
             return
-        for key, (position, answer) in self._session.answered(response).items():
+        await self._take(self._session.answered(response))
+
+    async def _take(self, found: Answered) -> None:
+        """Does what the answers for partitions say."""
+        steps: list[_Step] = []
+        asking: list[tuple[LedBy, Followed]] = []
+        for key, (position, answer) in found.items():
             followed = self._followed.get(key)
-            if followed is not None:
-                effects = followed.following.on_fetched(
-                    position, answer, followed.log, self._now_ms()
-                )
-                if self._throttle is not None and self._throttle.counts(
-                    followed.topic, key.partition
-                ):
-                    self._throttle.record(len(answer.records))
-                await self._do(key, followed, effects)
+            if followed is None:
+                continue
+            self._moved[key] = None
+            effects = followed.following.on_fetched(position, answer, followed.log, self._now_ms())
+            if self._throttle is not None and self._throttle.counts(followed.topic, key.partition):
+                self._throttle.record(len(answer.records))
+            if any(isinstance(each, AskOffsets) for each in effects):
+                asking.append((key, followed))
+            elif effects:
+                steps.append(_Step(key, followed, effects))
+        await self._do(steps)
+        for key, followed in asking:
+            await self._ask_offsets(key, followed)
 
-    async def _do(self, key: LedBy, followed: Followed, effects: Sequence[Effect]) -> None:
-        for effect in effects:
-            if isinstance(effect, AskOffsets):
-                await self._ask_offsets(key, followed)
-                return
-        if not effects:
+    async def _do(self, steps: Sequence[_Step]) -> None:
+        """Has the logs do what is to be done, in one piece of work beside the event loop's."""
+        if not steps:
             return
+        changed: list[LedBy] = []
+        full: list[_Step] = []
 
-        def is_followed() -> bool:
-            # It may have got another leader since.
-            return self._followed.get(key) is followed
+        def run() -> None:
+            for step in in_steps(steps, every=4):
+                try:
+                    self._apply(step)
+                except CordwoodError as error:
+                    # That a disk is full is reported once for its directory, and this often.
+                    is_full = isinstance(error, StorageError) and error.is_out_of_space
+                    level = logging.DEBUG if is_full else logging.ERROR
+                    _log.log(level, "Cannot follow %s: %s", step.name, error)
+                    step.followed.following.on_failure(self._now_ms())
+                    if is_full:
+                        full.append(step)
+                except Exception:
+                    _log.exception("Cannot follow %s", step.name)
+                    step.followed.following.on_failure(self._now_ms())
+                else:
+                    changed.append(step.key)
 
-        def apply() -> None:
-            for effect in effects:
-                if is_followed():
-                    followed.log.apply(effect, is_followed)
-
-        try:
-            await self._run(apply)
-        except CordwoodError as error:
-            # That a disk is full is reported once for its directory, and this often.
-            is_full = isinstance(error, StorageError) and error.is_out_of_space
-            level = logging.DEBUG if is_full else logging.ERROR
-            _log.log(level, "Cannot follow %s-%d: %s", followed.topic, key.partition, error)
-            followed.following.on_failure(self._now_ms())
-            if is_full and self._followed.get(key) is followed:
-                self._full(key)
-        except Exception:
-            _log.exception("Cannot follow %s-%d", followed.topic, key.partition)
-            followed.following.on_failure(self._now_ms())
-        else:
+        await self._run(run)
+        for step in full:
+            if self._is_current(step):
+                self._full(step.key)
+        for key in changed:
             self._changed(key)
+
+    def _apply(self, step: _Step) -> None:
+        for effect in step.effects:
+            if self._is_current(step):
+                step.followed.log.apply(effect, lambda: self._is_current(step))
+
+    def _is_current(self, step: _Step) -> bool:
+        """Whether the partition has not got another leader since."""
+        return self._followed.get(step.key) is step.followed
 
     async def _ask_offsets(self, key: LedBy, followed: Followed) -> None:
         """Source: RemoteLeaderEndPoint.fetchOffset."""
@@ -233,7 +278,7 @@ class ReplicaFetcher:
             followed.following.on_failure(self._now_ms())
             return
         effects = followed.following.on_offsets(found[0], found[1], followed.log, self._now_ms())
-        await self._do(key, followed, effects)
+        await self._do([_Step(key, followed, effects)])
 
     def _offset_request(self, key: LedBy, followed: Followed, timestamp: int) -> dict[str, Any]:
         partition = {

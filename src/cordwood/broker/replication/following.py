@@ -40,6 +40,10 @@ class FollowedLog(Protocol):
     def last_epoch(self) -> int | None:
         """The newest leader epoch that it knows; None without one."""
 
+    @property
+    def gap_offset(self) -> int | None:
+        """From where on records that the log had may be missing since a crash; None if nowhere."""
+
     def end_of_epoch(self, epoch: int) -> EpochEndOffset | None:
         """The newest epoch that it knows up to `epoch`, and its end; None if that is not known."""
 
@@ -150,11 +154,22 @@ class PartitionFollowing:
         return self._is_fenced
 
     def begin(self, log: FollowedLog) -> list[Effect]:
-        """To be done before the first fetch: a log without epochs is cut off at its mark."""
+        """To be done before the first fetch.
+
+        A log without epochs is cut off at its mark. One that a crash has left with a gap is cut off
+        there, and the leader has the rest.
+
+        Differs: Kafka fetches from behind the gap on, and the replica lacks those records for ever.
+        """
         self._has_begun = True
-        if log.last_epoch is None and log.log_end_offset > log.high_watermark:
-            return [TruncateTo(log.high_watermark)]
-        return []
+        keeps = log.log_end_offset
+        if log.last_epoch is None:
+            keeps = min(keeps, log.high_watermark)
+        gap = log.gap_offset
+        if gap is not None and gap >= log.log_start_offset:
+            _log.warning("Records may be missing from offset %d on since a crash", gap)
+            keeps = min(keeps, gap)
+        return [TruncateTo(keeps)] if keeps < log.log_end_offset else []
 
     def next_fetch(self, log: FollowedLog, now_ms: float) -> FetchPosition | float | None:
         """From where to fetch; or after how many ms to call again; None if not in this epoch."""

@@ -44,12 +44,23 @@ class LedPartition:
     isr: tuple[int, ...]
 
 
+class SessionFetches:
+    """The fetches of a follower's session: each is one of every partition that it leaves out."""
+
+    __slots__ = ("last_ms",)
+
+    def __init__(self, now_ms: float) -> None:
+        """The first was now."""
+        self.last_ms = now_ms
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerState:
     """What a leader knows of a follower, by its fetches; times in ms.
 
     `broker_epoch` is that of its last fetch, `NO_BROKER_EPOCH` if that had none, None before one.
     `leader_end_at_fetch` is where the leader's log ended at the last fetch.
+    `left_out_by` are the fetches of the session that leaves the partition out, if one does.
     """
 
     log_start_offset: int = UNKNOWN_OFFSET
@@ -58,16 +69,32 @@ class FollowerState:
     last_fetch_ms: float = 0
     last_caught_up_ms: float = 0
     broker_epoch: int | None = None
+    left_out_by: SessionFetches | None = None
+
+    @property
+    def caught_up_ms(self) -> float:
+        """When it had all: at the last fetch of a session that leaves the partition out."""
+        if self.left_out_by is None:
+            return self.last_caught_up_ms
+        return max(self.last_caught_up_ms, self.left_out_by.last_ms)
+
+    def taken_back(self) -> FollowerState:
+        """The state when its session leaves the partition out no more."""
+        if self.left_out_by is None:
+            return self
+        return replace(
+            self,
+            last_fetch_ms=self.left_out_by.last_ms,
+            last_caught_up_ms=self.caught_up_ms,
+            left_out_by=None,
+        )
 
     def is_caught_up(self, leader_end_offset: int, now_ms: float, lag_max_ms: float) -> bool:
         """Whether it has all, or had all not long ago.
 
         Source: ReplicaState.isCaughtUp.
         """
-        return (
-            self.log_end_offset == leader_end_offset
-            or now_ms - self.last_caught_up_ms <= lag_max_ms
-        )
+        return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_max_ms
 
     def fetched(
         self, offset: int, *, start: int, leader_end: int, now_ms: float, broker_epoch: int
@@ -185,6 +212,7 @@ class PartitionLeadership:
             for each in partition.replicas
             if each != node_id
         }
+        self._left_out: set[int] = set()
 
     @property
     def partition(self) -> LedPartition:
@@ -242,6 +270,7 @@ class PartitionLeadership:
         known = self._partition
         if partition.partition_epoch < known.partition_epoch:
             return []
+        self._take_back_all()
         self._followers = {
             each: self._followers.get(each, FollowerState())
             for each in partition.replicas
@@ -266,8 +295,38 @@ class PartitionLeadership:
 
     def on_append(self, end_offset: int, now_ms: float) -> list[Effect]:
         """The log ends at `end_offset`, exclusive, from now on."""
+        self._take_back_all()
         self._end_offset = end_offset
         return self.refresh(now_ms)
+
+    def leave_out(self, broker_id: int, fetches: SessionFetches) -> bool:
+        """Whether a follower's session may leave the partition out until something changes.
+
+        It has all, all of it is committed, and it is in the ISR: another fetch would change
+        nothing but times, for which `fetches` stand from now on. The changes are an append, other
+        metadata, and `take_back`.
+        """
+        state = self._followers.get(broker_id)
+        if (
+            state is None
+            or self._pending is not None
+            or broker_id not in self._partition.isr
+            or not state.log_end_offset == self._end_offset == self._high_watermark
+        ):
+            return False
+        self._followers[broker_id] = replace(state, left_out_by=fetches)
+        self._left_out.add(broker_id)
+        return True
+
+    def take_back(self, broker_id: int) -> None:
+        """A follower's session leaves the partition out no more, or has forgotten it."""
+        if broker_id in self._left_out:
+            self._left_out.discard(broker_id)
+            self._followers[broker_id] = self._followers[broker_id].taken_back()
+
+    def _take_back_all(self) -> None:
+        for broker_id in tuple(self._left_out):
+            self.take_back(broker_id)
 
     def on_fetch(
         self, broker_id: int, offset: int, *, start: int, now_ms: float, broker_epoch: int
@@ -285,6 +344,7 @@ class PartitionLeadership:
             NotLeaderOrFollowerError: it is no replica of the partition, or has been registered
                 again since.
         """
+        self.take_back(broker_id)
         state = self._followers.get(broker_id)
         if state is None:
             raise NotLeaderOrFollowerError(
@@ -410,7 +470,7 @@ class PartitionLeadership:
         Source: ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector; KIP-392.
         """
         found = [
-            (state.log_end_offset, state.last_caught_up_ms - now_ms, broker_id)
+            (state.log_end_offset, state.caught_up_ms - now_ms, broker_id)
             for broker_id, state in self._followers.items()
             if broker_id in brokers
             and broker_id in self._partition.isr

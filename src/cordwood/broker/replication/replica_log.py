@@ -61,6 +61,11 @@ class ReplicaLog:
         """As `FollowedLog`."""
         return self.log.leader_epochs.latest_epoch
 
+    @property
+    def gap_offset(self) -> int | None:
+        """As `FollowedLog`."""
+        return self.log.gap_offset
+
     def end_of_epoch(self, epoch: int) -> EpochEndOffset | None:
         """As `FollowedLog`."""
         found = self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)

@@ -182,6 +182,11 @@ class Replication:
         for each in self._fetching.values():
             each.fetcher.unfollow(key)
 
+    def log_changed(self, key: LedBy) -> None:
+        """The log of a partition has changed otherwise than by what was fetched."""
+        for each in self._fetching.values():
+            each.fetcher.log_changed(key)
+
     def unfollow_closed(self) -> None:
         """Fetches the partitions no more whose logs are closed: their directory has failed."""
         for each in self._fetching.values():

@@ -96,6 +96,11 @@ class ReplicationThrottle:
         partitions = self._partitions.get(topic, _NONE)
         return partitions == _ALL or index in partitions
 
+    @property
+    def has_partitions(self) -> bool:
+        """Whether any partition is throttled."""
+        return bool(self._partitions)
+
     def record(self, size_bytes: int) -> None:
         """Counts bytes of a partition that `counts`."""
         self._rate.record(size_bytes)

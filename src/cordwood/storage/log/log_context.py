@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
+from collections.abc import Callable
 
 from cordwood.model.clock import Clock, SystemClock
+from cordwood.model.config import LogConfig
 from cordwood.model.rng import Rng, SystemRng
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append.validator import ValidationMetrics
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import FileSystem
@@ -71,6 +74,16 @@ class LogContext:
         self.producer_id_expiration_ms = producer_id_expiration_ms
         self.max_transaction_timeout_ms = max_transaction_timeout_ms
         self.verify_transactions = verify_transactions
+        self.log_start_moved: Callable[[TopicPartition], object] = lambda _: None
+        """Called when the log start offset of a log has grown, with the log locked."""
+
+    def draw_jitter_ms(self, config: LogConfig) -> int:
+        """By how much earlier than after segment.ms a new segment rolls.
+
+        Source: LogConfig.randomSegmentJitter.
+        """
+        jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
+        return self.rng.below(jitter_ms) if jitter_ms > 0 else 0
 
     @property
     def fs(self) -> FileSystem:

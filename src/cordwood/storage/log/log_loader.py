@@ -24,7 +24,7 @@ from __future__ import annotations
 import enum
 import errno
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -150,6 +150,7 @@ class _Loader:
         self._keeps = request.policy is RecoveryPolicy.KEEP
         self._is_deleted_dir = request.directory.name.endswith(DELETE_DIR_SUFFIX)
         self._segments = SegmentList()
+        self._gap_offset: int | None = None
         if not self._keeps and not self._fs.exists(self._directory):
             self._fs.make_directory(self._directory)
             if request.sync_name:
@@ -170,6 +171,7 @@ class _Loader:
         request = self._request
         names = remove_leftovers(self._directory, request.context)
         self._epochs = self._open_epochs(names)
+        self._gap_offset = None
         while True:
             try:
                 self._load_segments(names)
@@ -220,6 +222,7 @@ class _Loader:
             leader_epochs=self._epochs,
             topic_id=None if self._keeps else self._topic_id(),
         )
+        log.gap_offset = self._gap_offset
         if request.topic_id is not None:
             log.assign_topic_id(request.topic_id)
         if not self._keeps and end - recovery_point >= request.config.flush_messages:
@@ -408,15 +411,10 @@ class _Loader:
             config=self._request.config,
             resources=self._context.resources,
             now_ms=self._context.clock.now_ms(),
-            roll_jitter_ms=self._jitter(),
+            roll_jitter_ms=self._context.draw_jitter_ms(self._request.config),
             on_warning=self._request.on_warning,
             trusts_indexes=self._keeps,
         )
-
-    def _jitter(self) -> int:
-        config = self._request.config
-        jitter = min(config.segment_jitter_ms, config.segment_ms)
-        return self._context.rng.below(jitter) if jitter > 0 else 0
 
     # ---- recovery
 
@@ -516,7 +514,7 @@ class _Loader:
             config=self._request.config,
             resources=self._context.resources,
             now_ms=self._context.clock.now_ms(),
-            roll_jitter_ms=self._jitter(),
+            roll_jitter_ms=self._context.draw_jitter_ms(self._request.config),
         )
         # Empty files of its indexes, as Kafka's loader leaves them: the next load makes no others.
         segment.offset_index.flush(sync=False)
@@ -546,7 +544,19 @@ class _Loader:
                 )
                 self._remove_segments(list(unflushed[number + 1 :]))
                 return True
+            self._look_for_gap(segment, unflushed[number + 1 :])
         return False
+
+    def _look_for_gap(self, segment: LogSegment, later: Sequence[LogSegment]) -> None:
+        """Notes where records may be missing at the end of a segment that was not flushed.
+
+        When power is lost after a roll, the file system may have the next segment, but not the last
+        batches of this one, which then ends with a whole batch. A cleaning leaves the same.
+        """
+        if later and self._gap_offset is None:
+            end = segment.read_next_offset()
+            if end < later[0].base_offset:
+                self._gap_offset = end
 
     def _recover_one(self, segment: LogSegment) -> bool:
         try:

@@ -123,6 +123,8 @@ class PartitionLog:
         self.topic_id = topic_id
         self.lock = threading.RLock()
         self.truncation_count = 0  # how often the log was cut off
+        #: From where on records may be missing since a crash; None if nowhere, or cut off since.
+        self.gap_offset: int | None = None
         self.last_flush_ms = context.clock.now_ms()
         self.is_closed = False
         self._deleted_files = DeletedFiles(context.fs)
@@ -273,6 +275,7 @@ class PartitionLog:
             self._change_epochs(lambda: self.leader_epochs.truncate_from_start(offset))
             self.producer_state.on_log_start_offset_incremented(offset)
             self._refresh_first_unstable()
+            self.context.log_start_moved(self.topic_partition)
             return True
 
     def delete_records(self, offset: int) -> int:
@@ -622,16 +625,8 @@ class PartitionLog:
             config=self.config,
             resources=self.context.resources,
             now_ms=self.context.clock.now_ms(),
-            roll_jitter_ms=self._draw_jitter(),
+            roll_jitter_ms=self.context.draw_jitter_ms(self.config),
         )
-
-    def _draw_jitter(self) -> int:
-        """The reduction of segment.ms for a new segment, in ms.
-
-        Source: LogConfig.randomSegmentJitter.
-        """
-        jitter = min(self.config.segment_jitter_ms, self.config.segment_ms)
-        return self.context.rng.below(jitter) if jitter > 0 else 0
 
     def flush(self, *, force_active: bool = True) -> None:
         """Makes everything up to the log's end last.
@@ -979,7 +974,6 @@ class PartitionLog:
             self._change_epochs(self.leader_epochs.clear_and_flush)
             self.producer_state.truncate_fully_and_start_at(offset)
             self.log_start_offset = offset if log_start_offset is None else log_start_offset
-            self.recovery_point = min(self.recovery_point, offset)
             self.set_high_watermark(LogPosition(max(offset, self.log_start_offset)))
 
     def _rebuild_producers(self) -> None:
@@ -1270,6 +1264,8 @@ class PartitionLog:
 
     def _set_end(self, offset: int) -> None:
         """Sets the log end offset to the end of the active segment."""
+        if self.gap_offset is not None and offset <= self.gap_offset:
+            self.gap_offset = None
         self.end = LogPosition(offset, self.active.base_offset, self.active.size_bytes)
 
     def set_high_watermark(self, position: LogPosition) -> None:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.broker.broker import Broker
-from cordwood.broker.delayed_operations import PartitionName
+from cordwood.broker.delayed_operations import PartitionName, WaitKey
 from cordwood.broker.metrics import BrokerMetrics, TopicCounters
 from cordwood.broker.partition import Partition
 from cordwood.cleanup.log_cleaner import Gauge, LogCleaner
@@ -69,7 +69,7 @@ class DelayedCounts(NamedTuple):
     expired: int
 
     @classmethod
-    def of(cls, purgatory: Purgatory[PartitionName]) -> DelayedCounts:
+    def of(cls, purgatory: Purgatory[WaitKey] | Purgatory[PartitionName]) -> DelayedCounts:
         """The counts of one kind of request."""
         return cls(purgatory.delayed_count, purgatory.watched_count, purgatory.expired_count)
 
@@ -191,7 +191,7 @@ def take(node: Node) -> Snapshot:
     `load_ms` has how long the loads of coordinators' partitions took that have ended of late.
     """
     broker = node.broker
-    metrics, sessions = broker.metrics, broker.fetch_sessions
+    metrics, sessions = broker.metrics, broker.replicas.fetch_sessions
     return Snapshot(
         node_id=broker.node_id,
         cluster_id=broker.cluster_id,

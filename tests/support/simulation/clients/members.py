@@ -126,6 +126,7 @@ class Member(Client):
                 await self._work(partition)
         except NoAnswerError as why:
             self.note(Note(f"has no answer: {why}"))
+            self._send_all_fields()
             await self.back_off()
 
     def _use(self, owned: dict[TopicPartition, int]) -> None:
@@ -202,11 +203,7 @@ class Member(Client):
                 "rebalance_timeout_ms": _REBALANCE_MS,
                 "subscribed_topic_names": list(self._topics),
             }
-        try:
-            return await self.call(coordinator, "consumer_group_heartbeat", fields)
-        except NoAnswerError:
-            self._send_all_fields()
-            raise
+        return await self.call(coordinator, "consumer_group_heartbeat", fields)
 
     def _send_all_fields(self) -> None:
         self._full_until_s = self.loop.time() + _ALL_FIELDS_S

@@ -329,9 +329,15 @@ def test_partitions_of_a_deleted_topic_are_forgotten_by_its_id(
     session = by_id(0, 0, [0, 1], [])["session_id"]
     wire.ask("delete_topics", 4, {"topic_names": [topic], "timeout": 1000})
     assert set(told(by_id(1, session, [1], []))) == {0, 1}, "neither is there twice"
-    sessions = running.call(lambda broker: broker.fetch_sessions.partition_count)
+
+    def count() -> int:
+        return running.call(lambda broker: broker.replicas.fetch_sessions.partition_count)
+
+    sessions = count()
     assert set(told(by_id(2, session, [], [0]))) == {1}
-    assert running.call(lambda broker: broker.fetch_sessions.partition_count) == sessions - 1
+    assert (
+        running.call(lambda broker: broker.replicas.fetch_sessions.partition_count) == sessions - 1
+    )
 
 
 def test_a_session_out_of_order_or_unknown_is_refused(wire: Wire, topic: str) -> None:

@@ -59,11 +59,22 @@ def forgotten(fields: dict[str, Any]) -> set[LedBy]:
     }
 
 
+def request(session: ReplicaFetchSession, positions: dict[LedBy, FetchPosition]) -> dict[str, Any]:
+    """The fields of a fetch of these partitions and no others."""
+    for key in (A0, A1, B0):
+        if key in positions:
+            session.fetch_from(key, positions[key])
+        else:
+            session.leave_out(key)
+    assert len(session) == len(positions)
+    return session.request(200)
+
+
 @pytest.fixture
 def session() -> ReplicaFetchSession:
     """A session 77 with A0 at 5 and B0 at 6."""
     found = ReplicaFetchSession(2)
-    fields = found.request({A0: at(5), B0: at(6)}, 200)
+    fields = request(found, {A0: at(5), B0: at(6)})
     assert (fields["session_id"], fields["session_epoch"]) == (0, 0)
     assert fields["replica_state"] == {"replica_id": 2, "replica_epoch": 200}
     assert asked(fields) == {A0: 5, B0: 6}
@@ -72,22 +83,38 @@ def session() -> ReplicaFetchSession:
 
 
 def test_only_what_has_changed_is_sent(session: ReplicaFetchSession) -> None:
-    fields = session.request({A0: at(5), B0: at(9), A1: at(0)}, 200)
+    fields = request(session, {A0: at(5), B0: at(9), A1: at(0)})
     assert (fields["session_id"], fields["session_epoch"]) == (77, 1)
     assert asked(fields) == {B0: 9, A1: 0}
     assert not forgotten(fields)
     found = session.answered(response(A0, records=b"batches"))
     assert found[A0][0] == at(5)
     assert (found[A0][1].records, found[A0][1].high_watermark) == (b"batches", 3)
-    fields = session.request({A0: at(7), A1: at(0)}, 200)
+    fields = request(session, {A0: at(7), A1: at(0)})
     assert fields["session_epoch"] == 2
     assert (asked(fields), forgotten(fields)) == ({A0: 7}, {B0})
+
+
+def test_what_changes_while_a_request_is_under_way_is_sent_with_the_next(
+    session: ReplicaFetchSession,
+) -> None:
+    request(session, {A0: at(5), B0: at(6)})
+    session.leave_out(A0)
+    session.fetch_from(B0, at(8))
+    found = session.answered(response(B0, records=b"batches"))
+    assert found[B0][0] == at(6), "that was asked for"
+    session.leave_out(B0)
+    session.fetch_from(B0, at(9))
+    fields = session.request(200)
+    assert (asked(fields), forgotten(fields)) == ({B0: 9}, {A0})
+    fields = session.request(200)
+    assert (asked(fields), forgotten(fields)) == ({}, set())
 
 
 def test_leader_without_room_for_a_session_gets_whole_requests() -> None:
     session = ReplicaFetchSession(2)
     for _ in range(2):
-        fields = session.request({A0: at(5)}, 200)
+        fields = request(session, {A0: at(5)})
         assert (fields["session_id"], fields["session_epoch"]) == (0, 0)
         assert asked(fields) == {A0: 5}
         session.answered(response(A0, session_id=0))
@@ -104,17 +131,17 @@ def test_leader_without_room_for_a_session_gets_whole_requests() -> None:
 def test_session_that_the_leader_has_lost_begins_again(
     session: ReplicaFetchSession, error: ErrorCode, session_id: int
 ) -> None:
-    session.request({A0: at(5), B0: at(6)}, 200)
+    request(session, {A0: at(5), B0: at(6)})
     assert session.answered(response(error=error)) == {}
-    fields = session.request({A0: at(5), B0: at(6)}, 200)
+    fields = request(session, {A0: at(5), B0: at(6)})
     assert (fields["session_id"], fields["session_epoch"]) == (session_id, 0)
     assert asked(fields) == {A0: 5, B0: 6}
 
 
 def test_request_without_an_answer_ends_the_session(session: ReplicaFetchSession) -> None:
-    session.request({A0: at(8), B0: at(6)}, 200)
+    request(session, {A0: at(8), B0: at(6)})
     session.begin_again()
-    fields = session.request({A0: at(8), B0: at(6)}, 200)
+    fields = request(session, {A0: at(8), B0: at(6)})
     assert (fields["session_id"], fields["session_epoch"]) == (77, 0)
     assert asked(fields) == {A0: 8, B0: 6}
 
@@ -122,16 +149,16 @@ def test_request_without_an_answer_ends_the_session(session: ReplicaFetchSession
 @pytest.mark.parametrize("keys", [(A0,), (A0, B0, A1)])
 def test_whole_answer_with_other_partitions_is_left_out(keys: tuple[LedBy, ...]) -> None:
     session = ReplicaFetchSession(2)
-    session.request({A0: at(5), B0: at(6)}, 200)
+    request(session, {A0: at(5), B0: at(6)})
     assert session.answered(response(*keys)) == {}
     assert not session.is_incremental
 
 
 def test_end_of_an_epoch_and_an_error_are_read(session: ReplicaFetchSession) -> None:
-    session.request({A0: at(5), B0: at(6)}, 200)
+    request(session, {A0: at(5), B0: at(6)})
     diverging = SimpleNamespace(epoch=3, end_offset=4)
     found = session.answered(response(A0, diverging_epoch=diverging))
     assert found[A0][1].diverging == EpochEndOffset(3, 4)
-    session.request({A0: at(5), B0: at(6)}, 200)
+    request(session, {A0: at(5), B0: at(6)})
     found = session.answered(response(B0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert found[B0][1].error is ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,4 +1,4 @@
-"""The fetches of a follower from one leader that a throttle holds back."""
+"""The fetches of a follower from one leader: of what has changed, and of what no throttle holds."""
 
 from __future__ import annotations
 
@@ -26,11 +26,12 @@ class Log:
     """A log in which every byte is a record."""
 
     last_epoch = 1
-    log_start_offset = 0
+    gap_offset = None
     high_watermark = 0
 
     def __init__(self) -> None:
         self.log_end_offset = 0
+        self.log_start_offset = 0
 
     def apply(self, effect: Effect, _is_wanted: object) -> None:
         if isinstance(effect, AppendRecords):
@@ -38,10 +39,11 @@ class Log:
 
 
 class Leader:
-    """Has ten more records in each answer, up to its end."""
+    """Has ten more records in each answer, up to its end; with or without a session."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, session_id: int = 0) -> None:
         self.asked: list[set[int]] = []
+        self._session_id = session_id
 
     async def call(self, _api: str, fields: dict[str, Any]) -> Any:
         await asyncio.sleep(0)
@@ -63,10 +65,69 @@ class Leader:
             for index, offset in asked.items()
         ]
         topic = SimpleNamespace(topic_id=TOPIC_ID, partitions=partitions)
-        return SimpleNamespace(error_code=0, session_id=0, responses=[topic])
+        return SimpleNamespace(error_code=0, session_id=self._session_id, responses=[topic])
 
     def close(self) -> None:
         pass
+
+
+class CountedFollowing(PartitionFollowing):
+    """Counts how often its position is looked at."""
+
+    looks = 0
+
+    def next_fetch(self, log: Any, now_ms: float) -> Any:
+        self.looks += 1
+        return super().next_fetch(log, now_ms)
+
+
+def fetcher_from(
+    leader: Leader, clock: ManualClock, throttle: ReplicationThrottle | None = None
+) -> ReplicaFetcher:
+    """A fetcher on this event loop, which does the logs' work at once."""
+
+    async def run(work: Any) -> None:
+        work()
+
+    return ReplicaFetcher(
+        cast("MovingNodeConnection", leader),
+        ReplicaFetchSession(1),
+        broker_id=1,
+        broker_epoch=lambda: 1,
+        run=run,
+        call_soon=asyncio.get_running_loop().call_soon,
+        clock=clock,
+        throttle=throttle,
+    )
+
+
+def test_only_positions_that_may_have_changed_are_looked_at() -> None:
+    leader = Leader(session_id=5)
+    logs = {THROTTLED: Log(), FREE: Log()}
+    logs[THROTTLED].log_end_offset = LEADERS_END
+
+    async def scenario() -> None:
+        fetcher = fetcher_from(leader, ManualClock())
+        following = {key: CountedFollowing(2, 1) for key in logs}
+        for key, log in logs.items():
+            fetcher.follow(key, Followed("t", following[key], cast("ReplicaLog", log)))
+        task = asyncio.create_task(fetcher.run())
+        while logs[FREE].log_end_offset < LEADERS_END or len(leader.asked) < 20:
+            await asyncio.sleep(0)
+        assert leader.asked[:20] == [{0, 1}] + [{1}] * 10 + [set()] * 9
+        assert following[THROTTLED].looks == 2, "before its first fetch, and after its answer"
+        looked = following[FREE].looks
+        logs[FREE].log_start_offset = 50
+        fetcher.log_changed(FREE)
+        fetcher.unfollow(THROTTLED)
+        leader.asked.clear()
+        while len(leader.asked) < 3:
+            await asyncio.sleep(0)
+        assert {1} in leader.asked, "the leader has to know where the log begins"
+        assert following[FREE].looks <= looked + 2
+        task.cancel()
+
+    asyncio.run(scenario())
 
 
 def test_a_replica_that_is_not_in_sync_waits_while_the_rate_is_used_up() -> None:
@@ -76,20 +137,8 @@ def test_a_replica_that_is_not_in_sync_waits_while_the_rate_is_used_up() -> None
     leader = Leader()
     logs = {THROTTLED: Log(), FREE: Log()}
 
-    async def run(work: Any) -> None:
-        work()
-
     async def scenario() -> None:
-        fetcher = ReplicaFetcher(
-            cast("MovingNodeConnection", leader),
-            ReplicaFetchSession(1),
-            broker_id=1,
-            broker_epoch=lambda: 1,
-            run=run,
-            call_soon=asyncio.get_running_loop().call_soon,
-            clock=clock,
-            throttle=throttle,
-        )
+        fetcher = fetcher_from(leader, clock, throttle)
         for key, log in logs.items():
             fetcher.follow(key, Followed("t", PartitionFollowing(2, 1), cast("ReplicaLog", log)))
         task = asyncio.create_task(fetcher.run())

@@ -90,6 +90,14 @@ def test_log_without_epochs_is_cut_off_at_its_high_watermark_first() -> None:
     assert PartitionFollowing(1, 7).begin(log_of(3, 3)) == []
 
 
+@pytest.mark.parametrize(("gap", "effects"), [(1, [TruncateTo(1)]), (3, []), (None, []), (-1, [])])
+def test_log_with_a_gap_is_cut_off_there_first(
+    gap: int | None, effects: list[Effect], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Replica, "gap_offset", gap)
+    assert PartitionFollowing(1, 7).begin(log_of(3, 3, 3, high_watermark=2)) == effects
+
+
 @pytest.mark.parametrize(
     ("first", "end", "effects"),
     [

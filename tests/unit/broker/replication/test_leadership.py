@@ -14,6 +14,7 @@ from cordwood.broker.replication.leadership import (
     MoveHighWatermark,
     PartitionLeadership,
     ProposeIsr,
+    SessionFetches,
 )
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import NotLeaderOrFollowerError
@@ -260,3 +261,52 @@ def test_low_watermark_is_that_of_live_replicas() -> None:
     assert led.leader.low_watermark(5) == 1
     led.brokers.epochs[3] = None
     assert led.leader.low_watermark(5) == 3
+
+
+def test_follower_whose_session_leaves_the_partition_out_fetches_it_with_each_fetch() -> None:
+    led = Led(end=1)
+    led.fetch(2, 1)
+    led.fetch(3, 1)
+    two, three = SessionFetches(0), SessionFetches(0)
+    assert led.leader.leave_out(2, two)
+    assert led.leader.leave_out(3, three)
+    led.now_ms = two.last_ms = 10 * LAG_MS
+    assert led.tick() == [], "both have all"
+    led.append(2)
+    led.now_ms += 1
+    shrunk = pending(led.tick())
+    assert shrunk.members == {1, 2}, "3 has not fetched for long"
+    led.leader.on_isr_altered(shrunk, replace(ALL, isr=(1, 2), partition_epoch=11), led.now_ms)
+    two.last_ms += LAG_MS
+    led.now_ms += LAG_MS
+    assert pending(led.tick()).members == {1}, "the append ended that"
+
+
+def test_follower_that_is_left_out_is_the_nearest_reader_while_its_session_fetches() -> None:
+    led = Led(end=1)
+    for follower in (2, 3):
+        led.fetch(follower, 1)
+    sessions = {follower: SessionFetches(0) for follower in (2, 3)}
+    for follower, session in sessions.items():
+        assert led.leader.leave_out(follower, session)
+    sessions[2].last_ms = 500
+    assert led.leader.nearest_reader((2, 3), 1, 600) == 2
+    led.leader.take_back(2)
+    sessions[3].last_ms = 600
+    assert led.leader.nearest_reader((2, 3), 1, 600) == 3
+
+
+@pytest.mark.parametrize("why", ["behind", "uncommitted", "not in sync", "proposed", "stranger"])
+def test_follower_of_which_something_is_awaited_is_not_left_out(why: str) -> None:
+    in_sync = {"not in sync": (1,), "proposed": (1, 2)}.get(why, ALL.isr)
+    led = Led(replace(ALL, isr=in_sync), end=1)
+    if why == "not in sync":
+        led.brokers.shutting_down.add(2)
+    led.fetch(2, 0 if why == "behind" else 1)
+    if why not in {"uncommitted", "not in sync"}:
+        led.fetch(3, 1)
+    follower = 4 if why == "stranger" else 2
+    assert not led.leader.leave_out(follower, SessionFetches(0))
+    if why == "not in sync":
+        led.brokers.shutting_down.clear()
+        assert pending(led.fetch(2, 1)).members == {1, 2}, "its next fetch is looked at"
