@@ -25,11 +25,13 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
 from broker_report import run_benchmark
+from broker_sides import JVM_FLAGS
+from kafka_side import jvm_flags
 from log_rows import Row
 from support.mixed_cluster import MixedCluster
 
 IDS = (1, 2, 3)
-_WAIT_S = 600.0
+_WAIT_S = 1800.0
 _PROPERTIES = {
     "offsets.topic.replication.factor": "3",
     "log.cleaner.enable": "false",
@@ -81,14 +83,17 @@ class Bench:
     def _measured(self, root: Path, *, is_ours: bool) -> list[float]:
         """Seconds to create, to write, to fail over; megabytes of the controller, of a broker."""
         names = [f"topic-{number}" for number in range(self.sizes.topics)]
-        with MixedCluster(
-            root,
-            kafka=() if is_ours else IDS,
-            cordwood=IDS if is_ours else (),
-            has_own_controller=is_ours,
-            properties=_PROPERTIES,
-            module="cordwood",
-        ) as cluster:
+        with (
+            jvm_flags(JVM_FLAGS),
+            MixedCluster(
+                root,
+                kafka=() if is_ours else IDS,
+                cordwood=IDS if is_ours else (),
+                has_own_controller=is_ours,
+                properties=_PROPERTIES,
+                module="cordwood",
+            ) as cluster,
+        ):
             begun = time.perf_counter()
             for name in names:
                 topic = NewTopic(name, self.sizes.partitions, len(IDS))

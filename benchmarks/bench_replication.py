@@ -23,6 +23,8 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from broker_report import run_benchmark
+from broker_sides import JVM_FLAGS
+from kafka_side import jvm_flags
 from log_rows import Row
 from support.kafka import poll_until
 from support.mixed_cluster import MixedCluster
@@ -88,6 +90,7 @@ class Bench:
         """The rows of the sections of those names."""
         sections = {"acks": self._acks, "catch-up": self._catch_up, "failover": self._failover}
         with (
+            jvm_flags(JVM_FLAGS),
             Cluster(self._work / "cordwood", is_ours=True) as ours,
             Cluster(self._work / "kafka", is_ours=False) as kafka,
         ):

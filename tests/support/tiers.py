@@ -54,6 +54,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/unit/test_benchmarks.py::test_the_benchmark_of_groups_runs",
     "tests/unit/test_benchmarks.py::test_the_benchmark_of_transactions_runs",
     "tests/unit/test_benchmarks.py::test_the_benchmark_of_replication_runs",
+    "tests/unit/test_benchmarks.py::test_the_benchmark_of_a_controller_runs",
     "tests/unit/test_benchmarks.py::test_the_stall_benchmark_runs",
 )
 

@@ -421,6 +421,12 @@ def test_the_benchmark_of_replication_runs(tmp_path: Path) -> None:
     assert len(quick_rows("bench_replication.py", tmp_path)) == 2 + 1 + 1
 
 
+@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_jars")
+def test_the_benchmark_of_a_controller_runs(tmp_path: Path) -> None:
+    assert len(quick_rows("bench_controller.py", tmp_path)) == 3 + 2
+
+
 # ---- single commands
 
 

@@ -84,7 +84,12 @@ TRAFFIC: tuple[Metric[Snapshot], ...] = (
         "Failed appends, except for errors of the cluster's state or of "
         "the size or checksum of a batch.",
     ),
-    _topics("TotalFetchRequests", "total_fetch_requests", "Requested reads, one per partition."),
+    _topics(
+        "TotalFetchRequests",
+        "total_fetch_requests",
+        "Reads of partitions for fetches. Kafka reads all partitions of a follower's session each "
+        "time; Cordwood those that have changed.",
+    ),
     _topics(
         "FailedFetchRequests",
         "failed_fetch_requests",
