@@ -124,6 +124,8 @@ class Bench:
             "linger.ms": 5,
             "message.timeout.ms": int(_WAIT_S * 1000),
             "topic.metadata.refresh.interval.ms": 1000,
+            # A broker does not know a topic before it has made the logs of those before it.
+            "topic.metadata.propagation.max.ms": int(_WAIT_S * 1000),
             "retry.backoff.max.ms": 100,
         }
         producers = {name: Producer(cluster.client(settings)) for name in names}
