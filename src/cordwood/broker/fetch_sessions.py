@@ -161,6 +161,7 @@ class FetchSession:
         if self.follower is not None and follower != self.follower:
             self.due.update(self.partitions)
             self.follower = follower or self.follower
+            self.fetches = SessionFetches(self.fetches.last_ms)
 
 
 class FetchContext(NamedTuple):
@@ -217,6 +218,10 @@ class FetchSessionCache:
         session = self._sessions.get(session_id)
         return 0 if session is None else len(session.due)
 
+    def has(self, session: FetchSession) -> bool:
+        """Whether a session is cached still."""
+        return self._sessions.get(session.id) is session
+
     def changed(self, topic_id: UUID, index: int) -> list[FetchSession]:
         """The sessions of followers that have a partition; their next fetches read it."""
         found = self._of_followers.get((topic_id, index))
@@ -260,6 +265,7 @@ class FetchSessionCache:
                 "The fetch session encountered inconsistent topic ID usage"
             )
         session.epoch = 1 if epoch == _INT_MAX else epoch + 1
+        session.last_used_ms = self._clock.now_ms()
         session.fetched_by(follower)
         for partition in in_steps(asked, every=64):
             self._ask(session, partition)
@@ -268,7 +274,6 @@ class FetchSessionCache:
         if not session.partitions:
             self._end(session_id)
             return FetchContext(None, [], is_incremental=False)
-        session.last_used_ms = self._clock.now_ms()
         if session_id in self._sessions:  # else it was evicted during a pause
             self._sessions.move_to_end(session_id)
         return FetchContext(session, asked, is_incremental=True)
@@ -278,7 +283,7 @@ class FetchSessionCache:
         known = session.partitions.get(identity)
         if known is None:
             known = session.partitions[identity] = partition
-            if session.follower is not None:
+            if session.follower is not None and self.has(session):
                 self._of_followers.setdefault(identity, []).append(session)
         else:
             known.take(partition)
@@ -325,9 +330,21 @@ class FetchSessionCache:
         )
         self._sessions[session_id] = session
         if session.follower is not None:
+            self._end_earlier_lives(session.follower)
             for identity in partitions:
                 self._of_followers.setdefault(identity, []).append(session)
         return session
+
+    def _end_earlier_lives(self, follower: Follower) -> None:
+        """Ends the sessions of a broker from before it was registered again."""
+        for session in list(self._sessions.values()):
+            known = session.follower
+            if (
+                known is not None
+                and known.broker_id == follower.broker_id
+                and known.broker_epoch < follower.broker_epoch
+            ):
+                self._end(session.id)
 
     def _make_room(self, size: int, now_ms: int) -> bool:
         if len(self._sessions) < self._slots:

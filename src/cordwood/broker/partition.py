@@ -236,10 +236,10 @@ class Partition:
             and self.leadership.leave_out(broker_id, fetches)
         )
 
-    def take_back(self, broker_id: int) -> None:
+    def take_back(self, broker_id: int, fetches: SessionFetches) -> None:
         """As `PartitionLeadership.take_back`."""
         if self.leadership is not None:
-            self.leadership.take_back(broker_id)
+            self.leadership.take_back(broker_id, fetches)
 
     def require_follower(self, broker_id: int, current_leader_epoch: int) -> None:
         """Refuses a fetch of a broker that has no replica, as far as this broker knows.

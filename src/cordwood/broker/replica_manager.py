@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from uuid import UUID
@@ -293,6 +294,7 @@ class ReplicaManager:
         is_elected = here is None or here.leader_epoch != image.leader_epoch
         if is_elected:
             log.assign_epoch(image.leader_epoch)
+            log.gap_offset = None  # what a leader has is the log
         if here is None:
             here = led[index] = Partition(
                 log,
@@ -401,7 +403,8 @@ class ReplicaManager:
 
     def _log_start_moved(self, partition: TopicPartition) -> None:
         """From any thread: the log of a partition begins later."""
-        self._call_soon(lambda: self._take_log_start(partition))
+        with suppress(RuntimeError):  # the event loop has ended
+            self._call_soon(lambda: self._take_log_start(partition))
 
     def _take_log_start(self, partition: TopicPartition) -> None:
         here = self.led(partition.topic, partition.partition)

@@ -42,7 +42,9 @@ class LogMove:
                 future.truncate_fully_and_start_at(self._current.log_start_offset)
         else:
             future = manager.require(partition, future=True)
-            future.truncate_to(_first_difference(self._current, future))
+            same = _first_difference(self._current, future)
+            gap = future.gap_offset
+            future.truncate_to(same if gap is None else min(same, gap))
 
     def advance(self, *, max_bytes: int = _COPY_BYTES) -> bool:
         """Copies the next batches; whether the future log has caught up.

@@ -220,11 +220,11 @@ def _fetch_context(
         uses_topic_ids=by_id,
         follower=follower,
     )
-    if follower is not None:
+    if follower is not None and found.session is not None:
         for key in in_steps(forgotten, every=64):
             partition = context.broker.replicas.led(key.topic, key.partition)
             if partition is not None:
-                partition.take_back(follower.broker_id)
+                partition.take_back(follower.broker_id, found.session.fetches)
     if by_id and found.is_incremental:
         for each in in_steps(found.partitions, every=64):
             # The topic may have been unknown here when the session began.
@@ -545,6 +545,8 @@ def _respond(fetch: _Fetch, read: _Read) -> Encoded:
 def _leave_out(fetch: _Fetch, session: FetchSession, answers: list[PartitionAnswer]) -> None:
     """The next fetches of a follower's session read only what is not as it was answered now."""
     assert fetch.follower is not None, "a follower's session"
+    if not fetch.context.broker.replicas.fetch_sessions.has(session):
+        return  # it has ended meanwhile, and a later one may have taken its place
     for answer in in_steps(answers, every=16):
         wanted = answer.wanted
         if answer.size_bytes or answer.error_code or answer.diverging is not None:

@@ -161,19 +161,23 @@ class ReplicaFetcher:
         wait_ms = self._backoff_ms
         if self._throttle is not None and self._throttle.has_partitions:
             self._moved.update(dict.fromkeys(self._followed))
-        moved, self._moved = self._moved, {}
-        for key in moved:
+        for key in list(self._moved):
             followed = self._followed.get(key)
             position: FetchPosition | float | None = None
-            if followed is not None and not self._is_held_back(key, followed):
-                position = followed.following.next_fetch(followed.log, self._now_ms())
+            is_later = False
+            if followed is not None:
+                is_later = self._is_held_back(key, followed)
+                if not is_later:
+                    position = followed.following.next_fetch(followed.log, self._now_ms())
             if isinstance(position, FetchPosition):
                 self._session.fetch_from(key, position)
-                continue
-            self._session.leave_out(key)
-            if position is not None:
-                self._moved[key] = None
-                wait_ms = min(wait_ms, position)
+            else:
+                self._session.leave_out(key)
+                if position is not None:
+                    is_later = True
+                    wait_ms = min(wait_ms, position)
+            if not is_later:
+                del self._moved[key]
         return wait_ms
 
     def _is_held_back(self, key: LedBy, followed: Followed) -> bool:
@@ -217,9 +221,15 @@ class ReplicaFetcher:
                 asking.append((key, followed))
             elif effects:
                 steps.append(_Step(key, followed, effects))
-        await self._do(steps)
-        for key, followed in asking:
-            await self._ask_offsets(key, followed)
+        try:
+            await self._do(steps)
+            while asking:
+                await self._ask_offsets(*asking[-1])
+                asking.pop()
+        finally:
+            # Those that were not asked for, since something else has failed, are fetched again.
+            for _, followed in asking:
+                followed.following.on_failure(self._now_ms())
 
     async def _do(self, steps: Sequence[_Step]) -> None:
         """Has the logs do what is to be done, in one piece of work beside the event loop's."""

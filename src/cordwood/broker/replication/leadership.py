@@ -306,6 +306,7 @@ class PartitionLeadership:
         nothing but times, for which `fetches` stand from now on. The changes are an append, other
         metadata, and `take_back`.
         """
+        self.take_back(broker_id)
         state = self._followers.get(broker_id)
         if (
             state is None
@@ -318,9 +319,11 @@ class PartitionLeadership:
         self._left_out.add(broker_id)
         return True
 
-    def take_back(self, broker_id: int) -> None:
-        """A follower's session leaves the partition out no more, or has forgotten it."""
-        if broker_id in self._left_out:
+    def take_back(self, broker_id: int, fetches: SessionFetches | None = None) -> None:
+        """A follower's session leaves the partition out no more; any session for None."""
+        if broker_id in self._left_out and (
+            fetches is None or self._followers[broker_id].left_out_by is fetches
+        ):
             self._left_out.discard(broker_id)
             self._followers[broker_id] = self._followers[broker_id].taken_back()
 

@@ -196,3 +196,19 @@ def test_a_session_that_ends_is_not_told(session: Session) -> None:
     before = session.running.call(sessions)
     other.fetch({}, forgotten=(1,))
     assert session.running.call(sessions) == before - 1
+
+
+def test_the_sessions_of_an_earlier_life_end(session: Session) -> None:
+    later = Session(session.running)
+    later.broker_epoch = 7
+    later.fetch({1: later.ends()[1]})
+
+    def of_partition(it: Broker) -> list[int]:
+        found = it.replicas.fetch_sessions.changed(later.topic_id, 1)
+        return [each.follower.broker_epoch for each in found if each.follower is not None]
+
+    assert session.running.call(of_partition) == [7]
+    again = Session(session.running)
+    again.broker_epoch = 7
+    again.fetch({1: again.ends()[1]})
+    assert session.running.call(of_partition) == [7, 7], "a broker may have several fetchers"

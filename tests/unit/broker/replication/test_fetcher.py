@@ -163,3 +163,28 @@ def test_a_replica_that_is_not_in_sync_waits_while_the_rate_is_used_up() -> None
         task.cancel()
 
     asyncio.run(scenario())
+
+
+def test_a_replica_that_was_held_back_is_fetched_when_no_replica_is_throttled_any_more() -> None:
+    clock = ManualClock()
+    throttle = ReplicationThrottle(FOLLOWER, ByteRate(clock.monotonic_s, windows=11, window_s=1))
+    throttle.update_replicas({"t": {"follower.replication.throttled.replicas": "0:1"}}, 1)
+    throttle.update_rate([{"follower.replication.throttled.rate": "5"}])
+    throttle.record(1_000_000)
+    leader = Leader(session_id=5)
+    logs = {THROTTLED: Log(), FREE: Log()}
+
+    async def scenario() -> None:
+        fetcher = fetcher_from(leader, clock, throttle)
+        for key, log in logs.items():
+            fetcher.follow(key, Followed("t", PartitionFollowing(2, 1), cast("ReplicaLog", log)))
+        task = asyncio.create_task(fetcher.run())
+        while len(leader.asked) < 3:
+            await asyncio.sleep(0)
+        assert not any(0 in each for each in leader.asked)
+        throttle.update_replicas({}, 1)
+        while logs[THROTTLED].log_end_offset < LEADERS_END:
+            await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(scenario())

@@ -310,3 +310,19 @@ def test_follower_of_which_something_is_awaited_is_not_left_out(why: str) -> Non
     if why == "not in sync":
         led.brokers.shutting_down.clear()
         assert pending(led.fetch(2, 1)).members == {1, 2}, "its next fetch is looked at"
+
+
+def test_a_session_that_has_been_replaced_does_not_end_what_the_later_one_leaves_out() -> None:
+    led = Led(end=1)
+    for follower in (2, 3):
+        led.fetch(follower, 1)
+    earlier, later = SessionFetches(0), SessionFetches(0)
+    assert led.leader.leave_out(2, earlier)
+    earlier.last_ms = 100
+    assert led.leader.leave_out(2, later)
+    later.last_ms = 200
+    led.leader.take_back(2, earlier)
+    assert led.leader.followers[2].caught_up_ms == 200
+    led.leader.take_back(2, later)
+    later.last_ms = 300
+    assert led.leader.followers[2].caught_up_ms == 200
