@@ -29,7 +29,7 @@ from broker_sides import (
     Side,
     both_sides,
     cpu_seconds,
-    memory_bytes,
+    memory_mb,
     ours_alone,
     start_seconds,
 )
@@ -140,7 +140,7 @@ class Bench:
     def memory_rows(self) -> Iterator[Row]:
         """Resident memory, as the system counts it, of the broker's own process."""
         idle = Row(what="resident memory, idle", unit="MB", other_name="Kafka", at_most=100.0)
-        idle.turn(lambda: memory_bytes(self.ours) / 1e6, lambda: memory_bytes(self.kafka) / 1e6)
+        idle.turn(lambda: memory_mb(self.ours.pid), lambda: memory_mb(self.kafka.pid))
         yield idle
         used = Row(
             what="resident memory after the first compressed produce",
@@ -151,7 +151,10 @@ class Bench:
         with self._topic() as topic:
             for side in (self.ours, self.kafka):
                 self._produce(side, topic, 1024, ("compression.type=lz4", *_BATCHED), 20_000_000)
-            used.turn(lambda: memory_bytes(self.ours) / 1e6, lambda: memory_bytes(self.kafka) / 1e6)
+            used.turn(
+                lambda: memory_mb(self.ours.pid),
+                lambda: memory_mb(self.kafka.pid),
+            )
         yield used
 
     # ---- Kafka's own tools

@@ -25,7 +25,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import NewTopic
 
 from broker_report import run_benchmark
-from broker_sides import JVM_FLAGS
+from broker_sides import JVM_FLAGS, memory_mb
 from kafka_side import jvm_flags
 from log_rows import Row
 from support.mixed_cluster import MixedCluster
@@ -39,7 +39,6 @@ _PROPERTIES = {
     "log.index.size.max.bytes": "4096",
     "replica.lag.time.max.ms": "60000",
 }
-_MB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,8 +102,8 @@ class Bench:
             self._write(cluster, names)
             written_s = time.perf_counter() - begun
             memory = [
-                _resident_mb(cluster.controller.pid),
-                max(_resident_mb(each.pid) for each in cluster.brokers.values()),
+                memory_mb(cluster.controller.pid),
+                max(memory_mb(each.pid) for each in cluster.brokers.values()),
             ]
             begun = time.perf_counter()
             cluster.brokers[3].kill()
@@ -140,13 +139,6 @@ class Bench:
         unsent = sum(producer.flush(_WAIT_S) for producer in producers.values())
         if unsent or set(errors) != {None}:
             raise SystemExit(f"{unsent} records were not written; errors: {set(errors)}")
-
-
-def _resident_mb(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024 / _MB
-    raise SystemExit(f"process {pid} has ended")
 
 
 SECTIONS = ("all",)

@@ -171,12 +171,12 @@ def cpu_seconds(side: Side) -> float:
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
-def memory_bytes(side: Side) -> int:
-    """Resident memory of the broker's process."""
-    for line in Path(f"/proc/{side.pid}/status").read_text().splitlines():
+def memory_mb(pid: int) -> float:
+    """Resident memory of a process, in 10**6 bytes."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
-            return int(line.split()[1]) * 1024
-    raise SystemExit(f"no memory of {side.name}")
+            return int(line.split()[1]) * 1024 / 1e6
+    raise SystemExit(f"process {pid} has ended")
 
 
 def start_seconds(work: Path, *, kafka: bool) -> float:

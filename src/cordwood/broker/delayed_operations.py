@@ -16,7 +16,7 @@ WaitKey = PartitionName | int
 
 
 class DelayedOperations:
-    """The purgatories whose keys are partitions."""
+    """The purgatories whose keys are partitions, and the sessions of followers."""
 
     def __init__(self, call_later_ms: CallLater) -> None:
         """Nothing waits yet."""

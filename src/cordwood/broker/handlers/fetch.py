@@ -192,15 +192,15 @@ def _fetch_context(
     for topic in in_steps(request.topics):
         topic_id = topic.topic_id if by_id else None
         name = names.get(topic_id, "") if by_id else topic.topic
-        for asked_for in in_steps(topic.partitions, every=64):
+        for each in in_steps(topic.partitions, every=64):
             asked.append(
                 FetchPartition(
-                    PartitionKey(topic_id, name, asked_for.partition),
-                    fetch_offset=asked_for.fetch_offset,
-                    max_bytes=asked_for.partition_max_bytes,
-                    current_leader_epoch=asked_for.current_leader_epoch,
-                    last_fetched_epoch=asked_for.last_fetched_epoch,
-                    own_start_offset=asked_for.log_start_offset,
+                    PartitionKey(topic_id, name, each.partition),
+                    fetch_offset=each.fetch_offset,
+                    max_bytes=each.partition_max_bytes,
+                    current_leader_epoch=each.current_leader_epoch,
+                    last_fetched_epoch=each.last_fetched_epoch,
+                    own_start_offset=each.log_start_offset,
                 )
             )
     forgotten = [
@@ -221,17 +221,27 @@ def _fetch_context(
         follower=follower,
     )
     if follower is not None and found.session is not None:
-        for key in in_steps(forgotten, every=64):
-            partition = context.broker.replicas.led(key.topic, key.partition)
-            if partition is not None:
-                partition.take_back(follower.broker_id, found.session.fetches)
+        _take_back(context, follower, found.session, forgotten)
     if by_id and found.is_incremental:
-        for each in in_steps(found.partitions, every=64):
+        for partition in in_steps(found.partitions, every=64):
             # The topic may have been unknown here when the session began.
-            if not each.key.topic:
-                name = names.get(each.key.topic_id, "")
-                each.key = each.key._replace(topic=name)
+            if not partition.key.topic:
+                name = names.get(partition.key.topic_id, "")
+                partition.key = partition.key._replace(topic=name)
     return found
+
+
+def _take_back(
+    context: RequestContext,
+    follower: Follower,
+    session: FetchSession,
+    forgotten: Sequence[PartitionKey],
+) -> None:
+    """The fetches of a session are no more those of the partitions that it has forgotten."""
+    for key in in_steps(forgotten, every=64):
+        partition = context.broker.replicas.led(key.topic, key.partition)
+        if partition is not None:
+            partition.take_back(follower.broker_id, session.fetches)
 
 
 # ---- reading

@@ -162,23 +162,25 @@ class ReplicaFetcher:
         if self._throttle is not None and self._throttle.has_partitions:
             self._moved.update(dict.fromkeys(self._followed))
         for key in list(self._moved):
-            followed = self._followed.get(key)
-            position: FetchPosition | float | None = None
-            is_later = False
-            if followed is not None:
-                is_later = self._is_held_back(key, followed)
-                if not is_later:
-                    position = followed.following.next_fetch(followed.log, self._now_ms())
+            position = self._position(key)
             if isinstance(position, FetchPosition):
                 self._session.fetch_from(key, position)
             else:
                 self._session.leave_out(key)
-                if position is not None:
-                    is_later = True
+                if position is not None:  # it is looked at again
                     wait_ms = min(wait_ms, position)
-            if not is_later:
-                del self._moved[key]
+                    continue
+            del self._moved[key]
         return wait_ms
+
+    def _position(self, key: LedBy) -> FetchPosition | float | None:
+        """As `PartitionFollowing.next_fetch`; None if a partition is not followed."""
+        followed = self._followed.get(key)
+        if followed is None:
+            return None
+        if self._is_held_back(key, followed):
+            return self._backoff_ms
+        return followed.following.next_fetch(followed.log, self._now_ms())
 
     def _is_held_back(self, key: LedBy, followed: Followed) -> bool:
         """Source: RemoteLeaderEndPoint.shouldFollowerThrottle."""

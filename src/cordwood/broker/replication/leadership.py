@@ -212,7 +212,6 @@ class PartitionLeadership:
             for each in partition.replicas
             if each != node_id
         }
-        self._left_out: set[int] = set()
 
     @property
     def partition(self) -> LedPartition:
@@ -316,19 +315,16 @@ class PartitionLeadership:
         ):
             return False
         self._followers[broker_id] = replace(state, left_out_by=fetches)
-        self._left_out.add(broker_id)
         return True
 
     def take_back(self, broker_id: int, fetches: SessionFetches | None = None) -> None:
         """A follower's session leaves the partition out no more; any session for None."""
-        if broker_id in self._left_out and (
-            fetches is None or self._followers[broker_id].left_out_by is fetches
-        ):
-            self._left_out.discard(broker_id)
-            self._followers[broker_id] = self._followers[broker_id].taken_back()
+        state = self._followers.get(broker_id)
+        if state is not None and (fetches is None or fetches is state.left_out_by):
+            self._followers[broker_id] = state.taken_back()
 
     def _take_back_all(self) -> None:
-        for broker_id in tuple(self._left_out):
+        for broker_id in self._followers:
             self.take_back(broker_id)
 
     def on_fetch(

@@ -150,7 +150,7 @@ class _Loader:
         self._keeps = request.policy is RecoveryPolicy.KEEP
         self._is_deleted_dir = request.directory.name.endswith(DELETE_DIR_SUFFIX)
         self._segments = SegmentList()
-        self._gap_offset: int | None = None
+        self._gap_offset: int | None
         if not self._keeps and not self._fs.exists(self._directory):
             self._fs.make_directory(self._directory)
             if request.sync_name:

@@ -13,7 +13,6 @@ import pytest
 
 from cordwood.broker.broker import Broker
 from cordwood.broker.replication.leadership import ProposeIsr
-from cordwood.client.node_connection import NodeConnection
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.persistent_map import PersistentMap
@@ -21,6 +20,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import NotLeaderOrFollowerError
 from cordwood.testing.broker import RunningBroker
 from support.another_replica import OTHER, has_another_replica
+from support.ask import ask
 from support.no_engine import NoEngine
 
 TOPIC = "t"
@@ -36,19 +36,6 @@ def running() -> Iterator[RunningBroker]:
         ask(broker, "create_topics", {"topics": [topic], "timeout_ms": 5_000})
         broker.call(lambda it: has_another_replica(it.replicas.partition(TOPIC, 0), value=True))
         yield broker
-
-
-def ask(
-    running: RunningBroker, api: str, fields: dict[str, Any], version_max: int | None = None
-) -> Any:
-    async def call() -> Any:
-        node = NodeConnection("127.0.0.1", running.port, client_id="test", timeout_s=60)
-        try:
-            return await node.call(api, fields, version_max=version_max)
-        finally:
-            node.close()
-
-    return asyncio.run(call())
 
 
 def topic_id(running: RunningBroker) -> UUID:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,11 +10,11 @@ import pytest
 
 from cordwood.broker.broker import Broker
 from cordwood.broker.partition import Partition
-from cordwood.client.node_connection import NodeConnection
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.error_codes import ErrorCode
 from cordwood.testing.broker import RunningBroker
 from support.another_replica import OTHER, has_another_replica
+from support.ask import ask
 from support.no_engine import NoEngine
 
 TOPIC = "t"
@@ -46,17 +45,6 @@ def session(running: RunningBroker) -> Session:
     found.fetch({})
     assert found.due == 0
     return found
-
-
-def ask(running: RunningBroker, api: str, fields: dict[str, Any]) -> Any:
-    async def call() -> Any:
-        node = NodeConnection("127.0.0.1", running.port, client_id="test", timeout_s=60)
-        try:
-            return await node.call(api, fields)
-        finally:
-            node.close()
-
-    return asyncio.run(call())
 
 
 class Session:
