@@ -26,6 +26,7 @@ from support.wire import Wire
 CODECS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 DAY_MS: Final = 86_400_000
 _FLUSH_SECONDS_MAX: Final = 300
+_TRANSACTION_TIMEOUT_MS: Final = 300_000
 _BATCH_BYTES: Final = 6_000
 _BATCH_RECORDS: Final = (1, 7, 40, 200)
 
@@ -143,22 +144,35 @@ class Workload:
     def transactional(self, transactional_id: str, **settings: Any) -> Producer:
         """The producer of this id, made and initialised when first asked for."""
         if transactional_id not in self._transactional:
-            dotted = {name.replace("_", "."): value for name, value in settings.items()}
-            made = self.producer({"transactional.id": transactional_id, **dotted})
-            made.init_transactions(_FLUSH_SECONDS_MAX)
-            self._transactional[transactional_id] = made
+            self._transactional[transactional_id] = self._initialised(transactional_id, **settings)
         return self._transactional[transactional_id]
+
+    def _initialised(self, transactional_id: str, **settings: Any) -> Producer:
+        dotted = {name.replace("_", "."): value for name, value in settings.items()}
+        made = self.producer({"transactional.id": transactional_id, **dotted})
+        made.init_transactions(_FLUSH_SECONDS_MAX)
+        return made
 
     def transactions(
         self, topic: str, count: int, *, ids: int = 3, aborted: float = 0.35, keys: int = 150
     ) -> None:
-        """Writes transactions that overlap: some commit, some abort, some records are in none."""
+        """Writes transactions that overlap: some commit, some abort, some records are in none.
+
+        The producers are new: one that was connected before the broker restarted may wait for its
+        coordinator until its records time out.
+        """
+        producers: dict[str, Producer] = {}
         open_now: set[str] = set()
         plain = self.producer()
         names = [f"{topic}-{number}" for number in range(ids)]
         for _ in range(count):
             name = self.random.choice(names)
-            producer = self.transactional(name, compression_type=self.random.choice(CODECS))
+            codec = self.random.choice(CODECS)
+            if name not in producers:
+                producers[name] = self._initialised(
+                    name, compression_type=codec, transaction_timeout_ms=_TRANSACTION_TIMEOUT_MS
+                )
+            producer = producers[name]
             if name not in open_now:
                 producer.begin_transaction()
                 open_now.add(name)
@@ -169,8 +183,8 @@ class Workload:
                 self._end(producer, aborted)
                 open_now.discard(name)
         for name in sorted(open_now):
-            self._end(self.transactional(name), aborted)
-        self._wait_for_markers([name for name in names if name in self._transactional])
+            self._end(producers[name], aborted)
+        self._wait_for_markers(sorted(producers))
 
     def commit_offsets(self, topics: Sequence[str], *, groups: int, commits: int) -> None:
         """Commits offsets of each group many times over, with a rebalance of a real member each."""
