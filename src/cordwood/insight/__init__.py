@@ -1,0 +1,1 @@
+"""Questions about logs, answered from the views and plans that a cleaning is made of."""
