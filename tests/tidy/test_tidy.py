@@ -220,16 +220,26 @@ def _options_of(command: str) -> set[str]:
     flags = set()
     arguments = functions[0].args
     for parameter in [*arguments.args, *arguments.kwonlyargs]:
-        calls = [
-            node
-            for node in ast.walk(parameter.annotation or parameter)
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "typer.Option"
-        ]
-        for call in calls:
-            named = [a.value for a in call.args if isinstance(a, ast.Constant)]
-            dashed = [text for text in named if isinstance(text, str) and text.startswith("-")]
-            flags.update(dashed or [f"--{parameter.arg.replace('_', '-')}"])
+        annotation = parameter.annotation
+        if isinstance(annotation, ast.Name):
+            annotation = _shared_options().get(annotation.id)
+        for call in ast.walk(annotation or parameter):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) == "typer.Option":
+                named = [a.value for a in call.args if isinstance(a, ast.Constant)]
+                dashed = [text for text in named if isinstance(text, str) and text.startswith("-")]
+                flags.update(dashed or [f"--{parameter.arg.replace('_', '-')}"])
     return flags
+
+
+@functools.cache
+def _shared_options() -> dict[str, ast.expr]:
+    """The annotations of options that several commands have, by their name."""
+    return {
+        ast.unparse(node.targets[0]): node.value
+        for name in ("setting_options", "running_broker")
+        for node in _modules()[f"surfaces/cli/{name}.py"].body
+        if isinstance(node, ast.Assign)
+    }
 
 
 def _options_of_dump_log() -> set[str]:
@@ -433,7 +443,13 @@ def test_every_subcommand_is_described(command: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "flag", sorted(_options_of("clean") | _options_of_dump_log() | _options_of_cluster_up())
+    "flag",
+    sorted(
+        _options_of("clean")
+        | _options_of("explain")
+        | _options_of_dump_log()
+        | _options_of_cluster_up()
+    ),
 )
 def test_every_option_is_described(flag: str) -> None:
     found = re.search(rf"`{re.escape(flag)}[ `=]", _user_pages())
@@ -441,8 +457,8 @@ def test_every_option_is_described(flag: str) -> None:
 
 
 def test_no_option_is_described_that_is_not_there() -> None:
-    known = _options_of("clean") | _options_of("serve") | _options_of_dump_log()
-    known |= _options_of_cluster_up() | {"--version", "--help"}
+    known = _options_of("clean") | _options_of("explain") | _options_of("serve")
+    known |= _options_of_dump_log() | _options_of_cluster_up() | {"--version", "--help"}
     page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(--[a-z-]+)", page, re.MULTILINE)
     assert set(rows) <= known, f"docs/cli.md describes {sorted(set(rows) - known)}: no such option"

@@ -12,8 +12,9 @@ import fnmatch
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaning import compact, retain
 from cordwood.cleanup.commit import CompactionCommitter
@@ -27,7 +28,7 @@ from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import NoSpaceError
 from cordwood.storage.offline_directories import Locks, Place, find_places, locked, open_log_dirs
-from cordwood.storage.offline_log_directory import PartitionDir
+from cordwood.storage.offline_log_directory import OfflineLogDirectory, PartitionDir
 from cordwood.storage.trash import Trash
 
 _PASSES_MAX = 8
@@ -67,16 +68,7 @@ def clean(
         ThreadPoolExecutor(_REMOVERS, thread_name_prefix="remover") as remover,
     ):
         run = _Cleaning(request, clock, listener or Silence(), remover)
-        places = find_places(log_dirs)
-        run.report.warnings += missing_topics(
-            {place.partition.topic_partition.topic for place in places}, request
-        )
-        run.find_partitions(places, locks)
-        run.report.in_use = locks.in_use
-        if run.trash is not None:
-            paths = [each.path for each in log_dirs]
-            run.report.warnings += run.trash.prepare(paths, read_only=request.dry_run)
-        run.capture_all()
+        run.read(log_dirs, locks)
         if not request.dry_run and run.is_compaction_due():
             require_engine()
         if request.dry_run:
@@ -86,6 +78,34 @@ def clean(
         run.finish()
     run.report.timing.total = clock.monotonic_s() - started
     return run.report
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Survey:
+    """Log directories as they are at one moment.
+
+    `logs` are the partitions that were read; `report` has all others, too, with the reason.
+    """
+
+    report: Report
+    logs: tuple[tuple[PartitionReport, Captured], ...]
+
+
+def survey(request: CleanRequest, *, clock: Clock, listener: Listener | None = None) -> Survey:
+    """Reads the logs that a dry run of `request` would plan on; changes nothing.
+
+    Raises:
+        As `clean`, except for EngineError.
+    """
+    request = replace(request, dry_run=True)
+    log_dirs = open_log_dirs(request.log_dirs)
+    with (
+        locked(log_dirs, dry_run=True) as locks,
+        ThreadPoolExecutor(_REMOVERS, thread_name_prefix="remover") as remover,
+    ):
+        run = _Cleaning(request, clock, listener or Silence(), remover)
+        run.read(log_dirs, locks)
+    return Survey(report=run.report, logs=tuple(run.captured()))
 
 
 class _Cleaning:
@@ -106,7 +126,24 @@ class _Cleaning:
 
     # ---- pin
 
-    def find_partitions(self, places: Sequence[Place], locks: Locks) -> None:
+    def read(self, log_dirs: Sequence[OfflineLogDirectory], locks: Locks) -> None:
+        """Finds the partitions, and takes the first view of every one. Raises as `clean`."""
+        places = find_places(log_dirs)
+        self.report.warnings += missing_topics(
+            {place.partition.topic_partition.topic for place in places}, self._request
+        )
+        self._find_partitions(places, locks)
+        self.report.in_use = locks.in_use
+        if self.trash is not None:
+            paths = [each.path for each in log_dirs]
+            self.report.warnings += self.trash.prepare(paths, read_only=self._request.dry_run)
+        self._capture_all()
+
+    def captured(self) -> list[tuple[PartitionReport, Captured]]:
+        """Every partition that was read, with its report."""
+        return [(owner.report, owner.captured) for owner in self._alive()]
+
+    def _find_partitions(self, places: Sequence[Place], locks: Locks) -> None:
         """Every partition: those to be cleaned, which are locked, and the others with the reason.
 
         Raises:
@@ -158,7 +195,7 @@ class _Cleaning:
             return None
         return resolved.config
 
-    def capture_all(self) -> None:
+    def _capture_all(self) -> None:
         """Finishes or undoes half-done work, and takes the first view of every partition."""
         started = self._clock.monotonic_s()
         for owner in self._shown("reading partitions", self._owners):

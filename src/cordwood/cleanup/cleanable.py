@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from cordwood.cleanup.blockers import Blocker, Code
 from cordwood.cleanup.log_view import CleanedSegment, LogView
 
 
@@ -17,7 +18,7 @@ class Cleanable:
     """The section of a log that could be cleaned, and whether it is cleaned.
 
     The dirty section is [first_dirty, first_uncleanable). `blockers` are the reasons for its upper
-    bound. `reason` is why nothing is cleaned, None if something is.
+    bound, `blocker` is why nothing is cleaned, None if something is.
     `reset_checkpoint` is set if the checkpoint was invalid and is rewritten in any case.
     """
 
@@ -27,10 +28,15 @@ class Cleanable:
     cleanable_bytes: int
     ratio: float
     delay_ms: int
-    reason: str | None
+    blocker: Blocker | None
     reset_checkpoint: bool = False
-    blockers: tuple[str, ...] = ()
+    blockers: tuple[Blocker, ...] = ()
     warnings: tuple[str, ...] = ()
+
+    @property
+    def reason(self) -> str | None:
+        """Why nothing is cleaned, as a text; None if something is."""
+        return None if self.blocker is None else self.blocker.text
 
 
 def plan_cleanable(view: LogView, *, now_ms: int, force: bool = False) -> Cleanable:
@@ -48,15 +54,18 @@ def plan_cleanable(view: LogView, *, now_ms: int, force: bool = False) -> Cleana
     ratio = cleanable_bytes / total if total else 0.0
     delay_ms = _compaction_delay_ms(view, first_dirty, now_ms)
     needed = delay_ms > 0 and cleanable_bytes > 0
-    reason = None
+    blocker = None
     if not cleanable_bytes:
-        reason = blockers[0] if blockers else "nothing is dirty"
+        blocker = blockers[0]
         if boundary <= first_dirty and first_dirty >= view.active.base_offset:
-            reason = "all but the active segment is clean"
+            text = "all but the active segment is clean"
+            blocker = Blocker(code=Code.NOTHING_DIRTY, text=text)
     elif not needed and not force and not ratio > view.config.min_cleanable_dirty_ratio:
-        reason = (
-            f"its dirty ratio {ratio:.4g} is not above min.cleanable.dirty.ratio "
-            f"{view.config.min_cleanable_dirty_ratio:g}"
+        blocker = Blocker(
+            code=Code.DIRTY_RATIO,
+            setting="min.cleanable.dirty.ratio",
+            text=f"its dirty ratio {ratio:.4g} is not above min.cleanable.dirty.ratio "
+            f"{view.config.min_cleanable_dirty_ratio:g}",
         )
     return Cleanable(
         first_dirty=first_dirty,
@@ -65,7 +74,7 @@ def plan_cleanable(view: LogView, *, now_ms: int, force: bool = False) -> Cleana
         cleanable_bytes=cleanable_bytes,
         ratio=ratio,
         delay_ms=delay_ms,
-        reason=reason,
+        blocker=blocker,
         reset_checkpoint=reset,
         blockers=tuple(blockers),
         warnings=tuple(warnings),
@@ -102,32 +111,35 @@ def _first_dirty(view: LogView) -> tuple[int, bool, list[str]]:
     return checkpoint, False, []
 
 
-def _first_uncleanable(view: LogView, first_dirty: int, now_ms: int) -> tuple[int, list[str]]:
-    """(the bound, exclusive, before it is snapped to a segment; what sets it)."""
+def _first_uncleanable(view: LogView, first_dirty: int, now_ms: int) -> tuple[int, list[Blocker]]:
+    """(the bound, exclusive, before it is snapped to a segment; what sets it, at least one)."""
     active = view.active.base_offset
-    limits = [(active, "all dirty records are in the active segment")]
+    text = "all dirty records are in the active segment"
+    limits = [(active, Blocker(code=Code.ACTIVE_SEGMENT, offset=active, text=text))]
     if view.last_stable_offset < active:
-        limits.append(
-            (
-                view.last_stable_offset,
-                f"the last stable offset is {view.last_stable_offset}: an open transaction, or the "
-                "high watermark or recovery point, limits it",
-            )
+        blocker = Blocker(
+            code=Code.LAST_STABLE_OFFSET,
+            offset=view.last_stable_offset,
+            text=f"the last stable offset is {view.last_stable_offset}: an open transaction, or "
+            "the high watermark or recovery point, limits it",
         )
+        limits.append((view.last_stable_offset, blocker))
     lag_ms = view.config.min_compaction_lag_ms
     if lag_ms > 0:
         for segment in view.values(first_dirty, active):
             if segment.largest_timestamp > now_ms - lag_ms:
-                limits.append(
-                    (
-                        segment.base_offset,
-                        f"min.compaction.lag.ms: the segment at {segment.base_offset} holds "
-                        f"records younger than {lag_ms} ms",
-                    )
+                blocker = Blocker(
+                    code=Code.MIN_LAG,
+                    setting="min.compaction.lag.ms",
+                    offset=segment.base_offset,
+                    until_ms=segment.largest_timestamp + lag_ms,
+                    text=f"min.compaction.lag.ms: the segment at {segment.base_offset} holds "
+                    f"records younger than {lag_ms} ms",
                 )
+                limits.append((segment.base_offset, blocker))
                 break
     lowest = min(limit for limit, _ in limits)
-    blockers = [text for limit, text in limits if limit == lowest]
+    blockers = [blocker for limit, blocker in limits if limit == lowest]
     return max(first_dirty, lowest), blockers
 
 

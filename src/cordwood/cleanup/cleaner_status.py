@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cordwood.cleanup.blockers import Blocker, Code
 from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.cleaner_manager import CleanerManager
@@ -124,7 +125,7 @@ def _status_of(manager: CleanerManager, log: PartitionLog, line: int | None, now
         "first_dirty_offset": cleanable.first_dirty,
         "first_uncleanable_offset": cleanable.first_uncleanable,
         "compaction_delay_ms": cleanable.delay_ms,
-        "blockers": list(cleanable.blockers),
+        "blockers": [each.text for each in cleanable.blockers],
         "open_transactions": [
             {
                 "producer_id": each.producer_id,
@@ -135,24 +136,32 @@ def _status_of(manager: CleanerManager, log: PartitionLog, line: int | None, now
             for each in open_transactions(log)
         ],
     }
-    held_up = _held_up(manager, log, state, now_ms)
-    value["due"] = cleanable.reason is None and not held_up
-    value["reason"] = held_up or cleanable.reason or _why_due(cleanable, log)
+    held_up = cleaner_blocker(manager, log, now_ms)
+    value["due"] = cleanable.reason is None and held_up is None
+    value["reason"] = (
+        held_up.text if held_up is not None else cleanable.reason or _why_due(cleanable, log)
+    )
     return value
 
 
-def _held_up(manager: CleanerManager, log: PartitionLog, state: object, now_ms: int) -> str:
-    """Why it is not taken now although it may be due."""
+def cleaner_blocker(manager: CleanerManager, log: PartitionLog, now_ms: int) -> Blocker | None:
+    """Why a log is not taken now although it may be due; None where nothing is in the way."""
+    state = manager.state(log.topic_partition)
     if state is not None:
-        return {
+        text = {
             "LogCleaningInProgress": "it is being cleaned",
             "LogCleaningAborted": "its cleaning is being stopped",
         }.get(str(state), "its cleaning is paused")
+        return Blocker(code=Code.PAUSED, text=text)
     mark = manager.mark_of(log)
     if mark is not None and manager.is_kept_out(log, now_ms):
         wait_s = -(-(mark.retry_at_ms - now_ms) // 1000)
-        return f"{mark.stage.value} failed: {mark.reason}; it is retried in {wait_s} s"
-    return ""
+        return Blocker(
+            code=Code.UNCLEANABLE,
+            until_ms=mark.retry_at_ms,
+            text=f"{mark.stage.value} failed: {mark.reason}; it is retried in {wait_s} s",
+        )
+    return None
 
 
 def _why_due(cleanable: Cleanable, log: PartitionLog) -> str:

@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cordwood.cleanup.blockers import Blocker, Code
 from cordwood.cleanup.log_view import RetainedLog, RetainedSegment
 
 LOG_START = "log start offset"
 SIZE = "size"
 TIME = "time"
 
-#: A rule: the reason why a segment, given with its number, goes; None where it does not.
-Goes = Callable[[int, RetainedSegment], str | None]
+#: A rule: the reason why a segment, given with its number, goes, or what is in the way.
+Goes = Callable[[int, RetainedSegment], "str | Blocker"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,13 +35,15 @@ class RetentionPlan:
     """The segments that retention removes.
 
     `roll` says that every segment goes and an empty one at the log end offset takes their place.
-    `log_start_offset` is the log start offset afterwards.
+    `log_start_offset` is the log start offset afterwards. `blockers` has, for each rule that was
+    asked, what is in the way of the oldest segment that stays.
     """
 
     expired: tuple[Expired, ...]
     roll: bool
     log_start_offset: int
     warnings: tuple[str, ...] = ()
+    blockers: tuple[Blocker, ...] = ()
 
     @property
     def bytes_freed(self) -> int:
@@ -68,6 +71,59 @@ def plan_retention(log: RetainedLog, *, now_ms: int) -> RetentionPlan:
         roll=len(rest.expired) == len(log.segments),
         log_start_offset=rest.log_start_offset,
         warnings=tuple(rest.warnings),
+        blockers=tuple(rest.blockers),
+    )
+
+
+def expires_ms(segment: RetainedSegment, retention_ms: int) -> int:
+    """The first moment (ms) at which a segment is older than `retention_ms`, which is not -1.
+
+    Source: UnifiedLog.deleteRetentionMsBreachedSegments.
+    """
+    return segment.largest_timestamp + retention_ms + 1
+
+
+def high_watermark_blocker(log: RetainedLog, next_base: int) -> Blocker:
+    """A segment with an offset at or above the high watermark never goes; `next_base` is its end.
+
+    Source: UnifiedLog.deletableSegments.
+    """
+    return Blocker(
+        code=Code.HIGH_WATERMARK,
+        offset=log.high_watermark,
+        text=f"its records up to {next_base - 1} are not all below the high watermark "
+        f"{log.high_watermark}",
+    )
+
+
+def size_blocker(left_bytes: int, retention_bytes: int) -> Blocker:
+    """What is in the way of the size rule where `left_bytes` would be left without a segment."""
+    return Blocker(
+        code=Code.SIZE,
+        setting="retention.bytes",
+        text=f"without it {left_bytes} bytes are left, less than retention.bytes "
+        f"{retention_bytes}: it goes when {retention_bytes - left_bytes} more are appended",
+    )
+
+
+def time_blocker(segment: RetainedSegment, retention_ms: int, now_ms: int) -> Blocker:
+    """What is in the way of the time rule where a segment has not expired."""
+    until_ms = expires_ms(segment, retention_ms)
+    if segment.largest_timestamp > now_ms:
+        return Blocker(
+            code=Code.FUTURE_TIMESTAMP,
+            setting="retention.ms",
+            offset=segment.base_offset,
+            until_ms=until_ms,
+            text=f"it holds a record of the future, which counts from its timestamp on: "
+            f"{segment.largest_timestamp - now_ms} ms ahead",
+        )
+    return Blocker(
+        code=Code.TIME,
+        setting="retention.ms",
+        offset=segment.base_offset,
+        until_ms=until_ms,
+        text=f"its newest record is younger than retention.ms {retention_ms}",
     )
 
 
@@ -78,6 +134,7 @@ class _Rest:
         self._log = log
         self._now_ms = now_ms
         self.expired: list[Expired] = []
+        self.blockers: list[Blocker] = []
         self.warnings: list[str] = []
         self.log_start_offset = log.log_start_offset
 
@@ -95,17 +152,23 @@ class _Rest:
             segment = log.segments[number]
             following = self._next_base(number)
             is_last = number == count - 1
-            if log.high_watermark < following or (is_last and not segment.size_bytes):
+            if log.high_watermark < following:
+                self.blockers.append(high_watermark_blocker(log, following))
                 return
-            text = goes(number, segment)
-            if text is None:
+            if is_last and not segment.size_bytes:
+                text = "it is the active segment, and empty"
+                self.blockers.append(Blocker(code=Code.EMPTY, text=text))
+                return
+            found = goes(number, segment)
+            if isinstance(found, Blocker):
+                self.blockers.append(found)
                 return
             self.expired.append(
                 Expired(
                     base_offset=segment.base_offset,
                     size_bytes=segment.size_bytes,
                     rule=rule,
-                    text=text,
+                    text=found,
                 )
             )
             self.log_start_offset = max(self.log_start_offset, following)
@@ -119,10 +182,11 @@ class _Rest:
     def log_start_rule(self) -> Goes:
         limit = self.log_start_offset
 
-        def goes(number: int, _: RetainedSegment) -> str | None:
+        def goes(number: int, _: RetainedSegment) -> str | Blocker:
             is_last = number == len(self._log.segments) - 1
             if is_last or self._next_base(number) > limit:
-                return None
+                text = f"the log start offset {limit} is not above its records"
+                return Blocker(code=Code.LOG_START, offset=limit, text=text)
             return f"log start offset {limit} breach"
 
         return goes
@@ -132,13 +196,11 @@ class _Rest:
         if limit < 0:
             return None
         size = self._log.size_bytes - sum(segment.size_bytes for segment in self.expired)
-        if size < limit:
-            return None
 
-        def goes(_: int, segment: RetainedSegment) -> str | None:
+        def goes(_: int, segment: RetainedSegment) -> str | Blocker:
             nonlocal size
             if size - limit - segment.size_bytes < 0:
-                return None
+                return size_blocker(size - segment.size_bytes, limit)
             size -= segment.size_bytes
             return f"log retention size {limit} breach. Log size after deletion will be {size}"
 
@@ -149,15 +211,14 @@ class _Rest:
         if limit < 0:
             return None
 
-        def goes(_: int, segment: RetainedSegment) -> str | None:
-            largest = segment.largest_timestamp
-            if self._now_ms < largest:
+        def goes(_: int, segment: RetainedSegment) -> str | Blocker:
+            if self._now_ms < segment.largest_timestamp:
                 self.warnings.append(
                     f"{self._log.topic_partition}: the segment at {segment.base_offset} contains "
                     "future timestamp(s), making it ineligible to be deleted"
                 )
-            if self._now_ms - largest <= limit:
-                return None
+            if self._now_ms < expires_ms(segment, limit):
+                return time_blocker(segment, limit, self._now_ms)
             basis = (
                 "the largest record timestamp in the segment"
                 if segment.largest_record_timestamp >= 0

@@ -51,11 +51,15 @@ class FileFacts:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A name in a directory; `is_directory` is true of a link to one, too."""
+    """A name in a directory; `is_directory` is true of a link to one, too.
+
+    `is_regular` is true of a regular file; not of a link, which has to be looked at.
+    """
 
     name: str
     is_directory: bool
     is_link: bool = False
+    is_regular: bool = False
 
 
 class File(Protocol):
@@ -464,7 +468,10 @@ class OsFileSystem(FileSystem):
         """As `FileSystem.entries_in`."""
         with os.scandir(directory) as found:
             entries = [
-                Entry(entry.name, _is_directory(entry), entry.is_symlink()) for entry in found
+                Entry(entry.name, is_directory=False, is_regular=True)
+                if entry.is_file(follow_symlinks=False)
+                else Entry(entry.name, _is_directory(entry), entry.is_symlink())
+                for entry in found
             ]
         entries.sort(key=lambda entry: entry.name)
         return entries

@@ -114,10 +114,16 @@ class _NoLock:
 
 
 class OverlayFileSystem(FileSystem):
-    """`base` as it is, and changes on top that nobody else sees."""
+    """`base` as it is, and changes on top that nobody else sees.
+
+    Names and metadata are those of the moment when they were first asked for: a log is loaded from
+    one look at its directory.
+    """
 
     def __init__(self, base: FileSystem = OS) -> None:
         self._base = base
+        self._listed: dict[Path, list[Entry]] = {}
+        self._facts: dict[Path, FileFacts] = {}
         self._files: dict[Path, _Content | None] = {}
         self._directories: dict[Path, bool] = {}
 
@@ -129,7 +135,11 @@ class OverlayFileSystem(FileSystem):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
         entries: dict[str, Entry] = {}
         if directory not in self._directories:
-            entries = {entry.name: entry for entry in self._base.entries_in(directory)}
+            if directory not in self._listed:
+                self._listed[directory] = self._base.entries_in(directory)
+            if not self._files and not self._directories:
+                return self._listed[directory]
+            entries = {entry.name: entry for entry in self._listed[directory]}
         for path, there in self._directories.items():
             if path.parent == directory:
                 entries.pop(path.name, None)
@@ -139,7 +149,7 @@ class OverlayFileSystem(FileSystem):
             if path.parent == directory:
                 entries.pop(path.name, None)
                 if content is not None:
-                    entries[path.name] = Entry(path.name, is_directory=False)
+                    entries[path.name] = Entry(path.name, is_directory=False, is_regular=True)
         return [entries[name] for name in sorted(entries)]
 
     def exists(self, path: Path) -> bool:
@@ -163,7 +173,10 @@ class OverlayFileSystem(FileSystem):
             return replace(content.facts, size_bytes=content.size())
         if self._directories.get(path):
             return self.facts_of(path.parent)
-        return self._base.facts_of(path)
+        facts = self._facts.get(path)
+        if facts is None:
+            facts = self._facts[path] = self._base.facts_of(path)
+        return facts
 
     def free_bytes(self, path: Path) -> int:
         """As `FileSystem.free_bytes`."""

@@ -10,6 +10,7 @@ from cordwood.cleanup.request import Resolved
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES
 from cordwood.format.meta_properties import parse_meta_properties
 from cordwood.metadata.replay import MetadataImage, read_metadata_image
+from cordwood.model.config import BrokerConfig
 from cordwood.model.config_file import ConfigFile, merge_set_options, parse_config_file
 from cordwood.model.config_levels import Sources, resolve_broker, resolve_topic
 from cordwood.model.errors import ConfigError, CorruptError
@@ -31,13 +32,13 @@ class SettingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """Settings by topic; `warnings` are about the sources themselves.
+    """Settings by topic, and the broker's; `warnings` are about the sources themselves.
 
     `named_topics` are the topics that options name, by the option that does.
     """
 
     resolve: Callable[[str], Resolved | None]
-    producer_expiration_ms: int
+    broker: BrokerConfig
     warnings: tuple[str, ...]
     named_topics: Mapping[str, tuple[str, ...]]
 
@@ -97,7 +98,7 @@ def read_settings(options: SettingOptions) -> Settings:
         )
     return Settings(
         resolve=resolve,
-        producer_expiration_ms=broker.config.producer_id_expiration_ms,
+        broker=broker.config,
         warnings=tuple(warnings),
         named_topics={"--set": tuple(topic_set), "--config-file": tuple(file.topics)},
     )

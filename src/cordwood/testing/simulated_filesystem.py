@@ -233,10 +233,11 @@ class SimulatedFileSystem(FileSystem):
         with self._mutex:
             _, node = self._tree.find_directory(directory)
             self._announce(Operation(Kind.LIST, directory))
-            return [
-                Entry(name, isinstance(self._tree.nodes[node_id], DirectoryNode))
-                for name, node_id in sorted(node.live.items())
-            ]
+            found = []
+            for name, node_id in sorted(node.live.items()):
+                is_directory = isinstance(self._tree.nodes[node_id], DirectoryNode)
+                found.append(Entry(name, is_directory, is_regular=not is_directory))
+            return found
 
     def exists(self, path: Path) -> bool:
         """As `FileSystem.exists`."""

@@ -110,7 +110,7 @@ def test_plan_covers_the_clean_section_and_leaves_out_what_is_uncleanable() -> N
         cleanable_bytes=0,
         ratio=1,
         delay_ms=0,
-        reason=None,
+        blocker=None,
     )
     plan = plan_compaction(log_of(TEN), cleanable)
     assert plan.groups == ((0, 10, 20, 30, 40),)

@@ -231,8 +231,8 @@ class TestContract:
         place.fs.make_directory(place.top / "a" / "deep")
         assert place.fs.entries_in(place.top) == [
             Entry("a", is_directory=True),
-            Entry("b", is_directory=False),
-            Entry("c", is_directory=False),
+            Entry("b", is_directory=False, is_regular=True),
+            Entry("c", is_directory=False, is_regular=True),
         ]
         assert place.names() == ["a", "b", "c"]
 

@@ -26,6 +26,7 @@ from cordwood.broker.configs.keys import (
 from cordwood.broker.configs.settings import OWN_PREFIX
 from cordwood.broker.configs.values import Texts, java_order, key_of, parse_topic
 from cordwood.model.config import BROKER_NAME_OF_TOPIC_SETTING, TOPIC_SETTINGS, ConfigResource
+from cordwood.model.config_levels import KAFKA, METADATA_LOG, Origin
 from cordwood.model.config_resolver import Level, broker_name_of, given_at, synonyms_of
 from cordwood.model.config_values import Kind, Value, format_value
 from cordwood.model.kafka_errors import (
@@ -63,6 +64,8 @@ Entry = dict[str, Any]
 """A DescribeConfigsResourceResult's fields."""
 
 _Synonym = tuple[str, str | None, Level]
+
+_SOURCES: Final = {Level.STATIC_BROKER: "server.properties", Level.DEFAULT: KAFKA}
 
 
 def describe(
@@ -137,6 +140,18 @@ def _written(configs: EffectiveConfigs, name: str, texts: Texts) -> tuple[str | 
             text = given[broker.name]
             return (str(int(text) * broker.factor) if broker.factor > 1 else text), level
     return topic_keys()[name].default_text, Level.DEFAULT
+
+
+def topic_origins(configs: EffectiveConfigs, topic: str) -> dict[str, Origin]:
+    """For each setting of a topic, by name, its value and the level that gives it."""
+    texts = configs.recorded(ConfigResource.TOPIC, topic)
+    found = {}
+    for name, key in topic_keys().items():
+        text, level = _written(configs, name, texts)
+        if text is not None and not (key.internal and level is Level.DEFAULT):
+            source = _SOURCES.get(level, METADATA_LOG)
+            found[name] = Origin(value=text, level=level, source=source, key=name)
+    return found
 
 
 def _topic(configs: EffectiveConfigs, name: str) -> list[Entry]:

@@ -119,10 +119,11 @@ def load_offline_log(
             segment has an impossible offset.
         OSError: a file cannot be reached, or is no regular file.
     """
-    names = tuple(fs.names_in(directory))
-    for name in names:
-        if is_log_file(name) or is_index_file(name):
-            fs.require_regular(directory / name)
+    entries = fs.entries_in(directory)
+    names = tuple([entry.name for entry in entries])
+    for entry in entries:
+        if not entry.is_regular and (is_log_file(entry.name) or is_index_file(entry.name)):
+            fs.require_regular(directory / entry.name)
     warnings: list[str] = []
     clock = FixedClock(now_ms)
     checkpointed_start = checkpoints.log_start.get(topic_partition, 0)

@@ -36,6 +36,15 @@ from cordwood.surfaces.cli.log_options import (
     logging_to,
 )
 from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.setting_options import (
+    ConfigFileOption,
+    DefaultsOption,
+    LogDirsArgument,
+    MetadataDirOption,
+    ServerPropertiesOption,
+    SetOption,
+    TopicsOption,
+)
 from cordwood.surfaces.cli.stopping import STOPPING
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, parse_time
@@ -60,40 +69,13 @@ done); 2 usage; 3 a directory is in use."""
 
 def clean_command(
     context: typer.Context,
-    log_dirs: Annotated[
-        list[Path],
-        typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True),
-    ],
-    topic: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="GLOB", help="Only these topics.")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", metavar="[TOPIC:]KEY=VALUE", help="A setting of a topic or broker."),
-    ] = None,
-    config_file: Annotated[
-        Path | None,
-        typer.Option(
-            parser=parse_path,
-            metavar="FILE",
-            help='JSON or YAML: {"topics": {...}, "broker": {...}}.',
-        ),
-    ] = None,
-    server_properties: Annotated[
-        Path | None,
-        typer.Option(parser=parse_path, metavar="FILE", help="The broker's server.properties."),
-    ] = None,
-    metadata_dir: Annotated[
-        Path | None,
-        typer.Option(
-            parser=parse_path,
-            metavar="DIR",
-            help="Where __cluster_metadata-0 is, if not in LOG_DIR.",
-        ),
-    ] = None,
-    defaults: Annotated[
-        bool, typer.Option("--defaults", help="Kafka's defaults for topics no source describes.")
-    ] = False,
+    log_dirs: LogDirsArgument,
+    topic: TopicsOption = None,
+    set_: SetOption = None,
+    config_file: ConfigFileOption = None,
+    server_properties: ServerPropertiesOption = None,
+    metadata_dir: MetadataDirOption = None,
+    defaults: DefaultsOption = False,
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="The moment to clean at: ms or ISO 8601.")
     ] = None,
@@ -179,7 +161,7 @@ def clean_command(
             now_ms=clock.now_ms() if now is None else parse_time(now, option="--now"),
             topics=tuple(topic or ()),
             named_topics=settings.named_topics,
-            producer_expiration_ms=settings.producer_expiration_ms,
+            producer_expiration_ms=settings.broker.producer_id_expiration_ms,
             dry_run=dry_run,
             force=force,
             retention=not compaction_only,

@@ -41,6 +41,7 @@ _OWN = {
     "clean": _Subcommand("clean", "clean_command", "Clean a stopped broker's log directories."),
     "cleaner": _Subcommand("cleaner", "cleaner_command", "Show a running broker's cleaner."),
     "clock": _Subcommand("clock", "clock_command", "Show or advance a running broker's clock."),
+    "explain": _Subcommand("explain", "explain_command", "Say why segments stay, and until when."),
     "serve": _Subcommand("serve", "serve_command", "Run a Kafka broker."),
 }
 _HELP_NAMES = {"help_option_names": ["-h", "--help"]}

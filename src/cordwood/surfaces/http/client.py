@@ -5,7 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from cordwood.model.errors import ConfigError, CordwoodError
 
@@ -47,6 +47,11 @@ def read(url: str, path: str, method: str = "GET", *, timeout_s: float = _ANSWER
     if status != http.client.OK:
         raise EndpointError(f"{url} answers {status}: {text}")
     return text
+
+
+def query_of(path: str, **parameters: str) -> str:
+    """A path with the parameters of a query."""
+    return f"{path}?{urlencode(parameters)}"
 
 
 def parse_url(url: str) -> tuple[str, int | None]:

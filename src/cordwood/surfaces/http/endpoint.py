@@ -3,6 +3,7 @@
     GET  /broker                      the node's identity: ids, process, log directories, role
     GET  /metrics                     metrics for Prometheus
     GET  /cleaner                     of a broker: the state of every compacted log, with the reason
+    GET  /explain?topic=GLOB          of a broker: why each segment stays or goes, and when
     GET  /clock                       the node's time
     POST /clock/advance?ms=N          advances the clock, with --test-clock; `wait=false` leaves
                                       compaction to the cleaner's threads
@@ -160,7 +161,7 @@ class HttpEndpoint:
         return Answer(encode(self._registry), content_type)
 
     def _showing(self, document: Document) -> Callable[[Request], Answer]:
-        return lambda _: _json(document(self._on_loop))
+        return lambda request: _json(document(self._on_loop, request))
 
     def _clock(self, _: Request) -> Answer:
         clock = self._node.clock

@@ -6,16 +6,21 @@ Everything that differs between the kinds of nodes is here; the endpoint has no 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry
 
 from cordwood import __version__
+from cordwood.broker.configs.describe import topic_origins
+from cordwood.insight.explain import explain
+from cordwood.insight.online_facts import online_facts
 from cordwood.model.clock import Clock
 from cordwood.node.controller_node import ControllerNode
 from cordwood.node.node import Node
 from cordwood.surfaces.http.identity import BROKER, CONTROLLER, NodeIdentity
+from cordwood.surfaces.http.server import Request
 from cordwood.surfaces.metrics.collector import registry
 from cordwood.surfaces.metrics.snapshot import take, take_controller
 from cordwood.surfaces.metrics.table import CONTROLLER_METRICS, METRICS
@@ -34,7 +39,7 @@ class OnLoop(Protocol):
         """
 
 
-Document = Callable[[OnLoop], Any]
+Document = Callable[[OnLoop, Request], Any]
 
 
 class ObservedNode(Protocol):
@@ -93,7 +98,7 @@ class ObservedBroker:
     @property
     def documents(self) -> Mapping[str, Document]:
         """As `ObservedNode`."""
-        return {"/cleaner": self._cleaner, "/health": self._health}
+        return {"/cleaner": self._cleaner, "/explain": self._explain, "/health": self._health}
 
     def identity(self, http_url: str | None) -> NodeIdentity:
         """As `ObservedNode`."""
@@ -123,7 +128,7 @@ class ObservedBroker:
         configs = self._node.broker.configs
         self.call_soon(lambda: setattr(configs, "http_url", http_url))
 
-    def _cleaner(self, on_loop: OnLoop) -> Any:
+    def _cleaner(self, on_loop: OnLoop, _: Request) -> Any:
         status = self._node.cleaner.status()
         open_ones = [
             each for partition in status["partitions"] for each in partition["open_transactions"]
@@ -133,7 +138,41 @@ class ObservedBroker:
             each["transactional_id"] = ids.get(each["producer_id"])
         return status
 
-    def _health(self, on_loop: OnLoop) -> Any:
+    def _explain(self, on_loop: OnLoop, request: Request) -> Any:
+        """Every log of the topics that `topic`, a glob, names."""
+        cleaner, broker = self._node.cleaner, self._node.broker
+        manager, now_ms = cleaner.manager, self.clock.now_ms()
+        glob = request.one("topic", "*")
+        logs = sorted(manager.current_logs(), key=lambda log: log.topic_partition)
+        logs = [log for log in logs if fnmatchcase(log.topic_partition.topic, glob)]
+        topics = {log.topic_partition.topic for log in logs}
+        ids, origins = on_loop(
+            lambda: (
+                broker.transactions.ids_by_producer(),
+                {topic: topic_origins(broker.configs, topic) for topic in topics},
+            )
+        )
+        lines = manager.all_cleaner_checkpoints()
+        return {
+            "now_ms": now_ms,
+            "partitions": [
+                explain(
+                    online_facts(
+                        manager,
+                        cleaner.settings,
+                        log,
+                        checkpoint=lines.get(log.topic_partition),
+                        origins=origins[log.topic_partition.topic],
+                        transactional_ids=ids,
+                        now_ms=now_ms,
+                    ),
+                    now_ms=now_ms,
+                ).to_json()
+                for log in logs
+            ],
+        }
+
+    def _health(self, on_loop: OnLoop, _: Request) -> Any:
         broker = self._node.broker
         connections = on_loop(lambda: self._node.server.connection_count)
         offline = broker.replicas.logs.context.failures.offline
@@ -191,7 +230,7 @@ class ObservedController:
     def published(self, http_url: str) -> None:
         """As `ObservedNode`; no request asks a controller for it."""
 
-    def _health(self, on_loop: OnLoop) -> Any:
+    def _health(self, on_loop: OnLoop, _: Request) -> Any:
         node = self._node
         connections = on_loop(lambda: node.server.connection_count)
         offline = node.controller.context.failures.offline

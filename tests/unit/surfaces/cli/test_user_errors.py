@@ -23,6 +23,13 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
     "clean": [["missing"], ["file"], ["."]],
     "cleaner": [["--url", NOWHERE], ["--log-dir", "missing"], ["--log-dir", "file"]],
     "clock": [["--url", NOWHERE], ["--log-dir", "missing"], ["--advance", "soon"]],
+    "explain": [
+        ["missing"],
+        ["--url", NOWHERE],
+        [".", "--record", "t:x:1"],
+        [".", "--key", "k"],
+        ["--key", "k", "--url", NOWHERE],
+    ],
     "cluster": [["cluster-id", *BROKER[:2], "--config", "quick.properties"], ["nonsense"]],
     "configs": [[*BROKER, "--describe", "--topic", "t"], [*BROKER, "--alter", "--topic", "t"]],
     "console-consumer": [[*BROKER, "--topic", "t"], [*BROKER, "--include", "("]],

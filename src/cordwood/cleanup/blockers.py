@@ -1,0 +1,49 @@
+"""Why a segment stays or a log is not compacted: what the planners found in the way, as values."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Code(enum.StrEnum):
+    """What is in the way. The values are part of the JSON that commands print."""
+
+    # of retention
+    POLICY = "policy"
+    NO_LIMIT = "no-limit"
+    HIGH_WATERMARK = "high-watermark"
+    LOG_START = "log-start-offset"
+    SIZE = "retention.bytes"
+    TIME = "retention.ms"
+    FUTURE_TIMESTAMP = "future-timestamp"
+    OLDER_SEGMENT = "older-segment"
+    EMPTY = "empty-segment"
+    # of compaction
+    ACTIVE_SEGMENT = "active-segment"
+    LAST_STABLE_OFFSET = "last-stable-offset"
+    MIN_LAG = "min.compaction.lag.ms"
+    DIRTY_RATIO = "min.cleanable.dirty.ratio"
+    NOTHING_DIRTY = "nothing-dirty"
+    DELETE_HORIZON = "delete-horizon"
+    # of the cleaner
+    UNCLEANABLE = "uncleanable"
+    PAUSED = "paused"
+    THROTTLED = "throttled"
+    CLEANER_OFF = "cleaner-off"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Blocker:
+    """One thing in the way.
+
+    `setting` is the topic or broker setting that says so, `offset` the offset from which on it
+    counts, and `until_ms` the first moment (ms) at which time alone has removed it; each is None
+    where there is none.
+    """
+
+    code: Code
+    text: str
+    setting: str | None = None
+    offset: int | None = None
+    until_ms: int | None = None

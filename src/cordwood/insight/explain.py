@@ -1,0 +1,260 @@
+"""Why each segment of a log is kept or goes, by which rule and setting, and when: a pure function.
+
+The answer is made of the plans that the cleaner executes: `plan_retention` and `plan_cleanable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cordwood.cleanup.blockers import Blocker, Code
+from cordwood.cleanup.retention import RetentionPlan
+from cordwood.insight.compaction_forecast import (
+    CompactionForecast,
+    compaction_forecast,
+    covered_ms,
+)
+from cordwood.insight.log_facts import LogFacts
+from cordwood.insight.segment_fate import SegmentFate, segment_fates
+from cordwood.model.config_levels import Origin
+from cordwood.model.config_values import LONG_MAX
+
+Value = dict[str, Any]
+
+#: The settings that decide about any log, and those that decide about a compacted one.
+_RETENTION: Final = (
+    "cleanup.policy",
+    "retention.ms",
+    "retention.bytes",
+    "segment.ms",
+    "segment.bytes",
+    "internal.segment.bytes",
+    "file.delete.delay.ms",
+)
+_COMPACTION: Final = (
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
+    "delete.retention.ms",
+)
+
+ACTIVE, CLEAN, DIRTY, UNCLEANABLE = "active", "clean", "dirty", "uncleanable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogExplanation:
+    """One log explained.
+
+    `compaction` is None where the log is not compacted.
+    """
+
+    facts: LogFacts
+    now_ms: int
+    plan: RetentionPlan
+    fates: Sequence[SegmentFate]
+    compaction: CompactionForecast | None
+
+    @property
+    def cleaned_by_ms(self) -> int | None:
+        """When the next compaction has ended at the latest, as far as settings limit it (ms)."""
+        return None if self.compaction is None else self._ended_ms(self.compaction.due_ms)
+
+    def compacted_by_ms(self, offset: int) -> int | None:
+        """When a compaction that reaches beyond `offset` has removed files, at the latest (ms)."""
+        if self.compaction is None:
+            return None
+        ended_ms = self._ended_ms(covered_ms(self.facts.view, self.compaction, offset))
+        return None if ended_ms is None else ended_ms + self.facts.delays.file_delete_ms
+
+    def _ended_ms(self, due_ms: int | None) -> int | None:
+        if due_ms is None or self.facts.cleaner:
+            return None
+        return due_ms + self.facts.delays.backoff_ms + (self._throttled_ms() or 0)
+
+    def gone_by_ms(self, fate: SegmentFate) -> int | None:
+        """When the files of a segment are removed at the latest (ms); None if they stay."""
+        if fate.goes_ms is None:
+            return None
+        return fate.goes_ms + self.facts.delays.check_ms + self.facts.delays.file_delete_ms
+
+    def section(self, fate: SegmentFate) -> str:
+        """The section of the log that a segment belongs to for the cleaner."""
+        base = fate.segment.base_offset
+        if base == self.facts.view.active.base_offset:
+            return ACTIVE
+        if self.compaction is None:
+            return ""
+        cleanable = self.compaction.cleanable
+        if base >= cleanable.first_uncleanable and base >= cleanable.first_dirty:
+            return UNCLEANABLE
+        return DIRTY if fate.next_base > cleanable.first_dirty else CLEAN
+
+    def compaction_blockers(self) -> tuple[Blocker, ...]:
+        """Why the log is not compacted now, or only slowly; empty where nothing is in the way."""
+        if self.compaction is None:
+            return ()
+        found = list(self.facts.cleaner)
+        cleanable = self.compaction.cleanable
+        if cleanable.blocker is not None:
+            found.append(cleanable.blocker)
+        found += [each for each in cleanable.blockers if each not in found]
+        throttled_ms = self._throttled_ms()
+        if throttled_ms and cleanable.blocker is None:
+            text = (
+                f"a cleaning reads and writes {self.facts.throttle_bytes} bytes a second at most: "
+                f"this one takes {throttled_ms} ms"
+            )
+            found.append(
+                Blocker(
+                    code=Code.THROTTLED,
+                    setting="log.cleaner.io.max.bytes.per.second",
+                    until_ms=self.now_ms + throttled_ms,
+                    text=text,
+                )
+            )
+        return tuple(found)
+
+    def blockers(self, fate: SegmentFate) -> tuple[Blocker, ...]:
+        """What is in the way of a segment: of its compaction, then of its deletion."""
+        return (*self._compaction_blockers_of(fate), *fate.blockers)
+
+    def _compaction_blockers_of(self, fate: SegmentFate) -> tuple[Blocker, ...]:
+        if self.compaction is None:
+            return ()
+        cleanable = self.compaction.cleanable
+        match self.section(fate):
+            case "active":
+                text = "the active segment is not compacted; it is when a new one has been rolled"
+                return (Blocker(code=Code.ACTIVE_SEGMENT, setting="segment.ms", text=text),)
+            case "uncleanable":
+                return cleanable.blockers
+            case "dirty":
+                own = () if cleanable.blocker is None else (cleanable.blocker,)
+                return (*self.facts.cleaner, *own)
+            case _:
+                text = "it has been compacted; the next compaction reads it again"
+                return (Blocker(code=Code.NOTHING_DIRTY, text=text),)
+
+    def _throttled_ms(self) -> int | None:
+        """How long a cleaning takes at least that reads all, and writes as much."""
+        if self.facts.throttle_bytes is None or self.compaction is None:
+            return None
+        cleanable = self.compaction.cleanable
+        moved = cleanable.clean_bytes + 2 * cleanable.cleanable_bytes
+        return -(-moved * 1000 // self.facts.throttle_bytes)
+
+    # ---- JSON
+
+    def to_json(self) -> Value:
+        """Plain values: the document that --json prints for a log."""
+        facts, view = self.facts, self.facts.view
+        return {
+            "topic": view.topic_partition.topic,
+            "partition": view.topic_partition.partition,
+            "log_dir": facts.log_dir,
+            "policy": ",".join(sorted(view.config.cleanup_policy)),
+            "log_start_offset": view.log_start_offset,
+            "last_stable_offset": view.last_stable_offset,
+            "high_watermark": view.high_watermark,
+            "log_end_offset": view.log_end_offset,
+            "size_bytes": view.size_bytes,
+            "deletable_segments": len(self.plan.expired),
+            "deletable_bytes": self.plan.bytes_freed,
+            "settings": self._settings(),
+            "open_transactions": [_transaction(each) for each in facts.transactions],
+            "compaction": self._compaction(),
+            "segments": [self._segment(fate) for fate in self.fates],
+            "warnings": list(facts.warnings),
+        }
+
+    def _settings(self) -> Value:
+        config = self.facts.view.config
+        names = (*_RETENTION, *_COMPACTION) if config.compact else _RETENTION
+        found = {name: _setting(self.facts.origins, name) for name in names}
+        return {name: setting for name, setting in found.items() if setting is not None}
+
+    def _segment(self, fate: SegmentFate) -> Value:
+        segment = fate.segment
+        blockers = self.blockers(fate)
+        return {
+            "base_offset": segment.base_offset,
+            "next_offset": fate.next_base,
+            "size_bytes": segment.size_bytes,
+            "largest_timestamp": segment.largest_timestamp,
+            "timestamp_of": "record" if segment.largest_record_timestamp >= 0 else "file",
+            "section": self.section(fate),
+            "deletable": fate.goes_now,
+            "rule": fate.rule,
+            "reason": fate.text or (blockers[0].text if blockers else ""),
+            "blockers": [_blocker(each) for each in blockers],
+            "goes_ms": fate.goes_ms,
+            "gone_by_ms": self.gone_by_ms(fate),
+        }
+
+    def _compaction(self) -> Value | None:
+        if self.compaction is None:
+            return None
+        cleanable = self.compaction.cleanable
+        lag_ms = self.facts.view.config.max_compaction_lag_ms
+        return {
+            "due": cleanable.blocker is None and not self.facts.cleaner,
+            "due_ms": self.compaction.due_ms,
+            "cleaned_by_ms": self.cleaned_by_ms,
+            "dirty_ratio": round(cleanable.ratio, 6),
+            "clean_bytes": cleanable.clean_bytes,
+            "cleanable_bytes": cleanable.cleanable_bytes,
+            "first_dirty_offset": cleanable.first_dirty,
+            "first_uncleanable_offset": cleanable.first_uncleanable,
+            "limited_by_lag": lag_ms < LONG_MAX,
+            "blockers": [_blocker(each) for each in self.compaction_blockers()],
+        }
+
+
+def explain(facts: LogFacts, *, now_ms: int) -> LogExplanation:
+    """Explains one log at `now_ms`.
+
+    Raises:
+        CorruptError, OSError: an index of a running log cannot be read.
+    """
+    plan, fates = segment_fates(facts.view, now_ms=now_ms)
+    return LogExplanation(
+        facts=facts,
+        now_ms=now_ms,
+        plan=plan,
+        fates=fates,
+        compaction=compaction_forecast(facts.view, now_ms=now_ms),
+    )
+
+
+def _blocker(blocker: Blocker) -> Value:
+    return {
+        "code": str(blocker.code),
+        "text": blocker.text,
+        "setting": blocker.setting,
+        "offset": blocker.offset,
+        "until_ms": blocker.until_ms,
+    }
+
+
+def _transaction(transaction: Any) -> Value:
+    return {
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.producer_epoch,
+        "start_offset": transaction.start_offset,
+        "started_ms": transaction.started_ms,
+        "transactional_id": transaction.transactional_id,
+    }
+
+
+def _setting(origins: Mapping[str, Origin], name: str) -> Value | None:
+    origin = origins.get(name)
+    if origin is None:
+        return None
+    return {
+        "value": origin.value,
+        "level": str(origin.level),
+        "source": origin.source,
+        "key": origin.key,
+    }

@@ -1,0 +1,55 @@
+"""The facts about one log that questions are answered from: a view, and what is around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cordwood.cleanup.blockers import Blocker
+from cordwood.cleanup.log_view import LogView
+from cordwood.model.config_levels import Origin
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenTransaction:
+    """A transaction without a marker. `started_ms` is None where its first batch was not read."""
+
+    producer_id: int
+    producer_epoch: int
+    start_offset: int
+    started_ms: int | None = None
+    transactional_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Delays:
+    """How long after a plan is due its effect may come at the latest, in ms.
+
+    `check_ms` is between two checks of retention, `backoff_ms` between two checks of the cleaner,
+    `file_delete_ms` until the files of a removed segment go. They are 0 for a stopped log, which
+    is cleaned when `cordwood clean` runs.
+    """
+
+    check_ms: int = 0
+    backoff_ms: int = 0
+    file_delete_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFacts:
+    """One log at one moment.
+
+    `origins` says where each setting in force comes from, by Kafka's name of the topic setting.
+    `cleaner` is what keeps the cleaner from this log, whatever the log holds: it is quarantined,
+    paused, or the cleaner is off. `throttle_bytes` is how many bytes a second a cleaning may read
+    and write, None for no limit.
+    """
+
+    view: LogView
+    log_dir: str
+    origins: Mapping[str, Origin] = field(default_factory=dict)
+    transactions: tuple[OpenTransaction, ...] = ()
+    cleaner: tuple[Blocker, ...] = ()
+    delays: Delays = field(default_factory=Delays)
+    throttle_bytes: int | None = None
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,73 @@
+"""The facts about a log of a running broker, from its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cordwood.cleanup.blockers import Blocker, Code
+from cordwood.cleanup.capture import view_of
+from cordwood.cleanup.cleaner_manager import CleanerManager
+from cordwood.cleanup.cleaner_settings import CleanerSettings
+from cordwood.cleanup.cleaner_status import cleaner_blocker
+from cordwood.insight.log_facts import Delays, LogFacts, OpenTransaction
+from cordwood.insight.offline_facts import bytes_a_second
+from cordwood.model.config_levels import Origin
+from cordwood.storage.log.open_transactions import open_transactions
+from cordwood.storage.log.partition_log import PartitionLog
+
+
+def online_facts(
+    manager: CleanerManager,
+    settings: CleanerSettings,
+    log: PartitionLog,
+    *,
+    checkpoint: int | None,
+    origins: Mapping[str, Origin],
+    transactional_ids: Mapping[int, str],
+    now_ms: int,
+) -> LogFacts:
+    """The facts about one log.
+
+    Args:
+        manager: of the broker's cleaner.
+        settings: of the broker's cleaner.
+        log: to look at.
+        checkpoint: its line of the cleaner checkpoint, if any.
+        origins: where its settings come from.
+        transactional_ids: by producer id, those that a coordinator here knows.
+        now_ms: the broker's time.
+    """
+    return LogFacts(
+        view=view_of(log, checkpoint),
+        log_dir=str(log.log_dir),
+        origins=origins,
+        transactions=tuple(
+            OpenTransaction(
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                start_offset=each.start_offset,
+                started_ms=each.started_ms,
+                transactional_id=transactional_ids.get(each.producer_id),
+            )
+            for each in open_transactions(log)
+        ),
+        cleaner=_cleaner(manager, settings, log, now_ms),
+        delays=Delays(
+            check_ms=settings.retention_check_interval_ms,
+            backoff_ms=settings.backoff_ms,
+            file_delete_ms=log.config.file_delete_delay_ms,
+        ),
+        throttle_bytes=bytes_a_second(settings.io_max_bytes_per_second),
+    )
+
+
+def _cleaner(
+    manager: CleanerManager, settings: CleanerSettings, log: PartitionLog, now_ms: int
+) -> tuple[Blocker, ...]:
+    if not log.config.compact:
+        return ()
+    if not settings.enable:
+        text = "log.cleaner.enable=false: no log is compacted"
+        return (Blocker(code=Code.CLEANER_OFF, setting="log.cleaner.enable", text=text),)
+    blocker = cleaner_blocker(manager, log, now_ms)
+    return () if blocker is None else (blocker,)

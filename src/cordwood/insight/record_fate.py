@@ -1,0 +1,193 @@
+"""When one record is gone from every file at the latest, and what decides it: a pure function.
+
+Retention removes it with its segment. A compaction removes it when the section that it cleans holds
+a newer record of the same key, or a reason that needs none: it has no key, its transaction was
+aborted, or it is a tombstone whose delete horizon has passed.
+
+Source: Cleaner.shouldRetainRecord, CleanedTransactionMetadata, KIP-534 for delete horizons.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cordwood.insight.explain import LogExplanation
+from cordwood.insight.record_search import FoundRecord
+
+
+class RecordState(enum.StrEnum):
+    """What a compaction makes of a record. The values are part of the JSON."""
+
+    NEWEST = "newest"
+    SUPERSEDED = "superseded"
+    TOMBSTONE = "tombstone"
+    UNKEYED = "unkeyed"
+    ABORTED = "aborted"
+    MARKER = "marker"
+    NOT_COMPACTED = "not-compacted"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordFate:
+    """What becomes of a record.
+
+    `superseded_by` is the offset of the newest record of its key, None for that record itself.
+    `gone_by_ms` is the moment (ms) from which on no file of the log has the record, if nothing is
+    appended meanwhile; None where no setting limits that.
+    """
+
+    found: FoundRecord
+    state: RecordState
+    text: str
+    superseded_by: int | None = None
+    gone_by_ms: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        record = self.found.record
+        return {
+            "offset": record.offset,
+            "timestamp": record.timestamp,
+            "segment": self.found.segment_base,
+            "state": str(self.state),
+            "superseded_by": self.superseded_by,
+            "delete_horizon_ms": self.found.delete_horizon_ms,
+            "text": self.text,
+            "gone_by_ms": self.gone_by_ms,
+        }
+
+
+def record_fate(
+    explanation: LogExplanation, found: FoundRecord, newer: Sequence[int] = ()
+) -> RecordFate:
+    """The fate of a record.
+
+    Args:
+        explanation: of its log.
+        found: the record.
+        newer: the offsets of the newer records of its key, ascending, without those of aborted
+            transactions.
+    """
+    by_retention = _by_retention(explanation, found.segment_base)
+    if explanation.compaction is None:
+        return _by_segment(explanation, found, RecordState.NOT_COMPACTED, by_retention, "")
+    state = _state_of(found, newer)
+    by_compaction, text = _Compacted(explanation, found, newer).fate(state)
+    superseded_by = newer[-1] if state is RecordState.SUPERSEDED else None
+    moments = [each for each in (by_compaction, by_retention) if each is not None]
+    if not moments or by_compaction == min(moments):
+        return RecordFate(
+            found=found,
+            state=state,
+            text=text,
+            superseded_by=superseded_by,
+            gone_by_ms=by_compaction,
+        )
+    fate = _by_segment(explanation, found, state, by_retention, text)
+    return RecordFate(
+        found=found,
+        state=state,
+        text=fate.text,
+        superseded_by=superseded_by,
+        gone_by_ms=by_retention,
+    )
+
+
+def _by_retention(explanation: LogExplanation, base_offset: int) -> int | None:
+    for fate in explanation.fates:
+        if fate.segment.base_offset == base_offset:
+            return explanation.gone_by_ms(fate)
+    return None
+
+
+def _by_segment(
+    explanation: LogExplanation,
+    found: FoundRecord,
+    state: RecordState,
+    gone_by_ms: int | None,
+    before: str,
+) -> RecordFate:
+    fate = next(f for f in explanation.fates if f.segment.base_offset == found.segment_base)
+    why = fate.text or (fate.blockers[0].text if fate.blockers else "")
+    text = f"it goes with its segment: {why}" if gone_by_ms is not None else why
+    return RecordFate(
+        found=found,
+        state=state,
+        text=f"{before}; {text}" if before else text,
+        gone_by_ms=gone_by_ms,
+    )
+
+
+def _state_of(found: FoundRecord, newer: Sequence[int]) -> RecordState:
+    if found.is_control:
+        return RecordState.MARKER
+    if found.is_aborted:
+        return RecordState.ABORTED
+    if found.record.key is None:
+        return RecordState.UNKEYED
+    if newer:
+        return RecordState.SUPERSEDED
+    return RecordState.TOMBSTONE if found.is_tombstone else RecordState.NEWEST
+
+
+class _Compacted:
+    """What a compaction does to one record of a log."""
+
+    def __init__(
+        self, explanation: LogExplanation, found: FoundRecord, newer: Sequence[int]
+    ) -> None:
+        assert explanation.compaction is not None, "the log is compacted"
+        self._explanation = explanation
+        self._found = found
+        self._newer = newer
+        self._first_dirty = explanation.compaction.cleanable.first_dirty
+
+    def fate(self, state: RecordState) -> tuple[int | None, str]:
+        """(when it is gone at the latest, why)."""
+        if state is RecordState.NEWEST:
+            return None, "it is the newest record of its key, which a compaction keeps"
+        if state is RecordState.MARKER:
+            return None, "a marker stays for as long as a record of its transaction is there"
+        if state is RecordState.TOMBSTONE:
+            return self._tombstone()
+        if state is RecordState.SUPERSEDED:
+            # Only keys of the dirty section are compared with the rest of the log.
+            dirty = [offset for offset in self._newer if offset >= self._first_dirty]
+            newer = dirty[0] if dirty else self._newer[-1]
+            return self._at_next(newer, f"the record at {newer} has the same key and is newer")
+        why = {
+            RecordState.UNKEYED: "it has no key, so a compaction removes it",
+            RecordState.ABORTED: "its transaction was aborted, so a compaction removes it",
+        }[state]
+        return self._at_next(self._found.record.offset, why)
+
+    def _at_next(self, offset: int, why: str) -> tuple[int | None, str]:
+        """It goes with a compaction that covers `offset` and the record."""
+        gone_ms = self._explanation.compacted_by_ms(max(offset, self._found.record.offset))
+        if gone_ms is not None:
+            return gone_ms, f"{why}; a compaction removes it"
+        blockers = "; ".join(each.text for each in self._explanation.compaction_blockers())
+        return None, f"{why}, but no compaction that reaches it is due: {blockers}"
+
+    def _tombstone(self) -> tuple[int | None, str]:
+        horizon_ms = self._found.delete_horizon_ms
+        retention_ms = self._explanation.facts.view.config.delete_retention_ms
+        if horizon_ms is None:
+            return None, (
+                "it is a tombstone, the newest record of its key; the next compaction gives it a "
+                f"delete horizon, delete.retention.ms {retention_ms} later, and one after that "
+                "removes it"
+            )
+        if horizon_ms > self._explanation.now_ms:
+            return None, (
+                f"it is a tombstone whose delete horizon passes in "
+                f"{horizon_ms - self._explanation.now_ms} ms; the first compaction after that "
+                "removes it"
+            )
+        return self._at_next(
+            self._found.record.offset,
+            "it is a tombstone, and its delete horizon has passed",
+        )

@@ -1,0 +1,138 @@
+"""Finds records of a log in its segment files: the one at an offset, or all with a key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from cordwood.cleanup.compaction_values import SegmentSource
+from cordwood.cleanup.scan import Block, PayloadReader, SegmentReader
+from cordwood.cleanup.transactions import AbortedTransactions
+from cordwood.format.native import batches as rows_of
+from cordwood.format.record import Record
+from cordwood.format.record_batch import RecordBatch, parse_batch
+from cordwood.format.transaction_index import AbortedTransaction
+from cordwood.model.errors import CorruptError
+from cordwood.storage.filesystem import OS, FileSystem
+
+_CONTROL = 0x20
+_TRANSACTIONAL = 0x10
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoundRecord:
+    """A record, and what its batch says of it.
+
+    `segment_base` is the base offset of its segment. `is_aborted` is true for the data of an
+    aborted transaction, `is_control` for a transaction marker. `delete_horizon_ms` is that of its
+    batch, None where no cleaning has set it.
+    """
+
+    record: Record
+    segment_base: int
+    is_control: bool = False
+    is_aborted: bool = False
+    delete_horizon_ms: int | None = None
+
+    @property
+    def is_tombstone(self) -> bool:
+        """Whether it has a key and no value, and is not a marker."""
+        return not self.is_control and self.record.key is not None and self.record.value is None
+
+
+class RecordSearch:
+    """Searches the segments of one log."""
+
+    def __init__(
+        self,
+        sources: Sequence[SegmentSource],
+        aborted: Sequence[AbortedTransaction] = (),
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+        fs: FileSystem = OS,
+    ) -> None:
+        """Takes the segments, oldest first; `progress` is called with the bytes read."""
+        self._sources = sources
+        self._aborted = AbortedTransactions(aborted)
+        self._progress = progress
+        self._reader = SegmentReader(fs=fs)
+        self._payloads = PayloadReader()
+
+    def at(self, offset: int) -> FoundRecord | None:
+        """The record at an offset; None where the log has none: it was removed, or never there.
+
+        Raises:
+            CorruptError, OSError: its segment cannot be read.
+        """
+        for source in self._sources:
+            if not source.base_offset <= offset < source.next_base_offset:
+                continue
+            for block in self._reader.blocks(source):
+                table = block.table
+                covers = (table[:, rows_of.BASE_OFFSET] <= offset) & (
+                    table[:, rows_of.LAST_OFFSET] >= offset
+                )
+                for row in np.flatnonzero(covers).tolist():
+                    for found in self._records(source, block, row):
+                        if found.record.offset == offset:
+                            return found
+                self._progress(int(table[:, rows_of.SIZE].sum()))
+        return None
+
+    def with_key(self, key: bytes) -> Iterator[FoundRecord]:
+        """Every record with a key, in offset order, those of aborted transactions, too.
+
+        Raises:
+            CorruptError, OSError: a segment cannot be read.
+        """
+        for source in self._sources:
+            for block in self._reader.blocks(source):
+                for row in self._rows_with(source, block, key):
+                    for found in self._records(source, block, row):
+                        if found.record.key == key and not found.is_control:
+                            yield found
+                self._progress(int(block.table[:, rows_of.SIZE].sum()))
+
+    def _rows_with(self, source: SegmentSource, block: Block, key: bytes) -> Iterator[int]:
+        """The batches that hold the bytes of the key anywhere."""
+        wanted: npt.NDArray[np.bool_] = block.table[:, rows_of.COUNT] > 0
+        for payload in self._payloads.payloads(source, block, wanted):
+            for row in range(payload.first, payload.last):
+                start, end = payload.spans[row].tolist()
+                if start >= 0 and payload.buffer[start:end].tobytes().find(key) >= 0:
+                    yield row
+
+    def _records(self, source: SegmentSource, block: Block, row: int) -> Iterator[FoundRecord]:
+        table = block.table
+        start = int(table[row, rows_of.POSITION])
+        attributes = int(table[row, rows_of.ATTRIBUTES])
+        try:
+            batch = parse_batch(
+                block.buffer[start : start + int(table[row, rows_of.SIZE])].tobytes()
+            )
+            assert isinstance(batch, RecordBatch), "legacy entries come as batches"
+            records = list(batch.iter_records())
+        except CorruptError as error:
+            raise error.located(path=source.path, base_position=block.position_of(row)) from error
+        is_control = bool(attributes & _CONTROL)
+        is_aborted = bool(attributes & _TRANSACTIONAL) and not is_control
+        if is_aborted:
+            is_aborted = (
+                self._aborted.covering(
+                    int(table[row, rows_of.PRODUCER_ID]),
+                    int(table[row, rows_of.BASE_OFFSET]),
+                    int(table[row, rows_of.LAST_OFFSET]),
+                )
+                is not None
+            )
+        for record in records:
+            yield FoundRecord(
+                record=record,
+                segment_base=source.base_offset,
+                is_control=is_control,
+                is_aborted=is_aborted,
+                delete_horizon_ms=batch.header.delete_horizon_ms,
+            )

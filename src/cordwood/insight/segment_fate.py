@@ -1,0 +1,145 @@
+"""When each segment goes by retention, and what is in the way of it: a pure function.
+
+It asks `plan_retention` what goes now; the moments after that follow from the same functions that
+the planner compares with the time. They hold for as long as nothing is appended.
+
+Source: UnifiedLog.deleteOldSegments and the functions it calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from cordwood.cleanup.blockers import Blocker, Code
+from cordwood.cleanup.log_view import CleanedSegment, LogView
+from cordwood.cleanup.retention import (
+    RetentionPlan,
+    expires_ms,
+    high_watermark_blocker,
+    plan_retention,
+    size_blocker,
+    time_blocker,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFate:
+    """What retention does to one segment.
+
+    `rule` and `text` are those of `Expired` where it goes now. `goes_ms` is the first moment (ms)
+    at which a check removes it, None where no moment does; it is `now_ms` where it goes now.
+    """
+
+    segment: CleanedSegment
+    next_base: int
+    rule: str | None = None
+    text: str | None = None
+    blockers: tuple[Blocker, ...] = ()
+    goes_ms: int | None = None
+
+    @property
+    def goes_now(self) -> bool:
+        """Whether the next check removes it."""
+        return self.rule is not None
+
+
+def segment_fates(view: LogView, *, now_ms: int) -> tuple[RetentionPlan, list[SegmentFate]]:
+    """The plan of retention at `now_ms`, and the fate of each segment under it, oldest first."""
+    plan = plan_retention(view, now_ms=now_ms)
+    fates = [
+        SegmentFate(
+            segment=segment,
+            next_base=view.next_base(number),
+            rule=expired.rule,
+            text=expired.text,
+            goes_ms=now_ms,
+        )
+        for number, (segment, expired) in enumerate(zip(view.segments, plan.expired, strict=False))
+    ]
+    fates += _Kept(view, now_ms).fates(len(fates))
+    return plan, fates
+
+
+class _Kept:
+    """The segments that stay at one moment."""
+
+    def __init__(self, view: LogView, now_ms: int) -> None:
+        self._view = view
+        self._now_ms = now_ms
+        self._retention_ms = view.config.retention_ms
+        self._retention_bytes = view.config.retention_bytes
+
+    def fates(self, first: int) -> list[SegmentFate]:
+        """Those of the segments from number `first` on."""
+        view = self._view
+        latest_ms, latest_base = -1, -1
+        left = sum(segment.size_bytes for segment in view.segments[first:])
+        found = []
+        for number in range(first, len(view.segments)):
+            segment = view.segments[number]
+            left -= segment.size_bytes
+            if self._has_time_limit:
+                own_ms = expires_ms(segment, self._retention_ms)
+                if own_ms > latest_ms:
+                    latest_ms, latest_base = own_ms, segment.base_offset
+            blockers = self._blockers(number, left, latest_ms, latest_base)
+            is_waiting = all(each.code not in _NO_TIME for each in blockers)
+            found.append(
+                SegmentFate(
+                    segment=segment,
+                    next_base=view.next_base(number),
+                    blockers=tuple(blockers),
+                    goes_ms=latest_ms if is_waiting and self._has_time_limit else None,
+                )
+            )
+        return found
+
+    @property
+    def _has_time_limit(self) -> bool:
+        return self._view.config.delete and self._retention_ms >= 0
+
+    def _blockers(self, number: int, left: int, latest_ms: int, latest_base: int) -> list[Blocker]:
+        """What is in the way of a segment; the most important first.
+
+        Args:
+            number: of the segment.
+            left: bytes of the segments behind it.
+            latest_ms: when the last of the segments up to it expires.
+            latest_base: the base offset of that one.
+        """
+        view, segment = self._view, self._view.segments[number]
+        config = view.config
+        if view.high_watermark < view.next_base(number):
+            return [high_watermark_blocker(view, view.next_base(number))]
+        if segment is view.active and not segment.size_bytes:
+            return [Blocker(code=Code.EMPTY, text="it is the active segment, and empty")]
+        if not config.delete:
+            policy = ",".join(sorted(config.cleanup_policy))
+            text = f"cleanup.policy={policy}: retention removes no segments, only compaction does"
+            return [Blocker(code=Code.POLICY, setting="cleanup.policy", text=text)]
+        found = []
+        if self._has_time_limit:
+            found.append(self._time(segment, latest_ms, latest_base))
+        if self._retention_bytes >= 0:
+            found.append(size_blocker(left, self._retention_bytes))
+        if not found:
+            text = "neither retention.ms nor retention.bytes limits this log"
+            found.append(Blocker(code=Code.NO_LIMIT, setting="retention.ms", text=text))
+        return found
+
+    def _time(self, segment: CleanedSegment, latest_ms: int, latest_base: int) -> Blocker:
+        if expires_ms(segment, self._retention_ms) <= self._now_ms:
+            return Blocker(
+                code=Code.OLDER_SEGMENT,
+                setting="retention.ms",
+                offset=latest_base,
+                until_ms=latest_ms,
+                text=f"it has expired, but segments go oldest first: the segment at {latest_base} "
+                "has not",
+            )
+        return time_blocker(segment, self._retention_ms, self._now_ms)
+
+
+#: Where one of these is in the way, no moment is known at which the segment goes.
+_NO_TIME: Sequence[Code] = (Code.POLICY, Code.NO_LIMIT, Code.HIGH_WATERMARK, Code.EMPTY)

@@ -1,0 +1,131 @@
+"""Answers of `cordwood explain` from the files of log directories."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cordwood.cleanup.capture import Captured
+from cordwood.cleanup.clean import survey
+from cordwood.cleanup.report import PartitionReport, Status
+from cordwood.cleanup.request import CleanRequest
+from cordwood.insight.explain import LogExplanation, explain
+from cordwood.insight.offline_facts import offline_facts
+from cordwood.model.clock import SystemClock
+from cordwood.model.errors import ConfigError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.reread import reread
+from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.values import parse_time
+from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
+
+_PARTS = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordQuestion:
+    """Which records are asked for: one by partition and offset, or all of a key."""
+
+    partition: TopicPartition | None = None
+    offset: int = -1
+    key: bytes | None = None
+
+    @classmethod
+    def parse(
+        cls, record: str | None, key: str | None, *, topics: Sequence[str]
+    ) -> RecordQuestion | None:
+        """The question that --record or --key asks; None without either.
+
+        Raises:
+            ConfigError: both are given, or a value cannot be understood.
+        """
+        if record is not None and key is not None:
+            raise ConfigError("--record and --key exclude each other")
+        if key is not None:
+            if not topics:
+                raise ConfigError("--key needs --topic: which topic has the key?")
+            return cls(key=key.encode("utf-8", "surrogateescape"))
+        if record is None:
+            return None
+        parts = record.rsplit(":", 2)
+        if len(parts) != _PARTS or not (parts[1].isdecimal() and parts[2].isdecimal()):
+            raise ConfigError(f"--record {record}: expected TOPIC:PARTITION:OFFSET")
+        return cls(partition=TopicPartition(parts[0], int(parts[1])), offset=int(parts[2]))
+
+    def topics(self, given: tuple[str, ...]) -> tuple[str, ...]:
+        """The topics to read, of those that --topic gives."""
+        return given if self.partition is None else (self.partition.topic,)
+
+    def concerns(self, partition: TopicPartition) -> bool:
+        """Whether a log may have what is asked for."""
+        return self.partition in {None, partition}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectoryQuestion:
+    """The question: about which directories and topics, with which settings, at which moment."""
+
+    options: SettingOptions
+    topics: tuple[str, ...]
+    now: str | None
+    records: RecordQuestion | None
+
+
+def explain_files(question: DirectoryQuestion, screen: Screen) -> dict[str, Any]:
+    """The answer, as plain values; records are read only where they are asked for.
+
+    Raises:
+        ConfigError: an option cannot be used.
+        CordwoodError, OSError: a directory cannot be read.
+    """
+    settings = reread(lambda: read_settings(question.options))
+    clock = SystemClock()
+    now_ms = clock.now_ms() if question.now is None else parse_time(question.now, option="--now")
+    records = question.records
+    request = CleanRequest(
+        log_dirs=tuple(question.options.log_dirs),
+        resolve=settings.resolve,
+        now_ms=now_ms,
+        topics=question.topics if records is None else records.topics(question.topics),
+        named_topics=settings.named_topics,
+        producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+    )
+    found = survey(request, clock=clock)
+    explained = [
+        (report, captured, _explained(report, captured, settings, now_ms))
+        for report, captured in found.logs
+        if records is None or records.concerns(captured.view.topic_partition)
+    ]
+    answer: dict[str, Any] = {
+        "now_ms": now_ms,
+        "partitions": [explanation.to_json() for _, _, explanation in explained],
+        "in_use": found.report.in_use,
+        "left_alone": _named(found.report.partitions, Status.LEFT_ALONE),
+        "failed": _named(found.report.partitions, Status.FAILED),
+        "warnings": [*settings.warnings, *found.report.warnings],
+    }
+    if records is not None:
+        # Compiled code is loaded only to read records.
+        from cordwood.surfaces.cli.explain_records import explain_records  # noqa: PLC0415
+
+        logs = [(captured, explanation) for _, captured, explanation in explained]
+        answer["records"] = explain_records(records.offset, records.key, logs, screen)
+    return answer
+
+
+def _explained(
+    report: PartitionReport, captured: Captured, settings: Settings, now_ms: int
+) -> LogExplanation:
+    resolved = settings.resolve(captured.view.topic_partition.topic)
+    assert resolved is not None, "only topics with settings are captured"
+    facts = offline_facts(report, captured, resolved, settings.broker)
+    return explain(facts, now_ms=now_ms)
+
+
+def _named(partitions: Sequence[PartitionReport], status: Status) -> list[dict[str, Any]]:
+    return [
+        {"topic": p.topic, "partition": p.partition, "reason": p.reason}
+        for p in partitions
+        if p.status is status
+    ]

@@ -1,0 +1,249 @@
+"""What `cordwood explain` prints: a timeline and a table of segments for each log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from itertools import groupby, pairwise
+from typing import Any, Final
+
+import typer
+
+from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.tables import Column, output_width, print_table
+from cordwood.surfaces.cli.values import format_bytes, format_duration
+
+Value = dict[str, Any]
+
+_WIDTH: Final = 100
+_WIDTH_MAX: Final = 160
+#: Marks of a timeline, the most important first: a cell of several segments shows the first.
+_MARKS: Final = {
+    "D": "deletable",
+    "!": "blocked",
+    "u": "not cleanable yet",
+    "d": "dirty",
+    "c": "clean",
+    "k": "kept",
+    "A": "active",
+}
+_BLOCKING: Final = {"future-timestamp", "older-segment", "high-watermark"}
+
+_SEGMENTS: Final = (
+    Column("segment"),
+    Column("count", is_number=True),
+    Column("size", is_number=True),
+    Column("newest record", is_number=True),
+    Column("state"),
+    Column("goes", is_number=True),
+    Column("files gone by", is_number=True),
+    Column("why", is_prose=True),
+)
+_RECORDS: Final = (
+    Column("record"),
+    Column("timestamp", is_number=True),
+    Column("segment", is_number=True),
+    Column("state"),
+    Column("gone by", is_number=True),
+    Column("why", is_prose=True),
+)
+
+
+def show(answer: Value, screen: Screen, *, all_segments: bool) -> None:
+    """Prints the answer: records, if they were asked for, or else every log."""
+    for each in answer.get("in_use", ()):
+        screen.line(
+            f"process {each['pid']} uses {each['log_dir']}: this is a snapshot of its files at one "
+            "moment",
+            style="yellow",
+        )
+    for warning in answer.get("warnings", ()):
+        screen.line(f"warning: {warning}", style="yellow")
+    for kind, style in (("left_alone", None), ("failed", "red")):
+        for each in answer.get(kind, ()):
+            screen.line(
+                f"{each['topic']}-{each['partition']}: {kind.replace('_', ' ')}: {each['reason']}",
+                style=style,
+            )
+    if "records" in answer:
+        _show_records(answer)
+        return
+    for number, partition in enumerate(answer["partitions"]):
+        if number:
+            typer.echo()
+        _show_log(partition, answer["now_ms"], screen, all_segments=all_segments)
+
+
+def _show_records(answer: Value) -> None:
+    if not answer["records"]:
+        typer.echo("No such record: it was removed, or never there.")
+        return
+    rows = [
+        [
+            f"{each['topic']}:{each['partition']}:{each['offset']}",
+            _moment(each["timestamp"]),
+            str(each["segment"]),
+            each["state"],
+            _moment(each["gone_by_ms"]) if each["gone_by_ms"] is not None else "no limit",
+            each["text"],
+        ]
+        for each in answer["records"]
+    ]
+    print_table("Records", _RECORDS, rows)
+
+
+def _show_log(partition: Value, now_ms: int, screen: Screen, *, all_segments: bool) -> None:
+    name = f"{partition['topic']}-{partition['partition']}"
+    for warning in partition["warnings"]:
+        screen.line(f"{name}: warning: {warning}", style="yellow")
+    segments = partition["segments"]
+    typer.echo(
+        f"{name}: cleanup.policy={partition['policy']}, {len(segments)} segments, "
+        f"{format_bytes(partition['size_bytes'])}, offsets {partition['log_start_offset']} to "
+        f"{partition['log_end_offset']} (high watermark {partition['high_watermark']}, last "
+        f"stable offset {partition['last_stable_offset']})"
+    )
+    for line in _setting_lines(partition["settings"]):
+        typer.echo(f"  {line}")
+    _show_compaction(partition, now_ms)
+    _show_timeline(segments)
+    groups: list[list[Value]] = (
+        [[each] for each in segments]
+        if all_segments
+        else [list(group) for _, group in groupby(segments, key=_alike)]
+    )
+    print_table("  Segments", _SEGMENTS, [_row(group, now_ms) for group in groups])
+
+
+def _setting_lines(settings: Value) -> list[str]:
+    """The settings with the levels that give them; those of one level on one line."""
+    by_level: dict[str, list[str]] = {}
+    for name, setting in settings.items():
+        where = setting["level"]
+        if setting["level"] != "default":
+            where += f" ({setting['source']})"
+        by_level.setdefault(where, []).append(f"{name}={setting['value']}")
+    return [f"{where}: {', '.join(texts)}" for where, texts in by_level.items()]
+
+
+def _show_compaction(partition: Value, now_ms: int) -> None:
+    compaction = partition["compaction"]
+    if compaction is None:
+        return
+    due = "due now" if compaction["due"] else f"due {_when(compaction['due_ms'], now_ms)}"
+    typer.echo(
+        f"  compaction: {due}; dirty ratio {compaction['dirty_ratio']:.4g}, "
+        f"{format_bytes(compaction['clean_bytes'])} clean, "
+        f"{format_bytes(compaction['cleanable_bytes'])} dirty, offsets "
+        f"{compaction['first_dirty_offset']} to {compaction['first_uncleanable_offset']}"
+    )
+    for blocker in compaction["blockers"]:
+        typer.echo(f"    {blocker['code']}: {blocker['text']}{_until(blocker, now_ms)}")
+        if blocker["code"] == "last-stable-offset":
+            for each in partition["open_transactions"]:
+                typer.echo(f"      {_transaction(each, now_ms)}")
+
+
+def _transaction(each: Value, now_ms: int) -> str:
+    named = "" if each["transactional_id"] is None else f" ({each['transactional_id']!r})"
+    since = "" if each["started_ms"] is None else f", began {_ago(each['started_ms'], now_ms)}"
+    return (
+        f"open transaction of producer {each['producer_id']}{named} from offset "
+        f"{each['start_offset']}{since}"
+    )
+
+
+def _show_timeline(segments: Sequence[Value]) -> None:
+    width = min(output_width() or _WIDTH, _WIDTH_MAX) - 4
+    marks = [_mark(each) for each in segments]
+    count = len(marks)
+    if count > width:
+        order = list(_MARKS)
+        bounds = [number * count // width for number in range(width + 1)]
+        cells = [marks[a:b] for a, b in pairwise(bounds)]
+        marks = [min(cell, key=order.index) for cell in cells]
+    legend = ", ".join(f"{mark} {text}" for mark, text in _MARKS.items() if mark in marks)
+    typer.echo(f"  {''.join(marks)}  oldest to newest: {legend}")
+
+
+def _mark(segment: Value) -> str:
+    if segment["deletable"]:
+        return "D"
+    if segment["section"] == "active":
+        return "A"
+    if any(each["code"] in _BLOCKING for each in segment["blockers"]):
+        return "!"
+    return {"uncleanable": "u", "dirty": "d", "clean": "c"}.get(segment["section"], "k")
+
+
+def _alike(segment: Value) -> tuple[Any, ...]:
+    """Segments with the same value are shown in one row."""
+    blockers = segment["blockers"]
+    return (
+        segment["section"],
+        segment["deletable"],
+        segment["rule"],
+        tuple(each["code"] for each in blockers),
+        segment["goes_ms"] is None,
+    )
+
+
+def _row(group: Sequence[Value], now_ms: int) -> list[str]:
+    first, last = group[0], group[-1]
+    name = str(first["base_offset"])
+    if len(group) > 1:
+        name = f"{name} … {last['base_offset']}"
+    state = "deletable" if first["deletable"] else "kept"
+    if first["section"]:
+        state = f"{state}, {first['section']}"
+    return [
+        name,
+        str(len(group)),
+        format_bytes(sum(each["size_bytes"] for each in group)),
+        _moment(max(each["largest_timestamp"] for each in group)),
+        state,
+        "now" if first["deletable"] else _span([each["goes_ms"] for each in group], now_ms),
+        _moment(last["gone_by_ms"]) if last["gone_by_ms"] is not None else "",
+        first["reason"] if first["deletable"] else _reasons(first),
+    ]
+
+
+def _reasons(segment: Value) -> str:
+    """What is in the way; the policy of a compacted log is said above the table."""
+    blockers = [each for each in segment["blockers"] if each["code"] != "policy"]
+    if not blockers:
+        return "the next compaction rewrites it"
+    return "; ".join(f"{each['code']}: {each['text']}" for each in blockers)
+
+
+def _span(moments: Sequence[int | None], now_ms: int) -> str:
+    """When the first and the last of some segments go."""
+    first, last = moments[0], moments[-1]
+    if first is None or last is None:
+        return "no limit"
+    if first == last:
+        return _when(first, now_ms)
+    return f"{_when(first, now_ms)} … {_when(last, now_ms)}"
+
+
+def _when(moment_ms: int | None, now_ms: int) -> str:
+    if moment_ms is None:
+        return "at no known time"
+    return f"in {format_duration(max(0, moment_ms - now_ms))}" if moment_ms > now_ms else "now"
+
+
+def _until(blocker: Value, now_ms: int) -> str:
+    until_ms = blocker["until_ms"]
+    return "" if until_ms is None else f" ({_when(until_ms, now_ms)}, {_moment(until_ms)})"
+
+
+def _ago(then_ms: int, now_ms: int) -> str:
+    return f"{format_duration(max(0, now_ms - then_ms))} ago"
+
+
+def _moment(ms: int) -> str:
+    """A moment in UTC, to the second; a number where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return str(ms)

@@ -1,0 +1,54 @@
+"""The options of commands that read log directories: which topics, which settings, which moment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cordwood.surfaces.cli.values import parse_path
+
+LogDirsArgument = Annotated[
+    list[Path], typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True)
+]
+OptionalLogDirsArgument = Annotated[
+    list[Path] | None, typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True)
+]
+TopicsOption = Annotated[
+    list[str] | None, typer.Option("--topic", metavar="GLOB", help="Only these topics.")
+]
+SetOption = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="[TOPIC:]KEY=VALUE", help="A setting of a topic or broker."),
+]
+ConfigFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config-file",
+        parser=parse_path,
+        metavar="FILE",
+        help='JSON or YAML: {"topics": {...}, "broker": {...}}.',
+    ),
+]
+ServerPropertiesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--server-properties",
+        parser=parse_path,
+        metavar="FILE",
+        help="The broker's server.properties.",
+    ),
+]
+MetadataDirOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--metadata-dir",
+        parser=parse_path,
+        metavar="DIR",
+        help="Where __cluster_metadata-0 is, if not in LOG_DIR.",
+    ),
+]
+DefaultsOption = Annotated[
+    bool, typer.Option("--defaults", help="Kafka's defaults for topics no source describes.")
+]

@@ -1,0 +1,173 @@
+"""When a record is gone: what is said holds on the running log under the moved clock."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cordwood.cleanup.capture import capture
+from cordwood.cleanup.cleaner_settings import CleanerSettings
+from cordwood.insight.record_fate import RecordFate, RecordState, record_fate
+from cordwood.insight.record_search import FoundRecord, RecordSearch
+from cordwood.model.config import LogConfig
+from support.explained_log import HOUR_MS, ExplainedLog
+from support.running_logs import read_records
+
+COMPACT = LogConfig(
+    cleanup_policy=frozenset({"compact"}),
+    segment_bytes=1 << 20,
+    min_cleanable_dirty_ratio=0.5,
+    delete_retention_ms=HOUR_MS,
+    retention_ms=10 * HOUR_MS,
+)
+
+
+def explained(root: Path, config: LogConfig) -> ExplainedLog:
+    return ExplainedLog(root, config, CleanerSettings())
+
+
+def roll(log: ExplainedLog) -> None:
+    log.log.roll()
+    log.log.update_high_watermark(log.log.log_end_offset)
+
+
+def search(log: ExplainedLog) -> RecordSearch:
+    captured = capture(log.log)
+    return RecordSearch(captured.sources, captured.aborted)
+
+
+def fates(log: ExplainedLog, key: bytes) -> list[RecordFate]:
+    found = list(search(log).with_key(key))
+    return [
+        record_fate(log.explain(), each, [o.record.offset for o in found[number + 1 :]])
+        for number, each in enumerate(found)
+    ]
+
+
+def offsets(log: ExplainedLog) -> list[int]:
+    return [record.offset for record in read_records(log.log)]
+
+
+def states(found: Sequence[RecordFate]) -> list[RecordState]:
+    return [each.state for each in found]
+
+
+def test_a_superseded_record_goes_with_the_next_compaction(tmp_path: Path) -> None:
+    log = explained(tmp_path, COMPACT)
+    for value in (b"1", b"2"):
+        log.logs.put(log.log, (b"k", value))
+        roll(log)
+    older, newest = fates(log, b"k")
+    assert (older.state, older.superseded_by) == (RecordState.SUPERSEDED, 1)
+    assert older.gone_by_ms == log.now_ms + log.settings.backoff_ms + 60_000
+    assert (newest.state, newest.gone_by_ms) == (RecordState.NEWEST, None)
+    log.check()
+    assert offsets(log) == [1]
+
+
+def test_a_newer_record_in_the_active_segment_does_not_count_yet(tmp_path: Path) -> None:
+    log = explained(tmp_path, COMPACT)
+    log.logs.put(log.log, (b"k", b"1"))
+    roll(log)
+    log.logs.put(log.log, (b"k", b"2"))
+    older, _ = fates(log, b"k")
+    assert (older.state, older.gone_by_ms) == (RecordState.SUPERSEDED, None)
+    log.check()
+    assert offsets(log) == [0, 1]
+
+
+def test_a_tombstone_gets_a_horizon_and_goes_after_it(tmp_path: Path) -> None:
+    log = explained(tmp_path, COMPACT)
+    log.logs.put(log.log, (b"k", None))
+    roll(log)
+    (before,) = fates(log, b"k")
+    assert (before.state, before.gone_by_ms) == (RecordState.TOMBSTONE, None)
+    assert "delete.retention.ms 3600000" in before.text
+    log.check()
+    (stamped,) = fates(log, b"k")
+    assert stamped.found.delete_horizon_ms == log.now_ms + HOUR_MS
+    assert "passes in 3600000 ms" in stamped.text
+    log.logs.clock.advance(HOUR_MS + 1)
+    log.logs.put(log.log, (b"other", b"v"))
+    roll(log)
+    (due,) = fates(log, b"k")
+    assert due.gone_by_ms is not None
+    log.check()
+    assert offsets(log) == [1]
+
+
+def test_a_record_without_a_key_goes_with_the_next_compaction(tmp_path: Path) -> None:
+    log = explained(tmp_path, replace(COMPACT, cleanup_policy=frozenset({"delete"})))
+    log.logs.put(log.log, (None, b"v"))
+    roll(log)
+    log.log.update_config(COMPACT)
+    found = search(log).at(0)
+    assert found is not None
+    fate = record_fate(log.explain(), found)
+    assert fate.state is RecordState.UNKEYED
+    assert fate.gone_by_ms is not None
+    log.check()
+    assert offsets(log) == []
+
+
+def test_without_compaction_it_goes_with_its_segment(tmp_path: Path) -> None:
+    log = explained(tmp_path, replace(COMPACT, cleanup_policy=frozenset({"delete"})))
+    log.logs.put(log.log, (b"k", b"v"))
+    roll(log)
+    found = search(log).at(0)
+    assert found is not None
+    fate = record_fate(log.explain(), found)
+    assert fate.state is RecordState.NOT_COMPACTED
+    delays = log.explain().facts.delays
+    expired_ms = log.now_ms + 10 * HOUR_MS + 1
+    assert fate.gone_by_ms == expired_ms + delays.check_ms + delays.file_delete_ms
+    log.require_gone_at(expired_ms)
+
+
+def test_no_record_is_at_an_offset_that_was_removed(tmp_path: Path) -> None:
+    log = explained(tmp_path, COMPACT)
+    for _ in range(2):
+        log.logs.put(log.log, (b"k", b"v"))
+        roll(log)
+    log.check()
+    assert search(log).at(0) is None
+    assert isinstance(search(log).at(1), FoundRecord)
+    assert search(log).at(99) is None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_record_is_gone_when_it_is_said_to_be(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)  # nothing here is secret
+    config = replace(
+        COMPACT,
+        cleanup_policy=frozenset(rng.choice(("compact", "compact,delete", "delete")).split(",")),
+        min_compaction_lag_ms=rng.choice((0, HOUR_MS)),
+        max_compaction_lag_ms=rng.choice((3 * HOUR_MS, COMPACT.max_compaction_lag_ms)),
+        min_cleanable_dirty_ratio=rng.choice((0.2, 0.5, 0.9)),
+    )
+    log = explained(tmp_path, config)
+    for _ in range(rng.randint(2, 6)):
+        for _ in range(rng.randint(1, 6)):
+            value = None if rng.random() < 0.2 else b"v"
+            age_ms = rng.choice((0, HOUR_MS // 2, 2 * HOUR_MS, 5 * HOUR_MS))
+            key = rng.choice((b"a", b"b", b"c"))
+            log.logs.put(log.log, (key, value), timestamp=log.now_ms - age_ms)
+        if rng.random() < 0.8:
+            roll(log)
+        if rng.random() < 0.2:
+            log.check()
+    said = [each for key in (b"a", b"b", b"c") for each in fates(log, key)]
+    by_moment = sorted(
+        (each.gone_by_ms, each.found.record.offset) for each in said if each.gone_by_ms is not None
+    )
+    delays = log.explain().facts.delays
+    for moment_ms, offset in by_moment:
+        # The moment holds the delays of a broker's threads; here a check is made in time.
+        due_ms = moment_ms - delays.file_delete_ms
+        log.logs.clock.advance(max(0, due_ms - log.now_ms))
+        log.check()
+        assert offset not in offsets(log)
