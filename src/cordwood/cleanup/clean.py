@@ -9,10 +9,11 @@ the others continue.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import replace
+from pathlib import Path
 
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaning import compact, retain
@@ -26,6 +27,8 @@ from cordwood.cleanup.retention import plan_retention
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import NoSpaceError
+from cordwood.storage.filesystem import OS
+from cordwood.storage.holds import HoldRegistry
 from cordwood.storage.offline_directories import Locks, Place, find_places, locked, open_log_dirs
 from cordwood.storage.offline_log_directory import PartitionDir
 from cordwood.storage.trash import Trash
@@ -67,6 +70,7 @@ def clean(
         ThreadPoolExecutor(_REMOVERS, thread_name_prefix="remover") as remover,
     ):
         run = _Cleaning(request, clock, listener or Silence(), remover)
+        run.read_holds(log_dir.path for log_dir in log_dirs)
         places = find_places(log_dirs)
         run.report.warnings += missing_topics(
             {place.partition.topic_partition.topic for place in places}, request
@@ -98,6 +102,7 @@ class _Cleaning:
         self._clock = clock
         self._listener = listener
         self._owners: list[OfflineOwner] = []
+        self._holds = HoldRegistry(OS)
         self.trash = None if request.trash is None else Trash(request.trash)
         self.report = Report(now_ms=request.now_ms, dry_run=request.dry_run)
         self._run = Run(
@@ -105,6 +110,10 @@ class _Cleaning:
         )
 
     # ---- pin
+
+    def read_holds(self, log_dirs: Iterable[Path]) -> None:
+        """Reads the legal holds of locked directories."""
+        self._holds.read(log_dirs)
 
     def find_partitions(self, places: Sequence[Place], locks: Locks) -> None:
         """Every partition: those to be cleaned, which are locked, and the others with the reason.
@@ -126,11 +135,15 @@ class _Cleaning:
                     self.report.partitions.append(report)
                 continue
             self.report.partitions.append(report)
-            refused = place.refused or locks.take_for(place)
+            damage = self._holds.damage().get(place.log_dir.path)
+            refused = place.refused or damage or locks.take_for(place)
             if refused is not None:
                 report.status, report.reason = Status.FAILED, refused
                 continue
             report.status = Status.UNCHANGED
+            report.holds = self._holds.ids(partition.topic_partition, place.log_dir.path)
+            if report.holds:
+                report.status, report.reason = Status.HELD, ", ".join(report.holds)
             report.policy = ",".join(sorted(config.cleanup_policy))
             self._owners.append(
                 OfflineOwner(self._run, place.log_dir, partition, report=report, config=config)
@@ -163,7 +176,7 @@ class _Cleaning:
         started = self._clock.monotonic_s()
         for owner in self._shown("reading partitions", self._owners):
             with owner.guard():
-                if not self._request.dry_run:
+                if not owner.only_reads:
                     owner.recover()
                 owner.capture()
                 owner.note_before()

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cordwood.cleanup.log_view import CleanedSegment, LogView
+from cordwood.model.hold import held_by
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class Cleanable:
 def plan_cleanable(view: LogView, *, now_ms: int, force: bool = False) -> Cleanable:
     """The dirty section of a compacted log at `now_ms`, and whether Kafka would clean it.
 
-    `force` overrules the dirty ratio, but no lag.
+    `force` overrules the dirty ratio, but no lag and no legal hold.
     """
     first_dirty, reset, warnings = _first_dirty(view)
     limit, blockers = _first_uncleanable(view, first_dirty, now_ms)
@@ -49,7 +50,9 @@ def plan_cleanable(view: LogView, *, now_ms: int, force: bool = False) -> Cleana
     delay_ms = _compaction_delay_ms(view, first_dirty, now_ms)
     needed = delay_ms > 0 and cleanable_bytes > 0
     reason = None
-    if not cleanable_bytes:
+    if view.holds:
+        reason = held_by(view.holds)
+    elif not cleanable_bytes:
         reason = blockers[0] if blockers else "nothing is dirty"
         if boundary <= first_dirty and first_dirty >= view.active.base_offset:
             reason = "all but the active segment is clean"

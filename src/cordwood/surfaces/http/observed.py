@@ -12,10 +12,14 @@ from typing import Any, Protocol, TypeVar
 from prometheus_client import CollectorRegistry
 
 from cordwood import __version__
+from cordwood.cleanup.online_holds import add_hold
 from cordwood.model.clock import Clock
+from cordwood.model.hold import Hold, parse_target
 from cordwood.node.controller_node import ControllerNode
 from cordwood.node.node import Node
+from cordwood.storage.holds import HoldRegistry, holds_status
 from cordwood.surfaces.http.identity import BROKER, CONTROLLER, NodeIdentity
+from cordwood.surfaces.http.server import Request
 from cordwood.surfaces.metrics.collector import registry
 from cordwood.surfaces.metrics.snapshot import take, take_controller
 from cordwood.surfaces.metrics.table import CONTROLLER_METRICS, METRICS
@@ -36,6 +40,10 @@ class OnLoop(Protocol):
 
 Document = Callable[[OnLoop], Any]
 
+#: Does what a request asks for, and makes the JSON of the answer; raises a ConfigError if the
+#: request is wrong.
+Action = Callable[[Request], Any]
+
 
 class ObservedNode(Protocol):
     """A running node; what is not said to be called on the event loop's thread is thread-safe."""
@@ -51,6 +59,10 @@ class ObservedNode(Protocol):
     @property
     def documents(self) -> Mapping[str, Document]:
         """What makes the JSON at each path that only some kinds of nodes have, and at /health."""
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """What a POST does at each path that only some kinds of nodes have."""
 
     def identity(self, http_url: str | None) -> NodeIdentity:
         """The node's identity, with the URL of its endpoint."""
@@ -93,7 +105,12 @@ class ObservedBroker:
     @property
     def documents(self) -> Mapping[str, Document]:
         """As `ObservedNode`."""
-        return {"/cleaner": self._cleaner, "/health": self._health}
+        return {"/cleaner": self._cleaner, "/holds": self._show_holds, "/health": self._health}
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """As `ObservedNode`."""
+        return {"/holds/add": self._add_hold, "/holds/release": self._release_hold}
 
     def identity(self, http_url: str | None) -> NodeIdentity:
         """As `ObservedNode`."""
@@ -133,6 +150,31 @@ class ObservedBroker:
             each["transactional_id"] = ids.get(each["producer_id"])
         return status
 
+    def _show_holds(self, _: OnLoop) -> Any:
+        return holds_status(self._holds)
+
+    @property
+    def _holds(self) -> HoldRegistry:
+        return self._node.cleaner.logs.context.holds
+
+    def _add_hold(self, request: Request) -> Any:
+        partition = request.one("partition")
+        topic, number = parse_target(f"{request.one('topic')}:{partition}".removesuffix(":"))
+        hold = Hold(
+            id=request.one("id"),
+            topic=topic,
+            partition=number,
+            reason=request.one("reason"),
+            by=request.one("by"),
+            created_ms=self.clock.now_ms(),
+        )
+        add_hold(self._node.cleaner.manager, hold)
+        return holds_status(self._holds)
+
+    def _release_hold(self, request: Request) -> Any:
+        self._holds.release(request.one("id"))
+        return holds_status(self._holds)
+
     def _health(self, on_loop: OnLoop) -> Any:
         broker = self._node.broker
         connections = on_loop(lambda: self._node.server.connection_count)
@@ -163,6 +205,11 @@ class ObservedController:
     def documents(self) -> Mapping[str, Document]:
         """As `ObservedNode`."""
         return {"/health": self._health}
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """As `ObservedNode`."""
+        return {}
 
     def identity(self, http_url: str | None) -> NodeIdentity:
         """As `ObservedNode`; the only log directory is that of the metadata log."""
