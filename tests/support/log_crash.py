@@ -314,7 +314,7 @@ class CrashRun:
     def _written(self, partition: TopicPartition) -> None:
         log, model = self._log(partition)
         model.end_append()
-        assert log.unflushed_messages < log.config.flush_messages, log
+        assert log.log_end_offset - log.recovery_point < log.config.flush_messages, log
         if log.config.flush_messages == 1:
             model.flushed()
         if self._rng.random() < 0.8:

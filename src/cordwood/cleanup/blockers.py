@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from dataclasses import dataclass
+
+from cordwood.model.hold import held_by
 
 
 class Code(enum.StrEnum):
     """What is in the way. The values are part of the JSON that commands print."""
 
+    HOLD = "hold"
     # of retention
     POLICY = "policy"
     NO_LIMIT = "no-limit"
@@ -47,3 +51,8 @@ class Blocker:
     setting: str | None = None
     offset: int | None = None
     until_ms: int | None = None
+
+
+def hold_blocker(ids: Iterable[str]) -> Blocker:
+    """Legal holds, by their ids: nothing is removed before all are released."""
+    return Blocker(code=Code.HOLD, text=held_by(ids))

@@ -116,6 +116,7 @@ class _Noted:
             self._log_end_offset = log.log_end_offset
             self._high_watermark = log.high_watermark
             self._last_stable_offset = log.last_stable_offset
+            self._holds = log.holds
 
     def view(self, cleaner_checkpoint: int | None) -> LogView:
         return LogView(
@@ -127,6 +128,7 @@ class _Noted:
             last_stable_offset=self._last_stable_offset,
             cleaner_checkpoint=cleaner_checkpoint,
             config=self._config,
+            holds=self._holds,
         )
 
 
@@ -183,8 +185,15 @@ def _aborted_in(segments: Iterable[LogSegment]) -> tuple[AbortedTransaction, ...
     return tuple(sorted(found, key=lambda entry: entry.last_offset))
 
 
-def capture_offline(offline: OfflineLog, *, cleaner_checkpoint: int | None) -> Captured:
+def capture_offline(
+    offline: OfflineLog, *, cleaner_checkpoint: int | None, holds: tuple[str, ...] = ()
+) -> Captured:
     """An offline log as plain values, which need neither the log nor its files.
+
+    Args:
+        offline: the log.
+        cleaner_checkpoint: the line of its directory's cleaner-offset-checkpoint, if any.
+        holds: the ids of its legal holds.
 
     Raises:
         CorruptError: an index cannot be read.
@@ -206,7 +215,7 @@ def capture_offline(offline: OfflineLog, *, cleaner_checkpoint: int | None) -> C
     ]
     return replace(
         captured,
-        view=replace(captured.view, segments=tuple(segments)),
+        view=replace(captured.view, segments=tuple(segments), holds=holds),
         segments=(),
         warnings=offline.warnings,
         beyond_end=offline.beyond_end,

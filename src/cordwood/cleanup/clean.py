@@ -27,6 +27,8 @@ from cordwood.cleanup.retention import plan_retention
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import NoSpaceError
+from cordwood.storage.filesystem import OS
+from cordwood.storage.holds import HoldRegistry
 from cordwood.storage.offline_directories import Locks, Place, find_places, locked, open_log_dirs
 from cordwood.storage.offline_log_directory import OfflineLogDirectory, PartitionDir
 from cordwood.storage.trash import Trash
@@ -118,6 +120,7 @@ class _Cleaning:
         self._clock = clock
         self._listener = listener
         self._owners: list[OfflineOwner] = []
+        self._holds = HoldRegistry(OS)
         self.trash = None if request.trash is None else Trash(request.trash)
         self.report = Report(now_ms=request.now_ms, dry_run=request.dry_run)
         self._run = Run(
@@ -128,6 +131,7 @@ class _Cleaning:
 
     def read(self, log_dirs: Sequence[OfflineLogDirectory], locks: Locks) -> None:
         """Finds the partitions, and takes the first view of every one. Raises as `clean`."""
+        self._holds.read(log_dir.path for log_dir in log_dirs)
         places = find_places(log_dirs)
         self.report.warnings += missing_topics(
             {place.partition.topic_partition.topic for place in places}, self._request
@@ -163,11 +167,15 @@ class _Cleaning:
                     self.report.partitions.append(report)
                 continue
             self.report.partitions.append(report)
-            refused = place.refused or locks.take_for(place)
+            damage = self._holds.damage().get(place.log_dir.path)
+            refused = place.refused or damage or locks.take_for(place)
             if refused is not None:
                 report.status, report.reason = Status.FAILED, refused
                 continue
             report.status = Status.UNCHANGED
+            report.holds = self._holds.ids(partition.topic_partition, place.log_dir.path)
+            if report.holds:
+                report.status, report.reason = Status.HELD, ", ".join(report.holds)
             report.policy = ",".join(sorted(config.cleanup_policy))
             self._owners.append(
                 OfflineOwner(self._run, place.log_dir, partition, report=report, config=config)
@@ -200,7 +208,7 @@ class _Cleaning:
         started = self._clock.monotonic_s()
         for owner in self._shown("reading partitions", self._owners):
             with owner.guard():
-                if not self._request.dry_run:
+                if not owner.only_reads:
                     owner.recover()
                 owner.capture()
                 owner.note_before()

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cordwood.cleanup.blockers import Blocker, Code
+from cordwood.cleanup.blockers import Blocker, Code, hold_blocker
 from cordwood.cleanup.log_view import CleanedSegment, LogView
 
 
@@ -42,7 +42,7 @@ class Cleanable:
 def plan_cleanable(view: LogView, *, now_ms: int, force: bool = False) -> Cleanable:
     """The dirty section of a compacted log at `now_ms`, and whether Kafka would clean it.
 
-    `force` overrules the dirty ratio, but no lag.
+    `force` overrules the dirty ratio, but no lag and no legal hold.
     """
     first_dirty, reset, warnings = _first_dirty(view)
     limit, blockers = _first_uncleanable(view, first_dirty, now_ms)
@@ -55,7 +55,9 @@ def plan_cleanable(view: LogView, *, now_ms: int, force: bool = False) -> Cleana
     delay_ms = _compaction_delay_ms(view, first_dirty, now_ms)
     needed = delay_ms > 0 and cleanable_bytes > 0
     blocker = None
-    if not cleanable_bytes:
+    if view.holds:
+        blocker = hold_blocker(view.holds)
+    elif not cleanable_bytes:
         blocker = blockers[0]
         if boundary <= first_dirty and first_dirty >= view.active.base_offset:
             text = "all but the active segment is clean"

@@ -217,6 +217,7 @@ class CleanerManager:
                 seen = cleanable.first_dirty if cleanable.reset_checkpoint else line
                 if (
                     partition not in self._states
+                    and not log.holds
                     and self.logs.get(partition) is log
                     and lines.get(log.log_dir, {}).get(partition) == seen
                 ):

@@ -29,6 +29,7 @@ from cordwood.cleanup.worker_thread import WorkerThread
 from cordwood.model.clock import Clock
 from cordwood.model.errors import NotCompactedError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.holds import holds_status
 from cordwood.storage.log_manager import LogManager
 
 _log = logging.getLogger(__name__)
@@ -400,6 +401,7 @@ class LogCleaner:
         return {
             "now_ms": now_ms,
             "enabled": self.settings.enable,
+            "holds": holds_status(self.logs.context.holds),
             "threads": [
                 {"name": t.name, "alive": t.alive, "failed": t.failed, "resting": t.resting}
                 for t in threads

@@ -96,6 +96,10 @@ class RetainedLog(Protocol):
     def high_watermark(self) -> int:
         """Records below it are on all in-sync replicas; exclusive."""
 
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """The ids of its legal holds: while there is one, nothing of it is removed."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentView:
@@ -131,7 +135,8 @@ class LogView:
 
     Offsets `log_end_offset`, `high_watermark` and `last_stable_offset` are exclusive bounds. After
     an unclean shutdown the high watermark is limited to the recovery point, so that nothing above
-    either is changed. `cleaner_checkpoint` is None if there is none.
+    either is changed. `cleaner_checkpoint` is None if there is none. `holds` are the ids of legal
+    holds: while there is one, nothing of the partition is removed.
 
     Invariant: segments ascend by base offset; there is at least one, the last is active.
     """
@@ -144,6 +149,7 @@ class LogView:
     last_stable_offset: int
     cleaner_checkpoint: int | None
     config: LogConfig
+    holds: tuple[str, ...] = ()
 
     @property
     def active(self) -> CleanedSegment:

@@ -56,9 +56,10 @@ class Run:
 
 
 class OfflineOwner:
-    """A `LogOwner` of a log whose directory is locked, or of one that a dry run only reads.
+    """A `LogOwner` of a log whose directory is locked, or of one that is only read.
 
-    `planned_s` is when its last retention was planned, by the clock of the run.
+    The latter are those of a dry run, and those with a legal hold. `planned_s` is when its last
+    retention was planned, by the clock of the run.
     """
 
     def __init__(
@@ -92,6 +93,11 @@ class OfflineOwner:
     def failed(self) -> bool:
         """Whether something went wrong."""
         return self.report.status in {Status.FAILED, Status.NO_SPACE}
+
+    @property
+    def only_reads(self) -> bool:
+        """Whether no file of it may be changed."""
+        return self._request.dry_run or bool(self.report.holds)
 
     @property
     def is_interrupted(self) -> bool:
@@ -158,8 +164,12 @@ class OfflineOwner:
             producer_expiration_ms=self._request.producer_expiration_ms,
             now_ms=self._request.now_ms,
         )
-        captured = capture_offline(offline, cleaner_checkpoint=checkpoints.cleaner.get(partition))
-        if not self._request.dry_run:  # after all that could be refused
+        captured = capture_offline(
+            offline,
+            cleaner_checkpoint=checkpoints.cleaner.get(partition),
+            holds=self.report.holds,
+        )
+        if not self.only_reads:  # after all that could be refused
             offline.repair()
         return captured
 
@@ -229,7 +239,7 @@ class OfflineOwner:
     def restart_lost_log(self) -> None:
         """Restarts a log, empty, whose log start offset is beyond its end."""
         offset = self.captured.beyond_end
-        if offset is not None:
+        if offset is not None and not self.only_reads:
             bases = [segment.base_offset for segment in self.view.segments]
             rolled = self._new_segment(offset)
             restart_log(self._place.path, bases, rolled, dispose=self._run.trash)
@@ -269,9 +279,9 @@ class OfflineOwner:
             return None
         cleanable = self._cleanable()
         self._warn(cleanable.warnings)
-        if cleanable.reset_checkpoint:
+        if cleanable.reset_checkpoint and not self.only_reads:
             self._log_dir.set_cleaner_offset(self._place.topic_partition, cleanable.first_dirty)
-        if cleanable.reason is not None and not self._changed:
+        if cleanable.reason is not None and not self._changed and not self.report.holds:
             self.report.reason = f"not compacted: {cleanable.reason}"
         return cleanable
 
@@ -366,7 +376,7 @@ class OfflineOwner:
         """Commits the checkpoints, unless something went wrong, and reports the sizes."""
         if self._captured is None:
             return
-        if not self.failed:
+        if not (self.failed or self.only_reads):
             write_log_start(
                 self._log_dir,
                 self._place.path,
@@ -374,7 +384,7 @@ class OfflineOwner:
                 log_start_offset=self.view.log_start_offset,
                 first_base_offset=self.view.segments[0].base_offset,
             )
-        else:
+        elif self.failed:
             self._capture_again()
         self._note_after()
 

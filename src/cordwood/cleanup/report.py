@@ -17,6 +17,7 @@ class Status(enum.StrEnum):
     UNCHANGED = "unchanged"
     PLANNED = "planned"
     LEFT_ALONE = "left alone"
+    HELD = "held"
     NO_SPACE = "no space"
     FAILED = "failed"
 
@@ -32,7 +33,7 @@ class Size:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionReport:
-    """One partition. Sizes are None if it was skipped."""
+    """One partition. Sizes are None if it was skipped; `holds` are the ids of its legal holds."""
 
     topic: str
     partition: int
@@ -46,6 +47,7 @@ class PartitionReport:
     expired: list[dict[str, Any]] = field(default_factory=list)
     cleaner_checkpoint: int | None = None
     warnings: list[str] = field(default_factory=list)
+    holds: tuple[str, ...] = ()
 
     @property
     def bytes_freed(self) -> int:
@@ -66,6 +68,7 @@ class PartitionReport:
             "status": str(self.status),
             "reason": self.reason,
             "policy": self.policy,
+            "holds": list(self.holds),
             **sizes,
             "discarded": asdict(self.discarded),
             "expired": self.expired,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cordwood.cleanup.blockers import Blocker, Code
+from cordwood.cleanup.blockers import Blocker, Code, hold_blocker
 from cordwood.cleanup.log_view import RetainedLog, RetainedSegment
 
 LOG_START = "log start offset"
@@ -56,11 +56,15 @@ def plan_retention(log: RetainedLog, *, now_ms: int) -> RetentionPlan:
 
     The rules run in Kafka's order, each over what the one before it left: log start offset for any
     policy, size and time where the policy has `delete`. Only segments that go, and the first that
-    does not, are looked at.
+    does not, are looked at. None applies to a log with a legal hold.
     """
     rest = _Rest(log, now_ms)
-    rules: list[tuple[str, Callable[[], Goes | None]]] = [(LOG_START, rest.log_start_rule)]
-    if log.config.delete:
+    rules: list[tuple[str, Callable[[], Goes | None]]] = []
+    if log.holds:
+        rest.blockers.append(hold_blocker(log.holds))
+    else:
+        rules += [(LOG_START, rest.log_start_rule)]
+    if not log.holds and log.config.delete:
         rules += [(SIZE, rest.size_rule), (TIME, rest.time_rule)]
     for name, rule in rules:
         goes = rule()

@@ -64,7 +64,7 @@ class Controller:
 
     `node_id` is the id of both the controller and its broker; `directory_ids` are those of all
     directories, that of the metadata log first. `check_topic_configs` raises a `KafkaError` if it
-    refuses a new topic's configs.
+    refuses a new topic's configs; `check_topic_deletion` returns one if a topic must stay.
     """
 
     def __init__(
@@ -79,6 +79,7 @@ class Controller:
         self.image = MetadataImage()
         self.settings = settings
         self.check_topic_configs: topics.CheckConfigs | None = None
+        self.check_topic_deletion: topics.CheckDeletion | None = None
         self.log = log
         self._reserve = reserve
         self.node_id = node_id
@@ -343,7 +344,7 @@ class Controller:
         """
         if not self.settings.delete_topic_enable:
             raise TopicDeletionDisabledError("Topic deletion is disabled.")
-        records, results = topics.delete_topics(self.view(), wanted)
+        records, results = topics.delete_topics(self.view(), wanted, self.check_topic_deletion)
         self._commit_at_need(records)
         return results
 

@@ -39,6 +39,8 @@ from cordwood.model.uuids import fresh_uuid
 
 MIN_ISR = "min.insync.replicas"
 CheckConfigs = Callable[[Mapping[str, str]], None]
+#: Why a topic, by name, must not be deleted; None if it may be.
+CheckDeletion = Callable[[str], KafkaError | None]
 
 
 def create_topics(
@@ -246,9 +248,11 @@ def _more_partitions(view: ClusterView, wanted: NewPartitions) -> Records:
 
 
 def delete_topics(
-    view: ClusterView, wanted: Sequence[uuid.UUID | str]
+    view: ClusterView,
+    wanted: Sequence[uuid.UUID | str],
+    check_deletion: CheckDeletion | None = None,
 ) -> tuple[Records, list[KafkaError | None]]:
-    """The records that delete topics by id or name, and the error of each that does not exist."""
+    """The records that delete topics by id or name, and the error of each that is not deleted."""
     records: Records = []
     results: list[KafkaError | None] = []
     image = view.image
@@ -262,6 +266,8 @@ def delete_topics(
             topic_id = image.topics[each].topic_id
         else:
             error = UnknownTopicOrPartitionError("This server does not host this topic-partition.")
+        if error is None and check_deletion is not None:
+            error = check_deletion(image.topic_names[topic_id])
         results.append(error)
         if error is None:
             records.append(ApiRecord("RemoveTopicRecord", 0, {"topicId": topic_id}))

@@ -38,6 +38,8 @@ CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LOCK = ".lock"
 #: Cordwood's own: which broker runs on the directory.
 RUNTIME_FILE = ".cordwood-broker.json"
+#: Cordwood's own: the legal holds.
+HOLDS_FILE = "cordwood-holds.json"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cordwood.cleanup.blockers import Blocker, Code
+from cordwood.cleanup.blockers import Blocker, Code, hold_blocker
 from cordwood.cleanup.log_view import CleanedSegment, LogView
 from cordwood.cleanup.retention import (
     RetentionPlan,
@@ -110,6 +110,8 @@ class _Kept:
         """
         view, segment = self._view, self._view.segments[number]
         config = view.config
+        if view.holds:
+            return [hold_blocker(view.holds)]
         if view.high_watermark < view.next_base(number):
             return [high_watermark_blocker(view, view.next_base(number))]
         if segment is view.active and not segment.size_bytes:
@@ -142,4 +144,10 @@ class _Kept:
 
 
 #: Where one of these is in the way, no moment is known at which the segment goes.
-_NO_TIME: Sequence[Code] = (Code.POLICY, Code.NO_LIMIT, Code.HIGH_WATERMARK, Code.EMPTY)
+_NO_TIME: Sequence[Code] = (
+    Code.HOLD,
+    Code.POLICY,
+    Code.NO_LIMIT,
+    Code.HIGH_WATERMARK,
+    Code.EMPTY,
+)

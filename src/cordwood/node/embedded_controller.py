@@ -122,6 +122,7 @@ class EmbeddedController:
     ) -> int:
         """As `ClusterMember`; from now on other brokers are served."""
         controller, settings = self._controller, self._settings
+        controller.check_topic_deletion = replicas.logs.why_not_to_delete
         epoch = await self.channel.register_broker(registration)
         if self._server is not None:
             self._serving = ControllerServer(

@@ -14,7 +14,8 @@ from pathlib import Path
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import CordwoodError
-from cordwood.model.kafka_errors import NotCaughtUpError, StorageError
+from cordwood.model.hold import held_by
+from cordwood.model.kafka_errors import NotCaughtUpError, PolicyViolationError, StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage import directory_names
 from cordwood.storage.log.log_context import LogContext
@@ -109,6 +110,9 @@ class LogManager(LogSet):
                 self._accept(log, suffix, is_stray)
         self._require_some_directory()
         self._loaded = True
+        self.context.holds.spread()
+        for text in self.context.holds.damage().values():
+            _log.error("Nothing of this directory is cleaned or deleted: %s", text)
         if not self.context.failures.offline:  # where else the log that it replaced may turn up
             for log in self._table.all():
                 with _quiet_failure():
@@ -124,14 +128,11 @@ class LogManager(LogSet):
     def _accept(
         self, log: PartitionLog, suffix: str, is_stray: Callable[[PartitionLog], bool]
     ) -> None:
-        partition = log.topic_partition
         if suffix == DELETE_DIR_SUFFIX:
             self._queue_for_deletion(log)
         elif is_stray(log):
-            name = directory_names.stray_directory_name(partition, self.context.rng.unique_id())
-            _log.info("Found stray log dir %s: moving it to %s", log, name)
-            log.rename_directory(log.log_dir / name)
-            log.close_handlers()
+            _log.info("Found stray log dir %s: it is marked stray", log)
+            self._mark_stray(log)
         else:
             self._put(log, future=suffix == FUTURE_DIR_SUFFIX)
 
@@ -206,7 +207,7 @@ class LogManager(LogSet):
         now = self.context.clock.now_ms()
         for log in self.logs():
             since = now - log.last_flush_ms
-            if since >= log.config.flush_ms and log.unflushed_messages:
+            if since >= log.config.flush_ms and log.recovery_point < log.log_end_offset:
                 with _reported(log, "flushing"):
                     log.flush(force_active=False)
 
@@ -357,8 +358,17 @@ class LogManager(LogSet):
 
     # ---- deletion
 
+    def why_not_to_delete(self, topic: str) -> PolicyViolationError | None:
+        """The error of a DeleteTopics for a topic of which something here has a legal hold."""
+        ids = dict.fromkeys(self.context.holds.ids_of_topic(topic))
+        ids |= dict.fromkeys(each for log in self._table.of_topic(topic) for each in log.holds)
+        return PolicyViolationError(f"Topic {topic} is {held_by(ids)}") if ids else None
+
     def delete(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
         """Closes a log for deletion; its files are removed after log.segment.delete.delay.ms.
+
+        What has a legal hold is marked stray instead, and stays: a controller on another node does
+        not know of holds here, and has decided already.
 
         Raises:
             StorageError: its directory is offline, or has just failed.
@@ -370,7 +380,10 @@ class LogManager(LogSet):
             # Before the rename, and without the lock: a cleaner first lets go of the log.
             self._tell_removed(partition, log.log_dir)
         with self._lock:
-            self._mark_deleted(log)
+            if log.holds and not future:
+                self._keep_held(log)
+            else:
+                self._mark_deleted(log)
         self._checkpoint_all()
         return log
 
@@ -387,7 +400,10 @@ class LogManager(LogSet):
             with _reported(log, "deleting"):
                 self._tell_removed(partition, log.log_dir)
                 with self._lock:
-                    self._mark_deleted(log, sync_name=False)
+                    if log.holds:
+                        self._keep_held(log)
+                    else:
+                        self._mark_deleted(log, sync_name=False)
                 renamed.add(log.log_dir)
         for log_dir in renamed:
             with _quiet_failure(), self.context.failures.guard(log_dir, "deleting logs of"):
@@ -403,6 +419,24 @@ class LogManager(LogSet):
         self.checkpoint_recovery_points()
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
+
+    def _keep_held(self, log: PartitionLog) -> None:
+        held = held_by(log.holds)
+        self._mark_stray(log)
+        _log.warning(
+            "Log for partition %s was to be deleted and is %s: it is kept in %s",
+            log.topic_partition,
+            held,
+            log.directory,
+        )
+
+    def _mark_stray(self, log: PartitionLog) -> None:
+        """Renames a log's directory to one that no start loads, and nothing removes."""
+        name = directory_names.stray_directory_name(
+            log.topic_partition, self.context.rng.unique_id()
+        )
+        log.rename_directory(log.log_dir / name)
+        log.close_handlers()
 
     def _mark_deleted(self, log: PartitionLog, *, sync_name: bool = True) -> None:
         """Renames a log's directory to be deleted in a while."""

@@ -62,6 +62,7 @@ class LogSet:
         self._lock = threading.RLock()
         self._table = LogTable()
         self.directories = self._take([absolute(path) for path in log_dirs])
+        self.context.holds.read([directory.path for directory in self.directories])
 
     def _take(self, paths: Sequence[Path]) -> list[OnlineLogDirectory]:
         taken: list[OnlineLogDirectory] = []

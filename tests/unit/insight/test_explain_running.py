@@ -14,10 +14,12 @@ import pytest
 
 from cordwood.cleanup.blockers import Code
 from cordwood.cleanup.cleaner_settings import CleanerSettings
+from cordwood.cleanup.online_holds import add_hold
 from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch
 from cordwood.insight.explain import ACTIVE, CLEAN, DIRTY, UNCLEANABLE
 from cordwood.model.config import LogConfig
+from cordwood.model.hold import Hold
 from support.explained_log import HOUR_MS, NAME, PARTITION, TEN, ExplainedLog
 
 DELETE = LogConfig(
@@ -116,6 +118,23 @@ def test_without_a_limit_a_segment_stays(make: Make) -> None:
     bench.segment(1000 * HOUR_MS)
     assert bench.codes() == [Code.NO_LIMIT]
     assert bench.explain().fates[0].goes_ms is None
+
+
+def test_a_hold_stops_everything_until_it_is_released(make: Make) -> None:
+    bench = make(DELETE)
+    bench.segment(20 * HOUR_MS)
+    holds = bench.logs.manager.context.holds
+    hold = Hold(id="case-7", topic="t", partition=0, reason="", by="", created_ms=0)
+    add_hold(bench.logs.cleaning, hold)
+    assert bench.codes() == [Code.HOLD]
+    assert "case-7" in bench.explain().fates[0].blockers[0].text
+    assert bench.explain().fates[0].goes_ms is None
+    bench.check()
+    assert 0 in bench.bases
+    holds.release("case-7")
+    assert bench.explain().fates[0].goes_now
+    bench.check()
+    assert 0 not in bench.bases
 
 
 # ---- compaction

@@ -9,12 +9,14 @@ kafka.server.DelayedDeleteRecords; KIP-107.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.hold import held_by
 from cordwood.model.kafka_errors import (
     InvalidTopicError,
     KafkaError,
@@ -25,6 +27,8 @@ from cordwood.model.kafka_errors import (
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
+
+_log = logging.getLogger(__name__)
 
 _NO_LOW_WATERMARK = -1
 
@@ -73,8 +77,15 @@ def _delete(
                 f"Records of partition {log.topic_partition} can not be deleted due to the "
                 "configured policy"
             )
+        if log.holds:
+            raise PolicyViolationError(
+                f"Records of partition {log.topic_partition} can not be deleted: it is "
+                f"{held_by(log.holds)}"
+            )
         low = log.delete_records(asked.offset)
     except KafkaError as error:
+        if isinstance(error, PolicyViolationError):  # the answer has no field for the reason
+            _log.info("%s", error)
         return fields | {"error_code": error.code}
     answer = fields | {"low_watermark": low}
     if partition.low_watermark < low:

@@ -13,6 +13,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append.validator import ValidationMetrics
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import FileSystem
+from cordwood.storage.holds import HoldRegistry
 from cordwood.storage.scheduler import Scheduler
 from cordwood.storage.segment.resources import ResourceCache
 
@@ -46,7 +47,7 @@ class FlushTimes:
 
 
 class LogContext:
-    """Clock, rng, open files, delayed tasks, failed directories, counters.
+    """Clock, rng, open files, delayed tasks, failed directories, legal holds, counters.
 
     `producer_id_expiration_ms`, `max_transaction_timeout_ms` and `verify_transactions`
     (transaction.partition.verification.enable) are the broker's settings.
@@ -69,6 +70,7 @@ class LogContext:
         self.resources = resources or ResourceCache()
         self.scheduler = scheduler or Scheduler(self.clock)
         self.failures = failures or FailureChannel(self.clock)
+        self.holds = HoldRegistry(self.fs, lambda path: path in self.failures.offline)
         self.metrics = ValidationMetrics()
         self.flushes = FlushTimes()
         self.producer_id_expiration_ms = producer_id_expiration_ms

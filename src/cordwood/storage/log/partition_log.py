@@ -187,14 +187,14 @@ class PartitionLog:
         return self.segments.size_bytes
 
     @property
+    def holds(self) -> tuple[str, ...]:
+        """The ids of its legal holds: while there is one, nothing of it is removed."""
+        return self.context.holds.ids(self.topic_partition, self.log_dir)
+
+    @property
     def active(self) -> LogSegment:
         """The segment that is written to."""
         return self.segments.active
-
-    @property
-    def unflushed_messages(self) -> int:
-        """How many offsets lie above the recovery point."""
-        return self.log_end_offset - self.recovery_point
 
     # ---- offsets that move
 

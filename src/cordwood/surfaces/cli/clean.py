@@ -373,7 +373,7 @@ def _show_rest(report: Report, screen: Screen) -> None:
         name = f"{partition.topic}-{partition.partition}"
         for warning in partition.warnings:
             screen.line(f"{name}: warning: {warning}", style="yellow")
-        if partition.status in {Status.FAILED, Status.NO_SPACE, Status.LEFT_ALONE}:
+        if partition.status not in {Status.CLEANED, Status.UNCHANGED, Status.PLANNED}:
             style = "red" if partition in report.failed else None
             screen.line(f"{name}: {partition.status}: {partition.reason}", style=style)
     if any(partition.status is Status.NO_SPACE for partition in report.partitions):

@@ -87,6 +87,10 @@ def _only(answer: Value, glob: str) -> Value:
 def _show(answer: Value) -> None:
     typer.echo(_cleaner_line(answer))
     typer.echo(_engine_line(answer["engine"]))
+    for hold in answer["holds"]["holds"]:
+        typer.echo(f"Held:    {hold['target']} by {hold['id']}: {hold['reason']}")
+    for text in answer["holds"]["unreadable"].values():
+        typer.echo(f"Held:    a whole log directory, as its holds cannot be read: {text}")
     if not answer["partitions"]:
         typer.echo("No compacted partitions.")
         return

@@ -27,7 +27,7 @@ _MARKS: Final = {
     "k": "kept",
     "A": "active",
 }
-_BLOCKING: Final = {"future-timestamp", "older-segment", "high-watermark"}
+_BLOCKING: Final = {"hold", "future-timestamp", "older-segment", "high-watermark"}
 
 _SEGMENTS: Final = (
     Column("segment"),

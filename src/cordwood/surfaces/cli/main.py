@@ -29,10 +29,13 @@ with examples."""
 
 
 class _Subcommand(NamedTuple):
-    """The location of a subcommand's function; the module's `EPILOG` is shown below its help."""
+    """The location of a subcommand's function; the module's `EPILOG` is shown below its help.
+
+    Without a function, the module's `app` has subcommands of its own.
+    """
 
     module: str
-    function: str
+    function: str | None
     summary: str
 
 
@@ -42,6 +45,7 @@ _OWN = {
     "cleaner": _Subcommand("cleaner", "cleaner_command", "Show a running broker's cleaner."),
     "clock": _Subcommand("clock", "clock_command", "Show or advance a running broker's clock."),
     "explain": _Subcommand("explain", "explain_command", "Say why segments stay, and until when."),
+    "hold": _Subcommand("hold", None, "Keep topics from being cleaned or deleted."),
     "serve": _Subcommand("serve", "serve_command", "Run a Kafka broker."),
 }
 _HELP_NAMES = {"help_option_names": ["-h", "--help"]}
@@ -73,6 +77,10 @@ class _Commands(TyperGroup):
 
 def _own(name: str, where: _Subcommand) -> Any:
     module = importlib.import_module(f"cordwood.surfaces.cli.{where.module}")
+    if where.function is None:
+        group: Any = typer.main.get_command(module.app)
+        group.short_help = where.summary
+        return group
     alone = typer.Typer(add_completion=False, rich_markup_mode=None)
     described = alone.command(
         name,

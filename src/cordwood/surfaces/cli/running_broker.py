@@ -20,7 +20,13 @@ from cordwood.client.cluster import Cluster
 from cordwood.client.core import ClientSettings
 from cordwood.client.errors import ClientError
 from cordwood.model.config import ConfigResource
-from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
+from cordwood.model.errors import (
+    ConfigError,
+    CordwoodError,
+    CorruptError,
+    DirectoryInUseError,
+    NotALogDirError,
+)
 from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.log_options import LogFormat, LogLevel, LogOptions, logging_to
 from cordwood.surfaces.cli.screen import Screen
@@ -45,7 +51,11 @@ UrlOption = Annotated[
 ]
 
 
-_FAILED, _USAGE = 1, 2
+_FAILED, _USAGE, _IN_USE = 1, 2, 3
+_IN_USE_ADVICE = (
+    "Nothing was changed: stop that process first; a Cordwood broker that runs is named by "
+    "--log-dir"
+)
 
 
 @contextmanager
@@ -59,15 +69,19 @@ def broker_command(
 ) -> Iterator[None]:
     """Runs the body of `cordwood NAME` with logging on stderr or to the file.
 
-    Ends the command with exit code 2 for wrong options and 1 for any other error.
+    Ends the command with exit code 2 for wrong options, 3 if a directory is in use, and 1 for any
+    other error.
     """
     try:
         log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
         context.with_resource(logging_to(context.with_resource(Screen()).line, log))
         yield
-    except ConfigError as error:
+    except (ConfigError, NotALogDirError) as error:
         typer.echo(f"cordwood {name}: {error}", err=True)
         raise typer.Exit(_USAGE) from error
+    except DirectoryInUseError as error:
+        typer.echo(f"cordwood {name}: {error} {_IN_USE_ADVICE}", err=True)
+        raise typer.Exit(_IN_USE) from error
     except (CordwoodError, OSError) as error:
         typer.echo(f"cordwood {name}: {error}", err=True)
         raise typer.Exit(_FAILED) from error

@@ -7,6 +7,9 @@
     GET  /clock                       the node's time
     POST /clock/advance?ms=N          advances the clock, with --test-clock; `wait=false` leaves
                                       compaction to the cleaner's threads
+    GET  /holds                       of a broker: the legal holds
+    POST /holds/add?id=I&topic=T      adds one; with partition=N, reason=TEXT, by=NAME
+    POST /holds/release?id=I          releases one
     GET  /health                      200 while the node serves
 
 A request that changes something is refused if a page of another site may have sent it.
@@ -30,9 +33,9 @@ from urllib.parse import urlsplit
 from prometheus_client.exposition import choose_encoder
 
 from cordwood.model.clock import MovableClock
-from cordwood.model.errors import NotCompactedError
+from cordwood.model.errors import ConfigError, CordwoodError, NotCompactedError
 from cordwood.surfaces.http.identity import NodeIdentity
-from cordwood.surfaces.http.observed import Document, ObservedNode
+from cordwood.surfaces.http.observed import Action, Document, ObservedNode
 from cordwood.surfaces.http.server import Answer, HttpServer, Refusal, Request, RequestLimits
 
 T = TypeVar("T")
@@ -81,6 +84,8 @@ class HttpEndpoint:
         }
         for path, document in node.documents.items():
             self._routes["GET", path] = self._showing(document)
+        for path, action in node.actions.items():
+            self._routes["POST", path] = self._doing(action)
         sock = _listen(host, port)
         self.host = host
         self.port: int = sock.getsockname()[1]
@@ -162,6 +167,17 @@ class HttpEndpoint:
 
     def _showing(self, document: Document) -> Callable[[Request], Answer]:
         return lambda request: _json(document(self._on_loop, request))
+
+    def _doing(self, action: Action) -> Callable[[Request], Answer]:
+        def answer(request: Request) -> Answer:
+            try:
+                return _json(action(request))
+            except ConfigError as error:
+                raise Refusal(400, str(error)) from error
+            except (CordwoodError, OSError) as error:
+                raise Refusal(500, str(error)) from error
+
+        return answer
 
     def _clock(self, _: Request) -> Answer:
         clock = self._node.clock

@@ -14,11 +14,14 @@ from prometheus_client import CollectorRegistry
 
 from cordwood import __version__
 from cordwood.broker.configs.describe import topic_origins
+from cordwood.cleanup.online_holds import add_hold
 from cordwood.insight.explain import explain
 from cordwood.insight.online_facts import online_facts
 from cordwood.model.clock import Clock
+from cordwood.model.hold import Hold, parse_target
 from cordwood.node.controller_node import ControllerNode
 from cordwood.node.node import Node
+from cordwood.storage.holds import HoldRegistry, holds_status
 from cordwood.surfaces.http.identity import BROKER, CONTROLLER, NodeIdentity
 from cordwood.surfaces.http.server import Request
 from cordwood.surfaces.metrics.collector import registry
@@ -41,6 +44,10 @@ class OnLoop(Protocol):
 
 Document = Callable[[OnLoop, Request], Any]
 
+#: Does what a request asks for, and makes the JSON of the answer; raises a ConfigError if the
+#: request is wrong.
+Action = Callable[[Request], Any]
+
 
 class ObservedNode(Protocol):
     """A running node; what is not said to be called on the event loop's thread is thread-safe."""
@@ -56,6 +63,10 @@ class ObservedNode(Protocol):
     @property
     def documents(self) -> Mapping[str, Document]:
         """What makes the JSON at each path that only some kinds of nodes have, and at /health."""
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """What a POST does at each path that only some kinds of nodes have."""
 
     def identity(self, http_url: str | None) -> NodeIdentity:
         """The node's identity, with the URL of its endpoint."""
@@ -98,7 +109,17 @@ class ObservedBroker:
     @property
     def documents(self) -> Mapping[str, Document]:
         """As `ObservedNode`."""
-        return {"/cleaner": self._cleaner, "/explain": self._explain, "/health": self._health}
+        return {
+            "/cleaner": self._cleaner,
+            "/explain": self._explain,
+            "/holds": self._show_holds,
+            "/health": self._health,
+        }
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """As `ObservedNode`."""
+        return {"/holds/add": self._add_hold, "/holds/release": self._release_hold}
 
     def identity(self, http_url: str | None) -> NodeIdentity:
         """As `ObservedNode`."""
@@ -172,6 +193,31 @@ class ObservedBroker:
             ],
         }
 
+    def _show_holds(self, _on_loop: OnLoop, _: Request) -> Any:
+        return holds_status(self._holds)
+
+    @property
+    def _holds(self) -> HoldRegistry:
+        return self._node.cleaner.logs.context.holds
+
+    def _add_hold(self, request: Request) -> Any:
+        partition = request.one("partition")
+        topic, number = parse_target(f"{request.one('topic')}:{partition}".removesuffix(":"))
+        hold = Hold(
+            id=request.one("id"),
+            topic=topic,
+            partition=number,
+            reason=request.one("reason"),
+            by=request.one("by"),
+            created_ms=self.clock.now_ms(),
+        )
+        add_hold(self._node.cleaner.manager, hold)
+        return holds_status(self._holds)
+
+    def _release_hold(self, request: Request) -> Any:
+        self._holds.release(request.one("id"))
+        return holds_status(self._holds)
+
     def _health(self, on_loop: OnLoop, _: Request) -> Any:
         broker = self._node.broker
         connections = on_loop(lambda: self._node.server.connection_count)
@@ -202,6 +248,11 @@ class ObservedController:
     def documents(self) -> Mapping[str, Document]:
         """As `ObservedNode`."""
         return {"/health": self._health}
+
+    @property
+    def actions(self) -> Mapping[str, Action]:
+        """As `ObservedNode`."""
+        return {}
 
     def identity(self, http_url: str | None) -> NodeIdentity:
         """As `ObservedNode`; the only log directory is that of the metadata log."""

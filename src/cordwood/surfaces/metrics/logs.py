@@ -159,6 +159,15 @@ def _open_transactions(snapshot: Snapshot) -> Iterator[Value]:
             yield Value(_labels(partition.log) | labels, seconds)
 
 
+# ---- legal holds
+
+
+def _holds(snapshot: Snapshot) -> Iterator[Value]:
+    for log, is_future in snapshot.logs:
+        if not is_future:
+            yield Value(_labels(log), len(log.holds))
+
+
 LOGS: tuple[Metric[Snapshot], ...] = (
     _log("Size", "Bytes of a log's segments.", lambda log: log.size_bytes),
     _log("NumLogSegments", "Segments of a log.", lambda log: len(log.segments)),
@@ -205,6 +214,14 @@ LOGS: tuple[Metric[Snapshot], ...] = (
         "committed records, and compaction.",
         read=_open_transactions,
         given_name="cordwood_log_open_transaction_seconds",
+    ),
+    Metric(
+        kind=Kind.GAUGE,
+        labels=("topic", "partition"),
+        help="Legal holds on a partition: while there is one, nothing of it is removed "
+        "(`cordwood hold list`).",
+        read=_holds,
+        given_name="cordwood_log_holds",
     ),
     _directory_count(
         "OfflineLogDirectoryCount", "Log directories that failed.", lambda each: len(_offline(each))

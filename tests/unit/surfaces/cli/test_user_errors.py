@@ -46,6 +46,13 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
     "dump-log": [["--files", "missing.log"], ["--files", "."], ["--files", "bad.log"]],
     "get-offsets": [[*BROKER, "--topic", "t"]],
     "groups": [["--list"], [*BROKER, "--list"], [*BROKER, "--list", "--group-type", "x"]],
+    "hold": [
+        ["list", "missing"],
+        ["add", "file", "--topic", "t"],
+        ["add", "--topic", "t:x", "--url", NOWHERE],
+        ["release", "--log-dir", "missing", "--id", "x"],
+        ["list"],
+    ],
     "log-dirs": [[*BROKER, "--describe"]],
     "metadata-quorum": [
         [*BROKER, "describe", "--status"],

@@ -1,0 +1,253 @@
+"""`cordwood hold`: legal holds on topics, of a stopped log directory or at a running broker."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import urlencode
+
+import typer
+
+from cordwood.model.clock import SystemClock
+from cordwood.model.errors import ConfigError
+from cordwood.model.hold import Hold, parse_target
+from cordwood.model.rng import SystemRng
+from cordwood.storage.filesystem import OS
+from cordwood.storage.holds import HoldRegistry, holds_status
+from cordwood.storage.offline_directories import locked, open_log_dirs
+from cordwood.storage.offline_log_directory import OfflineLogDirectory
+from cordwood.surfaces.cli.log_options import (
+    LogFileOption,
+    LogFormat,
+    LogFormatOption,
+    LogLevelOption,
+)
+from cordwood.surfaces.cli.running_broker import (
+    BootstrapServerOption,
+    LogDirOption,
+    UrlOption,
+    broker_command,
+    find_broker,
+)
+from cordwood.surfaces.cli.tables import Column, print_table
+from cordwood.surfaces.cli.values import parse_path
+
+EPILOG = """\b
+Examples:
+  cordwood hold add /data1 /data2 --topic orders --reason 'case 7'
+  cordwood hold add --log-dir /tmp/logs --topic orders:3 --id case-7
+  cordwood hold list --bootstrap-server localhost:9092
+  cordwood hold release --log-dir /tmp/logs --id case-7
+
+\b
+Exit codes: 0 done; 1 failed; 2 usage; 3 a directory is in use."""
+
+Value = dict[str, Any]
+
+app = typer.Typer(
+    name="hold",
+    add_completion=False,
+    rich_markup_mode=None,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=EPILOG,
+    help="Legal holds: while a topic or a partition is held, nothing of it is removed by "
+    "retention, compaction, DeleteRecords or DeleteTopics, nor by `cordwood clean`. LOG_DIR... "
+    "are all log directories of a stopped broker; a running Cordwood broker is named by "
+    "--log-dir, --bootstrap-server or --url.",
+)
+
+_LogDirs = Annotated[
+    list[Path] | None,
+    typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True),
+]
+
+_Json = Annotated[bool, typer.Option("--json", help="Print the holds as JSON.")]
+_Id = Annotated[str, typer.Option("--id", metavar="ID", help="The hold.")]
+
+
+@app.callback()
+def _options(
+    context: typer.Context,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_file: LogFileOption = None,
+) -> None:
+    context.obj = {"log_level": log_level, "log_format": log_format, "log_file": log_file}
+
+
+@app.command("add", epilog=EPILOG)
+def add_command(
+    context: typer.Context,
+    topic: Annotated[
+        str, typer.Option(metavar="TOPIC[:PARTITION]", help="What is held from now on.")
+    ],
+    log_dirs: _LogDirs = None,
+    id_: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="Its name.  [default: made]")
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for those who ask.")] = "",
+    by: Annotated[
+        str, typer.Option(metavar="NAME", envvar=["USER", "LOGNAME"], help="Who adds it.")
+    ] = "",
+    log_dir: LogDirOption = None,
+    bootstrap_server: BootstrapServerOption = None,
+    url: UrlOption = None,
+    as_json: _Json = False,
+) -> None:
+    """Adds a hold; when this returns, nothing that it covers is removed any more.
+
+    It also covers partitions that the topic gets later.
+    """
+    with broker_command(context, "hold add", **context.obj):
+        name, partition = parse_target(topic)
+        hold = Hold(
+            id=f"hold-{SystemRng().unique_id()[:8]}" if id_ is None else id_,
+            topic=name,
+            partition=partition,
+            reason=reason,
+            by=by,
+            created_ms=SystemClock().now_ms(),
+        )
+        if _is_stopped(log_dirs, log_dir, bootstrap_server, url):
+            answer = _add_offline(log_dirs or [], hold)
+        else:
+            query = {"id": hold.id, "topic": name, "reason": reason, "by": by}
+            if partition is not None:
+                query["partition"] = str(partition)
+            broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
+            answer = broker.ask(f"/holds/add?{urlencode(query)}", "POST")
+    _print(answer, as_json=as_json, line=f"Added: {hold.target} is held by {hold.id}.")
+
+
+@app.command("list", epilog=EPILOG)
+def list_command(
+    context: typer.Context,
+    log_dirs: _LogDirs = None,
+    log_dir: LogDirOption = None,
+    bootstrap_server: BootstrapServerOption = None,
+    url: UrlOption = None,
+    as_json: _Json = False,
+) -> None:
+    """Lists the holds, the oldest first. LOG_DIR may be in use."""
+    with broker_command(context, "hold list", **context.obj):
+        if _is_stopped(log_dirs, log_dir, bootstrap_server, url):
+            answer = holds_status(_read(_whole(log_dirs or [])))
+        else:
+            broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
+            answer = broker.ask("/holds")
+    _print(answer, as_json=as_json)
+    for text in answer["unreadable"].values():
+        typer.echo(f"cordwood hold list: {text}", err=True)
+    if answer["unreadable"]:
+        raise typer.Exit(1)
+
+
+@app.command("release", epilog=EPILOG)
+def release_command(
+    context: typer.Context,
+    id_: _Id,
+    log_dirs: _LogDirs = None,
+    log_dir: LogDirOption = None,
+    bootstrap_server: BootstrapServerOption = None,
+    url: UrlOption = None,
+    as_json: _Json = False,
+) -> None:
+    """Releases a hold: what expired meanwhile goes at the next check."""
+    with broker_command(context, "hold release", **context.obj):
+        if _is_stopped(log_dirs, log_dir, bootstrap_server, url):
+            with _locked(log_dirs or []) as (registry, _):
+                registry.release(id_)
+                answer = holds_status(registry)
+        else:
+            broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
+            answer = broker.ask(f"/holds/release?{urlencode({'id': id_})}", "POST")
+    _print(answer, as_json=as_json, line=f"Released: {id_}.")
+
+
+def _is_stopped(
+    log_dirs: Sequence[Path] | None,
+    log_dir: Path | None,
+    bootstrap_server: str | None,
+    url: str | None,
+) -> bool:
+    """Whether directories of a stopped broker are meant.
+
+    Raises:
+        ConfigError: a running broker is named, too.
+    """
+    if log_dirs and not (log_dir is None and bootstrap_server is None and url is None):
+        raise ConfigError(
+            "LOG_DIR is of a stopped broker: leave out --log-dir, --bootstrap-server and --url, "
+            "which name one that runs"
+        )
+    return bool(log_dirs)
+
+
+def _whole(paths: Sequence[Path]) -> list[OfflineLogDirectory]:
+    found = open_log_dirs(paths)
+    for each in found:
+        if each.only is not None:
+            raise ConfigError(
+                f"{paths[0]}: a partition's directory; holds are in the log directory {each.path}"
+            )
+    return found
+
+
+def _read(log_dirs: Sequence[OfflineLogDirectory]) -> HoldRegistry:
+    registry = HoldRegistry(OS)
+    registry.read(each.path for each in log_dirs)
+    return registry
+
+
+@contextmanager
+def _locked(paths: Sequence[Path]) -> Iterator[tuple[HoldRegistry, list[OfflineLogDirectory]]]:
+    log_dirs = _whole(paths)
+    with locked(log_dirs, dry_run=False):
+        yield _read(log_dirs), log_dirs
+
+
+def _add_offline(paths: Sequence[Path], hold: Hold) -> Value:
+    with _locked(paths) as (registry, log_dirs):
+        partitions = [each.topic_partition for d in log_dirs for each in d.partitions()]
+        if not any(hold.covers(partition) for partition in partitions):
+            where = ", ".join(str(each.path) for each in log_dirs)
+            raise ConfigError(f"--topic {hold.target}: there is no such log in {where}")
+        registry.add(hold)
+        return holds_status(registry)
+
+
+_COLUMNS = (
+    Column("hold"),
+    Column("held"),
+    Column("since"),
+    Column("by"),
+    Column("reason", is_prose=True),
+)
+
+
+def _print(answer: Value, *, as_json: bool, line: str = "") -> None:
+    if as_json:
+        typer.echo(json.dumps(answer))
+        return
+    if line:
+        typer.echo(line)
+    if answer["holds"]:
+        print_table("Holds", _COLUMNS, [_row(each) for each in answer["holds"]])
+    elif not answer["unreadable"]:
+        typer.echo("No holds.")
+
+
+def _row(hold: Value) -> list[str]:
+    since = datetime.fromtimestamp(hold["created_ms"] / 1000, UTC)
+    return [
+        hold["id"],
+        hold["target"],
+        since.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        hold["by"],
+        hold["reason"],
+    ]
