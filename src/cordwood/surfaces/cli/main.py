@@ -42,6 +42,7 @@ _OWN = {
     "cleaner": _Subcommand("cleaner", "cleaner_command", "Show a running broker's cleaner."),
     "clock": _Subcommand("clock", "clock_command", "Show or advance a running broker's clock."),
     "serve": _Subcommand("serve", "serve_command", "Run a Kafka broker."),
+    "verify": _Subcommand("verify", "verify_command", "Check logs on disk."),
 }
 _HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True}
