@@ -243,7 +243,7 @@ class SegmentCheck:
         markers: dict[int, EndTxnMarker] = {}
         for row in np.flatnonzero(table[:, rows_of.ATTRIBUTES] & CONTROL_BIT).tolist():
             try:
-                marker = _marker_in(block, row)
+                marker = marker_in(block, row)
             except CorruptError as error:
                 self._add(
                     Rule.CONTROL_BATCH, source, error.reason, block.position_of(row), block=block
@@ -292,7 +292,7 @@ def _row_at(block: Block, position: int) -> int:
     return max(0, int(np.searchsorted(starts, position, side="right")) - 1)
 
 
-def _marker_in(block: Block, row: int) -> EndTxnMarker | None:
+def marker_in(block: Block, row: int) -> EndTxnMarker | None:
     """The transaction marker of a control batch; None in an empty one, or one of KRaft.
 
     Raises:

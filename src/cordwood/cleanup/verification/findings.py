@@ -106,6 +106,13 @@ class Rule(Enum):
     TAIL_LOST = "cleaning-tail-lost", _REFUSED
     TXN_INDEX = "cleaning-txn-index", _REFUSED
     COUNTS = "cleaning-counts", _REFUSED
+    # ---- of two copies of a log
+    COPY_INVENTED = "copy-invented", _COMPARE
+    COPY_CHANGED = "copy-changed", _COMPARE
+    COPY_LOST = "copy-newest-lost", _COMPARE
+    COPY_REVIVED = "copy-revived", _COMPARE
+    COPY_TRANSACTION = "copy-transaction", _COMPARE
+    COPY_MISSING = "copy-missing", _COMPARE
 
     def __init__(self, code: str, remedy: str) -> None:
         self.code = code
