@@ -26,7 +26,7 @@ from cordwood.model.config import LogConfig
 from support.log_builder import NOW_MS, LogBuilder
 from support.random_log import Contents, random_log
 from support.reference_cleaner import CleanedSegment, clean_by_reference
-from support.whole_compaction import survivors_of
+from support.whole_compaction import survivors_of, verify_rewritten
 
 SEEDS = st.integers(0, 2**40)
 CONTENTS = st.builds(
@@ -79,7 +79,7 @@ def rewritten(compaction: LogCompaction, survivors: tasks.Survivors) -> list[dic
             continue
         staged = replace(specs[number].staged, token=f"t{number}")
         manifest = rewriter.rewrite(replace(specs[number], staged=staged))
-        tasks.read_back(replace(specs[number], staged=staged), manifest)
+        verify_rewritten(compaction, replace(specs[number], staged=staged), manifest)
         paths = {suffix: path for suffix, path in staged.paths().items() if path.exists()}
         modified = {
             path.stat().st_mtime_ns for suffix, path in paths.items() if suffix != ".txnindex"

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Final
 
+from cordwood.cleanup.compaction_values import Manifest
 from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.tasks import Survivors
+from cordwood.cleanup.rewrite import RewriteSpec
+from cordwood.cleanup.tasks import Survivors, still_to_do
+from cordwood.cleanup.verification.evidence import find_evidence
+from cordwood.cleanup.verification.group import verify_group
 from cordwood.cleanup.whole import Indexed, Lane, WholeCompaction, find_survivors
 from cordwood.storage.filesystem import OS, FileSystem
 
@@ -17,6 +22,18 @@ ENTRIES_MAX: Final = 1 << 22
 def survivors_of(compaction: LogCompaction, lanes: Sequence[Lane] = (Lane(),)) -> Survivors:
     """What survives of the dirty and the clean section."""
     return find_survivors(compaction, lanes, entries_max=ENTRIES_MAX)
+
+
+def verify_rewritten(compaction: LogCompaction, spec: RewriteSpec, manifest: Manifest) -> None:
+    """Compares a rewritten group with its source, as a cleaning with `--verify` does.
+
+    Raises:
+        CorruptError: it was refused.
+    """
+    segments = still_to_do(compaction, compaction.segments)
+    evidence = find_evidence(compaction, segments, entries_max=ENTRIES_MAX)
+    bases = [segment.source.base_offset for segment in spec.segments]
+    verify_group(replace(spec, evidence=tuple(evidence[base] for base in bases)), manifest)
 
 
 def clean_whole(

@@ -24,6 +24,7 @@ _DEFAULTS = BrokerConfig()
 SPARK_IDLE_MS = "cordwood.cleaner.spark.idle.ms"
 UNCLEANABLE_RETRY_MS = "cordwood.cleaner.uncleanable.retry.ms"
 UNCLEANABLE_RETRY_MAX_MS = "cordwood.cleaner.uncleanable.retry.max.ms"
+VERIFY = "cordwood.cleaner.verify"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,8 @@ class CleanerSettings:
     accepted and described without effect: blocks have a fixed size, and a key table is never more
     than half full. Spark is stopped `spark_idle_ms` (wall-clock time) after its last compaction. An
     uncleanable log is retried after `uncleanable_retry_ms`, and then after twice as long each time,
-    up to `uncleanable_retry_max_ms`.
+    up to `uncleanable_retry_max_ms`. With `verify`, what a compaction writes is compared with its
+    source before it is put in place.
     """
 
     enable: bool = _DEFAULTS.log_cleaner_enable
@@ -50,6 +52,7 @@ class CleanerSettings:
     spark_idle_ms: int = _SPARK_IDLE_MS
     uncleanable_retry_ms: int = _RETRY_MS
     uncleanable_retry_max_ms: int = _RETRY_MAX_MS
+    verify: bool = False
 
     @classmethod
     def of(cls, broker: BrokerConfig, others: Mapping[str, int] | None = None) -> CleanerSettings:
@@ -68,6 +71,7 @@ class CleanerSettings:
             spark_idle_ms=given.get(SPARK_IDLE_MS, _SPARK_IDLE_MS),
             uncleanable_retry_ms=given.get(UNCLEANABLE_RETRY_MS, _RETRY_MS),
             uncleanable_retry_max_ms=given.get(UNCLEANABLE_RETRY_MAX_MS, _RETRY_MAX_MS),
+            verify=bool(given.get(VERIFY, False)),
         )
 
     def require_valid(self) -> None:

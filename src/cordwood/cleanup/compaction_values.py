@@ -55,6 +55,19 @@ class LastRecord:
     last_data_offset: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentEvidence:
+    """What a verification has found out about the records of a source, one bit a record, in order.
+
+    `must_stay`: a cleaning may not discard it. `aborted`: it may not retain it. The lowest bit of a
+    byte comes first.
+    """
+
+    base_offset: int
+    must_stay: bytes
+    aborted: bytes
+
+
 @dataclass(slots=True)
 class Discarded:
     """How many records went, by reason."""

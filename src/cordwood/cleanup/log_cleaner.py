@@ -156,6 +156,7 @@ class LogCleaner:
             self.engine,
             number=number,
             bytes_per_second=self._share_of_rate,
+            verify=lambda: self.settings.verify,
             require_running=require_running,
             on_run=note,
         )

@@ -33,8 +33,8 @@ class LogCompaction:
     the transactions behind them. `attempt` marks what the tasks of one run stage, so that those of
     a run that was killed are not taken for them. A task writes no group that takes more than
     `space_max` bytes, with `one_at_a_time` begins none before the one before it is in place, works
-    through at most `throttle_bytes` a second, with `verify` reads back what it wrote, and
-    refuses a batch that takes more than `batch_bytes_max` of memory.
+    through at most `throttle_bytes` a second, with `verify` compares what it wrote with its
+    source, and refuses a batch that takes more than `batch_bytes_max` of memory.
     """
 
     name: str
@@ -59,6 +59,7 @@ class LogCompaction:
     verify: bool = False
     batch_bytes_max: int = BATCH_BYTES_MAX
     groups_done: int = 0
+    log_start_offset: int = 0
     before: list[Any] = field(default_factory=lambda: [[], []])
 
     @property
@@ -117,7 +118,8 @@ class AttemptLimits:
     `seed` is that of the hashes of keys: who writes keys must not know it. `attempt` is in the
     names of what its tasks stage; no other attempt has it. `free_bytes` is the free space of the
     file system, `space_max` how many bytes the attempt may take for a while, `throttle_bytes` how
-    many a second its tasks may read and write. With `verify`, what is written is read back.
+    many a second its tasks may read and write. With `verify`, what is written is compared with its
+    source.
     """
 
     seed: int
@@ -185,6 +187,7 @@ def prepare_compaction(
         ),
         model=captured.model,
         seed=seed,
+        log_start_offset=view.log_start_offset,
         batch_bytes_max=decompressed_bytes_max(config.max_message_bytes),
     )
 

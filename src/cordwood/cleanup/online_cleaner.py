@@ -124,6 +124,7 @@ class OnlineCleaner:
         *,
         number: int = 0,
         bytes_per_second: Callable[[], float] | None = None,
+        verify: Callable[[], bool] = lambda: False,
         require_running: Callable[[], None] = lambda: None,
         on_run: Callable[[CleanerRun], None] = lambda _: None,
     ) -> None:
@@ -135,6 +136,7 @@ class OnlineCleaner:
             number: of the thread that will call, for what is logged.
             bytes_per_second: what this cleaner may read and write; by default its share of the
                 broker's log.cleaner.io.max.bytes.per.second.
+            verify: whether what is written is compared with its source.
             require_running: raises CleanerStoppedError when this cleaner is to stop.
             on_run: called for every attempt to compact a log.
         """
@@ -146,6 +148,7 @@ class OnlineCleaner:
         self._prefix = f"Cleaner {number}: "
         self._context = manager.logs.context
         self._bytes_per_second = bytes_per_second or self._share_of_broker
+        self._verify = verify
         self._require_running = require_running
         self._on_run = on_run
         # Logs whose compaction failed for no fault of theirs, until every other has had its turn.
@@ -288,6 +291,7 @@ class OnlineCleaner:
             chosen.cleanable,
             require_wanted=lambda: self._require_wanted(chosen.log),
             throttle_bytes=self._rate(),
+            verify=self._verify(),
             prefix=self._prefix,
         )
         compact([owner], lambda: self._engine, now_ms=now_ms)

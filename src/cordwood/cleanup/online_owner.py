@@ -85,6 +85,7 @@ class OnlineOwner(RetainedOnline):
         *,
         require_wanted: Callable[[], None],
         throttle_bytes: int | None = None,
+        verify: bool = False,
         prefix: str = "",
     ) -> None:
         """Prepares; nothing happens yet.
@@ -94,6 +95,7 @@ class OnlineOwner(RetainedOnline):
             cleanable: its dirty section.
             require_wanted: raises if the compaction must not continue.
             throttle_bytes: how many bytes a second may be read and written.
+            verify: compare what is written with its source.
             prefix: of what is logged.
         """
         super().__init__(log)
@@ -101,6 +103,7 @@ class OnlineOwner(RetainedOnline):
         self._cleanable = cleanable
         self._require_wanted = require_wanted
         self._throttle_bytes = throttle_bytes
+        self._verify = verify
         self._cleaner = prefix
 
     def guard(self) -> AbstractContextManager[None]:
@@ -130,6 +133,7 @@ class OnlineOwner(RetainedOnline):
             attempt=context.rng.unique_id()[:8],
             free_bytes=context.fs.free_bytes(self._log.directory),
             throttle_bytes=self._throttle_bytes,
+            verify=self._verify,
         )
 
     def committer(

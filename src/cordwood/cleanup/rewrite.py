@@ -21,6 +21,7 @@ from cordwood.cleanup.compaction_values import (
     BATCH_BYTES_MAX,
     LastRecord,
     Manifest,
+    SegmentEvidence,
     SegmentSource,
 )
 from cordwood.cleanup.scan import Block, Bytes, Ints, SegmentReader, records_of
@@ -70,8 +71,9 @@ class RewriteSpec:
     `upper_bound` is the first uncleanable offset; `legacy_horizon_ms` the horizon for tombstones of
     magic 0 and 1, judged by the segment's modification time. `before` and `after` are the state of
     the transactions at both ends of the group. It may take `space_max` bytes, if set, is not begun
-    before the group before it is in place with `one_at_a_time`, and is read back with `verify`. No
-    batch takes more than `batch_bytes_max` of memory.
+    before the group before it is in place with `one_at_a_time`. No batch takes more than
+    `batch_bytes_max` of memory. If there is `evidence`, for each of the segments, the output is
+    compared with them before it is announced.
     """
 
     staged: StagedSegment
@@ -88,8 +90,8 @@ class RewriteSpec:
     model: FileFacts
     space_max: int | None = None
     one_at_a_time: bool = False
-    verify: bool = False
     batch_bytes_max: int = BATCH_BYTES_MAX
+    evidence: tuple[SegmentEvidence, ...] = ()
 
 
 class GroupRewriter:

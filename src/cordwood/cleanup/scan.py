@@ -33,6 +33,9 @@ _LZ4_BLOCK_BYTES_MAX = 4 << 20
 # A record of a legacy set takes several times its bytes as a Python object.
 _LEGACY_SHARE = 4
 
+#: The status of a batch that extends past the end of its segment.
+CUT_OFF = -1
+
 _REASONS = {
     rows_of.BAD_LENGTH: "a batch whose length field is too small",
     rows_of.BAD_MAGIC: "a batch of unknown magic",
@@ -42,6 +45,19 @@ _REASONS = {
 
 Ints = npt.NDArray[np.int64]
 Bytes = npt.NDArray[np.uint8]
+
+
+class BadBatchError(CorruptError):
+    """What is at `position` is no batch; `status` is that of `kernels.scan_batches`, or CUT_OFF."""
+
+    status: int = rows_of.ENDED
+
+    @classmethod
+    def of(cls, status: int, reason: str, *, path: str, position: int) -> BadBatchError:
+        """The error with its status, which does not travel with it to another process."""
+        error = cls(reason, path=path, position=position)
+        error.status = status
+        return error
 
 
 @dataclass(slots=True)
@@ -81,21 +97,30 @@ class SegmentReader:
         self._buffer = bigger
 
     def blocks(
-        self, source: SegmentSource, *, batch_bytes_max: int = BATCH_BYTES_MAX
+        self,
+        source: SegmentSource,
+        *,
+        start: int = 0,
+        batch_bytes_max: int = BATCH_BYTES_MAX,
     ) -> Iterator[Block]:
-        """The batches of a segment, in order; memory is taken for the largest of them.
+        """The batches of a segment from byte `start` on, in order.
+
+        Memory is taken for the largest of them.
 
         Raises:
             BatchTooLargeError: a batch takes more than `batch_bytes_max`, and than is read at once.
-            CorruptError: a batch is bad; names the file and the position in it.
+            BadBatchError: what is behind the batches so far is none; names the file and position.
+            CorruptError: an old message cannot be read; names the file and position.
             OSError: the file cannot be read.
         """
         with closing(self._fs.open(Path(source.path))) as reader:
             reader.read_ahead()
-            yield from self._blocks(source, reader, batch_bytes_max)
+            yield from self._blocks(source, reader, start, batch_bytes_max)
 
-    def _blocks(self, source: SegmentSource, reader: File, batch_bytes_max: int) -> Iterator[Block]:
-        position = 0  # in the file, of the buffer's first byte
+    def _blocks(
+        self, source: SegmentSource, reader: File, position: int, batch_bytes_max: int
+    ) -> Iterator[Block]:
+        # `position` is where in the file the buffer's first byte is.
         have = 0
         while position < source.size_bytes:
             room = self._buffer.shape[0] - _SLACK
@@ -124,10 +149,13 @@ class SegmentReader:
                 elif status != rows_of.FULL:
                     break
             if status in _REASONS:
-                raise CorruptError(_REASONS[status], path=source.path, position=position + start)
+                raise BadBatchError.of(
+                    status, _REASONS[status], path=source.path, position=position + start
+                )
             at_end = position + have >= source.size_bytes
             if at_end and start < have:
-                raise CorruptError(
+                raise BadBatchError.of(
+                    CUT_OFF,
                     "a batch that extends past the end of the segment",
                     path=source.path,
                     position=position + start,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import uuid
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -27,10 +27,9 @@ from cordwood.cleanup.announcements import (
     staging_errors,
     write_progress,
 )
-from cordwood.cleanup.compaction_values import Manifest, SegmentSource
+from cordwood.cleanup.compaction_values import Manifest, SegmentEvidence, SegmentSource
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.rewrite import GroupRewriter, Output, RewriteSpec, SurvivingSegment
-from cordwood.cleanup.scan import SegmentReader
 from cordwood.cleanup.survivors import (
     Progress,
     Secrets,
@@ -40,10 +39,10 @@ from cordwood.cleanup.survivors import (
     no_progress,
 )
 from cordwood.cleanup.transactions import AbortedTransactions, TransactionSummary
-from cordwood.format.native import batches as rows_of
-from cordwood.format.offset_index import parse_offset_index
+from cordwood.cleanup.verification.evidence import find_evidence
+from cordwood.cleanup.verification.group import verify_group
 from cordwood.model.clock import Clock, SystemClock, pause
-from cordwood.model.errors import CorruptError, EngineError, NoSpaceError
+from cordwood.model.errors import EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.replace import StagedSegment
 
@@ -195,7 +194,6 @@ def rewrite_specs(compaction: LogCompaction, survivors: Survivors) -> dict[int, 
                 model=compaction.model,
                 space_max=compaction.space_max,
                 one_at_a_time=compaction.one_at_a_time,
-                verify=compaction.verify,
                 batch_bytes_max=compaction.batch_bytes_max,
             )
         for fact in facts:
@@ -203,6 +201,45 @@ def rewrite_specs(compaction: LogCompaction, survivors: Survivors) -> dict[int, 
         if number in specs:
             specs[number] = replace(specs[number], after=before)
     return specs
+
+
+def verified_specs(
+    compaction: LogCompaction,
+    specs: dict[int, RewriteSpec],
+    evidence: Mapping[int, SegmentEvidence],
+) -> dict[int, RewriteSpec]:
+    """The same specs with the evidence for their segments: what they write will be compared."""
+    return {
+        number: replace(
+            spec, evidence=tuple(evidence[s.base_offset] for s in compaction.group(number))
+        )
+        for number, spec in specs.items()
+    }
+
+
+def evidence_of(
+    compaction: LogCompaction,
+    *,
+    entries_max: int,
+    threads: int = 1,
+    fs: FileSystem = OS,
+) -> dict[int, SegmentEvidence]:
+    """The evidence for all segments that are not replaced yet; ends when it is not wanted.
+
+    Raises:
+        EngineError: the owner of the log gave up the compaction.
+        CorruptError: a segment is damaged.
+        OSError: a segment cannot be read.
+    """
+    directory = Path(compaction.directory)
+    return find_evidence(
+        compaction,
+        still_to_do(compaction, compaction.segments),
+        entries_max=entries_max,
+        threads=threads,
+        progress=lambda _: require_wanted(directory, compaction.attempt, fs=fs),
+        fs=fs,
+    )
 
 
 def unchanged_manifest(
@@ -243,54 +280,6 @@ def _require_room(spec: RewriteSpec, fs: FileSystem) -> None:
             f"the group of segments at {spec.staged.base_offset} takes about {wanted} bytes when "
             f"rewritten, and {allowed} {why}; it was not started"
         )
-
-
-def read_back(spec: RewriteSpec, manifest: Manifest, *, fs: FileSystem = OS) -> None:
-    """Reads a staged segment as a stranger would, and compares it with its manifest.
-
-    Every batch's CRC, the order and range of offsets, the number of batches and records, and that
-    each index entry points at the batch whose last offset it names.
-
-    Raises:
-        CorruptError: something is not as it should be; the staged files are removed.
-    """
-    paths = spec.staged.paths()
-    log = paths[".log"]
-    source = SegmentSource(
-        path=str(log),
-        base_offset=spec.segments[0].source.base_offset,
-        next_base_offset=spec.segments[-1].source.next_base_offset,
-        size_bytes=fs.facts_of(log).size_bytes,
-        modified_ns=0,
-    )
-    batches = records = 0
-    starts: dict[int, int] = {}
-    try:
-        for block in SegmentReader(fs=fs).blocks(source):
-            batches += block.rows
-            records += int(block.table[:, rows_of.COUNT].sum())
-            for row in range(block.rows):
-                starts[int(block.table[row, rows_of.LAST_OFFSET])] = block.position_of(row)
-        if (batches, records) != (manifest.batches_after, manifest.records_after):
-            raise CorruptError(
-                f"holds {batches} batches and {records} records, not {manifest.batches_after} and "
-                f"{manifest.records_after}",
-                path=str(log),
-            )
-        for offset, position in parse_offset_index(
-            fs.read_bytes(paths[".index"]), source.base_offset
-        ):
-            if starts.get(offset) != position:
-                raise CorruptError(
-                    f"an entry for offset {offset} that points at byte {position}, where no batch "
-                    "with that last offset is",
-                    path=str(paths[".index"]),
-                )
-    except CorruptError:
-        for path in paths.values():
-            with suppress(OSError, NoSpaceError):
-                fs.remove(path)
-        raise
 
 
 class Publisher:
@@ -367,9 +356,9 @@ class Publisher:
 
     def _finish(self, spec: RewriteSpec, output: Output) -> Path:
         manifest = output.finish()
-        if spec.verify:
+        if spec.evidence:
             with staging_errors(self._directory):
-                read_back(spec, manifest, fs=self._fs)
+                verify_group(spec, manifest, fs=self._fs)
         return announce(self._directory, manifest, fs=self._fs)
 
 

@@ -34,9 +34,11 @@ from cordwood.cleanup.tasks import (
     Survivors,
     clear_dead,
     combine,
+    evidence_of,
     rewrite_specs,
     still_to_do,
     unchanged_manifest,
+    verified_specs,
     walk_of,
 )
 from cordwood.model.clock import SystemClock
@@ -84,6 +86,7 @@ class WholeCompaction:
         self._lanes = lanes
         self._fs = fs
         self._survivors = Survivors(facts={})
+        self._entries_max = 0
         self._publishers: list[Publisher] = []
 
     def index(self, entries_max: int) -> Indexed:
@@ -100,6 +103,7 @@ class WholeCompaction:
         """
         clock = SystemClock()
         begun = clock.monotonic_s()
+        self._entries_max = entries_max
         self._survivors = find_survivors(
             self._compaction, self._lanes, entries_max=entries_max, fs=self._fs
         )
@@ -116,6 +120,12 @@ class WholeCompaction:
         """
         compaction, survivors = self._compaction, self._survivors
         specs = rewrite_specs(compaction, survivors)
+        if compaction.verify and specs:
+            threads = len(self._lanes)
+            evidence = evidence_of(
+                compaction, entries_max=self._entries_max, threads=threads, fs=self._fs
+            )
+            specs = verified_specs(compaction, specs, evidence)
         directory = Path(compaction.directory)
         for number in range(compaction.groups_done, len(compaction.groups)):
             if number not in specs:

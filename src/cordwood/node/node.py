@@ -33,6 +33,7 @@ from cordwood.cleanup.cleaner_settings import (
     SPARK_IDLE_MS,
     UNCLEANABLE_RETRY_MAX_MS,
     UNCLEANABLE_RETRY_MS,
+    VERIFY,
     CleanerSettings,
 )
 from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
@@ -378,6 +379,7 @@ class Node:
             value = self.settings.own_integer(name.removeprefix(OWN_PREFIX))
             if value is not None:
                 found[name] = value
+        found[VERIFY] = self.settings.own_boolean(VERIFY.removeprefix(OWN_PREFIX))
         return found
 
     def _bind(self) -> Server:

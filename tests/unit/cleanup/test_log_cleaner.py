@@ -18,6 +18,7 @@ from cordwood.cleanup.announcements import require_wanted
 from cordwood.cleanup.cleaner_settings import (
     SPARK_IDLE_MS,
     UNCLEANABLE_RETRY_MS,
+    VERIFY,
     CleanerSettings,
 )
 from cordwood.cleanup.commit import CompactionCommitter
@@ -404,9 +405,10 @@ def test_changes_that_kafka_refuses_are_refused(
 
 def test_settings_come_from_the_brokers() -> None:
     broker = BrokerConfig(log_cleaner_threads=3, log_cleaner_io_max_bytes_per_second=5.0)
-    settings = CleanerSettings.of(broker, {SPARK_IDLE_MS: 7, UNCLEANABLE_RETRY_MS: 9})
+    own = {SPARK_IDLE_MS: 7, UNCLEANABLE_RETRY_MS: 9, VERIFY: True}
+    settings = CleanerSettings.of(broker, own)
     assert settings == CleanerSettings(
-        threads=3, io_max_bytes_per_second=5.0, spark_idle_ms=7, uncleanable_retry_ms=9
+        threads=3, io_max_bytes_per_second=5.0, spark_idle_ms=7, uncleanable_retry_ms=9, verify=True
     )
 
 

@@ -25,7 +25,7 @@ from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.storage.filesystem import FileWriter
 from support.log_builder import NOW_MS, LogBuilder
 from support.reference_cleaner import CleanedSegment, clean_by_reference
-from support.whole_compaction import survivors_of
+from support.whole_compaction import survivors_of, verify_rewritten
 
 Build = Callable[[LogBuilder], object]
 
@@ -48,7 +48,7 @@ def rewrite_first(compaction: LogCompaction) -> tuple[Manifest, bytes, CleanedSe
     spec = tasks.rewrite_specs(compaction, survivors_of(compaction))[0]
     spec = replace(spec, staged=replace(spec.staged, token="t"))
     manifest = GroupRewriter().rewrite(spec)
-    tasks.read_back(spec, manifest)
+    verify_rewritten(compaction, spec, manifest)
     return manifest, spec.staged.paths()[".log"].read_bytes(), clean_by_reference(compaction)[0]
 
 
@@ -175,7 +175,7 @@ def test_full_disk_in_mid_rewrite_leaves_no_staged_file(
 
 
 @pytest.mark.parametrize("suffix", [".log", ".index"])
-def test_read_back_finds_a_staged_file_that_is_not_as_it_was_written(
+def test_a_verification_finds_a_staged_file_that_is_not_as_it_was_written(
     tmp_path: Path, suffix: str
 ) -> None:
     def build(log: LogBuilder) -> None:
@@ -193,7 +193,7 @@ def test_read_back_finds_a_staged_file_that_is_not_as_it_was_written(
     data[-1] ^= 1
     path.write_bytes(data)
     with pytest.raises(CorruptError):
-        tasks.read_back(spec, manifest)
+        verify_rewritten(compaction, spec, manifest)
     assert not list(Path(compaction.directory).glob("*.staged"))
 
 

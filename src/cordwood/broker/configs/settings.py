@@ -164,6 +164,19 @@ class BrokerSettings(BrokerValues):
                 f"{self.source}: {OWN_PREFIX}{name}={text} is not a whole number"
             ) from error
 
+    def own_boolean(self, name: str, default: bool = False) -> bool:
+        """Whether `cordwood.<name>` is true, `default` if it is not given.
+
+        Raises:
+            ConfigError: it is given and neither true nor false.
+        """
+        text = self.own.get(OWN_PREFIX + name)
+        if text is None:
+            return default
+        if text.strip().lower() not in {"true", "false"}:
+            raise ConfigError(f"{self.source}: {OWN_PREFIX}{name}={text} is neither true nor false")
+        return text.strip().lower() == "true"
+
     def _require_sound(self) -> None:
         if self.integer("node.id") != self.integer("broker.id"):
             raise ConfigError("You must set `node.id` to the same value as `broker.id`.")

@@ -26,7 +26,12 @@ import numpy as np
 from cordwood.cleanup import tasks
 from cordwood.cleanup.announcements import progress_bytes
 from cordwood.cleanup.commit import CompactionCommitter, IndexStats
-from cordwood.cleanup.compaction_values import BATCH_BYTES_MIN, SegmentSource, failure_from_json
+from cordwood.cleanup.compaction_values import (
+    BATCH_BYTES_MIN,
+    SegmentEvidence,
+    SegmentSource,
+    failure_from_json,
+)
 from cordwood.cleanup.log_compaction import LogCompaction, records_max, split_by_bytes
 from cordwood.cleanup.spark import worker
 from cordwood.cleanup.spark.runner import Block, Row, Runner, Task
@@ -301,6 +306,8 @@ class SparkCompactions:
         if not owner.is_wanted(compaction.name):
             return
         specs = tasks.rewrite_specs(compaction, survivors)
+        if compaction.verify and specs:
+            specs = tasks.verified_specs(compaction, specs, self._find_evidence(compaction))
         owner.skip(
             compaction.name,
             {
@@ -352,6 +359,18 @@ class SparkCompactions:
         _raise_errors(rows)
         self._tell_index(compaction, owner, rows, begun)
         return _survivors_from(rows)
+
+    def _find_evidence(self, compaction: LogCompaction) -> dict[int, SegmentEvidence]:
+        """What a verification needs, found by one task in as many passes as its memory asks for."""
+        plan, entries_max = json.dumps(compaction.to_json()), self._limits.entries_max
+        fs = self._fs
+
+        def find(task: int) -> Iterator[Row]:
+            return worker.evidence(task, plan, entries_max, fs)
+
+        rows = self._rows(1, find)
+        _raise_errors(rows)
+        return worker.evidence_from(rows)
 
     def _tell_index(
         self,

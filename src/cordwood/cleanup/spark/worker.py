@@ -6,6 +6,7 @@ Of records only keys' identities, bits and counts travel.
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ import numpy as np
 
 from cordwood.cleanup import tasks, whole
 from cordwood.cleanup.announcements import end_attempt
-from cordwood.cleanup.compaction_values import SegmentSource, failure_to_json
+from cordwood.cleanup.compaction_values import SegmentEvidence, SegmentSource, failure_to_json
 from cordwood.cleanup.log_compaction import LogCompaction, records_max
 from cordwood.cleanup.rewrite import RewriteSpec
 from cordwood.cleanup.spark.runner import Block, Row
@@ -28,7 +29,7 @@ from cordwood.storage.filesystem import FileSystem
 
 # Facts and errors pass the merge as a shard of their own.
 ASIDE = -1
-ENTRIES, FACTS, ERROR, DEAD, COUNT, FULL = range(6)
+ENTRIES, FACTS, ERROR, DEAD, COUNT, FULL, EVIDENCE = range(7)
 # A block of entries travels as it is, and is held several times on its way.
 _BLOCK_ENTRIES_MAX = (1 << 20) // ENTRY_BYTES
 
@@ -126,6 +127,36 @@ def rewrite(
             end_attempt(directory, compaction.attempt, fs=fs)
     finally:
         progress.close()
+
+
+def evidence(task: int, plan: str, entries_max: int, fs: FileSystem) -> Iterator[Row]:
+    """The evidence that what is written will be compared with, a row a segment."""
+    compaction = LogCompaction.from_json(json.loads(plan))
+    try:
+        found = tasks.evidence_of(compaction, entries_max=entries_max, fs=fs)
+    except (CordwoodError, OSError) as error:
+        yield Row(task, ERROR, _failure(compaction.name, error))
+        return
+    for each in found.values():
+        value = {
+            "base_offset": each.base_offset,
+            "must_stay": base64.b64encode(each.must_stay).decode(),
+            "aborted": base64.b64encode(each.aborted).decode(),
+        }
+        yield Row(task, EVIDENCE, json.dumps(value).encode())
+
+
+def evidence_from(rows: Sequence[Row]) -> dict[int, SegmentEvidence]:
+    """What `evidence` has answered, by base offset."""
+    values = [json.loads(row.payload) for row in rows if row.kind == EVIDENCE]
+    return {
+        value["base_offset"]: SegmentEvidence(
+            base_offset=value["base_offset"],
+            must_stay=base64.b64decode(value["must_stay"]),
+            aborted=base64.b64decode(value["aborted"]),
+        )
+        for value in values
+    }
 
 
 def index(

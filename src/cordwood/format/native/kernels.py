@@ -19,6 +19,11 @@ if TYPE_CHECKING or _compiled is None:
         decompress_records,
         decompress_rows,
     )
+    from cordwood.format.native.source.contents import (
+        check_batches,
+        list_contents,
+        newest_of_shard,
+    )
     from cordwood.format.native.source.index_entries import index_rows
     from cordwood.format.native.source.key_table import (
         grow_table,
@@ -45,6 +50,7 @@ if TYPE_CHECKING or _compiled is None:
 else:
     from cordwood.format.native._compiled import (
         assemble,
+        check_batches,
         compress_records,
         count_bits,
         count_survivors,
@@ -58,8 +64,10 @@ else:
         index_rows,
         index_written,
         list_batches,
+        list_contents,
         mark_newest,
         merge_entries,
+        newest_of_shard,
         probe_batches,
         put_header,
         retained_records,
@@ -73,6 +81,7 @@ else:
 __all__ = [
     "FORM",
     "assemble",
+    "check_batches",
     "compress_records",
     "count_bits",
     "count_survivors",
@@ -86,8 +95,10 @@ __all__ = [
     "index_rows",
     "index_written",
     "list_batches",
+    "list_contents",
     "mark_newest",
     "merge_entries",
+    "newest_of_shard",
     "probe_batches",
     "put_header",
     "retained_records",

@@ -154,7 +154,7 @@ class NativeWalk:
         indexed = self._index(min(good, damaged + 1), block_start)
         self._note_epochs(indexed)
         if walk.on_batch is not None:
-            for row in self._rows_for_producers(min(indexed, damaged)):
+            for row in rows_for_producers(table[: min(indexed, damaged)]):
                 position = int(table[row, rows_of.POSITION])
                 walk.on_batch(parse_header(self._view, position), markers.get(int(row)))
         if indexed:
@@ -249,39 +249,39 @@ class NativeWalk:
                 return markers, int(row), error
         return markers, self._table.shape[0], None
 
-    def _rows_for_producers(self, rows: int) -> Ints:
-        """The rows that are passed to the producer state, in order.
 
-        Of a producer's data batches between two of its control batches only the first and the last
-        few make a difference, as long as all or none are transactional: the first opens the
-        transaction and gives the producer its place, the last few are all that is remembered.
-        """
-        table = self._table[:rows]
-        owned = np.flatnonzero(table[:, rows_of.PRODUCER_ID] >= 0)
-        if owned.size <= _BATCHES_REMEMBERED:
-            return owned
-        producers = table[owned, rows_of.PRODUCER_ID]
-        attributes = table[owned, rows_of.ATTRIBUTES]
-        order = np.argsort(producers, kind="stable")
-        by_producer, bits = producers[order], attributes[order]
-        is_control = (bits & CONTROL_BIT) != 0
-        is_transactional = (bits & TRANSACTIONAL_BIT) != 0
-        # A run begins with another producer, at and behind a control batch, and where the
-        # transactional bit changes.
-        begins = np.ones(order.size, dtype=np.bool_)
-        begins[1:] = (
-            (by_producer[1:] != by_producer[:-1])
-            | is_control[1:]
-            | is_control[:-1]
-            | (is_transactional[1:] != is_transactional[:-1])
-        )
-        starts = np.flatnonzero(begins)
-        ends = np.append(starts[1:], order.size)
-        place = np.arange(order.size)
-        run = np.cumsum(begins) - 1
-        is_needed = begins | (place >= ends[run] - _BATCHES_REMEMBERED)
-        needed: Ints = owned[np.sort(order[is_needed])]
-        return needed
+def rows_for_producers(table: Ints) -> Ints:
+    """The rows of a batch table that are passed to the producer state, in order.
+
+    Of a producer's data batches between two of its control batches only the first and the last
+    few make a difference, as long as all or none are transactional: the first opens the
+    transaction and gives the producer its place, the last few are all that is remembered.
+    """
+    owned = np.flatnonzero(table[:, rows_of.PRODUCER_ID] >= 0)
+    if owned.size <= _BATCHES_REMEMBERED:
+        return owned
+    producers = table[owned, rows_of.PRODUCER_ID]
+    attributes = table[owned, rows_of.ATTRIBUTES]
+    order = np.argsort(producers, kind="stable")
+    by_producer, bits = producers[order], attributes[order]
+    is_control = (bits & CONTROL_BIT) != 0
+    is_transactional = (bits & TRANSACTIONAL_BIT) != 0
+    # A run begins with another producer, at and behind a control batch, and where the
+    # transactional bit changes.
+    begins = np.ones(order.size, dtype=np.bool_)
+    begins[1:] = (
+        (by_producer[1:] != by_producer[:-1])
+        | is_control[1:]
+        | is_control[:-1]
+        | (is_transactional[1:] != is_transactional[:-1])
+    )
+    starts = np.flatnonzero(begins)
+    ends = np.append(starts[1:], order.size)
+    place = np.arange(order.size)
+    run = np.cumsum(begins) - 1
+    is_needed = begins | (place >= ends[run] - _BATCHES_REMEMBERED)
+    needed: Ints = owned[np.sort(order[is_needed])]
+    return needed
 
 
 def _extend(column: array[int], values: Ints) -> None:

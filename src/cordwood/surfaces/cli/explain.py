@@ -62,7 +62,7 @@ def explain_command(
         typer.Option(metavar="TOPIC:PARTITION:OFFSET", help="When is this record gone?"),
     ] = None,
     key: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="When are the records of a key gone?")
+        str | None, typer.Option(metavar="KEY", help="When are the records of a key gone?")
     ] = None,
     all_segments: Annotated[
         bool, typer.Option("--all-segments", help="A row for every segment.")

@@ -47,6 +47,7 @@ _OWN = {
     "explain": _Subcommand("explain", "explain_command", "Say why segments stay, and until when."),
     "hold": _Subcommand("hold", None, "Keep topics from being cleaned or deleted."),
     "serve": _Subcommand("serve", "serve_command", "Run a Kafka broker."),
+    "verify": _Subcommand("verify", "verify_command", "Check logs on disk."),
 }
 _HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True}

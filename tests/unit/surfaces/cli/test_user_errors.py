@@ -85,6 +85,7 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
     ],
     "topics": [[*BROKER, "--list"], [*BROKER, "--list", "--topic", "("]],
     "transactions": [["list", *BROKER], ["nonsense"]],
+    "verify": [["missing"], ["file"], ["."], ["bad-meta"], [".", "--topic", "t"]],
 }
 #: Tools that exit with 0 where no broker answers, or a file holds no log, as Kafka's do.
 EXIT_AS_KAFKA = (["console-consumer"], ["console-producer"], ["dump-log"])

@@ -1,0 +1,322 @@
+"""A walk over one segment that checks every batch and record, and does not stop at damage.
+
+Behind a batch whose length can be believed the walk continues; else the rest of the segment is not
+looked at, and nothing is said about it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from cordwood.cleanup.compaction_values import SegmentSource
+from cordwood.cleanup.scan import (
+    CUT_OFF,
+    BadBatchError,
+    Block,
+    Ints,
+    PayloadReader,
+    SegmentReader,
+)
+from cordwood.cleanup.verification.findings import Findings, Rule
+from cordwood.format.control_record import (
+    ControlType,
+    EndTxnMarker,
+    parse_control_type_id,
+    parse_end_txn_marker,
+)
+from cordwood.format.native import batches as rows_of
+from cordwood.format.native import contents, kernels
+from cordwood.format.record_batch import (
+    CONTROL_BIT,
+    CONTROL_RECORDS_BYTES_MAX,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+    RecordBatch,
+    parse_batch,
+)
+from cordwood.model.errors import BatchTooLargeError, CorruptError
+from cordwood.storage.filesystem import OS, FileSystem
+
+_OFFSETS_PER_SEGMENT = 1 << 31
+
+_RULE_OF_STATUS = {
+    rows_of.BAD_LENGTH: Rule.BATCH_LENGTH,
+    rows_of.BAD_MAGIC: Rule.BATCH_MAGIC,
+    rows_of.BAD_CRC: Rule.BATCH_CRC,
+    rows_of.BAD_COUNT: Rule.BATCH_COUNT,
+    CUT_OFF: Rule.BATCH_CUT_OFF,
+}
+_RECORDS = {
+    contents.MALFORMED: (Rule.RECORD_FORMAT, "a record, or a header of one, cannot be read"),
+    contents.NOT_ASCENDING: (Rule.RECORD_ORDER, "the offsets of its records do not ascend"),
+    contents.TOO_LONG: (Rule.RECORD_COUNT, "bytes are left behind the records that it counts"),
+}
+
+
+@dataclass(slots=True)
+class Piece:
+    """Some consecutive batches of a segment: those of `block`, at `positions` in the file.
+
+    They end at byte `end`, exclusive, which is not where those of the block do if it is made of an
+    old message.
+    `lasts` and `timestamps` are their last offsets and maximum timestamps. `markers` are the
+    transaction markers by row.
+    """
+
+    block: Block
+    positions: Ints
+    end: int
+    lasts: Ints
+    timestamps: Ints
+    markers: dict[int, EndTxnMarker]
+
+
+class SegmentCheck:
+    """Checks the batches of segments, one after the other; keeps its buffers.
+
+    `is_sound` says whether nothing was found in the segment at hand so far. What lies beside a log
+    is compared only as far as it is. `records` and `batches` count those of all segments.
+    """
+
+    def __init__(self, findings: Findings, *, is_settled: bool = True, fs: FileSystem = OS) -> None:
+        """Takes where findings go, and whether the log's broker had stopped in good order."""
+        self._findings = findings
+        self._is_settled = is_settled
+        self._fs = fs
+        self._reader = SegmentReader(fs=fs)
+        self._payloads = PayloadReader()
+        self._last_offset = -1
+        self.is_sound = True
+        self.records = 0
+        self.batches = 0
+
+    @property
+    def last_offset(self) -> int:
+        """The last offset so far."""
+        return self._last_offset
+
+    def pieces(self, source: SegmentSource, *, is_last: bool) -> Iterator[Piece]:
+        """Checks the batches of a segment; yields them in order.
+
+        Raises:
+            OSError: the file cannot be read.
+        """
+        self.is_sound = True
+        self._last_offset = source.base_offset - 1
+        start: int | None = 0
+        while start is not None:
+            try:
+                for block in self._reader.blocks(source, start=start):
+                    yield self._checked(source, block)
+                start = None
+            except BadBatchError as error:
+                start = self._bad_batch(source, error, is_last=is_last)
+            except (CorruptError, BatchTooLargeError) as error:
+                self._add(Rule.BATCH_LEGACY, source, error.reason, error.position or 0)
+                start = None
+
+    # ---- damaged batches
+
+    def _bad_batch(
+        self, source: SegmentSource, error: BadBatchError, *, is_last: bool
+    ) -> int | None:
+        """Notes it; where the next batch begins, None if that is not known."""
+        at = error.position or 0
+        rule = _RULE_OF_STATUS[error.status]
+        if rule is Rule.BATCH_CUT_OFF and is_last and not self._is_settled:
+            rule = Rule.TORN_TAIL
+        size = self._size_at(source, at)
+        reason = error.reason
+        if rule in {Rule.BATCH_CUT_OFF, Rule.TORN_TAIL}:
+            left = source.size_bytes - at
+            reason = f"a batch of {size or 'unknown'} bytes, of which {left} are there"
+        self._add(rule, source, reason, at, offset=self._last_offset + 1)
+        if error.status in {rows_of.BAD_CRC, rows_of.BAD_COUNT} and size is not None:
+            return at + size
+        return None
+
+    def _size_at(self, source: SegmentSource, position: int) -> int | None:
+        with closing(self._fs.open(Path(source.path))) as file:
+            head = file.read_at(12, position)
+        return int.from_bytes(head[8:12], "big", signed=True) + 12 if len(head) == 12 else None
+
+    # ---- batches that can be read
+
+    def _checked(self, source: SegmentSource, block: Block) -> Piece:
+        self.batches += block.rows
+        self.records += int(block.table[:, rows_of.COUNT].sum())
+        self._check_offsets(source, block)
+        self._check_records(source, block)
+        return _piece(block, self._markers(source, block))
+
+    def _check_offsets(self, source: SegmentSource, block: Block) -> None:
+        bases = block.table[:, rows_of.BASE_OFFSET]
+        lasts = block.table[:, rows_of.LAST_OFFSET]
+        before = np.maximum.accumulate(np.concatenate(([self._last_offset], lasts[:-1])))
+        end = min(source.next_base_offset, source.base_offset + _OFFSETS_PER_SEGMENT)
+        outside = (bases < source.base_offset) | (lasts >= end)
+        for row in np.flatnonzero(outside).tolist():
+            self._add(
+                Rule.OFFSET_RANGE,
+                source,
+                f"a batch of offsets {bases[row]} to {lasts[row]} in a segment of offsets from "
+                f"{source.base_offset} to {end - 1}",
+                block.position_of(row),
+                offset=int(bases[row]),
+            )
+        for row in np.flatnonzero((bases <= before) & ~outside).tolist():
+            self._add(
+                Rule.OFFSET_ORDER,
+                source,
+                f"a batch of offsets {bases[row]} to {lasts[row]} behind offset {before[row]}",
+                block.position_of(row),
+                offset=int(bases[row]),
+            )
+        inside = lasts[~outside]
+        if len(inside):
+            self._last_offset = max(self._last_offset, int(inside.max()))
+
+    def _check_records(self, source: SegmentSource, block: Block) -> None:
+        table = block.table
+        found = np.empty((block.rows, contents.CHECKS), dtype=np.int64)
+        found[:, contents.CHECK_STATUS] = contents.SOUND
+        wanted = np.ones(block.rows, dtype=np.bool_)
+        while True:
+            try:
+                for payload in self._payloads.payloads(source, block, wanted):
+                    kernels.check_batches(
+                        payload.buffer, table, payload.first, payload.last, payload.spans, found
+                    )
+                break
+            except CorruptError as error:
+                # One batch is left out, and the others are checked once more.
+                row = _row_at(block, error.position or 0)
+                wanted[row] = False
+                self._add(
+                    Rule.COMPRESSION, source, error.reason, block.position_of(row), block=block
+                )
+        status = np.where(wanted, found[:, contents.CHECK_STATUS], contents.SOUND)
+        for row in np.flatnonzero(status != contents.SOUND).tolist():
+            rule, reason = _RECORDS[int(status[row])]
+            self._add(rule, source, reason, block.position_of(row), block=block)
+        sound = wanted & (status == contents.SOUND) & (table[:, rows_of.COUNT] > 0)
+        self._check_bounds(source, block, found, sound)
+
+    def _check_bounds(
+        self, source: SegmentSource, block: Block, found: Ints, sound: npt.NDArray[np.bool_]
+    ) -> None:
+        """Last offsets and maximum timestamps, as the records give them."""
+        table = block.table
+        lasts = found[:, contents.CHECK_LAST_OFFSET]
+        for row in np.flatnonzero(sound & (lasts > table[:, rows_of.LAST_OFFSET])).tolist():
+            self._add(
+                Rule.RECORD_ORDER,
+                source,
+                f"a record of offset {lasts[row]} in a batch that ends at "
+                f"{table[row, rows_of.LAST_OFFSET]}",
+                block.position_of(row),
+                block=block,
+            )
+        if block.legacy is not None:
+            return
+        create_time = (table[:, rows_of.ATTRIBUTES] & TIMESTAMP_TYPE_BIT) == 0
+        newest = found[:, contents.CHECK_MAX_TIMESTAMP]
+        stated = table[:, rows_of.MAX_TIMESTAMP]
+        for row in np.flatnonzero(sound & create_time & (newest != stated)).tolist():
+            self._add(
+                Rule.MAX_TIMESTAMP,
+                source,
+                f"a batch of maximum timestamp {stated[row]}, whose newest record has "
+                f"{newest[row]}",
+                block.position_of(row),
+                block=block,
+            )
+
+    def _markers(self, source: SegmentSource, block: Block) -> dict[int, EndTxnMarker]:
+        table = block.table
+        markers: dict[int, EndTxnMarker] = {}
+        for row in np.flatnonzero(table[:, rows_of.ATTRIBUTES] & CONTROL_BIT).tolist():
+            try:
+                marker = marker_in(block, row)
+            except CorruptError as error:
+                self._add(
+                    Rule.CONTROL_BATCH, source, error.reason, block.position_of(row), block=block
+                )
+                continue
+            if marker is not None:
+                markers[row] = marker
+        return markers
+
+    def _add(
+        self,
+        rule: Rule,
+        source: SegmentSource,
+        reason: str,
+        position: int,
+        *,
+        block: Block | None = None,
+        offset: int | None = None,
+    ) -> None:
+        if block is not None:
+            offset = int(block.table[_row_at(block, position), rows_of.BASE_OFFSET])
+        self.is_sound = False
+        self._findings.add(rule, source.path, reason, position=position, offset=offset)
+
+
+def _piece(block: Block, markers: dict[int, EndTxnMarker]) -> Piece:
+    table = block.table
+    timestamps = table[:, rows_of.MAX_TIMESTAMP]
+    end = block.position_of(-1) + int(table[-1, rows_of.SIZE])
+    if block.legacy is not None:
+        timestamps = np.array([block.legacy.max_timestamp], dtype=np.int64)
+        end = block.position_of(0) + block.legacy.size_bytes
+    return Piece(
+        block=block,
+        positions=block.position + table[:, rows_of.POSITION],
+        end=end,
+        lasts=table[:, rows_of.LAST_OFFSET],
+        timestamps=timestamps,
+        markers=markers,
+    )
+
+
+def _row_at(block: Block, position: int) -> int:
+    """The row of the batch at a position of the file."""
+    starts = block.position + block.table[:, rows_of.POSITION]
+    return max(0, int(np.searchsorted(starts, position, side="right")) - 1)
+
+
+def marker_in(block: Block, row: int) -> EndTxnMarker | None:
+    """The transaction marker of a control batch; None in an empty one, or one of KRaft.
+
+    Raises:
+        CorruptError: it is no control batch that a broker writes.
+    """
+    fields = block.table[row]
+    is_of_producer = int(fields[rows_of.PRODUCER_ID]) >= 0
+    count = int(fields[rows_of.COUNT])
+    if is_of_producer and count > 1:
+        raise CorruptError(f"a control batch of a transaction with {count} records")
+    if is_of_producer and not int(fields[rows_of.ATTRIBUTES]) & TRANSACTIONAL_BIT:
+        raise CorruptError("a control batch of a producer that is not transactional")
+    if count == 0:
+        return None
+    start = int(fields[rows_of.POSITION])
+    data = block.buffer[start : start + int(fields[rows_of.SIZE])].tobytes()
+    batch = parse_batch(data)
+    assert isinstance(batch, RecordBatch), "the scan said that a whole batch is here"
+    record = next(batch.iter_records(size_max=CONTROL_RECORDS_BYTES_MAX))
+    kind = parse_control_type_id(record.key)
+    if kind in {ControlType.ABORT, ControlType.COMMIT}:
+        if not is_of_producer:
+            raise CorruptError("a transaction marker without a producer")
+        return parse_end_txn_marker(record.key, record.value)
+    if is_of_producer:
+        raise CorruptError(f"a control batch of a producer with a record of type {kind}")
+    return None

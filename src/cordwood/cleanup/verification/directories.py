@@ -1,0 +1,251 @@
+"""The check of whole log directories, partition by partition; nothing is locked, nothing written.
+
+Beside a running broker a partition is looked at as it is at one moment, and again if its files
+changed meanwhile in a way that may have looked like damage.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from cordwood.cleanup.verification.findings import Finding, Findings, Rule, has_damage
+from cordwood.cleanup.verification.log import Bounds, LogFacts, check_log
+from cordwood.format.file_names import DELETE_DIR_SUFFIX
+from cordwood.model.clock import Clock
+from cordwood.model.errors import ConfigError, CorruptError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.filesystem import OS, DirectoryLock, FileSystem
+from cordwood.storage.offline_directories import Place, find_places, open_log_dirs
+from cordwood.storage.offline_log_directory import OfflineLogDirectory
+
+_ATTEMPTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckedLog:
+    """What was found in one partition; `facts` is None if it could not be read, `skipped` why."""
+
+    directory: Path
+    partition: TopicPartition
+    findings: tuple[Finding, ...]
+    left_out: int = 0
+    facts: LogFacts | None = None
+    skipped: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        facts = self.facts
+        return {
+            "directory": str(self.directory),
+            "topic": self.partition.topic,
+            "partition": self.partition.partition,
+            "skipped": self.skipped,
+            "segments": facts.segments if facts else None,
+            "bytes": facts.size_bytes if facts else None,
+            "batches": facts.batches if facts else None,
+            "records": facts.records if facts else None,
+            "log_end_offset": facts.log_end_offset if facts else None,
+            "findings": [each.to_json() for each in self.findings],
+            "findings_left_out": self.left_out,
+        }
+
+
+@dataclass(slots=True)
+class Verification:
+    """The result of `verify`.
+
+    `in_use` are the directories that a broker runs on, each with `log_dir` and `pid`. `findings`
+    are those of no partition.
+    """
+
+    logs: list[CheckedLog] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    in_use: list[dict[str, Any]] = field(default_factory=list)
+    elapsed_s: float = 0.0
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether nothing is damaged."""
+        return not has_damage(self.findings) and not any(
+            has_damage(log.findings) for log in self.logs
+        )
+
+    @property
+    def size_bytes(self) -> int:
+        """How much was read."""
+        return sum(log.facts.size_bytes for log in self.logs if log.facts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return {
+            "sound": self.is_sound,
+            "bytes": self.size_bytes,
+            "elapsed_s": self.elapsed_s,
+            "in_use": self.in_use,
+            "findings": [each.to_json() for each in self.findings],
+            "partitions": [log.to_json() for log in self.logs],
+        }
+
+
+class Watch:
+    """Callbacks for the progress; this one ignores it."""
+
+    def begin(self, total_bytes: int) -> None:
+        """So many bytes will be read."""
+
+    def advance(self, name: str, size_bytes: int) -> None:
+        """So many more of a partition were."""
+
+
+def verify(
+    paths: Sequence[Path],
+    *,
+    topics: Sequence[str] = (),
+    clock: Clock,
+    watch: Watch | None = None,
+    fs: FileSystem = OS,
+) -> Verification:
+    """Checks all partitions of log directories, or those whose directories are named.
+
+    Args:
+        paths: log directories, or partitions' directories.
+        topics: patterns of names, as of a shell; all topics if there is none.
+        clock: for the time it takes.
+        watch: gets the progress.
+        fs: where the directories are.
+
+    Raises:
+        NotALogDirError: a path is neither.
+        ConfigError: no topic has such a name.
+        OSError: a directory cannot be read.
+    """
+    begun = clock.monotonic_s()
+    log_dirs = open_log_dirs(paths)
+    places = [
+        place
+        for place in find_places(log_dirs)
+        if not topics
+        or any(fnmatch.fnmatchcase(place.partition.topic_partition.topic, glob) for glob in topics)
+    ]
+    if topics and not places:
+        raise ConfigError(f"no topic in LOG_DIR matches --topic {', '.join(topics)}")
+    result = Verification()
+    watch = watch or Watch()
+    watch.begin(sum(_size_of(place.partition.path, fs) for place in places))
+    directories = {log_dir.path: _Directory(log_dir, result, fs) for log_dir in log_dirs}
+    for place in places:
+        result.logs.append(directories[place.log_dir.path].check(place, watch))
+    result.elapsed_s = clock.monotonic_s() - begun
+    return result
+
+
+class _Directory:
+    """One log directory: its checkpoints are read before its logs are."""
+
+    def __init__(self, log_dir: OfflineLogDirectory, result: Verification, fs: FileSystem) -> None:
+        self._fs = fs
+        pid = DirectoryLock.holder(log_dir.path)
+        if pid is not None:
+            result.in_use.append({"log_dir": str(log_dir.path), "pid": pid})
+        self._is_in_use = pid is not None
+        # A copy of partitions alone counts as stopped in good order, as for a cleaning.
+        is_stopped = log_dir.has_clean_shutdown_file() or log_dir.meta is None
+        self._is_settled = pid is None and is_stopped
+        findings = Findings()
+        self._lines: dict[Path, dict[TopicPartition, int]] = {}
+        self._log_starts: dict[TopicPartition, int] | None = None
+        for file in (
+            log_dir.recovery_points,
+            log_dir.log_starts,
+            log_dir.high_watermarks,
+            log_dir.cleaner_offsets,
+        ):
+            if not fs.exists(file.path):
+                continue
+            try:
+                lines = dict(file.read())
+            except CorruptError as error:
+                findings.add(
+                    Rule.CHECKPOINT_FORMAT, file.path, error.reason, position=error.position
+                )
+                continue
+            self._lines[file.path] = lines
+            if file is log_dir.log_starts:
+                self._log_starts = lines
+        result.findings += findings.found
+
+    def check(self, place: Place, watch: Watch) -> CheckedLog:
+        partition = place.partition
+        name = partition.topic_partition
+        findings = Findings()
+        skipped = partition.unreadable
+        if partition.path.name.endswith(DELETE_DIR_SUFFIX):
+            skipped = "its directory is about to be removed"
+        if partition.unreadable is not None:
+            findings.add(Rule.UNREADABLE, partition.path, partition.unreadable)
+        facts = None
+        if skipped is None:
+            facts, findings = self._checked(
+                partition.path, name, lambda count: watch.advance(str(name), count)
+            )
+        return CheckedLog(
+            directory=partition.path,
+            partition=name,
+            findings=tuple(findings.found),
+            left_out=findings.left_out,
+            facts=facts,
+            skipped=skipped,
+        )
+
+    def _checked(
+        self, path: Path, name: TopicPartition, progress: Callable[[int], None]
+    ) -> tuple[LogFacts | None, Findings]:
+        """Checks a log until what was found is not a broker's work under way."""
+        bounds = Bounds(
+            log_start=None if self._log_starts is None else self._log_starts.get(name, 0),
+            # A broker that did not stop in good order has checkpoints older than its logs.
+            lines={file: lines[name] for file, lines in self._lines.items() if name in lines}
+            if self._is_settled
+            else {},
+        )
+        for attempt in range(_ATTEMPTS):
+            findings = Findings()
+            is_final = attempt == _ATTEMPTS - 1 or not self._is_in_use
+            try:
+                names = self._fs.names_in(path)
+                facts = check_log(
+                    path,
+                    name,
+                    bounds,
+                    findings,
+                    is_settled=self._is_settled,
+                    progress=progress,
+                    fs=self._fs,
+                )
+                if is_final or not findings.is_damaged or names == self._fs.names_in(path):
+                    return facts, findings
+            except OSError as error:
+                if is_final or not isinstance(error, FileNotFoundError):
+                    findings.add(Rule.UNREADABLE, error.filename or path, str(error.strerror))
+                    return None, findings
+            progress = _ignored
+        raise AssertionError("the last attempt is final")
+
+
+def _ignored(_: int) -> None:
+    """Progress of a log that is read again."""
+
+
+def _size_of(directory: Path, fs: FileSystem) -> int:
+    try:
+        return sum(
+            fs.facts_of(directory / name).size_bytes
+            for name in fs.names_in(directory)
+            if name.endswith(".log")
+        )
+    except OSError:
+        return 0

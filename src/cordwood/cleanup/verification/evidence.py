@@ -1,0 +1,211 @@
+"""What must stay and what must go of a compaction's records, found out before a rewrite.
+
+A second index of the whole compaction, independent of the one that decides: its own secrets, its
+own walk over records, the clean and the dirty section alike, no chunks that are merged, and the
+fate of transactions from their markers. If the keys do not fit its memory, it is made in several
+passes, of a share of the keys each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import numpy.typing as npt
+
+from cordwood.cleanup.compaction_values import SegmentEvidence, SegmentSource
+from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.cleanup.scan import Block, Bytes, PayloadReader, SegmentReader
+from cordwood.cleanup.survivors import Secrets
+from cordwood.cleanup.transactions import TransactionSummary
+from cordwood.cleanup.verification.transactions import Flags, Transactions
+from cordwood.format.native import batches as rows_of
+from cordwood.format.native import contents, kernels, key_table
+from cordwood.format.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT
+from cordwood.model.errors import CorruptError
+from cordwood.storage.filesystem import OS, FileSystem
+
+_OTHER_SECRETS = 0x9E3779B97F4A7C15
+_SLOTS_MIN = 1 << 12
+_SHARDS_MAX = 1 << 12
+
+Progress = Callable[[int], None]
+
+
+def find_evidence(
+    compaction: LogCompaction,
+    segments: Sequence[SegmentSource],
+    *,
+    entries_max: int,
+    threads: int = 1,
+    progress: Progress = lambda _: None,
+    fs: FileSystem = OS,
+) -> dict[int, SegmentEvidence]:
+    """The evidence for each of the last segments of a compaction, by base offset.
+
+    Args:
+        compaction: whose.
+        segments: all that are not replaced yet.
+        entries_max: how many keys a thread holds at once.
+        threads: how many passes are made side by side.
+        progress: gets the bytes read, to end what is not wanted any more.
+        fs: where they are.
+
+    Raises:
+        CorruptError: a segment is damaged.
+        OSError: one cannot be read.
+    """
+    transactions = Transactions(
+        log_start_offset=compaction.log_start_offset,
+        before=TransactionSummary.from_json(compaction.before),
+    )
+    starts, total = [], 0
+    reader = SegmentReader(fs=fs)
+    for segment in segments:
+        starts.append(total)
+        for block in reader.blocks(segment, batch_bytes_max=compaction.batch_bytes_max):
+            transactions.note(block)
+            total += int(block.table[:, rows_of.COUNT].sum())
+        total = -(-total // 8) * 8
+    end = segments[-1].next_base_offset if segments else 0
+    transactions.end(each for each in compaction.aborted if each.last_offset >= end)
+    shards = threads
+    while True:
+        walks = [
+            _Walk(compaction, segments, starts, total, transactions, progress, fs)
+            for _ in range(shards)
+        ]
+        with ThreadPoolExecutor(threads, thread_name_prefix="evidence") as pool:
+            fits = list(
+                pool.map(lambda n, w=walks, s=shards: w[n].run(n, s, entries_max), range(shards))
+            )
+        if all(fits) or shards >= _SHARDS_MAX:
+            break
+        shards *= 2
+    newest = np.bitwise_or.reduce([walk.newest for walk in walks])
+    return walks[0].evidence(newest)
+
+
+class _Walk:
+    """A walk over all records, for one shard of the keys."""
+
+    def __init__(
+        self,
+        compaction: LogCompaction,
+        segments: Sequence[SegmentSource],
+        starts: Sequence[int],
+        records: int,
+        transactions: Transactions,
+        progress: Progress,
+        fs: FileSystem,
+    ) -> None:
+        self._compaction = compaction
+        self._segments = segments
+        self._starts = starts
+        self._transactions = transactions
+        self._progress = progress
+        self._fs = fs
+        self._secrets = Secrets.from_seed(compaction.seed ^ _OTHER_SECRETS).words
+        self.newest, self._unkeyed, self._nulls = (
+            np.zeros(records // 8 + 8, dtype=np.uint8) for _ in range(3)
+        )
+        # Of records: markers that must stay, may go as tombstones, aborted, below the log start.
+        self._markers, self._deletable, self._aborted, self._below = (
+            np.zeros(records, dtype=np.bool_) for _ in range(4)
+        )
+
+    def run(self, shard: int, shards: int, entries_max: int) -> bool:
+        """Finds the newest records of the keys of a shard; False if there are too many."""
+        reader = SegmentReader(fs=self._fs)
+        payloads = PayloadReader(batch_bytes_max=self._compaction.batch_bytes_max)
+        table, used = key_table.new_table(_SLOTS_MIN), np.zeros(1, dtype=np.int64)
+        for segment, start in zip(self._segments, self._starts, strict=True):
+            ordinal = start
+            for block in reader.blocks(segment, batch_bytes_max=self._compaction.batch_bytes_max):
+                counts = block.table[:, rows_of.COUNT]
+                ordinals = ordinal + np.cumsum(counts) - counts
+                ordinal += int(counts.sum())
+                aborted = self._transactions.aborted(block.table)
+                if shard == 0:
+                    self._note_batches(segment, block, aborted, int(ordinals[0]))
+                is_control = (block.table[:, rows_of.ATTRIBUTES] & CONTROL_BIT) != 0
+                wanted = ~is_control & ~aborted & (counts > 0)
+                for payload in payloads.payloads(segment, block, wanted):
+                    row = payload.first
+                    while row < payload.last:
+                        status, row = kernels.newest_of_shard(
+                            payload.buffer,
+                            block.table,
+                            row,
+                            payload.last,
+                            payload.spans,
+                            ordinals,
+                            table,
+                            used,
+                            self._unkeyed,
+                            self._nulls,
+                            self._secrets,
+                            shard,
+                            shards,
+                        )
+                        if status == contents.FULL:
+                            if used[0] >= entries_max and shards < _SHARDS_MAX:
+                                return False
+                            wide = int(block.table[row, rows_of.COUNT])
+                            table = self._grown(table, int(used[0]) + wide)
+                        elif status != contents.SOUND:
+                            raise CorruptError(
+                                "a batch with a record that cannot be read",
+                                path=segment.path,
+                                position=block.position_of(row),
+                            )
+                self._progress(int(block.table[:, rows_of.SIZE].sum()))
+        kernels.mark_newest(table, self.newest)
+        return True
+
+    def _grown(self, table: npt.NDArray[np.uint64], entries: int) -> npt.NDArray[np.uint64]:
+        slots = table.shape[0]
+        while 2 * entries > slots:
+            slots *= 2
+        return kernels.grow_table(table, slots, self._secrets)
+
+    def _note_batches(
+        self, segment: SegmentSource, block: Block, aborted: Flags, first: int
+    ) -> None:
+        compaction, table = self._compaction, block.table
+        counts = table[:, rows_of.COUNT]
+        if block.legacy is not None:
+            is_past = np.full(
+                block.rows, segment.modified_ns // 1_000_000 <= compaction.legacy_horizon_ms
+            )
+        else:
+            has_horizon = (table[:, rows_of.ATTRIBUTES] & DELETE_HORIZON_BIT) != 0
+            is_past = has_horizon & (table[:, rows_of.BASE_TIMESTAMP] <= compaction.now_ms)
+        is_below = table[:, rows_of.BASE_OFFSET] < compaction.log_start_offset
+        markers = self._transactions.markers_to_stay(block, compaction.now_ms)
+        where = slice(first, first + int(counts.sum()))
+        self._markers[where] = np.repeat(markers, counts)
+        self._aborted[where] = np.repeat(aborted, counts)
+        self._deletable[where] = np.repeat(is_past, counts)
+        # What is below the log start is read by nobody, and may go.
+        self._below[where] = np.repeat(is_below, counts)
+
+    def evidence(self, newest: Bytes) -> dict[int, SegmentEvidence]:
+        """What is known of each segment, with the newest records of all shards."""
+        count = len(self._markers)
+        bits = [
+            np.unpackbits(each, count=count, bitorder="little").astype(np.bool_)
+            for each in (newest, self._nulls)
+        ]
+        must = (bits[0] & ~(bits[1] & self._deletable)) | self._markers
+        must &= ~self._below
+        ends = [*self._starts[1:], count]
+        return {
+            segment.base_offset: SegmentEvidence(
+                base_offset=segment.base_offset,
+                must_stay=np.packbits(must[first:last], bitorder="little").tobytes(),
+                aborted=np.packbits(self._aborted[first:last], bitorder="little").tobytes(),
+            )
+            for segment, first, last in zip(self._segments, self._starts, ends, strict=True)
+        }

@@ -1,0 +1,309 @@
+"""The comparison of a rewritten group with its sources, before it is announced.
+
+It knows the sources, the staged files and the evidence (`cordwood.cleanup.verification.evidence`);
+nothing of what the rewriter has decided. docs/design/cleanup.md says what is independent of what.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+
+from cordwood.cleanup.compaction_values import Manifest, SegmentSource
+from cordwood.cleanup.rewrite import RewriteSpec
+from cordwood.cleanup.scan import Ints
+from cordwood.cleanup.survivors import Secrets
+from cordwood.cleanup.verification.batches import SegmentCheck
+from cordwood.cleanup.verification.contents import Ahead, Chunk, ContentReader
+from cordwood.cleanup.verification.findings import Findings, Rule
+from cordwood.cleanup.verification.indexes import IndexCheck
+from cordwood.cleanup.verification.transactions import Flags
+from cordwood.format.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from cordwood.format.native import batches as rows_of
+from cordwood.format.native import contents
+from cordwood.format.record_batch import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
+from cordwood.format.transaction_index import parse_transaction_index
+from cordwood.model.errors import CorruptError, NoSpaceError
+from cordwood.storage.filesystem import OS, FileSystem
+
+# What a rewritten batch keeps of its attributes: all but the horizon; without records, no codec.
+_KINDS = TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT
+_KINDS_AND_CODEC = _KINDS | 0x07
+_KEPT_FIELDS = (
+    rows_of.PRODUCER_ID,
+    rows_of.PRODUCER_EPOCH,
+    rows_of.BASE_SEQUENCE,
+    rows_of.LEADER_EPOCH,
+)
+
+
+def verify_group(spec: RewriteSpec, manifest: Manifest, *, fs: FileSystem = OS) -> None:
+    """Compares a staged segment with its sources and the evidence.
+
+    Raises:
+        CorruptError: a rule is broken; names it. The staged files are removed.
+        OSError: a file cannot be read.
+    """
+    check = _GroupCheck(spec, fs)
+    try:
+        check.check_staged(manifest)
+        check.compare()
+        check.check_transaction_index()
+    except CorruptError:
+        for path in spec.staged.paths().values():
+            with suppress(OSError, NoSpaceError):
+                fs.remove(path)
+        raise
+
+
+class _GroupCheck:
+    def __init__(self, spec: RewriteSpec, fs: FileSystem) -> None:
+        self._spec = spec
+        self._fs = fs
+        self._findings = Findings(per_file_max=1)
+        self._paths = spec.staged.paths()
+        log = self._paths[LOG_SUFFIX]
+        self._staged = SegmentSource(
+            path=str(log),
+            base_offset=spec.segments[0].source.base_offset,
+            next_base_offset=spec.segments[-1].source.next_base_offset,
+            size_bytes=fs.facts_of(log).size_bytes,
+            modified_ns=0,
+        )
+        self._markers: set[int] = set()
+        self._lasts = {each.producer_id: each for each in spec.producers if each.producer_id >= 0}
+        self._ids = np.array(sorted(self._lasts), dtype=np.int64)
+
+    def _require_none(self) -> None:
+        """Raises the first finding, if there is one."""
+        for finding in self._findings.found:
+            of = "" if finding.offset is None else f" (offset {finding.offset})"
+            raise CorruptError(
+                f"the cleaning was refused, rule {finding.rule.code}: {finding.reason}{of}",
+                path=finding.path,
+                position=finding.position,
+                remedy=Rule.COUNTS.remedy,
+            )
+
+    # ---- the staged files alone
+
+    def check_staged(self, manifest: Manifest) -> None:
+        """The rules of any segment, and the counts that the manifest gives."""
+        log = self._paths[LOG_SUFFIX]
+        files = {
+            suffix: self._fs.read_bytes(self._paths[suffix])
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        }
+        indexes = IndexCheck(log, self._staged.base_offset, files, self._findings)
+        segment = SegmentCheck(self._findings, fs=self._fs)
+        for piece in segment.pieces(self._staged, is_last=False):
+            self._require_none()
+            indexes.take(piece)
+        self._require_none()
+        indexes.finish(size_bytes=self._staged.size_bytes, last_offset=segment.last_offset)
+        counted = segment.batches, segment.records
+        if counted != (manifest.batches_after, manifest.records_after):
+            self._findings.add(
+                Rule.COUNTS,
+                log,
+                f"it holds {counted[0]} batches and {counted[1]} records, not "
+                f"{manifest.batches_after} and {manifest.records_after}",
+            )
+        self._require_none()
+
+    # ---- against the sources
+
+    def compare(self) -> None:
+        """Walks the sources and the staged log side by side."""
+        spec = self._spec
+        # Other secrets than those of the evidence: it does not matter which.
+        secrets = Secrets.from_seed(spec.now_ms ^ self._staged.size_bytes).words
+        readers = [
+            ContentReader(secrets, batch_bytes_max=spec.batch_bytes_max, fs=self._fs)
+            for _ in range(2)
+        ]
+        ahead = Ahead(readers[0].chunks(self._staged))
+        for segment, evidence in zip(spec.segments, spec.evidence, strict=True):
+            source = segment.source
+            assert source.base_offset == evidence.base_offset, "evidence of another segment"
+            must = _bits(evidence.must_stay)
+            aborted = _bits(evidence.aborted)
+            first = 0
+            for chunk in readers[1].chunks(source):
+                after = first + len(chunk.rows)
+                output = ahead.take(int(chunk.table[-1, rows_of.LAST_OFFSET]))
+                self._compare_batches(source, chunk, output)
+                self._compare_records(
+                    source, chunk, output, must[first:after], aborted[first:after]
+                )
+                self._require_none()
+                first = after
+        for row in ahead.take().table[:1].tolist():
+            self._invented(row[rows_of.BASE_OFFSET], row[rows_of.LAST_OFFSET])
+        self._require_none()
+
+    def _invented(self, base_offset: int, last_offset: int) -> None:
+        self._findings.add(
+            Rule.INVENTED,
+            self._staged.path,
+            f"a batch of offsets {base_offset} to {last_offset} that no source has",
+            offset=base_offset,
+        )
+
+    def _compare_batches(self, source: SegmentSource, chunk: Chunk, output: Chunk) -> None:
+        if chunk.is_legacy:
+            return  # it becomes another batch, which holds what is left of its records
+        lasts = chunk.table[:, rows_of.LAST_OFFSET]
+        out = output.table
+        place = np.minimum(np.searchsorted(lasts, out[:, rows_of.LAST_OFFSET]), len(lasts) - 1)
+        matching = chunk.table[place]
+        same = (matching[:, rows_of.LAST_OFFSET] == out[:, rows_of.LAST_OFFSET]) & (
+            matching[:, rows_of.BASE_OFFSET] == out[:, rows_of.BASE_OFFSET]
+        )
+        for row in np.flatnonzero(~same)[:1].tolist():
+            self._invented(int(out[row, rows_of.BASE_OFFSET]), int(out[row, rows_of.LAST_OFFSET]))
+        self._compare_headers(matching[same], out[same])
+        is_left = np.ones(len(lasts), dtype=np.bool_)
+        is_left[place[same]] = False
+        self._check_left_out(source, chunk, np.flatnonzero(is_left))
+
+    def _compare_headers(self, before: Ints, after: Ints) -> None:
+        changed = np.zeros(len(after), dtype=np.bool_)
+        for column in _KEPT_FIELDS:
+            changed |= before[:, column] != after[:, column]
+        mask = np.where(after[:, rows_of.COUNT] > 0, _KINDS_AND_CODEC, _KINDS)
+        attributes = before[:, rows_of.ATTRIBUTES], after[:, rows_of.ATTRIBUTES]
+        changed |= ((attributes[0] ^ attributes[1]) & mask) != 0
+        for row in np.flatnonzero(changed)[:1].tolist():
+            self._findings.add(
+                Rule.BATCH_CHANGED,
+                self._staged.path,
+                "a batch with another producer, epoch, sequence, leader epoch or other attributes "
+                "than its source",
+                offset=int(after[row, rows_of.BASE_OFFSET]),
+            )
+        had = (attributes[0] & DELETE_HORIZON_BIT) != 0
+        has = (attributes[1] & DELETE_HORIZON_BIT) != 0
+        wanted = np.where(
+            had,
+            before[:, rows_of.BASE_TIMESTAMP],
+            self._spec.now_ms + self._spec.delete_retention_ms,
+        )
+        wrong = (had & ~has) | (has & (after[:, rows_of.BASE_TIMESTAMP] != wanted))
+        for row in np.flatnonzero(wrong & (after[:, rows_of.COUNT] > 0))[:1].tolist():
+            self._findings.add(
+                Rule.HORIZON,
+                self._staged.path,
+                f"a batch whose delete horizon is not {wanted[row]}",
+                offset=int(after[row, rows_of.BASE_OFFSET]),
+            )
+
+    def _check_left_out(self, source: SegmentSource, chunk: Chunk, rows: Ints) -> None:
+        """Batches whose headers have to stay, with or without records."""
+        table = chunk.table[rows]
+        lasts = table[:, rows_of.LAST_OFFSET]
+        for row in np.flatnonzero(lasts + 1 == self._spec.upper_bound).tolist():
+            self._findings.add(
+                Rule.TAIL_LOST,
+                source.path,
+                "the last batch of the compaction is left out",
+                position=int(chunk.positions[rows[row]]),
+                offset=int(lasts[row]),
+            )
+        known = np.isin(table[:, rows_of.PRODUCER_ID], self._ids)
+        for row in np.flatnonzero(known).tolist():
+            producer = self._lasts[int(table[row, rows_of.PRODUCER_ID])]
+            is_last = int(lasts[row]) == producer.last_data_offset
+            if producer.last_data_offset is None:
+                is_last = (
+                    bool(table[row, rows_of.ATTRIBUTES] & CONTROL_BIT)
+                    and int(table[row, rows_of.PRODUCER_EPOCH]) == producer.producer_epoch
+                )
+            if is_last:
+                self._findings.add(
+                    Rule.PRODUCER_LOST,
+                    source.path,
+                    f"the last batch of producer {producer.producer_id} is left out",
+                    position=int(chunk.positions[rows[row]]),
+                    offset=int(lasts[row]),
+                )
+
+    def _compare_records(
+        self, source: SegmentSource, chunk: Chunk, output: Chunk, must: Flags, aborted: Flags
+    ) -> None:
+        offsets, out = chunk.offsets, output.offsets
+        if not len(offsets):
+            for row in np.flatnonzero(out >= 0)[:1].tolist():
+                self._invented(int(out[row]), int(out[row]))
+            return
+        place = np.minimum(np.searchsorted(offsets, out), len(offsets) - 1)
+        invented = offsets[place] != out
+        changed = (chunk.rows[place] != output.rows).any(axis=1) & ~invented
+        kept_aborted = aborted[place] & ~invented
+        for rule, wrong, reason in (
+            (Rule.INVENTED, invented, "a record that no source has"),
+            (Rule.CHANGED, changed, "a record whose key, value, headers or timestamp differ"),
+            (Rule.ABORTED_KEPT, kept_aborted, "a record of a transaction that was aborted"),
+        ):
+            for row in np.flatnonzero(wrong)[:1].tolist():
+                self._findings.add(rule, self._staged.path, reason, offset=int(out[row]))
+        is_found = np.zeros(len(offsets), dtype=np.bool_)
+        is_found[place[~invented]] = True
+        self._check_lost(source, chunk, must & ~is_found)
+        controls = (output.table[:, rows_of.ATTRIBUTES] & CONTROL_BIT) != 0
+        self._markers.update(output.offsets[controls[output.batch_of]].tolist())
+
+    def _check_lost(self, source: SegmentSource, chunk: Chunk, lost: Flags) -> None:
+        for record in np.flatnonzero(lost)[:1].tolist():
+            batch = int(chunk.batch_of[record])
+            is_null = bool(int(chunk.rows[record, contents.FLAGS]) & contents.HAS_NULL_VALUE)
+            rule, what = Rule.NEWEST_LOST, "the newest record of its key"
+            if int(chunk.table[batch, rows_of.ATTRIBUTES]) & CONTROL_BIT:
+                rule, what = Rule.MARKER_LOST, "a marker that is not to be removed yet"
+            elif is_null:
+                rule, what = Rule.TOMBSTONE_LOST, "a tombstone that is not past its delete horizon"
+            self._findings.add(
+                rule,
+                source.path,
+                f"{what} is left out",
+                position=int(chunk.positions[batch]),
+                offset=int(chunk.offsets[record]),
+            )
+
+    # ---- the transaction index
+
+    def check_transaction_index(self) -> None:
+        """Its entries are those of the sources, of markers that are there."""
+        path = Path(self._paths[TXN_INDEX_SUFFIX])
+        if not self._fs.exists(path):
+            return
+        known = set(self._spec.aborted)
+        for entry in parse_transaction_index(self._fs.read_bytes(path)):
+            if entry not in known or entry.last_offset not in self._markers:
+                self._findings.add(
+                    Rule.TXN_INDEX,
+                    path,
+                    f"an entry for producer {entry.producer_id} that no source has, or whose "
+                    "marker is left out",
+                    offset=entry.last_offset,
+                )
+        self._require_none()
+
+
+def _bits(data: bytes) -> Flags:
+    bits: Flags = np.unpackbits(np.frombuffer(data, dtype=np.uint8), bitorder="little").astype(
+        np.bool_
+    )
+    return bits

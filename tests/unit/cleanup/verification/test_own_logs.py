@@ -1,0 +1,60 @@
+"""Logs that this project's own broker and cleaner have written are sound, also while they run."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from cordwood.cleanup.verification.directories import verify
+from cordwood.cleanup.verification.findings import Findings
+from cordwood.cleanup.verification.log import Bounds, check_log
+from cordwood.model.clock import FixedClock
+from cordwood.model.config import LogConfig
+from support.in_process_engine import clean_in_process
+from support.log_builder import NOW_MS, write_log_dir
+from support.random_log import random_log
+from support.stored_log import StoredLog, Transactions
+
+CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_logs_are_sound_before_and_after_a_cleaning(tmp_path: Path, seed: int) -> None:
+    root = write_log_dir(tmp_path / "logs", [random_log(seed)])
+    for _ in range(2):
+        result = verify([root], clock=FixedClock(NOW_MS))
+        assert [str(each) for log in result.logs for each in log.findings] == []
+        report = clean_in_process(root, {"log": CONFIG}, now_ms=NOW_MS, force=True)
+        assert not report.failed
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_log_that_is_written_to_is_sound_at_every_moment(tmp_path: Path, seed: int) -> None:
+    rng = random.Random(seed)
+    config = LogConfig(segment_bytes=1_000, index_interval_bytes=150)
+    stored = StoredLog(tmp_path, config)
+    stored.directory.mkdir()
+    log = stored.open()
+    producers = Transactions(log)
+    is_open: set[int] = set()
+    for _ in range(60):
+        producer = rng.randrange(1, 4)
+        step = rng.random()
+        if step < 0.4:
+            producers.plain(rng.randrange(1, 5))
+        elif step < 0.75 or producer not in is_open:
+            producers.write(producer, rng.randrange(1, 4))
+            is_open.add(producer)
+        else:
+            producers.end(producer, commit=rng.random() < 0.5)
+            is_open.discard(producer)
+        stored.clock.advance(100)
+        findings = Findings()
+        facts = check_log(
+            stored.directory, stored.topic_partition, Bounds(), findings, is_settled=False
+        )
+        assert [str(each) for each in findings.found] == []
+        assert facts.log_end_offset == log.log_end_offset
+    assert len(log.segments) > 3

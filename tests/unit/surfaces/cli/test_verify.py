@@ -1,0 +1,98 @@
+"""`cordwood verify` at its command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cordwood.surfaces.cli.main import app
+from support.log_builder import LogBuilder, write_log_dir
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    logs = []
+    for name in ("orders-0", "orders-1", "prices-0"):
+        log = LogBuilder(name)
+        log.batch([(b"a", b"v"), (b"b", b"w" * 50)])
+        log.put(b"a", b"u")
+        logs.append(log)
+    return write_log_dir(tmp_path / "logs", logs)
+
+
+def damage(root: Path, name: str) -> Path:
+    path = root / name / f"{0:020d}.log"
+    data = bytearray(path.read_bytes())
+    data[70] ^= 1
+    path.write_bytes(bytes(data))
+    return path
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, ["verify", *map(str, arguments)])
+
+
+def test_a_sound_directory_ends_with_zero_and_one_line(root: Path) -> None:
+    result = run(root)
+    assert result.exit_code == 0
+    assert result.stdout.startswith("sound: 3 partitions, 9 records, ")
+    assert result.stdout.count("\n") == 1
+
+
+def test_damage_is_shown_with_its_place_and_remedy(root: Path) -> None:
+    damage(root, "orders-1")
+    result = run(root)
+    assert result.exit_code == 1
+    title, _, row, remedy, summary = result.stdout.splitlines()
+    assert title == "Findings"
+    assert row.split() == [
+        *["orders-1", "batch-crc", f"{0:020d}.log", "0", "0"],
+        *["a", "batch", "whose", "CRC", "does", "not", "match"],
+    ]
+    assert remedy.startswith("batch-crc (damaged): Restore the segment from a replica or a backup")
+    assert summary.startswith("1 partition damaged; 3 partitions, ")
+
+
+def test_the_document_has_every_finding(root: Path) -> None:
+    path = damage(root, "orders-1")
+    result = run(root, "--json", "--topic", "ord*")
+    assert result.exit_code == 1
+    document = json.loads(result.stdout)
+    assert not document["sound"]
+    assert [each["partition"] for each in document["partitions"]] == [0, 1]
+    assert document["partitions"][0]["findings"] == []
+    (finding,) = document["partitions"][1]["findings"]
+    assert finding["remedy"]
+    assert finding | {"remedy": ""} == {
+        "rule": "batch-crc",
+        "level": "damaged",
+        "path": str(path),
+        "position": 0,
+        "offset": 0,
+        "reason": "a batch whose CRC does not match",
+        "remedy": "",
+    }
+
+
+def test_unfinished_work_is_shown_and_is_no_damage(root: Path) -> None:
+    (root / "orders-0" / f"{0:020d}.log.swap").touch()
+    result = run(root)
+    assert result.exit_code == 0
+    assert "unfinished-work" in result.stdout
+    assert "sound: 3 partitions" in result.stdout
+
+
+def test_a_directory_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
+    result = run(tmp_path / "missing")
+    assert result.exit_code == 2
+    assert "there is no such directory" in result.stderr
+    assert run(tmp_path).exit_code == 2
+
+
+def test_a_topic_that_is_not_there_is_wrong_usage(root: Path) -> None:
+    result = run(root, "--topic", "nothing")
+    assert result.exit_code == 2
+    assert "no topic in LOG_DIR matches --topic nothing" in result.stderr
