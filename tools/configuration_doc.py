@@ -25,6 +25,24 @@ INTRODUCTION = """\
 src/cordwood/broker/configs/kafka_4_3.tsv: change it there. -->
 
 Cordwood's settings are Kafka 4.3's, with their names, types, defaults, bounds and error texts.
+Those that begin with `cordwood.` are its own.
+
+## Cordwood's own settings of topics
+
+They are off by default; what they do is described under
+[own retention rules](design/cleanup.md#own-retention-rules). There are these ways to set them:
+
+- for a topic, with `cordwood configs --alter` or Kafka's tools, at a broker whose controller is
+  Cordwood's;
+- for a topic, with a property `cordwood.topic.TOPIC.KEY=VALUE` of the broker, where a Kafka
+  controller refuses settings that Kafka does not have. KEY is the whole name: for `orders`,
+  `cordwood.topic.orders.cordwood.timestamp.future.policy=append-time`. It is read at the start;
+- for all topics, with the broker setting of the same name, in its properties or dynamically, which
+  a Kafka controller accepts;
+- for `cordwood clean`, as any other setting.
+
+They are described (`kafka-configs --describe --all`) only where one is set, or if it is requested
+by name.
 
 ## Where a setting comes from
 
@@ -33,6 +51,7 @@ Level first, source second, as in Kafka. The first level that has a value wins:
 | level | sources, in order of precedence |
 | --- | --- |
 | topic | `--set TOPIC:KEY=VALUE`, the config file's `topics`, the metadata log |
+| static topic | `cordwood.topic.TOPIC.KEY` in `--server-properties`, for own settings |
 | dynamic broker | the metadata log, for this broker |
 | dynamic cluster default | the metadata log, for all brokers |
 | static broker | `--set KEY=VALUE`, the config file's `broker`, `--server-properties` |

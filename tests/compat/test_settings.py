@@ -23,6 +23,7 @@ from cordwood.model.config import (
     TOPIC_SETTINGS,
     BrokerSetting,
     TopicSetting,
+    is_own,
 )
 from cordwood.model.config_levels import ResolvedTopic, Sources, resolve_topic
 from cordwood.model.config_values import Kind, format_value
@@ -131,7 +132,7 @@ def ours(found: ResolvedTopic) -> dict[str, str]:
     """The settings as Kafka prints them."""
     printed: dict[str, str] = {}
     for name, setting in TOPIC_SETTINGS.items():
-        if name == "internal.segment.bytes":
+        if name == "internal.segment.bytes" or is_own(name):  # Kafka does not know the latter
             continue
         # The order of a list, and what plays no part in cleanup, are not in the config.
         field = name.replace(".", "_")
@@ -300,9 +301,10 @@ def in_kafkas_notation(setting: TopicSetting | BrokerSetting) -> dict[str, str]:
 def test_the_table_is_kafkas() -> None:
     topics = documented("org.apache.kafka.storage.internals.log.LogConfig")
     brokers = documented("kafka.server.KafkaConfig")
-    assert TOPIC_SETTINGS.keys() - {"internal.segment.bytes"} == topics.keys()
+    own = {name for name in (*TOPIC_SETTINGS, *BROKER_SETTINGS) if is_own(name)}
+    assert TOPIC_SETTINGS.keys() - own - {"internal.segment.bytes"} == topics.keys()
     internal = {"log.initial.task.delay.ms", "producer.id.expiration.check.interval.ms"}
-    assert BROKER_SETTINGS.keys() - internal <= brokers.keys()
+    assert BROKER_SETTINGS.keys() - own - internal <= brokers.keys()
     for table, pages in ((TOPIC_SETTINGS, topics), (BROKER_SETTINGS, brokers)):
         for name, setting in table.items():
             if name not in pages:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -64,7 +65,7 @@ def described(data: bytes) -> list[AppendedBatch]:
 
 def put(segment: LogSegment, *batches: bytes) -> None:
     """Appends batches, all in one go."""
-    segment.append(batches, [entry for data in batches for entry in described(data)])
+    segment.append(batches, [entry for data in batches for entry in described(data)], 0)
 
 
 def last_offsets(data: FileRange | bytes | None) -> list[int]:
@@ -76,6 +77,13 @@ def last_offsets(data: FileRange | bytes | None) -> list[int]:
 def bytes_of(segment: LogSegment) -> bytes:
     """All of a segment's log file."""
     return segment.path.read_bytes()
+
+
+def set_last_modified(segment: LogSegment, modified_ms: int, *, fs: FileSystem = OS) -> None:
+    """Sets the modification time of a segment's log and of its indexes, of those that are there."""
+    for suffix in (".log", ".index", ".timeindex"):
+        with suppress(FileNotFoundError):
+            fs.set_modified(segment.path.with_suffix(suffix), modified_ms * 1_000_000)
 
 
 def corrupted(data: bytes, start: int, rng: random.Random) -> bytes:

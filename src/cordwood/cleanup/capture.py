@@ -50,6 +50,11 @@ class SegmentInUse:
         return self._segment.largest_timestamp
 
     @property
+    def appended_ms(self) -> int:
+        """When its newest record was appended, or later (ms)."""
+        return self._segment.appended_ms
+
+    @property
     def index_bytes(self) -> int:
         """Bytes of the entries of its offset index."""
         return self._segment.offset_index.size_bytes

@@ -34,6 +34,10 @@ class RetainedSegment(Protocol):
     def largest_timestamp(self) -> int:
         """The largest record timestamp, else the modification time (ms)."""
 
+    @property
+    def appended_ms(self) -> int:
+        """When its newest record was appended, or later (ms)."""
+
 
 class CleanedSegment(RetainedSegment, Protocol):
     """The properties of a segment for the planners of a compaction."""
@@ -126,6 +130,11 @@ class SegmentView:
         """
         if self.largest_record_timestamp >= 0:
             return self.largest_record_timestamp
+        return self.modified_ms
+
+    @property
+    def appended_ms(self) -> int:
+        """When its newest record was appended, or later (ms): its modification time."""
         return self.modified_ms
 
 

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 
 from cordwood.cleanup.blockers import Blocker, Code, hold_blocker
 from cordwood.cleanup.log_view import RetainedLog, RetainedSegment
+from cordwood.model.config import LogConfig
 
 LOG_START = "log start offset"
 SIZE = "size"
 TIME = "time"
+
+APPEND_TIME = "append-time"
 
 #: A rule: the reason why a segment, given with its number, goes, or what is in the way.
 Goes = Callable[[int, RetainedSegment], "str | Blocker"]
@@ -79,12 +82,22 @@ def plan_retention(log: RetainedLog, *, now_ms: int) -> RetentionPlan:
     )
 
 
-def expires_ms(segment: RetainedSegment, retention_ms: int) -> int:
-    """The first moment (ms) at which a segment is older than `retention_ms`, which is not -1.
+def age_from_ms(segment: RetainedSegment, config: LogConfig) -> int:
+    """The moment (ms) that the age of a segment is counted from.
+
+    Differs: with cordwood.timestamp.future.policy=append-time no record is newer than its append.
+    """
+    if config.cordwood_timestamp_future_policy == APPEND_TIME:
+        return min(segment.largest_timestamp, segment.appended_ms)
+    return segment.largest_timestamp
+
+
+def expires_ms(segment: RetainedSegment, config: LogConfig) -> int:
+    """The first moment (ms) at which a segment is older than retention.ms, which is not -1.
 
     Source: UnifiedLog.deleteRetentionMsBreachedSegments.
     """
-    return segment.largest_timestamp + retention_ms + 1
+    return age_from_ms(segment, config) + config.retention_ms + 1
 
 
 def high_watermark_blocker(log: RetainedLog, next_base: int) -> Blocker:
@@ -110,24 +123,25 @@ def size_blocker(left_bytes: int, retention_bytes: int) -> Blocker:
     )
 
 
-def time_blocker(segment: RetainedSegment, retention_ms: int, now_ms: int) -> Blocker:
+def time_blocker(segment: RetainedSegment, config: LogConfig, now_ms: int) -> Blocker:
     """What is in the way of the time rule where a segment has not expired."""
-    until_ms = expires_ms(segment, retention_ms)
-    if segment.largest_timestamp > now_ms:
+    until_ms = expires_ms(segment, config)
+    ahead_ms = age_from_ms(segment, config) - now_ms
+    if ahead_ms > 0:
         return Blocker(
             code=Code.FUTURE_TIMESTAMP,
             setting="retention.ms",
             offset=segment.base_offset,
             until_ms=until_ms,
             text=f"it holds a record of the future, which counts from its timestamp on: "
-            f"{segment.largest_timestamp - now_ms} ms ahead",
+            f"{ahead_ms} ms ahead",
         )
     return Blocker(
         code=Code.TIME,
         setting="retention.ms",
         offset=segment.base_offset,
         until_ms=until_ms,
-        text=f"its newest record is younger than retention.ms {retention_ms}",
+        text=f"its newest record is younger than retention.ms {config.retention_ms}",
     )
 
 
@@ -211,23 +225,25 @@ class _Rest:
         return goes
 
     def time_rule(self) -> Goes | None:
-        limit = self._log.config.retention_ms
-        if limit < 0:
+        config = self._log.config
+        if config.retention_ms < 0:
             return None
 
         def goes(_: int, segment: RetainedSegment) -> str | Blocker:
-            if self._now_ms < segment.largest_timestamp:
+            from_ms = age_from_ms(segment, config)
+            if self._now_ms < from_ms:
                 self.warnings.append(
                     f"{self._log.topic_partition}: the segment at {segment.base_offset} contains "
                     "future timestamp(s), making it ineligible to be deleted"
                 )
-            if self._now_ms < expires_ms(segment, limit):
-                return time_blocker(segment, limit, self._now_ms)
-            basis = (
-                "the largest record timestamp in the segment"
-                if segment.largest_record_timestamp >= 0
-                else "the last modified time of the segment"
-            )
-            return f"log retention time {limit}ms breach based on {basis}"
+            if self._now_ms < expires_ms(segment, config):
+                return time_blocker(segment, config, self._now_ms)
+            if from_ms < segment.largest_timestamp:
+                basis = "the time of the last append to the segment"
+            elif segment.largest_record_timestamp >= 0:
+                basis = "the largest record timestamp in the segment"
+            else:
+                basis = "the last modified time of the segment"
+            return f"log retention time {config.retention_ms}ms breach based on {basis}"
 
         return goes

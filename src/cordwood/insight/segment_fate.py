@@ -80,7 +80,7 @@ class _Kept:
             segment = view.segments[number]
             left -= segment.size_bytes
             if self._has_time_limit:
-                own_ms = expires_ms(segment, self._retention_ms)
+                own_ms = expires_ms(segment, view.config)
                 if own_ms > latest_ms:
                     latest_ms, latest_base = own_ms, segment.base_offset
             blockers = self._blockers(number, left, latest_ms, latest_base)
@@ -131,7 +131,7 @@ class _Kept:
         return found
 
     def _time(self, segment: CleanedSegment, latest_ms: int, latest_base: int) -> Blocker:
-        if expires_ms(segment, self._retention_ms) <= self._now_ms:
+        if expires_ms(segment, self._view.config) <= self._now_ms:
             return Blocker(
                 code=Code.OLDER_SEGMENT,
                 setting="retention.ms",
@@ -140,7 +140,7 @@ class _Kept:
                 text=f"it has expired, but segments go oldest first: the segment at {latest_base} "
                 "has not",
             )
-        return time_blocker(segment, self._retention_ms, self._now_ms)
+        return time_blocker(segment, self._view.config, self._now_ms)
 
 
 #: Where one of these is in the way, no moment is known at which the segment goes.

@@ -4,6 +4,9 @@ A topic setting has one or more broker settings that give its default to all top
 precedence (milliseconds before minutes before hours). `LogConfig` has the effective settings of one
 topic, `BrokerConfig` those of one broker; `config_levels` describes how they are resolved.
 
+Settings that begin with `cordwood.` are Cordwood's own, off by default. The broker setting that
+gives one of a topic its default has the same name.
+
 Source: org.apache.kafka.storage.internals.log.LogConfig, kafka.server.KafkaConfig and
 org.apache.kafka.server.config.ServerTopicConfigSynonyms, Kafka 4.3.
 """
@@ -13,8 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import IntEnum
+from typing import Final
 
 from cordwood.model.config_values import LONG_MAX, Kind, Rule, Value, parse_value
+
+OWN_PREFIX: Final = "cordwood."
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
@@ -103,6 +109,7 @@ _CODEC = Rule(
     kind=Kind.STRING,
     choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
 )
+_FUTURE_POLICY = Rule(kind=Kind.STRING, choices=("kafka", "append-time"))
 _TIMESTAMP_TYPE = Rule(kind=Kind.STRING, choices=("CreateTime", "LogAppendTime"))
 _THROTTLED = Rule(
     kind=Kind.LIST,
@@ -127,6 +134,10 @@ def _topic(  # a row of the table
     return TopicSetting(
         name=name, rule=rule, default=default, unit=unit, doc=doc, broker_names=names
     )
+
+
+def _own(name: str, rule: Rule, default: Value, unit: str, doc: str) -> TopicSetting:
+    return _topic(OWN_PREFIX + name, OWN_PREFIX + name, rule, default, unit, doc)
 
 
 def _timed(name: str, rule: Rule, default: int, doc: str, *broker: tuple[str, int]) -> TopicSetting:
@@ -207,6 +218,9 @@ _TOPIC_TABLE = (
            "retention.ms of the local part of a tiered topic; -2 the same."),
     _topic("local.retention.bytes", "log.local.retention.bytes", _long(-2), -2, "bytes",
            "retention.bytes of the local part of a tiered topic; -2 the same."),
+    _own("timestamp.future.policy", _FUTURE_POLICY, "kafka", "",
+         "With append-time, retention.ms counts from when a segment was last appended to at the "
+         "latest, so that a record of the future does not keep it."),
 )  # fmt: skip
 
 
@@ -351,6 +365,13 @@ def _by_name_of_broker(
 TOPIC_SETTINGS: Mapping[str, TopicSetting] = {setting.name: setting for setting in _TOPIC_TABLE}
 BROKER_SETTINGS: Mapping[str, BrokerSetting] = _by_name_of_broker(_TOPIC_TABLE, _BROKER_TABLE)
 assert len(TOPIC_SETTINGS) == len(_TOPIC_TABLE), "a topic setting is listed twice"
+
+
+def is_own(name: str) -> bool:
+    """Whether a setting is Cordwood's own, which Kafka does not know."""
+    return name.startswith(OWN_PREFIX)
+
+
 assert {
     broker.name for setting in _TOPIC_TABLE for broker in setting.broker_names
 } <= BROKER_SETTINGS.keys(), "a broker name without a rule"
@@ -420,6 +441,7 @@ class LogConfig:
     remote_log_copy_disable: bool = False
     local_retention_ms: int = -2
     local_retention_bytes: int = -2
+    cordwood_timestamp_future_policy: str = "kafka"
 
     @property
     def compact(self) -> bool:

@@ -3,10 +3,11 @@
 The levels in order of precedence:
 
 1. topic: `--set TOPIC:KEY`, then the config file's `topics`, then the metadata log;
-2. dynamic broker: the metadata log, for this broker's id;
-3. dynamic cluster default: the metadata log, for all brokers;
-4. static broker: `--set KEY`, then the config file's `broker`, then `server.properties`;
-5. Kafka's default.
+2. static topic: `cordwood.topic.TOPIC.KEY` of `server.properties`, for Cordwood's own settings;
+3. dynamic broker: the metadata log, for this broker's id;
+4. dynamic cluster default: the metadata log, for all brokers;
+5. static broker: `--set KEY`, then the config file's `broker`, then `server.properties`;
+6. Kafka's default.
 
 Inside a level milliseconds come before minutes before hours, whatever the source. Kafka does so by
 merging the levels: a dynamic value removes all its coarser forms at lower levels. Only the finest
@@ -45,6 +46,7 @@ from cordwood.model.config_resolver import Level, broker_name_of, merge
 from cordwood.model.config_values import Value, format_value
 from cordwood.model.errors import ConfigError
 from cordwood.model.internal_topics import INTERNAL_TOPIC_CREATION
+from cordwood.model.static_topics import StaticTopics, property_name, static_topics
 
 SET_OPTION = "--set"
 METADATA_LOG = "metadata log"
@@ -115,6 +117,7 @@ class Sources:
     defaults: bool = False
     config_file_name: str = "--config-file"
     server_properties_name: str = "--server-properties"
+    static_topics: StaticTopics = field(init=False)
     warnings: tuple[str, ...] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -125,6 +128,8 @@ class Sources:
             for topic, settings in topics.items():
                 for key, value in settings.items():
                     _parse_topic_setting(key, value, where=_where(name, key, value, topic=topic))
+        static_of_topics = static_topics(self.server_properties, source=self.server_properties_name)
+        object.__setattr__(self, "static_topics", static_of_topics)
         static = _static_settings(self, with_set=True)
         _require_sound_broker(static)
         object.__setattr__(self, "warnings", tuple(_static_warnings(self, static)))
@@ -222,7 +227,7 @@ def _find(
 
 
 def _topic_settings(sources: Sources, topic: str, warnings: list[str]) -> dict[str, _Given]:
-    """The topic's own settings, by name; each from the first source that has it."""
+    """What is set for the topic alone, by name; each from the first source that has it."""
     listed = sources.metadata is not None and topic in sources.metadata.topics
     recorded = _recorded(sources, ConfigResource.TOPIC, topic)
     layers = (
@@ -244,6 +249,15 @@ def _topic_settings(sources: Sources, topic: str, warnings: list[str]) -> dict[s
                 parsed=parsed,
                 origin=Origin(value=value, level=Level.TOPIC, source=source, key=key),
             )
+    for key, value in sources.static_topics.get(topic, _NOTHING).items():
+        origin = Origin(
+            value=value,
+            level=Level.STATIC_BROKER,
+            source=sources.server_properties_name,
+            key=property_name(topic, key),
+        )
+        parsed = TOPIC_SETTINGS[key].parse(value)  # checked when the sources were read
+        found.setdefault(key, _Given(parsed=parsed, origin=origin))
     return found
 
 

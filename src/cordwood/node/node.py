@@ -23,7 +23,7 @@ from uuid import UUID
 from cordwood.broker.broker import Broker
 from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
-from cordwood.broker.configs.settings import OWN_PREFIX, BrokerSettings
+from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.configs.values import BrokerValues
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
@@ -44,7 +44,7 @@ from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.formatting import read_previous_broker_epoch
 from cordwood.metadata.image import Endpoint
 from cordwood.model.clock import Clock, SystemClock
-from cordwood.model.config import LogConfig
+from cordwood.model.config import OWN_PREFIX, LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.model.uuids import fresh_uuid
 from cordwood.network.api import Api

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ from support.log_under_test import (
     snapshot_offsets,
 )
 from support.running_logs import RunningLogs
+from support.segments import set_last_modified
 from support.stored_log import batch_of, put
 
 TEST_BYTES = len(batch_of(b"test"))
@@ -240,7 +242,7 @@ def test_a_compacted_log_keeps_expired_segments(tmp_path: Path) -> None:
     log = filled(
         tmp_path, 15, timestamp=10, key=b"test", retention_ms=10_000, cleanup_policy="compact"
     )
-    log.segments.first.set_last_modified(log.context.clock.now_ms() - 20_000)
+    set_last_modified(log.segments.first, log.context.clock.now_ms() - 20_000)
     assert collect(log) == 0
     assert len(log.segments) == 3
 
@@ -468,3 +470,53 @@ def test_segments_may_go_from_the_oldest_on_but_for_an_empty_active_one(tmp_path
     clock.advance(10)
     assert may_go() == list(range(10))
     assert len(log.segments) == 10, "a plan changes nothing"
+
+
+# ---- records of the future
+
+DAY_MS = 86_400_000
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_with_append_time_a_record_ten_years_ahead_goes_when_its_append_is_too_old(
+    tmp_path: Path, *, restarted: bool
+) -> None:
+    clock = ManualClock()
+    config = LogConfig(
+        retention_ms=DAY_MS,
+        message_timestamp_after_max_ms=1 << 62,
+        cordwood_timestamp_future_policy="append-time",
+    )
+    logs = RunningLogs(tmp_path, {"t": config, "k": LogConfig(retention_ms=DAY_MS)}, clock=clock)
+    ahead_ms = clock.now_ms() + 3650 * DAY_MS
+    for name in ("t-0", "k-0"):
+        log = logs.log(name)
+        log.update_config(replace(log.config, message_timestamp_after_max_ms=1 << 62))
+        logs.put(log, (None, b"a"), timestamp=ahead_ms)
+        set_last_modified(log.active, clock.now_ms())  # the machine's time is another
+        log.roll()
+        logs.put(log, (None, b"b"))
+        set_last_modified(log.active, clock.now_ms())
+    if restarted:
+        logs.restart()
+    log, kafkas = logs.log("t-0"), logs.log("k-0")
+    clock.advance(DAY_MS)
+    assert retain(log, clock.now_ms()) == 0
+    clock.advance(1)
+    assert retain(log, clock.now_ms()) == 2
+    assert log.log_start_offset == log.log_end_offset == 2
+    assert retain(kafkas, clock.now_ms()) == 0
+    assert kafkas.log_start_offset == 0
+
+
+def test_append_time_is_by_the_logs_clock_even_where_the_machines_is_behind(
+    tmp_path: Path,
+) -> None:
+    clock = ManualClock()
+    config = LogConfig(retention_ms=DAY_MS, cordwood_timestamp_future_policy="append-time")
+    logs = RunningLogs(tmp_path, {"t": config}, clock=clock)
+    log = logs.log()
+    logs.put(log, (None, b"a"))
+    set_last_modified(log.active, 0)
+    assert retain(log, clock.now_ms() + DAY_MS) == 0
+    assert retain(log, clock.now_ms() + DAY_MS + 1) == 1

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.cleanup.blockers import Code
 from cordwood.cleanup.log_view import LogView, SegmentView
 from cordwood.cleanup.retention import RetentionPlan, plan_retention
 from cordwood.model.config import LogConfig
@@ -242,3 +243,53 @@ def test_plan_is_a_prefix_below_the_high_watermark_and_planning_again_adds_nothi
     if not (plan.roll or plan.expired):
         assert plan.log_start_offset == before.log_start_offset
     assert gone(plan_retention(again, now_ms=NOW_MS)) == []
+
+
+# ---- cordwood.timestamp.future.policy
+
+TEN_YEARS_MS = 10 * 365 * 86_400_000
+
+
+def with_policy(log: LogView, policy: str) -> LogView:
+    return replace(log, config=replace(log.config, cordwood_timestamp_future_policy=policy))
+
+
+def test_a_record_of_the_future_pins_its_segment_and_all_behind_it_as_in_kafka() -> None:
+    future = view(
+        [(0, 10, NOW_MS + TEN_YEARS_MS), (1, 10, 5), (2, 10, 6)], end=3, retention_ms=1_000
+    )
+    plan = plan_retention(future, now_ms=NOW_MS + 1_001)
+    assert gone(plan) == []
+    assert len(plan.warnings) == 1
+    assert plan.blockers[-1].code is Code.FUTURE_TIMESTAMP
+
+
+@pytest.mark.parametrize(("after_ms", "expected"), [(1_000, []), (1_001, [0, 1])])
+def test_with_append_time_a_record_of_the_future_goes_with_those_of_its_append(
+    after_ms: int, expected: list[int]
+) -> None:
+    future = with_policy(
+        view([(0, 10, NOW_MS + TEN_YEARS_MS), (1, 10, 5), (2, 0, -1)], end=2, retention_ms=1_000),
+        "append-time",
+    )
+    plan = plan_retention(future, now_ms=NOW_MS + after_ms)
+    assert gone(plan) == expected
+    assert plan.warnings == ()
+    if expected:
+        assert plan.expired[0].text == (
+            "log retention time 1000ms breach based on the time of the last append to the segment"
+        )
+
+
+@given(
+    timestamps=st.lists(st.integers(-1, NOW_MS), min_size=1, max_size=6),
+    retention_ms=st.integers(0, NOW_MS),
+)
+def test_append_time_changes_nothing_where_no_record_is_of_the_future(
+    timestamps: list[int], retention_ms: int
+) -> None:
+    segments = [(n, 10, timestamp) for n, timestamp in enumerate(timestamps)]
+    log = view(segments, end=len(segments), retention_ms=retention_ms)
+    assert plan_retention(log, now_ms=NOW_MS) == plan_retention(
+        with_policy(log, "append-time"), now_ms=NOW_MS
+    )

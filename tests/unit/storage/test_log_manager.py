@@ -31,6 +31,7 @@ from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.manual_clock import ManualClock
+from support.segments import set_last_modified
 from support.stored_log import StoredLogs, batch_of, keys_in, put, records_in
 
 TEN_MINUTES_MS = 600_000
@@ -171,7 +172,7 @@ def test_expired_segments_go_and_with_them_their_files(logs: StoredLogs) -> None
     append_many(log, 200)
     assert len(log.segments) > 1
     for segment in log.segments:
-        segment.set_last_modified(logs.clock.now_ms())
+        set_last_modified(segment, logs.clock.now_ms())
     logs.pass_time(TEN_MINUTES_MS + INITIAL_DELAY_MS + 1_000)
     assert len(log.segments) == 1
     logs.pass_time(DELAY_MS + 1_000)
@@ -213,7 +214,7 @@ def test_retention_leaves_compacted_logs_to_the_cleaner(logs: StoredLogs, policy
     count = len(log.segments)
     assert count > 1
     for segment in log.segments:
-        segment.set_last_modified(logs.clock.now_ms())
+        set_last_modified(segment, logs.clock.now_ms())
     logs.pass_time(TEN_MINUTES_MS + INITIAL_DELAY_MS + 1_000)
     assert len(log.segments) == count
 

@@ -231,7 +231,7 @@ def test_what_an_append_has_written_is_not_read_before_the_logs_end_says_so(
     catch_up(log)
     batch = batch_of(b"1", base_offset=1, leader_epoch=0)
     # A reader comes between the write and what follows it.
-    log.active.append([batch], [AppendedBatch(len(batch), 1, -1)])
+    log.active.append([batch], [AppendedBatch(len(batch), 1, -1)], 0)
     for isolation in Isolation:
         assert offsets_read(fetch(log, 0, isolation=isolation)) == [0]
         assert fetch(log, 1, isolation=isolation).size_bytes == 0

@@ -80,7 +80,7 @@ def test_an_append_whose_largest_offset_is_out_of_reach_of_the_base_overflows(
     with pytest.raises(
         SegmentOffsetOverflowError, match=f"at offset {largest} in segment Log"
     ) as e:
-        segment.append([data], [AppendedBatch(len(data), largest, 1000)])
+        segment.append([data], [AppendedBatch(len(data), largest, 1000)], 0)
     assert e.value.base_offset == base
     assert segment.size_bytes == 0
     assert bytes_of(segment) == b""
@@ -96,7 +96,7 @@ def test_parts_of_a_batch_are_written_one_behind_the_other(segments: Segments) -
     segment = segments.create(0)
     first, second = batch(0, "a", "b"), batch(2, "c")
     segment.append(
-        [first[:61], memoryview(first)[61:], second], [*described(first), *described(second)]
+        [first[:61], memoryview(first)[61:], second], [*described(first), *described(second)], 0
     )
     assert bytes_of(segment) == first + second
     assert segment.size_bytes == len(first + second)
@@ -105,7 +105,7 @@ def test_parts_of_a_batch_are_written_one_behind_the_other(segments: Segments) -
 
 def test_an_append_of_nothing_changes_nothing(segments: Segments) -> None:
     segment = segments.create(0)
-    segment.append([], [])
+    segment.append([], [], 0)
     assert segment.size_bytes == 0
 
 

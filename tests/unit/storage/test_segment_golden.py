@@ -31,7 +31,7 @@ def write_again(segment: LogSegment, log: Path) -> None:
     heads = iter_heads(OS.open(log), 0, len(data), path=log)
     appended = [AppendedBatch(h.size_bytes, h.last_offset, h.max_timestamp) for h in heads]
     if appended:
-        segment.append([data], appended)
+        segment.append([data], appended, 0)
 
 
 def test_segments_written_again_have_the_bytes_of_kafkas_indexes(

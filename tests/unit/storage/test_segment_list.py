@@ -8,7 +8,7 @@ import pytest
 
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_list import SegmentList
-from support.segments import Segments, batch, put
+from support.segments import Segments, batch, put, set_last_modified
 
 INT_MAX = (1 << 31) - 1
 
@@ -198,9 +198,9 @@ def test_a_segment_without_timestamps_reaches_as_far_as_its_file_is_old(
     segments: Segments,
 ) -> None:
     found = stamped(segments, 10, -1, 30, 40)
-    found[1].set_last_modified(35)
+    set_last_modified(found[1], 35)
     assert [reaching(found, t) for t in (10, 11, 35, 36)] == [0, 1, 1, 3]
-    found[1].set_last_modified(5)
+    set_last_modified(found[1], 5)
     assert [reaching(found, t) for t in (10, 11, 35, 36)] == [0, 2, 3, 3]
 
 

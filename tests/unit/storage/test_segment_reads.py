@@ -20,7 +20,15 @@ from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.storage.segment.log_segment import BatchPosition, LogSegment
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
-from support.segments import Segments, batch, bytes_of, last_offsets, message, put
+from support.segments import (
+    Segments,
+    batch,
+    bytes_of,
+    last_offsets,
+    message,
+    put,
+    set_last_modified,
+)
 
 INT_MAX = (1 << 31) - 1
 
@@ -296,7 +304,7 @@ def test_a_damaged_payload_is_an_error_that_says_where(segments: Segments) -> No
 def test_the_largest_timestamp_without_timestamps_is_the_files(segments: Segments) -> None:
     segment = segments.create(0)
     put(segment, batch(0, "a"))
-    segment.set_last_modified(1_600_000_000_000)
+    set_last_modified(segment, 1_600_000_000_000)
     assert segment.largest_record_timestamp == -1
     assert segment.largest_timestamp == 1_600_000_000_000
     put(segment, batch(1, "b", timestamps=5))
@@ -318,9 +326,9 @@ def test_the_largest_timestamp_of_a_reopened_segment_is_its_last_time_index_entr
 def test_modification_times_are_set_on_the_log_and_its_indexes(segments: Segments) -> None:
     segment = segments.create(0)
     put(segment, batch(0, "a"))
-    segment.set_last_modified(1_000)
+    set_last_modified(segment, 1_000)
     segment.flush()
-    segment.set_last_modified(1_234_567_890_123)
+    set_last_modified(segment, 1_234_567_890_123)
     for suffix in (".log", ".index", ".timeindex"):
         found = segment.path.with_suffix(suffix).stat().st_mtime_ns
         assert found == 1_234_567_890_123_000_000
@@ -332,7 +340,7 @@ def test_a_segment_prints_itself_as_kafka_does_without_reading_its_index(
 ) -> None:
     segment = segments.create(7)
     put(segment, batch(7, "hello", timestamps=1_700_000_000_000))
-    segment.set_last_modified(1_700_000_000_001)
+    set_last_modified(segment, 1_700_000_000_001)
     size = segment.size_bytes
     assert str(segment) == (
         f"LogSegment(baseOffset=7, size={size}, lastModifiedTime=1700000000001, "

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from functools import cache
+from types import MappingProxyType
 from typing import Any, Final
 
 from cordwood.broker.configs.effective import EffectiveConfigs
@@ -23,9 +24,14 @@ from cordwood.broker.configs.keys import (
     group_keys,
     topic_keys,
 )
-from cordwood.broker.configs.settings import OWN_PREFIX
 from cordwood.broker.configs.values import Texts, java_order, key_of, parse_topic
-from cordwood.model.config import BROKER_NAME_OF_TOPIC_SETTING, TOPIC_SETTINGS, ConfigResource
+from cordwood.model.config import (
+    BROKER_NAME_OF_TOPIC_SETTING,
+    OWN_PREFIX,
+    TOPIC_SETTINGS,
+    ConfigResource,
+    is_own,
+)
 from cordwood.model.config_levels import KAFKA, METADATA_LOG, Origin
 from cordwood.model.config_resolver import Level, broker_name_of, given_at, synonyms_of
 from cordwood.model.config_values import Kind, Value, format_value
@@ -33,6 +39,7 @@ from cordwood.model.kafka_errors import (
     InvalidRequestError,
     UnknownTopicOrPartitionError,
 )
+from cordwood.model.static_topics import property_name
 from cordwood.model.topic_names import require_topic_name
 
 TYPE_CODES: Final[Mapping[Kind, int]] = {
@@ -60,6 +67,8 @@ _TABLES: Final = {
 }
 
 
+_NOTHING: Final[Texts] = MappingProxyType({})
+
 Entry = dict[str, Any]
 """A DescribeConfigsResourceResult's fields."""
 
@@ -85,7 +94,7 @@ def describe(
     """
     match kind:
         case ConfigResource.TOPIC:
-            entries = _topic(configs, name)
+            entries = _topic(configs, name, wanted or ())
         case ConfigResource.BROKER:
             entries = _broker(configs, name)
         case ConfigResource.BROKER_LOGGER:
@@ -104,15 +113,6 @@ def describe(
     if documentation:
         _document(entries, kind)
     return entries
-
-
-def _describe_topic(configs: EffectiveConfigs, texts: Texts) -> list[Entry]:
-    """The entries of a topic that has the settings `texts` of its own."""
-    values = parse_topic(texts, configs.topic_defaults)
-    return [
-        _topic_entry(configs, name, texts, values)
-        for name in (*_internal_ones(topic_keys(), texts), *_names_in("topic"))
-    ]
 
 
 def describe_created(configs: EffectiveConfigs, texts: Texts) -> list[Entry]:
@@ -145,30 +145,50 @@ def _written(configs: EffectiveConfigs, name: str, texts: Texts) -> tuple[str | 
 def topic_origins(configs: EffectiveConfigs, topic: str) -> dict[str, Origin]:
     """For each setting of a topic, by name, its value and the level that gives it."""
     texts = configs.recorded(ConfigResource.TOPIC, topic)
+    static = configs.settings.static_topics.get(topic, _NOTHING)
     found = {}
     for name, key in topic_keys().items():
         text, level = _written(configs, name, texts)
+        where = name
+        if name in static and level is not Level.TOPIC:
+            text, level, where = static[name], Level.STATIC_BROKER, property_name(topic, name)
         if text is not None and not (key.internal and level is Level.DEFAULT):
             source = _SOURCES.get(level, METADATA_LOG)
-            found[name] = Origin(value=text, level=level, source=source, key=name)
+            found[name] = Origin(value=text, level=level, source=source, key=where)
     return found
 
 
-def _topic(configs: EffectiveConfigs, name: str) -> list[Entry]:
-    require_topic_name(name)
-    if name not in configs.image.topics:
+def _topic(configs: EffectiveConfigs, topic: str, wanted: Collection[str]) -> list[Entry]:
+    """The entries of a topic; of own settings those that are set for it, or `wanted`."""
+    require_topic_name(topic)
+    if topic not in configs.image.topics:
         raise UnknownTopicOrPartitionError("")
-    return _describe_topic(configs, configs.recorded(ConfigResource.TOPIC, name))
+    texts = configs.recorded(ConfigResource.TOPIC, topic)
+    static = configs.settings.static_topics.get(topic, _NOTHING)
+    values = parse_topic({**static, **texts}, configs.topic_defaults)
+    of_broker = {each for _, given in configs.levels for each in given if is_own(each)}
+    own = {each for each in (*static, *of_broker, *wanted) if is_own(each)} - texts.keys()
+    return [
+        _topic_entry(configs, topic, name, values)
+        for name in (
+            *_internal_ones(topic_keys(), {**texts, **dict.fromkeys(sorted(own), "")}),
+            *_names_in("topic"),
+        )
+    ]
 
 
 def _topic_entry(
-    configs: EffectiveConfigs, name: str, texts: Texts, values: Mapping[str, Value]
+    configs: EffectiveConfigs, topic: str, name: str, values: Mapping[str, Value]
 ) -> Entry:
     key = topic_keys()[name]
     text = format_value(values[name])
     broker_name = BROKER_NAME_OF_TOPIC_SETTING.get(name)
     synonyms = [] if broker_name is None else _synonyms(configs, broker_name)
-    if name in texts:
+    static = configs.settings.static_topics.get(topic, _NOTHING)
+    if name in static:
+        value = format_value(key.parse(static[name]))
+        synonyms.insert(0, (property_name(topic, name), value, Level.STATIC_BROKER))
+    if name in configs.recorded(ConfigResource.TOPIC, topic):
         synonyms.insert(0, (name, text, Level.TOPIC))
     return _entry(name, text, key, synonyms)
 

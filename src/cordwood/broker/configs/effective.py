@@ -86,6 +86,9 @@ class EffectiveConfigs:
             ConfigError: its record has a value that Kafka refuses.
         """
         texts = self.recorded(ConfigResource.TOPIC, topic)
+        static = self.settings.static_topics.get(topic)
+        if static is not None:
+            texts = {**static, **texts}
         if not texts:
             return self._default_log_config
         found = self._log_configs.get(topic)

@@ -1,7 +1,8 @@
 """Every setting of Kafka 4.3 by kind of resource, read at the first use.
 
 Those that affect logs are in `model.config`; the others, and the order of all, are in
-`kafka_4_3.tsv` beside this module. Nothing is in both.
+`kafka_4_3.tsv` beside this module. Nothing is in both. Cordwood's own are described only where
+they are set, or requested by name, so that Kafka's tools list what they list at a Kafka.
 
 Source: org.apache.kafka.server.config.AbstractKafkaConfig.CONFIG_DEF, LogConfig, GroupConfig,
 ClientMetricsConfigs, org.apache.kafka.server.config.DynamicBrokerConfig and QuotaConfig, Kafka 4.3.
@@ -17,7 +18,13 @@ from importlib import resources
 from typing import Final
 
 from cordwood.coordinator.group.settings import GROUP_OFFSETS_RETENTION
-from cordwood.model.config import BROKER_SETTINGS, TOPIC_SETTINGS
+from cordwood.model.config import (
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerSetting,
+    TopicSetting,
+    is_own,
+)
 from cordwood.model.config_values import Kind, Rule, Value, format_value, parse_value
 
 _TABLE = "kafka_4_3.tsv"
@@ -140,7 +147,27 @@ def _tables() -> Mapping[str, Keys]:
         assert len(cells) == _COLUMNS, line
         table, name = cells[0], cells[1]
         tables.setdefault(table, {})[name] = _key(table, name, cells[2:])
+    tables["topic"].update(_own(TOPIC_SETTINGS))
+    tables["broker"].update(_own(BROKER_SETTINGS))
     return tables
+
+
+def _own(settings: Mapping[str, TopicSetting] | Mapping[str, BrokerSetting]) -> Keys:
+    """Cordwood's own settings of a table."""
+    return {
+        name: ConfigKey(
+            name=name,
+            rule=setting.rule,
+            default=setting.default,
+            dynamic=Dynamic.CLUSTER
+            if isinstance(setting, TopicSetting) or setting.dynamic
+            else Dynamic.NO,
+            internal=True,
+            doc=setting.doc,
+        )
+        for name, setting in settings.items()
+        if is_own(name)
+    }
 
 
 def _key(table: str, name: str, cells: list[str]) -> ConfigKey:

@@ -25,13 +25,14 @@ from cordwood.broker.configs.values import (
     parse_texts,
     topic_defaults,
 )
+from cordwood.model.config import OWN_PREFIX, is_own
 from cordwood.model.config_names import advise_on_broker_name, is_misnamed_broker_setting
 from cordwood.model.config_resolver import LISTENER_KEY
 from cordwood.model.config_values import format_value
 from cordwood.model.errors import ConfigError, UnsupportedSettingError
 from cordwood.model.properties import parse_properties
+from cordwood.model.static_topics import StaticTopics, static_topics
 
-OWN_PREFIX: Final = "cordwood."
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _GIVEN: Final[Texts] = {
     "process.roles": "broker,controller",
@@ -67,8 +68,9 @@ _REFUSED_PREFIXES: Final[Mapping[str, str]] = {
 class BrokerSettings(BrokerValues):
     """The static settings of a broker: server.properties over Kafka's defaults.
 
-    `given` are the properties as in Kafka, with `node.id` and `broker.id` both; `own` those of
-    Cordwood (`cordwood.…`); `source` is the file's name for messages; `warnings` list settings
+    `given` are the properties that `broker_keys` or Kafka knows, with `node.id` and `broker.id`
+    both; `own` those that only parts of Cordwood ask for (`cordwood.…`); `static_topics` those of
+    single topics; `source` is the file's name for messages; `warnings` list settings
     without effect. Everything else is as in `BrokerValues`.
     """
 
@@ -81,6 +83,7 @@ class BrokerSettings(BrokerValues):
         "listeners",
         "own",
         "source",
+        "static_topics",
         "warnings",
     )
 
@@ -96,8 +99,11 @@ class BrokerSettings(BrokerValues):
         self.source = source
         texts = dict(properties or {})
         self.own: Texts = {
-            name: texts.pop(name) for name in list(texts) if name.startswith(OWN_PREFIX)
+            name: texts.pop(name)
+            for name in list(texts)
+            if is_own(name) and name not in broker_keys()
         }
+        self.static_topics: StaticTopics = static_topics(self.own, source=source)
         self.given: Texts = _completed(texts)
         with _located(source):
             super().__init__(parse_texts(self.given, broker_keys()))

@@ -508,7 +508,7 @@ class PartitionLog:
                 is_duplicate=True,
             )
         active, end = self.segments.active, last + 1
-        active.append(parts, appended)
+        active.append(parts, appended, self.context.clock.now_ms())
         self.end = LogPosition(end, active.base_offset, active.size_bytes)
         if self._high_watermark.offset >= end:  # a follower that started again
             self._high_watermark = LogPosition(end)

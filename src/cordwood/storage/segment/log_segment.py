@@ -16,7 +16,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -116,6 +115,7 @@ class LogSegment:
         "size_bytes",
         "suffix",
         "transaction_index",
+        "written_ms",
     )
 
     def __init__(
@@ -138,6 +138,8 @@ class LogSegment:
         self.base_offset = base_offset
         self.path = directory / segment_file_name(base_offset, LOG_SUFFIX)
         self.created_ms = now_ms
+        # When this process appended last, by the log's clock; 0 where it has not.
+        self.written_ms = 0
         self.roll_jitter_ms = roll_jitter_ms
         # Invariant: as many bytes of the file are whole batches, and readers see those.
         self.size_bytes = size_bytes
@@ -335,11 +337,18 @@ class LogSegment:
         """
         return self._resources.fs.facts_of(self.path).modified_ms
 
-    def set_last_modified(self, modified_ms: int) -> None:
-        """Sets the modification time of the log and its indexes, of those that are there."""
-        for path in (self.path, self._offset_index.path, self._time_index.path):
-            with suppress(FileNotFoundError):
-                self._resources.fs.set_modified(path, modified_ms * 1_000_000)
+    @property
+    def appended_ms(self) -> int:
+        """When its newest record was appended, or later, by the log's clock (ms).
+
+        It is when this process appended last, or where it has not, the modification time: each
+        append changes it, a compaction keeps that of the newest segment it merges, and whatever
+        else changes it (a truncation, a copy) makes it later.
+
+        Raises:
+            OSError: the log file is gone.
+        """
+        return max(self.last_modified_ms, self.written_ms)
 
     def resize_indexes(self, size_bytes: int) -> None:
         """Sets the maximum size of each index; no entry is removed, and nothing is read."""
@@ -530,12 +539,13 @@ class LogSegment:
 
     # ---- append and roll
 
-    def append(self, parts: Sequence[Buffer], batches: Sequence[AppendedBatch]) -> None:
+    def append(self, parts: Sequence[Buffer], batches: Sequence[AppendedBatch], at_ms: int) -> None:
         """Writes batches behind those there are.
 
         Args:
             parts: their bytes, in as many pieces as it takes.
             batches: each of them, in order.
+            at_ms: now, by the log's clock.
 
         Raises:
             SegmentOffsetOverflowError: the last offset is out of reach of the base offset; nothing
@@ -557,7 +567,7 @@ class LogSegment:
             )
         if not self._is_writing:
             self._begin_writing()
-        file = self._resources.file(self)
+        file, self.written_ms = self._resources.file(self), at_ms
         try:
             file.write_at(parts, position)
         except (NoSpaceError, OSError):

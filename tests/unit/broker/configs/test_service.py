@@ -61,6 +61,53 @@ def test_a_topics_config_is_the_one_that_the_model_resolves(
     assert service_of(properties, records).log_config("t") == resolved.config
 
 
+POLICY = "cordwood.timestamp.future.policy"
+OF_TOPIC = f"cordwood.topic.t.{POLICY}"
+
+
+@pytest.mark.parametrize(
+    ("properties", "records", "expected"),
+    [
+        ({}, {}, []),
+        ({POLICY: "append-time"}, {}, [("append-time", POLICY, 4), ("kafka", POLICY, 5)]),
+        (
+            {OF_TOPIC: "append-time"},
+            {(BROKER, ""): {POLICY: "kafka"}},
+            [("append-time", OF_TOPIC, 4), ("kafka", POLICY, 3), ("kafka", POLICY, 5)],
+        ),
+        (
+            {OF_TOPIC: "append-time"},
+            {(TOPIC, "t"): {POLICY: "kafka"}},
+            [("kafka", POLICY, 1), ("append-time", OF_TOPIC, 4), ("kafka", POLICY, 5)],
+        ),
+    ],
+)
+def test_an_own_setting_is_described_with_its_levels_where_it_is_set(
+    properties: Mapping[str, str], records: Records, expected: list[tuple[str, str, int]]
+) -> None:
+    service = service_of(properties, records)
+    entries = {entry["name"]: entry for entry in service.describe(TOPIC, "t")}
+    assert (POLICY in entries) == bool(expected)
+    (named,) = service.describe(TOPIC, "t", wanted=[POLICY])
+    for entry in (named, entries.get(POLICY, named)):
+        found = [(each["value"], each["name"], each["source"]) for each in entry["synonyms"]]
+        assert found == (expected or [("kafka", POLICY, 5)])
+        assert entry["value"] == found[0][0]
+        assert entry["config_source"] == found[0][2]
+    assert service.log_config("t").cordwood_timestamp_future_policy == named["value"]
+    of_another = properties.get(POLICY, "kafka")
+    assert service.log_config("u").cordwood_timestamp_future_policy == of_another
+
+
+def test_own_settings_of_a_topic_can_be_changed_and_are_checked() -> None:
+    service = service_of({}, {})
+    service.require_topic_settings({POLICY: "append-time"})
+    with pytest.raises(InvalidConfigError, match="must be one of: kafka, append-time"):
+        service.require_topic_settings({POLICY: "x"})
+    with pytest.raises(InvalidConfigError, match=r"Unknown topic config name: cordwood\.x"):
+        service.require_topic_settings({"cordwood.x": "1"})
+
+
 def test_topics_without_settings_share_one_config() -> None:
     service = service_of({}, {(TOPIC, "t"): {"retention.ms": "1"}})
     assert service.log_config("a") is service.log_config("b")
