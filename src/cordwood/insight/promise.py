@@ -1,0 +1,200 @@
+"""Settings that keep a promise about a log: how old its records get, how much space it takes.
+
+**Age.** A record is appended when its segment's first batch is, or later. The segment takes batches
+until one has a timestamp more than segment.ms after the first batch's, so its largest timestamp is
+at most segment.ms after that; the first batch's is at most message.timestamp.after.max.ms ahead of
+its append (CreateTime), or equal to it (LogAppendTime). Retention removes a segment at the first
+check at which that is more than retention.ms ago: at most one log.retention.check.interval.ms
+later. The files go file.delete.delay.ms after that. The sum is the largest age of a record, from
+its append to its last byte on disk; no smaller number is a bound. Segments before it expire
+earlier, so the order of deletion adds nothing. Every replica does the same with its own log.
+
+**Space.** A check leaves less than retention.bytes and one segment. Until the next check records
+are appended, and what was removed stays for file.delete.delay.ms.
+
+Source: LogSegment.shouldRoll, UnifiedLog.deleteRetentionMsBreachedSegments and
+deleteRetentionSizeBreachedSegments, LogManager.cleanupLogs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Final
+
+from cordwood.cleanup.log_view import LogView
+from cordwood.insight.log_facts import Delays
+from cordwood.model.config import LogConfig
+from cordwood.model.errors import ConfigError
+
+_LOG_APPEND_TIME: Final = "LogAppendTime"
+#: The share of the age that a segment may take, where segment.ms has to be lowered.
+_SEGMENTS_AN_AGE: Final = 8
+_SEGMENTS_A_SIZE: Final = 4
+_SEGMENT_BYTES_MIN: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One summand of a bound: the setting it comes from, and its value in ms or bytes."""
+
+    setting: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """A bound that settings keep.
+
+    `bound` is the sum of `parts`, in ms or bytes; None where no settings of this log bound it,
+    which `why` explains. `changes` are the topic settings to be set for the bound to hold.
+    """
+
+    bound: int | None
+    parts: tuple[Part, ...] = ()
+    changes: tuple[tuple[str, int], ...] = ()
+    why: str = ""
+
+    @property
+    def holds_now(self) -> bool:
+        """Whether it holds without a change."""
+        return self.bound is not None and not self.changes
+
+
+def age_promise(config: LogConfig, delays: Delays) -> Promise:
+    """The largest age of a record (ms), from its append to its last byte on disk."""
+    if not config.delete:
+        return Promise(
+            bound=None, why="cleanup.policy has no delete: the newest value of a key stays"
+        )
+    if config.compact:
+        return Promise(
+            bound=None,
+            why="compaction joins segments, and a joined segment is as young as its newest record: "
+            "with cleanup.policy=compact,delete no setting bounds the age of a record",
+        )
+    if config.retention_ms < 0:
+        return Promise(bound=None, why="retention.ms=-1: no record gets too old")
+    parts = (
+        *_ahead(config),
+        Part(setting="segment.ms", value=config.segment_ms),
+        Part(setting="retention.ms", value=config.retention_ms),
+        Part(setting="log.retention.check.interval.ms", value=delays.check_ms),
+        Part(setting="file.delete.delay.ms", value=delays.file_delete_ms),
+    )
+    return Promise(bound=sum(part.value for part in parts), parts=parts)
+
+
+def keep_age(config: LogConfig, delays: Delays, max_age_ms: int) -> Promise:
+    """Settings under which no record gets older than `max_age_ms`: the loosest retention.ms.
+
+    segment.ms is lowered to an eighth of the age where it is larger; nothing is made looser.
+
+    Raises:
+        ConfigError: no retention.ms is low enough.
+    """
+    now = age_promise(config, delays)
+    if now.bound is None and (config.compact or not config.delete):
+        return now
+    if now.bound is not None and now.bound <= max_age_ms:
+        return now
+    fixed = delays.check_ms + delays.file_delete_ms + sum(part.value for part in _ahead(config))
+    left = max_age_ms - fixed
+    if left < 2:
+        raise ConfigError(
+            f"no retention.ms keeps {max_age_ms} ms: the delays of the broker alone take {fixed} "
+            "ms. Lower log.retention.check.interval.ms, file.delete.delay.ms or, with CreateTime, "
+            "message.timestamp.after.max.ms"
+        )
+    segment_ms = min(config.segment_ms, max(1, left // _SEGMENTS_AN_AGE))
+    retention_ms = left - segment_ms
+    if config.retention_ms >= 0:
+        retention_ms = min(config.retention_ms, retention_ms)
+    changes = (("segment.ms", segment_ms), ("retention.ms", retention_ms))
+    before = {"segment.ms": config.segment_ms, "retention.ms": config.retention_ms}
+    after = replace(config, segment_ms=segment_ms, retention_ms=retention_ms)
+    kept = age_promise(after, delays)
+    return Promise(
+        bound=kept.bound,
+        parts=kept.parts,
+        changes=tuple((name, value) for name, value in changes if before[name] != value),
+    )
+
+
+def size_promise(config: LogConfig, delays: Delays, bytes_a_second: float) -> Promise:
+    """The most bytes of logs that a partition takes on disk at that rate of appends."""
+    if not config.delete:
+        return Promise(
+            bound=None, why="cleanup.policy has no delete: retention.bytes has no effect"
+        )
+    if config.retention_bytes < 0:
+        return Promise(bound=None, why="retention.bytes=-1: no size is too large")
+    waited_ms = delays.check_ms + delays.file_delete_ms
+    parts = (
+        Part(setting="retention.bytes", value=config.retention_bytes),
+        Part(setting="segment.bytes", value=config.segment_bytes),
+        Part(
+            setting="appends until the files are gone",
+            value=-(-int(bytes_a_second * waited_ms) // 1000),
+        ),
+    )
+    return Promise(bound=sum(part.value for part in parts), parts=parts)
+
+
+def keep_size(config: LogConfig, delays: Delays, bytes_a_second: float, max_bytes: int) -> Promise:
+    """Settings under which a partition takes at most `max_bytes`: the loosest retention.bytes.
+
+    Raises:
+        ConfigError: no retention.bytes is low enough.
+    """
+    now = size_promise(config, delays, bytes_a_second)
+    if not config.delete or (now.bound is not None and now.bound <= max_bytes):
+        return now
+    appended = -(-int(bytes_a_second * (delays.check_ms + delays.file_delete_ms)) // 1000)
+    left = max_bytes - appended
+    segment_bytes = min(config.segment_bytes, max(_SEGMENT_BYTES_MIN, left // _SEGMENTS_A_SIZE))
+    if left < segment_bytes:
+        raise ConfigError(
+            f"no retention.bytes keeps {max_bytes} bytes: {appended} are appended until the files "
+            f"of removed segments are gone, and a segment takes {segment_bytes}"
+        )
+    retention_bytes = left - segment_bytes
+    if config.retention_bytes >= 0:
+        retention_bytes = min(config.retention_bytes, retention_bytes)
+    changes = (("segment.bytes", segment_bytes), ("retention.bytes", retention_bytes))
+    before = {"segment.bytes": config.segment_bytes, "retention.bytes": config.retention_bytes}
+    after = replace(config, segment_bytes=segment_bytes, retention_bytes=retention_bytes)
+    kept = size_promise(after, delays, bytes_a_second)
+    return Promise(
+        bound=kept.bound,
+        parts=kept.parts,
+        changes=tuple((name, value) for name, value in changes if before[name] != value),
+    )
+
+
+def peak_bytes_a_second(view: LogView) -> float:
+    """The highest rate of appends that the timestamps of a log's segments show; 0 if none does.
+
+    It is the rate over the time in which one segment was filled.
+    """
+    peak = 0.0
+    previous_ms: int | None = None
+    for segment in view.segments:
+        now_ms = segment.largest_record_timestamp
+        if previous_ms is not None and now_ms > previous_ms:
+            peak = max(peak, segment.size_bytes * 1000 / (now_ms - previous_ms))
+        if now_ms >= 0:
+            previous_ms = now_ms
+    return peak
+
+
+def disk_overhead(config: LogConfig) -> float | None:
+    """How many times the size of its newest values a compacted log may take; None without limit."""
+    ratio = config.min_cleanable_dirty_ratio
+    return None if ratio >= 1 else 1 / (1 - ratio)
+
+
+def _ahead(config: LogConfig) -> tuple[Part, ...]:
+    if config.message_timestamp_type == _LOG_APPEND_TIME:
+        return ()
+    name = "message.timestamp.after.max.ms"
+    return (Part(setting=name, value=config.message_timestamp_after_max_ms),)
