@@ -10,7 +10,7 @@ from cordwood.cleanup.compaction_values import Manifest
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.rewrite import RewriteSpec
 from cordwood.cleanup.tasks import Survivors, still_to_do
-from cordwood.cleanup.verification.evidence import find_evidence
+from cordwood.cleanup.verification.evidence import Scope, find_evidence
 from cordwood.cleanup.verification.group import verify_group
 from cordwood.cleanup.whole import Indexed, Lane, WholeCompaction, find_survivors
 from cordwood.storage.filesystem import OS, FileSystem
@@ -31,7 +31,7 @@ def verify_rewritten(compaction: LogCompaction, spec: RewriteSpec, manifest: Man
         CorruptError: it was refused.
     """
     segments = still_to_do(compaction, compaction.segments)
-    evidence = find_evidence(compaction, segments, entries_max=ENTRIES_MAX)
+    evidence = find_evidence(Scope.of(compaction), segments, entries_max=ENTRIES_MAX)
     bases = [segment.source.base_offset for segment in spec.segments]
     verify_group(replace(spec, evidence=tuple(evidence[base] for base in bases)), manifest)
 

@@ -39,7 +39,7 @@ from cordwood.cleanup.survivors import (
     no_progress,
 )
 from cordwood.cleanup.transactions import AbortedTransactions, TransactionSummary
-from cordwood.cleanup.verification.evidence import find_evidence
+from cordwood.cleanup.verification.evidence import Scope, find_evidence
 from cordwood.cleanup.verification.group import verify_group
 from cordwood.model.clock import Clock, SystemClock, pause
 from cordwood.model.errors import EngineError, NoSpaceError
@@ -233,7 +233,7 @@ def evidence_of(
     """
     directory = Path(compaction.directory)
     return find_evidence(
-        compaction,
+        Scope.of(compaction),
         still_to_do(compaction, compaction.segments),
         entries_max=entries_max,
         threads=threads,

@@ -172,8 +172,10 @@ def test_no_record_gets_older_than_promised_and_looser_settings_break_it(
         setting = replace(worst, retention_ms=worst.retention_ms + more)
         expires_ms = ahead_ms + setting.segment_ms + setting.retention_ms
         life = Simulation(tmp_path / name, setting, delays)
+        # Appends keep the segment from expiring until it takes no more.
+        steps = range(0, setting.segment_ms, setting.retention_ms)
         life.run(
-            {0: [ahead_ms], setting.segment_ms: [ahead_ms]},
+            {at: [ahead_ms] for at in (*steps, setting.segment_ms)},
             first_check_ms=expires_ms % delays.check_ms,
         )
         assert life.oldest_ms == bound + more

@@ -125,14 +125,7 @@ def verify(
     """
     begun = clock.monotonic_s()
     log_dirs = open_log_dirs(paths)
-    places = [
-        place
-        for place in find_places(log_dirs)
-        if not topics
-        or any(fnmatch.fnmatchcase(place.partition.topic_partition.topic, glob) for glob in topics)
-    ]
-    if topics and not places:
-        raise ConfigError(f"no topic in LOG_DIR matches --topic {', '.join(topics)}")
+    places = chosen(find_places(log_dirs), topics)
     result = Verification()
     watch = watch or Watch()
     watch.begin(sum(_size_of(place.partition.path, fs) for place in places))
@@ -141,6 +134,23 @@ def verify(
         result.logs.append(directories[place.log_dir.path].check(place, watch))
     result.elapsed_s = clock.monotonic_s() - begun
     return result
+
+
+def chosen(places: Sequence[Place], topics: Sequence[str]) -> list[Place]:
+    """The places of topics that match a pattern, or all if there is no pattern.
+
+    Raises:
+        ConfigError: no topic has such a name.
+    """
+    found = [
+        place
+        for place in places
+        if not topics
+        or any(fnmatch.fnmatchcase(place.partition.topic_partition.topic, glob) for glob in topics)
+    ]
+    if topics and not found:
+        raise ConfigError(f"no topic in LOG_DIR matches --topic {', '.join(topics)}")
+    return found
 
 
 class _Directory:

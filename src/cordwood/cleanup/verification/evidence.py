@@ -10,11 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import SegmentEvidence, SegmentSource
+from cordwood.cleanup.compaction_values import (
+    BATCH_BYTES_MAX,
+    SegmentEvidence,
+    SegmentSource,
+)
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.scan import Block, Bytes, PayloadReader, SegmentReader
 from cordwood.cleanup.survivors import Secrets
@@ -23,6 +28,7 @@ from cordwood.cleanup.verification.transactions import Flags, Transactions
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents, kernels, key_table
 from cordwood.format.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT
+from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 
@@ -33,8 +39,34 @@ _SHARDS_MAX = 1 << 12
 Progress = Callable[[int], None]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What the evidence of a compaction depends on, beside its segments; fields as there."""
+
+    now_ms: int
+    legacy_horizon_ms: int
+    seed: int
+    log_start_offset: int = 0
+    aborted: tuple[AbortedTransaction, ...] = ()
+    before: TransactionSummary = field(default_factory=TransactionSummary)
+    batch_bytes_max: int = BATCH_BYTES_MAX
+
+    @classmethod
+    def of(cls, compaction: LogCompaction) -> Scope:
+        """That of a compaction."""
+        return cls(
+            now_ms=compaction.now_ms,
+            legacy_horizon_ms=compaction.legacy_horizon_ms,
+            seed=compaction.seed,
+            log_start_offset=compaction.log_start_offset,
+            aborted=compaction.aborted,
+            before=TransactionSummary.from_json(compaction.before),
+            batch_bytes_max=compaction.batch_bytes_max,
+        )
+
+
 def find_evidence(
-    compaction: LogCompaction,
+    scope: Scope,
     segments: Sequence[SegmentSource],
     *,
     entries_max: int,
@@ -45,7 +77,7 @@ def find_evidence(
     """The evidence for each of the last segments of a compaction, by base offset.
 
     Args:
-        compaction: whose.
+        scope: of the compaction.
         segments: all that are not replaced yet.
         entries_max: how many keys a thread holds at once.
         threads: how many passes are made side by side.
@@ -57,24 +89,23 @@ def find_evidence(
         OSError: one cannot be read.
     """
     transactions = Transactions(
-        log_start_offset=compaction.log_start_offset,
-        before=TransactionSummary.from_json(compaction.before),
+        log_start_offset=scope.log_start_offset,
+        before=scope.before,
     )
     starts, total = [], 0
     reader = SegmentReader(fs=fs)
     for segment in segments:
         starts.append(total)
-        for block in reader.blocks(segment, batch_bytes_max=compaction.batch_bytes_max):
+        for block in reader.blocks(segment, batch_bytes_max=scope.batch_bytes_max):
             transactions.note(block)
             total += int(block.table[:, rows_of.COUNT].sum())
         total = -(-total // 8) * 8
     end = segments[-1].next_base_offset if segments else 0
-    transactions.end(each for each in compaction.aborted if each.last_offset >= end)
+    transactions.end(each for each in scope.aborted if each.last_offset >= end)
     shards = threads
     while True:
         walks = [
-            _Walk(compaction, segments, starts, total, transactions, progress, fs)
-            for _ in range(shards)
+            _Walk(scope, segments, starts, total, transactions, progress, fs) for _ in range(shards)
         ]
         with ThreadPoolExecutor(threads, thread_name_prefix="evidence") as pool:
             fits = list(
@@ -92,7 +123,7 @@ class _Walk:
 
     def __init__(
         self,
-        compaction: LogCompaction,
+        scope: Scope,
         segments: Sequence[SegmentSource],
         starts: Sequence[int],
         records: int,
@@ -100,13 +131,13 @@ class _Walk:
         progress: Progress,
         fs: FileSystem,
     ) -> None:
-        self._compaction = compaction
+        self._scope = scope
         self._segments = segments
         self._starts = starts
         self._transactions = transactions
         self._progress = progress
         self._fs = fs
-        self._secrets = Secrets.from_seed(compaction.seed ^ _OTHER_SECRETS).words
+        self._secrets = Secrets.from_seed(scope.seed ^ _OTHER_SECRETS).words
         self.newest, self._unkeyed, self._nulls = (
             np.zeros(records // 8 + 8, dtype=np.uint8) for _ in range(3)
         )
@@ -118,11 +149,11 @@ class _Walk:
     def run(self, shard: int, shards: int, entries_max: int) -> bool:
         """Finds the newest records of the keys of a shard; False if there are too many."""
         reader = SegmentReader(fs=self._fs)
-        payloads = PayloadReader(batch_bytes_max=self._compaction.batch_bytes_max)
+        payloads = PayloadReader(batch_bytes_max=self._scope.batch_bytes_max)
         table, used = key_table.new_table(_SLOTS_MIN), np.zeros(1, dtype=np.int64)
         for segment, start in zip(self._segments, self._starts, strict=True):
             ordinal = start
-            for block in reader.blocks(segment, batch_bytes_max=self._compaction.batch_bytes_max):
+            for block in reader.blocks(segment, batch_bytes_max=self._scope.batch_bytes_max):
                 counts = block.table[:, rows_of.COUNT]
                 ordinals = ordinal + np.cumsum(counts) - counts
                 ordinal += int(counts.sum())
@@ -173,17 +204,17 @@ class _Walk:
     def _note_batches(
         self, segment: SegmentSource, block: Block, aborted: Flags, first: int
     ) -> None:
-        compaction, table = self._compaction, block.table
+        scope, table = self._scope, block.table
         counts = table[:, rows_of.COUNT]
         if block.legacy is not None:
             is_past = np.full(
-                block.rows, segment.modified_ns // 1_000_000 <= compaction.legacy_horizon_ms
+                block.rows, segment.modified_ns // 1_000_000 <= scope.legacy_horizon_ms
             )
         else:
             has_horizon = (table[:, rows_of.ATTRIBUTES] & DELETE_HORIZON_BIT) != 0
-            is_past = has_horizon & (table[:, rows_of.BASE_TIMESTAMP] <= compaction.now_ms)
-        is_below = table[:, rows_of.BASE_OFFSET] < compaction.log_start_offset
-        markers = self._transactions.markers_to_stay(block, compaction.now_ms)
+            is_past = has_horizon & (table[:, rows_of.BASE_TIMESTAMP] <= scope.now_ms)
+        is_below = table[:, rows_of.BASE_OFFSET] < scope.log_start_offset
+        markers = self._transactions.markers_to_stay(block, scope.now_ms)
         where = slice(first, first + int(counts.sum()))
         self._markers[where] = np.repeat(markers, counts)
         self._aborted[where] = np.repeat(aborted, counts)

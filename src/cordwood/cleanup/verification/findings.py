@@ -113,6 +113,7 @@ class Rule(Enum):
     COPY_REVIVED = "copy-revived", _COMPARE
     COPY_TRANSACTION = "copy-transaction", _COMPARE
     COPY_MISSING = "copy-missing", _COMPARE
+    COPY_START = "copy-start", "Check that the retention of the topic explains it"
 
     def __init__(self, code: str, remedy: str) -> None:
         self.code = code
@@ -123,9 +124,10 @@ class Rule(Enum):
         """What breaking it means."""
         if self in _UNFINISHED:
             return Level.UNFINISHED
-        return Level.NOTE if self is Rule.DELETED_FILE else Level.DAMAGED
+        return Level.NOTE if self in _NOTES else Level.DAMAGED
 
 
+_NOTES = frozenset({Rule.DELETED_FILE, Rule.COPY_START})
 _UNFINISHED = frozenset({Rule.TORN_TAIL, Rule.UNFINISHED_WORK, Rule.ORPHANED_INDEX})
 
 

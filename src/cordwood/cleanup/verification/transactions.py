@@ -34,6 +34,7 @@ class Transactions:
         self._data: dict[int, list[int]] = {}
         #: By producer, what `_fates` searches: offsets of markers, and whether each is an ABORT.
         self._sorted: dict[int, tuple[Ints, Flags]] = {}
+        self._data_sorted: dict[int, Ints] = {}
 
     def note(self, block: Block) -> None:
         """Takes the markers of a block, and where the data of transactions is."""
@@ -59,6 +60,10 @@ class Transactions:
 
     def end(self, beyond: Iterable[AbortedTransaction]) -> None:
         """All blocks are in; `beyond` are the transactions that are aborted behind them."""
+        self._data_sorted = {
+            producer_id: np.array(offsets, dtype=np.int64)
+            for producer_id, offsets in self._data.items()
+        }
         behind: dict[int, AbortedTransaction] = {}
         for entry in sorted(beyond, key=lambda each: each.last_offset):
             behind.setdefault(entry.producer_id, entry)
@@ -92,6 +97,17 @@ class Transactions:
             found[mine] = is_ended & is_abort[place] & (offsets[place] >= self._log_start_offset)
         return found
 
+    def undecided(self, table: Ints) -> Flags:
+        """Which rows of a batch table are data of a transaction without a marker behind it."""
+        found = np.zeros(len(table), dtype=np.bool_)
+        rows = _data_rows(table)
+        for producer_id in np.unique(table[rows, rows_of.PRODUCER_ID]).tolist():
+            mine = rows[table[rows, rows_of.PRODUCER_ID] == producer_id]
+            offsets = self._sorted.get(producer_id, (np.empty(0, dtype=np.int64),))[0]
+            place = np.searchsorted(offsets, table[mine, rows_of.BASE_OFFSET])
+            found[mine] = place == len(offsets)
+        return found
+
     def markers_to_stay(self, block: Block, now_ms: int) -> Flags:
         """Which control batches of a block must keep their record."""
         table = block.table
@@ -113,14 +129,14 @@ class Transactions:
         if place == len(markers) or int(markers[place]) != offset:
             return True
         previous = int(markers[place - 1]) if place else -1
-        data = self._data.get(producer_id, [])
+        data = self._data_sorted.get(producer_id, np.empty(0, dtype=np.int64))
         first = int(np.searchsorted(data, previous, side="right"))
         if first < len(data) and data[first] < offset:
             return True
         if bool(is_abort[place]):
             return (producer_id, offset) in self._before.observed
         was_committed = self._before.committed.get(producer_id, False)
-        return was_committed and not any(not abort for abort in is_abort[:place].tolist())
+        return was_committed and bool(is_abort[:place].all())
 
 
 def _data_rows(table: Ints) -> Ints:

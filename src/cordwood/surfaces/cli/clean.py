@@ -100,7 +100,10 @@ def clean_command(
         ),
     ] = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Read back every rewritten segment before it counts.")
+        bool,
+        typer.Option(
+            "--verify", help="Compare every rewritten segment with its source before it counts."
+        ),
     ] = False,
     memory: Annotated[
         str | None,

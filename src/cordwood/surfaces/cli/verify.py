@@ -11,6 +11,7 @@ from typing import Annotated, NoReturn
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
+from cordwood.cleanup.verification.copies import compare_copies
 from cordwood.cleanup.verification.directories import CheckedLog, Verification, Watch, verify
 from cordwood.cleanup.verification.findings import Finding, Level
 from cordwood.model.clock import SystemClock
@@ -37,6 +38,7 @@ Examples:
   cordwood verify /var/lib/kafka/data
   cordwood verify /data1 /data2 --topic 'orders*' --json
   cordwood verify ./backup/orders-0
+  cordwood verify --cleaning ./before ./after
 
 \b
 Exit codes: 0 sound; 1 something is damaged, or cannot be read; 2 usage."""
@@ -48,6 +50,12 @@ def verify_command(
         list[Path],
         typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True),
     ],
+    cleaning: Annotated[
+        bool,
+        typer.Option(
+            "--cleaning", help="Compare two log directories, BEFORE and AFTER a cleaning."
+        ),
+    ] = False,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", metavar="GLOB", help="Only these topics.")
     ] = None,
@@ -61,6 +69,9 @@ def verify_command(
     LOG_DIR is an entry of the broker's log.dirs, or one partition's directory in it. Nothing is
     changed or locked; a broker may run, and its logs are then looked at as they are at one moment.
 
+    With --cleaning, two copies of a log directory are compared as consumers see them: nothing is
+    invented or changed, the newest value of each key is kept, and transactions end alike.
+
     A finding names the file, the byte in it, the offset, the rule that is broken, and what to do.
     """
     STOPPING.command("cordwood verify", note="nothing was changed")
@@ -69,7 +80,12 @@ def verify_command(
         log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
         context.with_resource(logging_to(screen.line, log))
         with _watch(screen, shown=not json_ and screen.is_terminal) as watch:
-            result = verify(log_dirs, topics=tuple(topic or ()), clock=SystemClock(), watch=watch)
+            topics, clock = tuple(topic or ()), SystemClock()
+            if cleaning:
+                before, after = _two(log_dirs)
+                result = compare_copies(before, after, topics=topics, clock=clock, watch=watch)
+            else:
+                result = verify(log_dirs, topics=topics, clock=clock, watch=watch)
     except (ConfigError, NotALogDirError) as error:
         _stop(str(error), _EXIT_USAGE)
     except CordwoodError as error:
@@ -82,6 +98,19 @@ def verify_command(
         _show(result, screen)
     if not result.is_sound:
         raise typer.Exit(_EXIT_DAMAGED)
+
+
+def _two(log_dirs: list[Path]) -> tuple[Path, Path]:
+    """BEFORE and AFTER.
+
+    Raises:
+        ConfigError: there are more, or fewer.
+    """
+    if len(log_dirs) != 2:
+        raise ConfigError(
+            f"--cleaning takes two directories, BEFORE and AFTER, not {len(log_dirs)}"
+        )
+    return log_dirs[0], log_dirs[1]
 
 
 def _stop(reason: str, code: int) -> NoReturn:

@@ -85,7 +85,14 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
     ],
     "topics": [[*BROKER, "--list"], [*BROKER, "--list", "--topic", "("]],
     "transactions": [["list", *BROKER], ["nonsense"]],
-    "verify": [["missing"], ["file"], ["."], ["bad-meta"], [".", "--topic", "t"]],
+    "verify": [
+        ["missing"],
+        ["file"],
+        ["."],
+        ["bad-meta"],
+        [".", "--topic", "t"],
+        ["--cleaning", "."],
+    ],
 }
 #: Tools that exit with 0 where no broker answers, or a file holds no log, as Kafka's do.
 EXIT_AS_KAFKA = (["console-consumer"], ["console-producer"], ["dump-log"])

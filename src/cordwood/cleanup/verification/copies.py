@@ -1,0 +1,294 @@
+"""Two copies of log directories, before and after a cleaning, as a consumer of both would see them.
+
+Every record of the second is in the first, at the same offset and unchanged; the newest value of
+each key is in both, or is a tombstone that has gone together with all it deleted; transactions are
+committed in both, aborted in both, or open in both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from cordwood.cleanup.compaction_values import SegmentEvidence, SegmentSource
+from cordwood.cleanup.scan import Ints, SegmentReader
+from cordwood.cleanup.survivors import Secrets
+from cordwood.cleanup.transactions import TransactionSummary
+from cordwood.cleanup.verification.contents import Ahead, Chunk, ContentReader
+from cordwood.cleanup.verification.directories import CheckedLog, Verification, Watch, chosen
+from cordwood.cleanup.verification.evidence import Scope, find_evidence
+from cordwood.cleanup.verification.findings import Findings, Rule
+from cordwood.cleanup.verification.log import LogFacts
+from cordwood.cleanup.verification.transactions import Flags, Transactions
+from cordwood.format.file_names import LOG_SUFFIX, base_offset_of, is_log_file, segment_file_name
+from cordwood.format.native import batches as rows_of
+from cordwood.format.native import contents
+from cordwood.format.record_batch import CONTROL_BIT
+from cordwood.model.clock import Clock
+from cordwood.model.errors import CorruptError
+from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.offline_directories import find_places, open_log_dirs
+
+_ENTRIES_MAX = 1 << 22
+_OFFSET_MAX = (1 << 63) - 1
+_SEED = 77
+_BEFORE_ALL_MS = -1
+
+
+def compare_copies(
+    before: Path,
+    after: Path,
+    *,
+    topics: Sequence[str] = (),
+    clock: Clock,
+    watch: Watch | None = None,
+    fs: FileSystem = OS,
+) -> Verification:
+    """Compares the partitions of two log directories; changes nothing.
+
+    Raises:
+        NotALogDirError: a path is no log directory, nor a partition's.
+        ConfigError: no topic has such a name.
+        OSError: a directory cannot be read.
+    """
+    begun = clock.monotonic_s()
+    watch = watch or Watch()
+    result = Verification()
+    (old_dir,), (new_dir,) = open_log_dirs([before]), open_log_dirs([after])
+    there = {place.partition.topic_partition: place for place in find_places([new_dir])}
+    old_starts, starts = (each.checkpoints()[0].log_start for each in (old_dir, new_dir))
+    places = chosen(find_places([old_dir]), topics)
+    watch.begin(sum(_size_of(place.partition.path, fs) for place in places))
+    for place in places:
+        name = place.partition.topic_partition
+        findings, facts = Findings(), None
+        path = place.partition.path
+        if name not in there:
+            findings.add(Rule.COPY_MISSING, path, f"AFTER has no partition {name}")
+        else:
+            try:
+                old = _sources(path, fs)
+                new = _sources(there[name].partition.path, fs)
+                comparison = _Comparison(old, new, starts.get(name, 0), findings, fs)
+                comparison.note_start(old_starts.get(name, 0))
+                facts = comparison.run(partial(watch.advance, str(name)))
+            except CorruptError as error:
+                findings.add(
+                    Rule.UNREADABLE, error.path or path, error.reason, position=error.position
+                )
+        result.logs.append(
+            CheckedLog(
+                directory=path,
+                partition=name,
+                findings=tuple(findings.found),
+                left_out=findings.left_out,
+                facts=facts,
+            )
+        )
+    result.elapsed_s = clock.monotonic_s() - begun
+    return result
+
+
+def _size_of(directory: Path, fs: FileSystem) -> int:
+    return sum(source.size_bytes for source in _sources(directory, fs))
+
+
+def _sources(directory: Path, fs: FileSystem) -> list[SegmentSource]:
+    bases = sorted(base_offset_of(name) for name in fs.names_in(directory) if is_log_file(name))
+    sources = []
+    for base, following in zip(bases, [*bases[1:], _OFFSET_MAX], strict=True):
+        path = directory / segment_file_name(base, LOG_SUFFIX)
+        sources.append(
+            SegmentSource(
+                path=str(path),
+                base_offset=base,
+                next_base_offset=following,
+                size_bytes=fs.facts_of(path).size_bytes,
+                modified_ns=0,
+            )
+        )
+    return sources
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """One of the copies: its segments, which records are the newest of a key, its transactions."""
+
+    sources: Sequence[SegmentSource]
+    evidence: dict[int, SegmentEvidence]
+    transactions: Transactions
+
+    @classmethod
+    def of(cls, sources: Sequence[SegmentSource], log_start: int, fs: FileSystem) -> _Side:
+        transactions = Transactions(log_start_offset=log_start, before=TransactionSummary())
+        for source in sources:
+            for block in SegmentReader(fs=fs).blocks(source):
+                transactions.note(block)
+        transactions.end(())
+        # No horizon has passed then: a tombstone counts as any record.
+        scope = Scope(
+            now_ms=_BEFORE_ALL_MS,
+            legacy_horizon_ms=_BEFORE_ALL_MS,
+            seed=_SEED,
+            log_start_offset=log_start,
+        )
+        evidence = find_evidence(scope, sources, entries_max=_ENTRIES_MAX, fs=fs)
+        return cls(sources, evidence, transactions)
+
+    def newest_of(self, source: SegmentSource) -> Flags:
+        data = np.frombuffer(self.evidence[source.base_offset].must_stay, dtype=np.uint8)
+        bits: Flags = np.unpackbits(data, bitorder="little").astype(np.bool_)
+        return bits
+
+    def fates(self, chunk: Chunk) -> tuple[Flags, Flags]:
+        """Of each record: whether it was aborted, and whether its transaction is open."""
+        return (
+            self.transactions.aborted(chunk.table)[chunk.batch_of],
+            self.transactions.undecided(chunk.table)[chunk.batch_of],
+        )
+
+
+class _Comparison:
+    def __init__(
+        self,
+        old: Sequence[SegmentSource],
+        new: Sequence[SegmentSource],
+        log_start: int,
+        findings: Findings,
+        fs: FileSystem,
+    ) -> None:
+        self._log_start = max(log_start, new[0].base_offset)
+        self._old = _Side.of(old, self._log_start, fs)
+        self._new = _Side.of(new, self._log_start, fs)
+        self._findings = findings
+        self._fs = fs
+        self._reader = ContentReader(Secrets.from_seed(_SEED).words, fs=fs)
+
+    def note_start(self, log_start: int) -> None:
+        """Notes where AFTER begins later than BEFORE, whose log start that is."""
+        log_start = max(log_start, self._old.sources[0].base_offset)
+        if self._log_start > log_start:
+            self._findings.add(
+                Rule.COPY_START,
+                self._new.sources[0].path,
+                f"AFTER begins at offset {self._log_start}, BEFORE at {log_start}: what is below "
+                "was not compared",
+                offset=self._log_start,
+            )
+
+    def run(self, progress: Callable[[int], None]) -> LogFacts:
+        """Walks both logs side by side.
+
+        Raises:
+            CorruptError: a batch or record of either is damaged.
+            OSError: a file cannot be read.
+        """
+        old = self._old.sources
+        secrets = Secrets.from_seed(_SEED).words
+        ahead = Ahead(
+            chunk
+            for source in self._new.sources
+            for chunk in ContentReader(secrets, fs=self._fs).chunks(source)
+        )
+        self._after_newest = np.concatenate(
+            [np.zeros(0, dtype=np.bool_), *map(self._trimmed, self._new.sources)]
+        )
+        self._at = records = batches = 0
+        end = old[0].base_offset
+        for source in old:
+            newest, first = self._old.newest_of(source), 0
+            for chunk in self._reader.chunks(source):
+                end = int(chunk.table[-1, rows_of.LAST_OFFSET]) + 1
+                last = first + len(chunk.rows)
+                self._compare(source, chunk, ahead.take(end - 1), newest[first:last])
+                first, batches = last, batches + len(chunk.table)
+                progress(int(chunk.table[:, rows_of.SIZE].sum()))
+            records += first
+        for offset in ahead.take().offsets[:1].tolist():
+            path = self._new.sources[-1].path
+            self._findings.add(
+                Rule.COPY_INVENTED, path, f"BEFORE ends at offset {end}", offset=offset
+            )
+        size_bytes = sum(source.size_bytes for source in old)
+        return LogFacts(
+            segments=len(old),
+            size_bytes=size_bytes,
+            batches=batches,
+            records=records,
+            log_end_offset=end,
+        )
+
+    def _trimmed(self, source: SegmentSource) -> Flags:
+        """The newest bits of a segment, as many as it has records."""
+        count = sum(
+            int(block.table[:, rows_of.COUNT].sum())
+            for block in SegmentReader(fs=self._fs).blocks(source)
+        )
+        return self._new.newest_of(source)[:count]
+
+    def _compare(self, source: SegmentSource, chunk: Chunk, output: Chunk, newest: Flags) -> None:
+        offsets, out = chunk.offsets, output.offsets
+        after_newest = self._after_newest[self._at : self._at + len(out)]
+        self._at += len(out)
+        found = np.zeros(len(offsets), dtype=np.bool_)
+        path = self._new.sources[0].path
+        if len(offsets):
+            place = np.minimum(np.searchsorted(offsets, out), len(offsets) - 1)
+            invented = offsets[place] != out
+            found[place[~invented]] = True
+            data = (output.table[:, rows_of.ATTRIBUTES] & CONTROL_BIT)[output.batch_of] == 0
+            fates = [
+                before[place] != after
+                for before, after in zip(
+                    self._old.fates(chunk), self._new.fates(output), strict=True
+                )
+            ]
+            self._add(Rule.COPY_INVENTED, path, out, invented, "a record that BEFORE does not have")
+            self._add(
+                Rule.COPY_CHANGED,
+                path,
+                out,
+                (chunk.rows[place] != output.rows).any(axis=1) & ~invented,
+                "a record whose key, value, headers or timestamp differ",
+            )
+            self._add(
+                Rule.COPY_TRANSACTION,
+                path,
+                out,
+                (fates[0] | fates[1]) & ~invented,
+                "a record whose transaction has ended otherwise: its marker was lost",
+            )
+            self._add(
+                Rule.COPY_REVIVED,
+                path,
+                out,
+                after_newest & ~newest[place] & data & ~invented,
+                "an old value of a key, whose newer records are gone",
+            )
+        is_null = (chunk.rows[:, contents.FLAGS].astype(np.int64) & contents.HAS_NULL_VALUE) != 0
+        control = (chunk.table[:, rows_of.ATTRIBUTES] & CONTROL_BIT)[chunk.batch_of] != 0
+        lost = newest & ~found & ~is_null & ~control
+        self._add(
+            Rule.COPY_LOST,
+            source.path,
+            offsets,
+            lost,
+            "the newest value of its key is not in AFTER",
+        )
+        _, undecided = self._old.fates(chunk)
+        at_or_above = offsets >= self._log_start
+        self._add(
+            Rule.COPY_TRANSACTION,
+            source.path,
+            offsets,
+            undecided & ~found & at_or_above & ~lost,
+            "a record of an open transaction is not in AFTER",
+        )
+
+    def _add(self, rule: Rule, path: str, offsets: Ints, wrong: Flags, reason: str) -> None:
+        for row in np.flatnonzero(wrong).tolist():
+            self._findings.add(rule, path, reason, offset=int(offsets[row]))

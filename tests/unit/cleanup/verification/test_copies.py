@@ -1,0 +1,159 @@
+"""Two copies of a log directory, before and after a cleaning, compared as consumers see them."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from cordwood.cleanup.verification.copies import compare_copies
+from cordwood.cleanup.verification.findings import Rule
+from cordwood.format.record_batch import RecordBatch, build_batch, iter_batches
+from cordwood.model.clock import FixedClock
+from cordwood.model.config import LogConfig
+from cordwood.surfaces.cli.main import app
+from support.golden import Golden
+from support.in_process_engine import clean_in_process
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.random_log import random_log
+
+CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
+OLD, NEWEST, DATA, COMMIT, DELETED, TOMBSTONE = 0, 1, 2, 3, 4, 5
+
+
+def log_of() -> LogBuilder:
+    log = LogBuilder("log-0")
+    assert log.put(b"a", b"old") == OLD
+    assert log.put(b"a", b"new") == NEWEST
+    assert log.put(b"t", b"v", producer=(7, 0), transactional=True) == DATA
+    assert log.marker((7, 0), commit=True) == COMMIT
+    assert log.put(b"gone", b"v") == DELETED
+    assert log.put(b"gone", None) == TOMBSTONE
+    log.put(b"z", b"end")
+    return log
+
+
+def compared(before: Path, after: Path) -> list[tuple[Rule, int | None]]:
+    result = compare_copies(before, after, clock=FixedClock(NOW_MS))
+    found = [(each.rule, each.offset) for log in result.logs for each in log.findings]
+    assert result.is_sound == (not [r for r, _ in found if r is not Rule.COPY_START])
+    return found
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_cleaning_is_found_sound(tmp_path: Path, seed: int) -> None:
+    log = random_log(seed)
+    # Its clean section is not one that a cleaning has left: it may hold a key twice.
+    log.cleaner_checkpoint = None
+    before = write_log_dir(tmp_path / "before", [log])
+    after = tmp_path / "after"
+    shutil.copytree(before, after)
+    for now_ms in (NOW_MS, NOW_MS + 10 * CONFIG.delete_retention_ms):
+        assert not clean_in_process(after, {"log": CONFIG}, now_ms=now_ms, force=True).failed
+        assert compared(before, after) == []
+
+
+@pytest.mark.parametrize("number", ["", "-2"])
+def test_kafkas_own_cleanings_are_sound(golden_a: Golden, number: str) -> None:
+    root = golden_a.root
+    topics = [
+        name
+        for name, config in golden_a.topics.items()
+        if "compact" in config.get("cleanup.policy", "")
+    ]
+    assert len(topics) > 10
+    result = compare_copies(
+        root / f"before{number}",
+        root / f"after{number}",
+        topics=topics,
+        clock=FixedClock(NOW_MS),
+    )
+    found = [each for log in result.logs for each in log.findings]
+    assert [str(each) for each in found if each.rule is not Rule.COPY_START] == []
+
+
+def _without(*offsets: int) -> Callable[[list[bytes]], list[bytes]]:
+    return lambda batches: [
+        each for each in batches if int.from_bytes(each[:8], "big") not in offsets
+    ]
+
+
+def _changed(batches: list[bytes]) -> list[bytes]:
+    ((_, batch),) = iter_batches(batches[NEWEST])
+    assert isinstance(batch, RecordBatch)
+    (record,) = batch.records()
+    other = build_batch([replace(record, value=b"NEW")], base_offset=NEWEST)
+    return [*batches[:NEWEST], other, *batches[NEWEST + 1 :]]
+
+
+def _invented(batches: list[bytes]) -> list[bytes]:
+    ((_, batch),) = iter_batches(batches[-1])
+    assert isinstance(batch, RecordBatch)
+    (record,) = batch.records()
+    return [*batches, build_batch([replace(record, offset=record.offset + 1)], base_offset=7)]
+
+
+@pytest.mark.parametrize(
+    ("damage", "expected"),
+    [
+        pytest.param(_without(OLD), [], id="a superseded value goes"),
+        pytest.param(_without(DELETED, TOMBSTONE), [], id="a key and its tombstone go"),
+        pytest.param(
+            _without(NEWEST),
+            [(Rule.COPY_REVIVED, OLD), (Rule.COPY_LOST, NEWEST)],
+            id="an old value comes back",
+        ),
+        pytest.param(_without(OLD, NEWEST), [(Rule.COPY_LOST, NEWEST)], id="a key is lost"),
+        pytest.param(
+            _without(TOMBSTONE), [(Rule.COPY_REVIVED, DELETED)], id="a deleted key comes back"
+        ),
+        pytest.param(_without(COMMIT), [(Rule.COPY_TRANSACTION, DATA)], id="a marker is lost"),
+        pytest.param(_changed, [(Rule.COPY_CHANGED, NEWEST)], id="a value is changed"),
+        pytest.param(_invented, [(Rule.COPY_INVENTED, 7)], id="a record is invented"),
+    ],
+)
+def test_what_a_consumer_would_miss_is_found(
+    tmp_path: Path,
+    damage: Callable[[list[bytes]], list[bytes]],
+    expected: list[tuple[Rule, int]],
+) -> None:
+    before = write_log_dir(tmp_path / "before", [log_of()])
+    log = log_of()
+    log.segments[0].batches[:] = damage(log.segments[0].batches)
+    after = write_log_dir(tmp_path / "after", [log])
+    assert compared(before, after)[: len(expected) or None] == expected
+
+
+def test_a_partition_that_is_missing_is_found(tmp_path: Path) -> None:
+    before = write_log_dir(tmp_path / "before", [log_of(), LogBuilder("other-0")])
+    after = write_log_dir(tmp_path / "after", [log_of()])
+    assert compared(before, after) == [(Rule.COPY_MISSING, None)]
+
+
+def test_what_retention_removed_is_noted(tmp_path: Path) -> None:
+    old, new = log_of(), log_of()
+    new.log_start_offset = DATA
+    before = write_log_dir(tmp_path / "before", [old])
+    after = write_log_dir(tmp_path / "after", [new])
+    assert compared(before, after) == [(Rule.COPY_START, DATA)]
+
+
+def test_the_command_compares(tmp_path: Path) -> None:
+    before = write_log_dir(tmp_path / "before", [log_of()])
+    log = log_of()
+    log.segments[0].batches[:] = _without(COMMIT)(log.segments[0].batches)
+    after = write_log_dir(tmp_path / "after", [log])
+
+    def run(*arguments: object) -> tuple[int, str]:
+        result = CliRunner().invoke(app, ["verify", "--cleaning", *map(str, arguments)])
+        return result.exit_code, result.output
+
+    code, output = run(before, after)
+    assert code == 1
+    assert "copy-transaction" in output
+    assert run(before, before)[0] == 0
+    assert run(before)[0] == 2
