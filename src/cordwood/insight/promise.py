@@ -18,6 +18,7 @@ deleteRetentionSizeBreachedSegments, LogManager.cleanupLogs.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -31,6 +32,9 @@ _LOG_APPEND_TIME: Final = "LogAppendTime"
 _SEGMENTS_AN_AGE: Final = 8
 _SEGMENTS_A_SIZE: Final = 4
 _SEGMENT_BYTES_MIN: Final = 1 << 20
+_HOUR_MS: Final = 3_600_000
+#: A longer time that timestamps may be ahead is no limit: a hundred years.
+_AHEAD_MS_MAX: Final = 876_600 * _HOUR_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +78,12 @@ def age_promise(config: LogConfig, delays: Delays) -> Promise:
         )
     if config.retention_ms < 0:
         return Promise(bound=None, why="retention.ms=-1: no record gets too old")
+    if _takes_create_time(config) and config.message_timestamp_after_max_ms > _AHEAD_MS_MAX:
+        why = (
+            "message.timestamp.after.max.ms sets no limit: a record far ahead keeps its segment, "
+            "and those behind it"
+        )
+        return Promise(bound=None, why=why)
     parts = (
         *_ahead(config),
         Part(setting="segment.ms", value=config.segment_ms),
@@ -87,7 +97,8 @@ def age_promise(config: LogConfig, delays: Delays) -> Promise:
 def keep_age(config: LogConfig, delays: Delays, max_age_ms: int) -> Promise:
     """Settings under which no record gets older than `max_age_ms`: the loosest retention.ms.
 
-    segment.ms is lowered to an eighth of the age where it is larger; nothing is made looser.
+    segment.ms is lowered, too, to an eighth of the age at the least, and
+    message.timestamp.after.max.ms to its default of an hour; nothing is made looser.
 
     Raises:
         ConfigError: no retention.ms is low enough.
@@ -97,7 +108,9 @@ def keep_age(config: LogConfig, delays: Delays, max_age_ms: int) -> Promise:
         return now
     if now.bound is not None and now.bound <= max_age_ms:
         return now
-    fixed = delays.check_ms + delays.file_delete_ms + sum(part.value for part in _ahead(config))
+    ahead_ms = min(config.message_timestamp_after_max_ms, _HOUR_MS)
+    limited = replace(config, message_timestamp_after_max_ms=ahead_ms)
+    fixed = delays.check_ms + delays.file_delete_ms + sum(part.value for part in _ahead(limited))
     left = max_age_ms - fixed
     if left < 2:
         raise ConfigError(
@@ -105,19 +118,19 @@ def keep_age(config: LogConfig, delays: Delays, max_age_ms: int) -> Promise:
             "ms. Lower log.retention.check.interval.ms, file.delete.delay.ms or, with CreateTime, "
             "message.timestamp.after.max.ms"
         )
-    segment_ms = min(config.segment_ms, max(1, left // _SEGMENTS_AN_AGE))
-    retention_ms = left - segment_ms
+    retention_ms = left - min(config.segment_ms, max(1, left // _SEGMENTS_AN_AGE))
     if config.retention_ms >= 0:
         retention_ms = min(config.retention_ms, retention_ms)
-    changes = (("segment.ms", segment_ms), ("retention.ms", retention_ms))
-    before = {"segment.ms": config.segment_ms, "retention.ms": config.retention_ms}
-    after = replace(config, segment_ms=segment_ms, retention_ms=retention_ms)
-    kept = age_promise(after, delays)
-    return Promise(
-        bound=kept.bound,
-        parts=kept.parts,
-        changes=tuple((name, value) for name, value in changes if before[name] != value),
-    )
+    segment_ms = min(config.segment_ms, left - retention_ms)
+    changes = [
+        ("segment.ms", config.segment_ms, segment_ms),
+        ("retention.ms", config.retention_ms, retention_ms),
+    ]
+    if _takes_create_time(config):
+        name = "message.timestamp.after.max.ms"
+        changes.append((name, config.message_timestamp_after_max_ms, ahead_ms))
+    kept = age_promise(replace(limited, segment_ms=segment_ms, retention_ms=retention_ms), delays)
+    return Promise(bound=kept.bound, parts=kept.parts, changes=_changed(changes))
 
 
 def size_promise(config: LogConfig, delays: Delays, bytes_a_second: float) -> Promise:
@@ -160,15 +173,13 @@ def keep_size(config: LogConfig, delays: Delays, bytes_a_second: float, max_byte
     retention_bytes = left - segment_bytes
     if config.retention_bytes >= 0:
         retention_bytes = min(config.retention_bytes, retention_bytes)
-    changes = (("segment.bytes", segment_bytes), ("retention.bytes", retention_bytes))
-    before = {"segment.bytes": config.segment_bytes, "retention.bytes": config.retention_bytes}
+    changes = [
+        ("segment.bytes", config.segment_bytes, segment_bytes),
+        ("retention.bytes", config.retention_bytes, retention_bytes),
+    ]
     after = replace(config, segment_bytes=segment_bytes, retention_bytes=retention_bytes)
     kept = size_promise(after, delays, bytes_a_second)
-    return Promise(
-        bound=kept.bound,
-        parts=kept.parts,
-        changes=tuple((name, value) for name, value in changes if before[name] != value),
-    )
+    return Promise(bound=kept.bound, parts=kept.parts, changes=_changed(changes))
 
 
 def peak_bytes_a_second(view: LogView) -> float:
@@ -193,8 +204,17 @@ def disk_overhead(config: LogConfig) -> float | None:
     return None if ratio >= 1 else 1 / (1 - ratio)
 
 
+def _changed(changes: Sequence[tuple[str, int, int]]) -> tuple[tuple[str, int], ...]:
+    """(setting, value) of each of (setting, value before, value after) that differs."""
+    return tuple((name, after) for name, before, after in changes if before != after)
+
+
+def _takes_create_time(config: LogConfig) -> bool:
+    return config.message_timestamp_type != _LOG_APPEND_TIME
+
+
 def _ahead(config: LogConfig) -> tuple[Part, ...]:
-    if config.message_timestamp_type == _LOG_APPEND_TIME:
+    if not _takes_create_time(config):
         return ()
     name = "message.timestamp.after.max.ms"
     return (Part(setting=name, value=config.message_timestamp_after_max_ms),)

@@ -22,6 +22,7 @@ from cordwood.insight.promise import (
     size_promise,
 )
 from cordwood.model.config import LogConfig
+from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import ConfigError
 from support.running_logs import RunningLogs
 
@@ -212,6 +213,15 @@ def test_what_no_setting_bounds_is_said() -> None:
         assert promise.bound is None
         assert says in promise.why
         assert not promise.holds_now
+
+
+def test_a_timestamp_without_a_limit_is_limited() -> None:
+    delays = Delays(check_ms=1, file_delete_ms=1)
+    config = replace(CREATE_TIME, message_timestamp_after_max_ms=LONG_MAX, retention_ms=HOUR_MS)
+    assert "far ahead" in age_promise(config, delays).why
+    promise = keep_age(config, delays, 24 * HOUR_MS)
+    assert dict(promise.changes)["message.timestamp.after.max.ms"] == HOUR_MS
+    assert promise.bound == 24 * HOUR_MS
 
 
 def test_settings_that_are_tight_enough_stay() -> None:

@@ -41,6 +41,7 @@ class _Subcommand(NamedTuple):
 
 # Those of Kafka's tools, which take Kafka's flags, are in `tools.table`.
 _OWN = {
+    "advise": _Subcommand("advise", "advise_command", "Advise on the settings of topics."),
     "clean": _Subcommand("clean", "clean_command", "Clean a stopped broker's log directories."),
     "cleaner": _Subcommand("cleaner", "cleaner_command", "Show a running broker's cleaner."),
     "clock": _Subcommand("clock", "clock_command", "Show or advance a running broker's clock."),

@@ -19,6 +19,7 @@ NOT_UTF8 = "caf\udce9"
 
 #: For each command, arguments that bring it as far as its work; none of it can succeed here.
 WORK: Mapping[str, Sequence[Sequence[str]]] = {
+    "advise": [["missing"], [".", "--max-age", "soon"], [".", "--rate", "5"]],
     "broker-api-versions": [BROKER],
     "clean": [["missing"], ["file"], ["."]],
     "cleaner": [["--url", NOWHERE], ["--log-dir", "missing"], ["--log-dir", "file"]],

@@ -1,0 +1,147 @@
+"""Settings that do not do what their owner may think: a pure function of one topic's settings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cordwood.model.config import LogConfig
+from cordwood.model.config_levels import Origin
+from cordwood.model.config_resolver import Level
+from cordwood.model.config_values import LONG_MAX
+
+_COMPACTION: Final = (
+    "min.cleanable.dirty.ratio",
+    "min.compaction.lag.ms",
+    "max.compaction.lag.ms",
+    "delete.retention.ms",
+)
+_RETENTION: Final = ("retention.ms", "retention.bytes")
+_HOUR_MS: Final = 3_600_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remark:
+    """One remark about a setting; `code` is stable, for scripts."""
+
+    code: str
+    setting: str
+    text: str
+
+
+def remarks(
+    config: LogConfig, origins: Mapping[str, Origin], *, partitions: int
+) -> tuple[Remark, ...]:
+    """The remarks about the settings of a topic.
+
+    Args:
+        config: the settings in force.
+        origins: where each comes from, by name.
+        partitions: how many partitions of the topic are in the directories that were read.
+    """
+    return tuple(_remarks(config, origins, partitions))
+
+
+def _remarks(config: LogConfig, origins: Mapping[str, Origin], partitions: int) -> Iterator[Remark]:
+    yield from _without_effect(config, origins)
+    if config.delete and config.retention_bytes >= 0:
+        yield from _size(config, partitions)
+    if config.delete and config.retention_ms >= 0 and config.segment_ms > config.retention_ms:
+        yield Remark(
+            code="segment-outlives-retention",
+            setting="segment.ms",
+            text=f"segment.ms {config.segment_ms} is larger than retention.ms "
+            f"{config.retention_ms}: a record may stay for the sum of both, as a segment goes with "
+            "its newest record",
+        )
+    if config.delete and config.compact:
+        yield Remark(
+            code="last-value-is-deleted",
+            setting="cleanup.policy",
+            text="compact,delete: the newest value of a key is deleted, too, after retention.ms "
+            f"{config.retention_ms} or beyond retention.bytes {config.retention_bytes}",
+        )
+    if config.compact:
+        yield from _compaction(config)
+    if config.delete and config.message_timestamp_type == "CreateTime":
+        yield from _timestamps(config)
+
+
+def _without_effect(config: LogConfig, origins: Mapping[str, Origin]) -> Iterator[Remark]:
+    idle: tuple[str, ...] = () if config.compact else _COMPACTION
+    idle += () if config.delete else _RETENTION
+    policy = ",".join(sorted(config.cleanup_policy))
+    for name in idle:
+        origin = origins.get(name)
+        if origin is not None and origin.level is Level.TOPIC:
+            yield Remark(
+                code="no-effect",
+                setting=name,
+                text=f"{name}={origin.value} has no effect: cleanup.policy is {policy or 'empty'}",
+            )
+
+
+def _size(config: LogConfig, partitions: int) -> Iterator[Remark]:
+    limit, segment = config.retention_bytes, config.segment_bytes
+    if partitions > 1:
+        yield Remark(
+            code="bytes-per-partition",
+            setting="retention.bytes",
+            text=f"retention.bytes {limit} is for each partition: {partitions} partitions here "
+            f"keep {partitions * limit} bytes, and as much again on every other replica",
+        )
+    yield Remark(
+        code="bytes-and-a-segment",
+        setting="retention.bytes",
+        text="a segment goes only if retention.bytes are left without it: up to "
+        f"{limit + segment} bytes stay, retention.bytes and one segment of segment.bytes {segment}",
+    )
+    if limit < 2 * segment:
+        yield Remark(
+            code="few-segments",
+            setting="segment.bytes",
+            text=f"retention.bytes {limit} is less than two segments of segment.bytes {segment}: "
+            "what is kept jumps by a whole segment; lower segment.bytes",
+        )
+
+
+def _compaction(config: LogConfig) -> Iterator[Remark]:
+    yield Remark(
+        code="unkeyed",
+        setting="cleanup.policy",
+        text="compact: producers of records without a key are refused, and such records from "
+        "before are removed",
+    )
+    if config.max_compaction_lag_ms == LONG_MAX:
+        ratio = config.min_cleanable_dirty_ratio
+        yield Remark(
+            code="no-compaction-limit",
+            setting="max.compaction.lag.ms",
+            text="without max.compaction.lag.ms nothing limits how long a superseded value or a "
+            f"tombstone stays where the dirty ratio stays at or below {ratio:g}",
+        )
+    yield Remark(
+        code="idle-active-segment",
+        setting="segment.ms",
+        text="the active segment is not compacted, and a segment is rolled only when a record is "
+        "appended: in an idle partition its newest records stay",
+    )
+
+
+def _timestamps(config: LogConfig) -> Iterator[Remark]:
+    after_ms = config.message_timestamp_after_max_ms
+    if after_ms > _HOUR_MS and config.cordwood_timestamp_future_policy == "kafka":
+        yield Remark(
+            code="future-timestamps",
+            setting="message.timestamp.after.max.ms",
+            text=f"records up to {after_ms} ms ahead are taken, and each keeps its segment, and "
+            "those behind it, for so much longer",
+        )
+    if config.message_timestamp_before_max_ms == LONG_MAX:
+        yield Remark(
+            code="old-timestamps",
+            setting="message.timestamp.before.max.ms",
+            text="records with timestamps of any age are taken: a segment of records older than "
+            "retention.ms goes at the next check, read or not",
+        )

@@ -1,0 +1,257 @@
+"""`cordwood advise`: settings that keep a promise, and remarks on settings that surprise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cordwood.cleanup.clean import survey
+from cordwood.cleanup.request import CleanRequest
+from cordwood.insight.lint import remarks
+from cordwood.insight.log_facts import LogFacts
+from cordwood.insight.offline_facts import offline_facts
+from cordwood.insight.promise import (
+    Promise,
+    age_promise,
+    disk_overhead,
+    keep_age,
+    keep_size,
+    peak_bytes_a_second,
+)
+from cordwood.model.clock import SystemClock
+from cordwood.model.errors import ConfigError
+from cordwood.storage.reread import reread
+from cordwood.surfaces.cli.log_options import (
+    LogFileOption,
+    LogFormat,
+    LogFormatOption,
+    LogLevelOption,
+)
+from cordwood.surfaces.cli.running_broker import broker_command
+from cordwood.surfaces.cli.setting_options import (
+    ConfigFileOption,
+    DefaultsOption,
+    LogDirsArgument,
+    MetadataDirOption,
+    ServerPropertiesOption,
+    SetOption,
+    TopicsOption,
+)
+from cordwood.surfaces.cli.tables import Column, print_table
+from cordwood.surfaces.cli.values import format_bytes, format_duration, parse_duration, parse_size
+from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
+
+EPILOG = """\b
+Examples:
+  cordwood advise /var/lib/kafka/data
+  cordwood advise /var/lib/kafka/data --topic orders --max-age 7d
+  cordwood advise /var/lib/kafka/data --topic orders --max-bytes 10G
+
+\b
+LOG_DIR is only read: a broker may run on it.
+
+\b
+Exit codes: 0 shown; 1 no settings keep the promise; 2 usage."""
+
+_FAILED = 1
+#: Of the offset map of Kafka's cleaner: an MD5 and an offset, and how full the map gets.
+_MAP_ENTRY_BYTES = 24
+
+Value = dict[str, Any]
+
+
+def advise_command(
+    context: typer.Context,
+    log_dirs: LogDirsArgument,
+    topic: TopicsOption = None,
+    max_age: Annotated[
+        str | None,
+        typer.Option("--max-age", metavar="DURATION", help="No record gets older, such as 7d."),
+    ] = None,
+    max_bytes: Annotated[
+        str | None,
+        typer.Option("--max-bytes", metavar="SIZE", help="No partition takes more disk space."),
+    ] = None,
+    rate: Annotated[
+        str | None,
+        typer.Option(metavar="RATE", help="Appends a second.  [default: the peak in the log]"),
+    ] = None,
+    set_: SetOption = None,
+    config_file: ConfigFileOption = None,
+    server_properties: ServerPropertiesOption = None,
+    metadata_dir: MetadataDirOption = None,
+    defaults: DefaultsOption = False,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_file: LogFileOption = None,
+) -> None:
+    """Advises on the settings of topics.
+
+    With --max-age, or --max-bytes for each partition: the loosest settings that keep the promise.
+    Always: the largest age of a record as it is now, the disk space that the dirty ratio takes, and
+    remarks on settings that do not do what they seem to.
+    """
+    with broker_command(
+        context, "advise", log_level=log_level, log_format=log_format, log_file=log_file
+    ):
+        options = SettingOptions(
+            log_dirs=log_dirs,
+            set_options=set_ or (),
+            config_file=config_file,
+            server_properties=server_properties,
+            metadata_dir=metadata_dir,
+            defaults=defaults,
+        )
+        if rate is not None and max_bytes is None:
+            raise ConfigError("--rate needs --max-bytes")
+        settings = reread(lambda: read_settings(options))
+        goal = _Goal(
+            max_age_ms=None if max_age is None else parse_duration(max_age, option="--max-age"),
+            max_bytes=None if max_bytes is None else parse_size(max_bytes, option="--max-bytes"),
+            bytes_a_second=None if rate is None else parse_size(rate, option="--rate"),
+        )
+        answer = _answer(settings, log_dirs, tuple(topic or ()), goal)
+    if as_json:
+        typer.echo(json.dumps(answer))
+    else:
+        for number, each in enumerate(answer["topics"]):
+            if number:
+                typer.echo()
+            _show(each)
+    if any(each["refused"] for each in answer["topics"]):
+        raise typer.Exit(_FAILED)
+
+
+class _Goal:
+    """What is to be promised, if anything."""
+
+    def __init__(
+        self, *, max_age_ms: int | None, max_bytes: int | None, bytes_a_second: float | None
+    ) -> None:
+        self.max_age_ms = max_age_ms
+        self.max_bytes = max_bytes
+        self.bytes_a_second = bytes_a_second
+
+
+def _answer(
+    settings: Settings, log_dirs: Sequence[Path], topics: tuple[str, ...], goal: _Goal
+) -> Value:
+    clock = SystemClock()
+    request = CleanRequest(
+        log_dirs=tuple(log_dirs),
+        resolve=settings.resolve,
+        now_ms=clock.now_ms(),
+        topics=topics,
+        named_topics=settings.named_topics,
+        producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+    )
+    found = survey(request, clock=clock)
+    by_topic: dict[str, list[LogFacts]] = {}
+    for report, captured in found.logs:
+        resolved = settings.resolve(report.topic)
+        assert resolved is not None, "only topics with settings are captured"
+        facts = offline_facts(report, captured, resolved, settings.broker)
+        by_topic.setdefault(report.topic, []).append(facts)
+    keys = int(
+        settings.broker.log_cleaner_dedupe_buffer_size
+        * settings.broker.log_cleaner_io_buffer_load_factor
+        / _MAP_ENTRY_BYTES
+        / max(1, settings.broker.log_cleaner_threads)
+    )
+    return {
+        "now_ms": request.now_ms,
+        "keys_a_pass": keys,
+        "topics": [_topic(name, by_topic[name], goal, keys) for name in sorted(by_topic)],
+        "warnings": [*settings.warnings, *found.report.warnings],
+    }
+
+
+def _topic(name: str, logs: Sequence[LogFacts], goal: _Goal, keys: int) -> Value:
+    facts = logs[0]
+    config, delays = facts.view.config, facts.delays
+    value: Value = {
+        "topic": name,
+        "partitions": len(logs),
+        "policy": ",".join(sorted(config.cleanup_policy)),
+        "age": asdict(age_promise(config, delays)),
+        "disk_overhead": disk_overhead(config) if config.compact else None,
+        "keys_a_pass": keys if config.compact else None,
+        "remarks": [asdict(each) for each in remarks(config, facts.origins, partitions=len(logs))],
+        "refused": "",
+        "promises": {},
+    }
+    try:
+        if goal.max_age_ms is not None:
+            value["promises"]["max_age_ms"] = _promise(
+                keep_age(config, delays, goal.max_age_ms), value
+            )
+        if goal.max_bytes is not None:
+            rate = goal.bytes_a_second
+            if rate is None:
+                rate = max(peak_bytes_a_second(each.view) for each in logs)
+            value["bytes_a_second"] = round(rate, 3)
+            value["promises"]["max_bytes"] = _promise(
+                keep_size(config, delays, rate, goal.max_bytes), value
+            )
+    except ConfigError as error:
+        value["refused"] = str(error)
+    return value
+
+
+def _promise(promise: Promise, value: Value) -> Value:
+    if promise.bound is None:
+        value["refused"] = promise.why
+    return asdict(promise)
+
+
+# ---- tables
+
+
+def _show(topic: Value) -> None:
+    typer.echo(
+        f"{topic['topic']}: {topic['partitions']} partitions, cleanup.policy={topic['policy']}"
+    )
+    age = topic["age"]
+    if age["bound"] is None:
+        typer.echo(f"  largest age of a record: no limit: {age['why']}")
+    else:
+        typer.echo(f"  largest age of a record: {format_duration(age['bound'])} = {_ages(age)}")
+    if topic["disk_overhead"] is not None:
+        typer.echo(
+            f"  disk space: up to {topic['disk_overhead']:.3g} times that of the newest values, "
+            f"and the active segment; Kafka's cleaner takes {topic['keys_a_pass']:,} keys a pass"
+        )
+    if topic["refused"]:
+        typer.echo(f"  not possible: {topic['refused']}")
+    for name, promise in topic["promises"].items():
+        if promise["bound"] is not None:
+            _show_promise(name, promise)
+    if topic["remarks"]:
+        rows = [[each["code"], each["setting"], each["text"]] for each in topic["remarks"]]
+        columns = (Column("remark"), Column("setting"), Column("what it does", is_prose=True))
+        print_table("  Remarks", columns, rows)
+
+
+def _show_promise(name: str, promise: Value) -> None:
+    is_age = name == "max_age_ms"
+    bound = format_duration(promise["bound"]) if is_age else format_bytes(promise["bound"])
+    parts = _ages(promise) if is_age else _sizes(promise)
+    if not promise["changes"]:
+        typer.echo(f"  kept already: at most {bound} = {parts}")
+        return
+    typer.echo(f"  kept with: {','.join(f'{key}={value}' for key, value in promise['changes'])}")
+    typer.echo(f"    at most {bound} = {parts}")
+
+
+def _ages(promise: Value) -> str:
+    return " + ".join(f"{format_duration(p['value'])} {p['setting']}" for p in promise["parts"])
+
+
+def _sizes(promise: Value) -> str:
+    return " + ".join(f"{format_bytes(p['value'])} {p['setting']}" for p in promise["parts"])

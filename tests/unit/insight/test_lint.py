@@ -1,0 +1,65 @@
+"""Remarks on settings: each is made where it is due, and only there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cordwood.insight.lint import remarks
+from cordwood.model.config import LogConfig
+from cordwood.model.config_levels import Origin
+from cordwood.model.config_resolver import Level
+from cordwood.model.config_values import LONG_MAX
+
+DELETE = LogConfig(
+    cleanup_policy=frozenset({"delete"}),
+    segment_ms=1000,
+    retention_ms=10_000,
+    message_timestamp_type="LogAppendTime",
+)
+COMPACT = replace(DELETE, cleanup_policy=frozenset({"compact"}), max_compaction_lag_ms=5000)
+
+
+def codes(config: LogConfig, *, partitions: int = 1, own: tuple[str, ...] = ()) -> list[str]:
+    origins = {name: Origin(value="1", level=Level.TOPIC, source="test", key=name) for name in own}
+    return [each.code for each in remarks(config, origins, partitions=partitions)]
+
+
+def test_plain_retention_by_time_has_no_remark() -> None:
+    assert codes(DELETE) == []
+
+
+def test_retention_bytes_is_for_each_partition_and_leaves_a_segment_more() -> None:
+    sized = replace(DELETE, retention_bytes=1_500_000_000, segment_bytes=500_000_000)
+    assert codes(sized, partitions=3) == ["bytes-per-partition", "bytes-and-a-segment"]
+    (_, stays) = remarks(sized, {}, partitions=3)
+    assert "up to 2000000000 bytes stay" in stays.text
+    assert "few-segments" in codes(replace(sized, retention_bytes=900_000_000))
+
+
+def test_a_segment_that_outlives_retention_is_named() -> None:
+    assert codes(replace(DELETE, segment_ms=20_000)) == ["segment-outlives-retention"]
+
+
+def test_compaction_that_deletes_is_named() -> None:
+    both = replace(COMPACT, cleanup_policy=frozenset({"compact", "delete"}))
+    assert codes(both) == ["last-value-is-deleted", "unkeyed", "idle-active-segment"]
+
+
+def test_compaction_without_a_limit_is_named() -> None:
+    assert "no-compaction-limit" not in codes(COMPACT)
+    unlimited = replace(COMPACT, max_compaction_lag_ms=LONG_MAX)
+    assert "no-compaction-limit" in codes(unlimited)
+
+
+def test_a_setting_of_the_other_policy_has_no_effect() -> None:
+    assert codes(DELETE, own=("delete.retention.ms", "retention.ms")) == ["no-effect"]
+    assert "no-effect" in codes(COMPACT, own=("retention.ms",))
+
+
+def test_timestamps_of_clients_are_named() -> None:
+    clients = replace(DELETE, message_timestamp_type="CreateTime")
+    assert codes(clients) == ["old-timestamps"]
+    far = replace(clients, message_timestamp_after_max_ms=10**12)
+    assert codes(far) == ["future-timestamps", "old-timestamps"]
+    capped = replace(far, cordwood_timestamp_future_policy="append-time")
+    assert codes(capped) == ["old-timestamps"]
