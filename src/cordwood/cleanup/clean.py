@@ -80,6 +80,8 @@ def clean(
         if run.trash is not None:
             paths = [each.path for each in log_dirs]
             run.report.warnings += run.trash.prepare(paths, read_only=request.dry_run)
+            if not request.dry_run:
+                locks.take(run.trash.directory)  # its notes are rewritten
         run.capture_all()
         if not request.dry_run and run.is_compaction_due():
             require_engine()

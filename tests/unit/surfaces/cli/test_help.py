@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 from cordwood.surfaces.cli.main import app
 from support.ports import free_port
 
-OWN = ("clean", "cleaner", "clock", "hold", "serve")
+OWN = ("clean", "cleaner", "clock", "hold", "serve", "trash")
 TOOLS = (
     *("broker-api-versions", "cluster", "configs", "console-consumer", "console-producer"),
     *("consumer-groups", "delete-records", "get-offsets", "groups", "log-dirs", "storage"),

@@ -77,6 +77,7 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
         ["nonsense"],
     ],
     "topics": [[*BROKER, "--list"], [*BROKER, "--list", "--topic", "("]],
+    "trash": [["list", "missing"], ["restore", "missing", "file"], ["empty", "file"]],
     "transactions": [["list", *BROKER], ["nonsense"]],
 }
 #: Tools that exit with 0 where no broker answers, or a file holds no log, as Kafka's do.
