@@ -82,6 +82,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "tests/compat/test_clients_python.py::"
         "test_a_client_in_python_does[cordwood-confluent-kafka-",
     ),
+    "trash": ("tests/compat/test_trash_kafka.py",),
     "recovery": ("tests/compat/test_recovery_kafka.py",),
     "error codes": ("tests/compat/test_error_codes.py",),
     "schemas of messages": ("tests/compat/test_message_schemas.py",),

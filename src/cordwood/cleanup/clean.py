@@ -141,6 +141,8 @@ class _Cleaning:
         if self.trash is not None:
             paths = [each.path for each in log_dirs]
             self.report.warnings += self.trash.prepare(paths, read_only=self._request.dry_run)
+            if not self._request.dry_run:
+                locks.take(self.trash.directory)  # its notes are rewritten
         self._capture_all()
 
     def captured(self) -> list[tuple[PartitionReport, Captured]]:

@@ -6,7 +6,7 @@ The view of the log is read again after each commit, so that every stage sees wh
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -15,14 +15,17 @@ from typing import Any
 
 from cordwood.cleanup.capture import Captured, capture_offline
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
-from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
+from cordwood.cleanup.commit import CompactionCommitter, StalePlanError, staged_files
 from cordwood.cleanup.compaction import CompactionPlan
+from cordwood.cleanup.compaction_values import Manifest
 from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.offline_placement import OfflinePlacement
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.retention import RetentionPlan
+from cordwood.format.file_names import LOG_SUFFIX
+from cordwood.format.trash_notes import COMPACTION, RESTART, RETENTION, Removal, Rewritten
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError, NoSpaceError
@@ -30,6 +33,7 @@ from cordwood.storage.filesystem import OS
 from cordwood.storage.log.offline_changes import (
     NewSegment,
     delete_oldest,
+    leader_epochs_of,
     restart_log,
     write_log_start,
 )
@@ -37,7 +41,7 @@ from cordwood.storage.log.offline_log import load_offline_log
 from cordwood.storage.offline_log_directory import OfflineLogDirectory, PartitionDir, require_closed
 from cordwood.storage.replace import JOURNAL_NAME, recover_directory
 from cordwood.storage.reread import reread
-from cordwood.storage.trash import Trash
+from cordwood.storage.trash import Trash, rewritten_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -224,6 +228,12 @@ class OfflineOwner:
             )
         if plan.roll and view.active.base_offset == view.log_end_offset:
             raise StalePlanError(f"{view.topic_partition}: an empty active segment cannot expire")
+        self._note_removal(
+            RETENTION,
+            bases,
+            end_offset=view.next_base(len(bases) - 1),
+            rolled=view.log_end_offset if plan.roll else None,
+        )
         delete_oldest(
             self._place.path,
             bases,
@@ -242,9 +252,50 @@ class OfflineOwner:
         if offset is not None and not self.only_reads:
             bases = [segment.base_offset for segment in self.view.segments]
             rolled = self._new_segment(offset)
+            end_offset = self.view.log_end_offset
+            self._note_removal(RESTART, bases, end_offset=end_offset, rolled=offset)
             restart_log(self._place.path, bases, rolled, dispose=self._run.trash)
             self._changed = True
             self.capture()
+
+    def _note_removal(
+        self,
+        why: str,
+        bases: Sequence[int],
+        *,
+        end_offset: int,
+        rolled: int | None = None,
+        rewritten: Rewritten | None = None,
+    ) -> None:
+        """Notes in the trash, if there is one, what is about to be removed."""
+        if self._run.trash is None:
+            return
+        partition = self._place.topic_partition
+        removal = Removal(
+            at_ms=self._run.clock.now_ms(),
+            why=why,
+            topic_id=None,
+            segments=tuple(bases),
+            end_offset=end_offset,
+            files=(),
+            log_start_offset=max(self.view.log_start_offset, bases[0]),
+            leader_epochs=leader_epochs_of(self._place.path),
+            cleaner_checkpoint=self._log_dir.checkpoints()[0].cleaner.get(partition),
+            rewritten=rewritten,
+            rolled=rolled,
+        )
+        is_replaced = rewritten is not None
+        self._run.trash.note(self._place.path, removal, keep_first_snapshot=is_replaced)
+
+    def _note_group(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
+        """Notes the segments of a group whose replacement is staged."""
+        if self._run.trash is None:
+            return
+        group = compaction.groups[number]
+        ends = {each.base_offset: each.next_base_offset for each in compaction.segments}
+        path = staged_files(compaction, manifest).paths()[LOG_SUFFIX]
+        rewritten = rewritten_of(path, base_offset=manifest.base_offset)
+        self._note_removal(COMPACTION, group, end_offset=ends[group[-1]], rewritten=rewritten)
 
     def _new_segment(self, base_offset: int) -> NewSegment:
         captured = self.captured
@@ -309,7 +360,10 @@ class OfflineOwner:
     ) -> CompactionCommitter:
         """As `LogOwner.committer`."""
         placement = OfflinePlacement(
-            Path(compaction.directory), remover=self._run.remover, dispose=self._run.trash
+            Path(compaction.directory),
+            remover=self._run.remover,
+            dispose=self._run.trash,
+            before=self._note_group,
         )
         return CompactionCommitter(compaction, placement)
 

@@ -5,6 +5,7 @@ Source: org.apache.kafka.storage.internals.log.Cleaner.cleanSegments, LocalLog.r
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
@@ -30,13 +31,18 @@ class OfflinePlacement:
         *,
         remover: Executor,
         dispose: Dispose | None = None,
+        before: Callable[[LogCompaction, int, Manifest], None] = lambda *_: None,
         fs: FileSystem = OS,
     ) -> None:
-        """Takes the partition's directory, and what removes files, or disposes of them."""
+        """Takes the partition's directory, and what removes files, or disposes of them.
+
+        `before` is called before a group is put in place, with the arguments of `place`.
+        """
         self._directory = directory
         self._journal = CompactionJournal(directory, fs=fs)
         self._remover = remover
         self._dispose = dispose
+        self._before = before
         self._fs = fs
         self._begun = fs.exists(self._journal.path)
         self._removal: Future[None] | None = None
@@ -48,6 +54,7 @@ class OfflinePlacement:
         """As `Placement.place`; the intent is made to last first."""
         self._await_removal()
         require_closed(self._directory, fs=self._fs)
+        self._before(compaction, number, manifest)
         if not self._begun:
             self._journal.begin(compaction.to_json())
             self._begun = True

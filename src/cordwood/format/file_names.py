@@ -40,6 +40,8 @@ LOCK = ".lock"
 RUNTIME_FILE = ".cordwood-broker.json"
 #: Cordwood's own: the legal holds.
 HOLDS_FILE = "cordwood-holds.json"
+#: Cordwood's own, in a trash: the notes of a partition's removals.
+TRASH_NOTES = "cordwood-trash.json"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"

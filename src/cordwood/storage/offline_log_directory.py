@@ -155,8 +155,8 @@ class OfflineLogDirectory(LogDirectory):
         )
         return checkpoints, warnings
 
-    def set_cleaner_offset(self, partition: TopicPartition, offset: int) -> None:
-        """Writes a partition's line of the cleaner checkpoint."""
+    def set_cleaner_offset(self, partition: TopicPartition, offset: int | None) -> None:
+        """Writes a partition's line of the cleaner checkpoint; None removes it."""
         self._set_line(self.cleaner_offsets, partition, offset)
 
     def set_recovery_point(self, partition: TopicPartition, offset: int) -> None:

@@ -21,7 +21,9 @@ from cordwood.format.file_names import (
     TIME_INDEX_SUFFIX,
     segment_file_name,
 )
+from cordwood.format.leader_epoch_checkpoint import parse_leader_epoch_checkpoint
 from cordwood.format.producer_snapshot import ProducerEntry, build_producer_snapshot
+from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileFacts, FileSystem
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
@@ -98,6 +100,21 @@ def restart_log(
     path = directory / LEADER_EPOCH_CHECKPOINT
     if fs.exists(path):
         LeaderEpochCache(path, fs=fs).clear_and_flush()
+
+
+def leader_epochs_of(directory: Path, *, fs: FileSystem = OS) -> tuple[tuple[int, int], ...]:
+    """The lines of a log's leader epoch checkpoint, (epoch, start offset); none without one.
+
+    Raises:
+        CorruptError: it cannot be understood.
+    """
+    path = directory / LEADER_EPOCH_CHECKPOINT
+    try:
+        return tuple(parse_leader_epoch_checkpoint(fs.read_bytes(path)))
+    except FileNotFoundError:
+        return ()
+    except CorruptError as error:
+        raise error.located(path=str(path)) from error
 
 
 def truncate_leader_epochs(directory: Path, log_start_offset: int, *, fs: FileSystem = OS) -> None:

@@ -85,6 +85,7 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
         ["nonsense"],
     ],
     "topics": [[*BROKER, "--list"], [*BROKER, "--list", "--topic", "("]],
+    "trash": [["list", "missing"], ["restore", "missing", "file"], ["empty", "file"]],
     "transactions": [["list", *BROKER], ["nonsense"]],
     "verify": [
         ["missing"],
