@@ -246,8 +246,9 @@ class _Cleaning:
         now_ms = self._request.now_ms
         plans: dict[int, RetentionPlan] = {}
         if self._request.retention:
-            plans = {id(each): plan_retention(each.view, now_ms=now_ms) for each in alive}
-            views = [without(each.view, plans[id(each)]) for each in alive]
+            before = {id(each): each.plan_roll() for each in alive}
+            plans = {key: plan_retention(view, now_ms=now_ms) for key, view in before.items()}
+            views = [without(before[id(each)], plans[id(each)]) for each in alive]
             for owner, shared in zip(alive, self._plan_shared(alive, views), strict=True):
                 plans[id(owner)] = joined(plans[id(owner)], shared)
         for owner in self._shown("planning", alive):
@@ -279,7 +280,7 @@ class _Cleaning:
     def _plan_one(self, owner: OfflineOwner, plan: RetentionPlan | None) -> None:
         after = owner.view
         if plan is not None:
-            after = without(after, plan)
+            after = without(owner.view_when_rolled(), plan)
             owner.note_retention(plan)
         cleanable = compaction = None
         if self._request.compaction and owner.config.compact and not (plan and plan.roll):
@@ -291,10 +292,10 @@ class _Cleaning:
         before = owner.report.before
         assert before is not None, "a plan is made of what was captured"
         owner.report.after = Size(
-            segments=before.segments - (len(plan.expired) - plan.roll if plan else 0),
+            segments=len(after.segments),
             bytes=before.bytes - (plan.bytes_freed if plan else 0),
         )
-        if (plan and plan.expired) or compaction:
+        if (plan and plan.expired) or owner.report.rolled_at is not None or compaction:
             owner.report.status = Status.PLANNED
         owner.note_plan(plan, cleanable, compaction)
 

@@ -171,21 +171,23 @@ def _take(rests: Sequence[_Rest], excess_bytes: int, rule: str, text: str) -> No
 
 def without(view: LogView, plan: RetentionPlan) -> LogView:
     """The view of a log from which a plan has removed its segments."""
+    view = rolled(view) if plan.roll else view
     segments = view.segments[len(plan.expired) :]
-    if plan.roll:
-        active = view.active
-        segments = (
-            SegmentView(
-                base_offset=view.log_end_offset,
-                size_bytes=0,
-                index_bytes=0,
-                time_index_bytes=0,
-                largest_record_timestamp=-1,
-                first_batch_timestamp=-1,
-                modified_ms=active.modified_ms,
-            ),
-        )
     return replace(view, segments=segments, log_start_offset=plan.log_start_offset)
+
+
+def rolled(view: LogView) -> LogView:
+    """The view of a log with a new, empty active segment at its end."""
+    active = SegmentView(
+        base_offset=view.log_end_offset,
+        size_bytes=0,
+        index_bytes=0,
+        time_index_bytes=0,
+        largest_record_timestamp=-1,
+        first_batch_timestamp=-1,
+        modified_ms=view.active.modified_ms,
+    )
+    return replace(view, segments=(*view.segments, active))
 
 
 def joined(first: RetentionPlan, then: RetentionPlan) -> RetentionPlan:

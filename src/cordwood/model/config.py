@@ -224,6 +224,9 @@ _TOPIC_TABLE = (
     _own("retention.topic.bytes", _long(-1), -1, "bytes",
          "How large all partitions of a topic on one broker may be together before the delete "
          "policy removes their oldest segments; -1 no limit."),
+    _own("segment.roll.idle", _BOOLEAN, False, "",
+         "Whether a segment older than segment.ms is rolled by the check of retention, also if no "
+         "record arrives."),
 )  # fmt: skip
 
 
@@ -452,6 +455,7 @@ class LogConfig:
     local_retention_bytes: int = -2
     cordwood_timestamp_future_policy: str = "kafka"
     cordwood_retention_topic_bytes: int = -1
+    cordwood_segment_roll_idle: bool = False
 
     @property
     def compact(self) -> bool:
