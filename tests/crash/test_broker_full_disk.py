@@ -9,6 +9,7 @@ import errno
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -138,6 +139,26 @@ def test_retention_gives_room_on_a_full_disk(running: RunningBroker, wire: WireC
     start = wire.delete_records("t", 0, 0)["low_watermark"]
     assert 0 < start < taken
     require_whole(wire, "t", start, taken + 1)
+
+
+def test_a_limit_of_free_space_gives_room_and_is_set_while_the_disk_is_full(
+    running: RunningBroker, wire: WireClient
+) -> None:
+    wire.create("t")
+    wire.create("u")
+    assert wire.produce("u", batch_of(value(0)))["error_code"] == "none"
+    taken = produce_until_full(wire, "t")
+    # As a change of the broker's record, which does not fit the disk, would set it.
+    logs = running.broker.replicas.logs
+    logs.broker = replace(logs.broker, cordwood_log_dir_free_bytes_min=8_000_000)
+    running.advance(minutes=10, compact=False)
+    running.advance(minutes=10, compact=False)
+    assert logs.context.fs.free_bytes(logs.directories[0].path) >= 8_000_000
+    assert wire.produce("t", batch_of(value(taken)))["base_offset"] == taken
+    start = wire.delete_records("t", 0, 0)["low_watermark"]
+    assert 0 < start < taken // 2
+    require_whole(wire, "t", start, taken + 1)
+    require_whole(wire, "u", 0, 1)
 
 
 def test_a_deleted_topic_gives_room_on_a_full_disk(

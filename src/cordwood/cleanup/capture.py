@@ -206,6 +206,7 @@ def capture_offline(
     """
     captured = capture(offline.log, cleaner_checkpoint=cleaner_checkpoint)
     is_compacted = offline.log.config.compact
+    needs_first = is_compacted or offline.log.config.cordwood_segment_roll_idle
     segments = [
         SegmentView(
             base_offset=segment.base_offset,
@@ -213,7 +214,7 @@ def capture_offline(
             index_bytes=segment.index_bytes if is_compacted else 0,
             time_index_bytes=segment.time_index_bytes if is_compacted else 0,
             largest_record_timestamp=segment.largest_record_timestamp,
-            first_batch_timestamp=segment.first_batch_timestamp if is_compacted else -1,
+            first_batch_timestamp=segment.first_batch_timestamp if needs_first else -1,
             modified_ms=source.modified_ns // 1_000_000,
         )
         for segment, source in zip(captured.view.segments, captured.sources, strict=True)

@@ -13,17 +13,26 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaning import compact, retain
 from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.compaction import plan_compaction
+from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.named_topics import missing_topics
 from cordwood.cleanup.offline_owner import OfflineOwner, Run
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status, Timing
 from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory, Listener, Silence
-from cordwood.cleanup.retention import plan_retention
+from cordwood.cleanup.retention import RetentionPlan, plan_retention
+from cordwood.cleanup.shared_retention import (
+    DirectoryLimits,
+    SharedLog,
+    joined,
+    plan_shared_retention,
+    without,
+)
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import NoSpaceError
@@ -235,21 +244,45 @@ class _Cleaning:
     def plan_only(self) -> None:
         """Plans without executing, from views alone."""
         started = self._clock.monotonic_s()
-        for owner in self._shown("planning", self._alive()):
+        alive = self._alive()
+        now_ms = self._request.now_ms
+        plans: dict[int, RetentionPlan] = {}
+        if self._request.retention:
+            before = {id(each): each.plan_roll() for each in alive}
+            plans = {key: plan_retention(view, now_ms=now_ms) for key, view in before.items()}
+            views = [without(before[id(each)], plans[id(each)]) for each in alive]
+            for owner, shared in zip(alive, self._plan_shared(alive, views), strict=True):
+                plans[id(owner)] = joined(plans[id(owner)], shared)
+        for owner in self._shown("planning", alive):
             with owner.guard():
-                self._plan_one(owner)
+                self._plan_one(owner, plans.get(id(owner)))
         self.report.timing.plan += self._clock.monotonic_s() - started
 
-    def _plan_one(self, owner: OfflineOwner) -> None:
-        view = after = owner.view
-        plan = None
-        if self._request.retention:
-            plan = plan_retention(view, now_ms=self._request.now_ms)
-            after = replace(
-                view,
-                segments=tuple(view.segments[len(plan.expired) :]) or view.segments[-1:],
-                log_start_offset=plan.log_start_offset,
+    def _plan_shared(
+        self, owners: Sequence[OfflineOwner], views: Sequence[LogView]
+    ) -> list[RetentionPlan]:
+        """What goes for the limits that logs share, for each of the owners."""
+        limits = self._request.directory_limits
+        if limits.is_set and self._request.topics:
+            text = "cordwood.log.dir.*: not applied, since other topics are not looked at"
+            if text not in self.report.warnings:
+                self.report.warnings.append(text)
+            limits = DirectoryLimits()
+        logs = [
+            SharedLog(
+                view=view,
+                log_dir=owner.report.log_dir,
+                is_deletable=not owner.is_interrupted,
             )
+            for owner, view in zip(owners, views, strict=True)
+        ]
+        free_bytes = {each.log_dir: OS.free_bytes(Path(each.log_dir)) for each in logs}
+        return plan_shared_retention(logs, limits, free_bytes=free_bytes)
+
+    def _plan_one(self, owner: OfflineOwner, plan: RetentionPlan | None) -> None:
+        after = owner.view
+        if plan is not None:
+            after = without(owner.view_when_rolled(), plan)
             owner.note_retention(plan)
         cleanable = compaction = None
         if self._request.compaction and owner.config.compact and not (plan and plan.roll):
@@ -261,10 +294,10 @@ class _Cleaning:
         before = owner.report.before
         assert before is not None, "a plan is made of what was captured"
         owner.report.after = Size(
-            segments=before.segments - (len(plan.expired) - plan.roll if plan else 0),
+            segments=len(after.segments),
             bytes=before.bytes - (plan.bytes_freed if plan else 0),
         )
-        if (plan and plan.expired) or compaction:
+        if (plan and plan.expired) or owner.report.rolled_at is not None or compaction:
             owner.report.status = Status.PLANNED
         owner.note_plan(plan, cleanable, compaction)
 
@@ -279,11 +312,13 @@ class _Cleaning:
         try:
             with ExitStack() as stack:
                 started = _StartedEngine(engine, stack, self._clock, self.report.timing)
-                for _ in range(_PASSES_MAX):
+                for number in range(_PASSES_MAX):
                     # Their retention comes after the compaction, which may turn out to be stale.
                     interrupted = [owner for owner in pending if owner.is_interrupted]
                     if self._request.retention:
                         self._retain(pending)
+                        if not number:  # what was moved to a trash does not get free
+                            self._retain_shared()
                     if not self._request.compaction:
                         break
                     changed = {*self._compact(pending, started), *interrupted}
@@ -307,6 +342,16 @@ class _Cleaning:
             planned = max(begun, owner.planned_s)
             self.report.timing.plan += planned - begun
             self.report.timing.commit += self._clock.monotonic_s() - planned
+
+    def _retain_shared(self) -> None:
+        """Applies the limits that logs share; those that were interrupted or failed only count."""
+        owners = self._alive()
+        plans = self._plan_shared(owners, [each.view for each in owners])
+        for owner, plan in zip(owners, plans, strict=True):
+            if plan.expired:
+                with owner.guard():
+                    owner.note_retention(plan)
+                    owner.delete(plan)
 
     def _compact(
         self, pending: Sequence[OfflineOwner], engine: _StartedEngine

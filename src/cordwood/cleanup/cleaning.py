@@ -38,6 +38,13 @@ class RetentionOwner(Protocol):
             StorageError: the log is closed.
         """
 
+    def roll_idle(self, now_ms: int) -> None:
+        """Rolls the active segment if `should_roll_idle`; called without `held`.
+
+        Raises:
+            OSError, CordwoodError: the disk refused.
+        """
+
     def note_retention(self, plan: RetentionPlan) -> None:
         """Reports a plan, which may have nothing to delete."""
 
@@ -89,11 +96,12 @@ T = TypeVar("T", bound=LogOwner)
 
 
 def retain(owner: RetentionOwner, *, now_ms: int) -> int:
-    """Deletes the segments of one log that have expired; returns how many.
+    """Deletes the segments of one log that have expired, rolls an idle one; how many it deleted.
 
     Raises:
         OSError, CordwoodError: as `RetentionOwner`.
     """
+    owner.roll_idle(now_ms)
     with owner.held() as log:
         plan = plan_retention(log, now_ms=now_ms)
         owner.note_retention(plan)

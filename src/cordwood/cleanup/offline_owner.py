@@ -18,12 +18,14 @@ from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.commit import CompactionCommitter, StalePlanError, staged_files
 from cordwood.cleanup.compaction import CompactionPlan
 from cordwood.cleanup.compaction_values import Manifest
+from cordwood.cleanup.idle_roll import should_roll_idle
 from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.offline_placement import OfflinePlacement
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.retention import RetentionPlan
+from cordwood.cleanup.shared_retention import rolled
 from cordwood.format.file_names import LOG_SUFFIX
 from cordwood.format.trash_notes import COMPACTION, RESTART, RETENTION, Removal, Rewritten
 from cordwood.model.clock import Clock
@@ -164,7 +166,7 @@ class OfflineOwner:
             partition,
             config=self.config,
             checkpoints=checkpoints,
-            clean_shutdown=self._log_dir.has_clean_shutdown_file() or self._log_dir.meta is None,
+            clean_shutdown=self._is_whole,
             producer_expiration_ms=self._request.producer_expiration_ms,
             now_ms=self._request.now_ms,
         )
@@ -204,6 +206,39 @@ class OfflineOwner:
     def held(self) -> Iterator[LogView]:
         """As `LogOwner.held`; the directory is locked for the whole run."""
         yield self.view
+
+    def _is_idle(self, now_ms: int) -> bool:
+        """Whether the active segment is rolled; after an unclean shutdown it may not be whole."""
+        active = self.view.active
+        first = active.first_batch_timestamp
+        return self._is_whole and should_roll_idle(
+            self.view, active, first_batch_timestamp=first, now_ms=now_ms
+        )
+
+    def view_when_rolled(self) -> LogView:
+        """The view of the log as `roll_idle` will leave it, now."""
+        return rolled(self.view) if self._is_idle(self._request.now_ms) else self.view
+
+    def plan_roll(self) -> LogView:
+        """The same, which is reported."""
+        view = self.view_when_rolled()
+        if view is not self.view:
+            self.report.rolled_at = view.log_end_offset
+        return view
+
+    def roll_idle(self, now_ms: int) -> None:
+        """As `LogOwner.roll_idle`."""
+        if not self._is_idle(now_ms):
+            return
+        require_closed(self._place.path)
+        self.report.rolled_at = self.view.log_end_offset
+        self._new_segment(self.view.log_end_offset).write(self._place.path)
+        self._changed = True
+        self.capture()
+
+    @property
+    def _is_whole(self) -> bool:
+        return self._log_dir.has_clean_shutdown_file() or self._log_dir.meta is None
 
     def note_retention(self, plan: RetentionPlan) -> None:
         """As `LogOwner.note_retention`."""
@@ -308,10 +343,12 @@ class OfflineOwner:
     @property
     def is_due(self) -> bool:
         """Whether it would be compacted now."""
-        return self.is_interrupted or (self.config.compact and self._cleanable().reason is None)
+        return self.is_interrupted or (
+            self.config.compact and self._cleanable(self.view_when_rolled()).reason is None
+        )
 
-    def _cleanable(self) -> Cleanable:
-        return plan_cleanable(self.view, now_ms=self._request.now_ms, force=self._request.force)
+    def _cleanable(self, view: LogView) -> Cleanable:
+        return plan_cleanable(view, now_ms=self._request.now_ms, force=self._request.force)
 
     def interrupted(self) -> LogCompaction | None:
         """As `LogOwner.interrupted`: where what is left of it is still as it was planned."""
@@ -328,7 +365,7 @@ class OfflineOwner:
         """As `LogOwner.cleanable`; an invalid cleaner checkpoint is replaced."""
         if not self.config.compact:
             return None
-        cleanable = self._cleanable()
+        cleanable = self._cleanable(self.view)
         self._warn(cleanable.warnings)
         if cleanable.reset_checkpoint and not self.only_reads:
             self._log_dir.set_cleaner_offset(self._place.topic_partition, cleanable.first_dirty)

@@ -15,6 +15,7 @@ from cordwood.cleanup.capture import Captured, capture
 from cordwood.cleanup.cleanable import Cleanable
 from cordwood.cleanup.commit import CompactionCommitter, CompactionResult
 from cordwood.cleanup.compaction import CompactionPlan
+from cordwood.cleanup.idle_roll import should_roll_idle
 from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction
 from cordwood.cleanup.online_placement import OnlinePlacement
 from cordwood.cleanup.retention import LOG_START, TIME, Expired, RetentionPlan
@@ -40,6 +41,21 @@ class RetainedOnline:
         with log.lock, log.guard("deleting old segments of"):
             log.require_open()
             yield log
+
+    def roll_idle(self, now_ms: int) -> None:
+        """As `RetentionOwner.roll_idle`."""
+        if not self._log.config.cordwood_segment_roll_idle:
+            return
+        with self.held() as log:
+            active = log.active
+            first = active.first_batch_timestamp()
+            if should_roll_idle(log, active, first_batch_timestamp=first, now_ms=now_ms):
+                log.roll()
+                _log.info(
+                    "%s Rolled new log segment at offset %s due to cordwood.segment.roll.idle",
+                    self._prefix,
+                    log.log_end_offset,
+                )
 
     def note_retention(self, plan: RetentionPlan) -> None:
         """As `RetentionOwner.note_retention`."""

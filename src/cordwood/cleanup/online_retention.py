@@ -10,6 +10,7 @@ import logging
 from cordwood.cleanup import cleaning
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.online_owner import RetainedOnline
+from cordwood.cleanup.online_shared_retention import retain_shared
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.log.partition_log import PartitionLog
 
@@ -30,7 +31,10 @@ def retain(log: PartitionLog, now_ms: int) -> int:
 
 
 def retention_pass(manager: CleanerManager) -> int:
-    """Applies retention to every log without `compact`; how many segments went.
+    """Applies retention to every log without `compact`, and the limits that logs share.
+
+    Returns:
+        How many segments went.
 
     A log whose retention fails is logged, and the others continue.
     """
@@ -45,6 +49,7 @@ def retention_pass(manager: CleanerManager) -> int:
             for each in (log, future):
                 if each is not None:
                     total += _collect(each, clock.now_ms())
+        total += retain_shared(manager, logs)
     finally:
         manager.resume_cleaning([log.topic_partition for log in logs])
     _log.debug(

@@ -33,7 +33,11 @@ class Size:
 
 @dataclass(slots=True, kw_only=True)
 class PartitionReport:
-    """One partition. Sizes are None if it was skipped; `holds` are the ids of its legal holds."""
+    """One partition.
+
+    Sizes are None if it was skipped. `rolled_at` is the base offset of the active segment that took
+    the place of an idle one, None if none did. `holds` are the ids of its legal holds.
+    """
 
     topic: str
     partition: int
@@ -45,6 +49,7 @@ class PartitionReport:
     after: Size | None = None
     discarded: Discarded = field(default_factory=Discarded)
     expired: list[dict[str, Any]] = field(default_factory=list)
+    rolled_at: int | None = None
     cleaner_checkpoint: int | None = None
     warnings: list[str] = field(default_factory=list)
     holds: tuple[str, ...] = ()
@@ -72,6 +77,7 @@ class PartitionReport:
             **sizes,
             "discarded": asdict(self.discarded),
             "expired": self.expired,
+            "rolled_at": self.rolled_at,
             "cleaner_checkpoint": self.cleaner_checkpoint,
             "warnings": self.warnings,
         }

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cordwood.cleanup.commit import CompactionCommitter
+from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.model.config import LogConfig
 
 
@@ -67,6 +68,7 @@ class CleanRequest:
     now_ms: int
     topics: tuple[str, ...] = ()
     named_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    directory_limits: DirectoryLimits = field(default_factory=DirectoryLimits)
     producer_expiration_ms: int = 86_400_000
     dry_run: bool = False
     force: bool = False

@@ -221,6 +221,12 @@ _TOPIC_TABLE = (
     _own("timestamp.future.policy", _FUTURE_POLICY, "kafka", "",
          "With append-time, retention.ms counts from when a segment was last appended to at the "
          "latest, so that a record of the future does not keep it."),
+    _own("retention.topic.bytes", _long(-1), -1, "bytes",
+         "How large all partitions of a topic on one broker may be together before the delete "
+         "policy removes their oldest segments; -1 no limit."),
+    _own("segment.roll.idle", _BOOLEAN, False, "",
+         "Whether a segment older than segment.ms is rolled by the check of retention, also if no "
+         "record arrives."),
 )  # fmt: skip
 
 
@@ -335,6 +341,12 @@ _BROKER_TABLE = (
             "Size of the metadata log and its snapshots above which old ones go; -1 no limit."),
     _broker("metadata.max.retention.ms", _long(), 168 * _HOUR_MS, "ms",
             "Age of a snapshot of the metadata log after which it goes; -1 never."),
+    _broker("cordwood.log.dir.retention.bytes", _long(-1), -1, "bytes",
+            "How large all logs of a log directory may be together before the delete policy "
+            "removes the oldest segments of any topic; -1 no limit.", dynamic=True),
+    _broker("cordwood.log.dir.free.bytes.min", _long(-1), -1, "bytes",
+            "Free space of a log directory below which the delete policy removes the oldest "
+            "segments of any topic; -1 no limit.", dynamic=True),
 )  # fmt: skip
 
 
@@ -442,6 +454,8 @@ class LogConfig:
     local_retention_ms: int = -2
     local_retention_bytes: int = -2
     cordwood_timestamp_future_policy: str = "kafka"
+    cordwood_retention_topic_bytes: int = -1
+    cordwood_segment_roll_idle: bool = False
 
     @property
     def compact(self) -> bool:
@@ -521,6 +535,8 @@ class BrokerConfig:
     offsets_retention_minutes: int = 10_080
     offsets_retention_check_interval_ms: int = 10 * _MINUTE_MS
     remote_log_storage_system_enable: bool = False
+    cordwood_log_dir_retention_bytes: int = -1
+    cordwood_log_dir_free_bytes_min: int = -1
 
     @property
     def metadata_dir(self) -> str:

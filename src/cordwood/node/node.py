@@ -88,6 +88,7 @@ _CLEANER_KEYS: Final = (
     "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.backoff.ms",
 )
+_DIRECTORY_KEYS: Final = ("cordwood.log.dir.retention.bytes", "cordwood.log.dir.free.bytes.min")
 _GROUP_KEYS: Final = ("group.consumer.assignment.interval.ms",)
 _VERIFICATION_KEYS: Final = ("transaction.partition.verification.enable",)
 _CONNECTION_KEYS: Final = (
@@ -357,6 +358,9 @@ class Node:
             # It waits for the cleaner's threads.
             broker.thread.loop.run_in_executor(None, self.cleaner.reconfigure, settings)
 
+        def directories(_before: BrokerValues, values: BrokerValues) -> None:
+            broker.replicas.logs.broker = values.broker_config
+
         def connections(_before: BrokerValues, values: BrokerValues) -> None:
             self.server.limits = server_limits(values, self.settings)
 
@@ -370,6 +374,7 @@ class Node:
 
         broker.configs.subscribe(_VERIFICATION_KEYS, verification)
         broker.configs.subscribe(_CLEANER_KEYS, cleaner)
+        broker.configs.subscribe(_DIRECTORY_KEYS, directories)
         broker.configs.subscribe(_GROUP_KEYS, groups)
         broker.configs.subscribe(_CONNECTION_KEYS, connections)
 

@@ -14,6 +14,7 @@ MINUS_ONE_ALLOWED = {
     "internal.segment.bytes",
     "compression.gzip.level",
     "compression.zstd.level",
+    "cordwood.retention.topic.bytes",
     "local.retention.ms",
     "local.retention.bytes",
 }

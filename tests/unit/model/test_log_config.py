@@ -72,6 +72,7 @@ INVALID: dict[str, list[str]] = {
     "remote.log.copy.disable": ["not_a_number", "remove", "0"],
     "remote.log.delete.on.disable": ["not_a_number", "remove", "0"],
     "internal.segment.bytes": ["not_a_number"],
+    "cordwood.retention.topic.bytes": ["not_a_number", "-2"],
 }
 
 

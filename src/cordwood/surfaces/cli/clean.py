@@ -13,6 +13,7 @@ import typer
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.report import PartitionReport, Report, Status
 from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory
+from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.cleanup.spark.runner import Runner
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import (
@@ -164,6 +165,7 @@ def clean_command(
             now_ms=clock.now_ms() if now is None else parse_time(now, option="--now"),
             topics=tuple(topic or ()),
             named_topics=settings.named_topics,
+            directory_limits=DirectoryLimits.of(settings.broker),
             producer_expiration_ms=settings.broker.producer_id_expiration_ms,
             dry_run=dry_run,
             force=force,

@@ -1,0 +1,47 @@
+"""Whether the active segment of an idle log is rolled: a pure function.
+
+Kafka rolls a segment that is older than segment.ms only when the next record arrives. Where none
+does, the last records of a log are never compacted, and go together, when the newest has expired.
+With cordwood.segment.roll.idle each check of retention rolls such a segment.
+"""
+
+from __future__ import annotations
+
+from cordwood.cleanup.log_view import RetainedLog, RetainedSegment
+from cordwood.cleanup.retention import APPEND_TIME
+from cordwood.model.config import LogConfig
+from cordwood.model.config_values import LONG_MAX
+
+
+def should_roll_idle(
+    log: RetainedLog, active: RetainedSegment, *, first_batch_timestamp: int, now_ms: int
+) -> bool:
+    """Whether the active segment of `log` is rolled at `now_ms` without a record.
+
+    Its age is that of its first batch, as for an append; where that has no timestamp, that of the
+    last append. A log with records at or above its high watermark is left alone, and one with a
+    legal hold.
+
+    Args:
+        log: that has the segment.
+        active: its active segment.
+        first_batch_timestamp: of the segment in ms; negative or 2^63 - 1 if there is none.
+        now_ms: the time.
+
+    Source: LogSegment.shouldRoll, LogSegment.timeWaitedForRoll.
+    """
+    config = log.config
+    if not config.cordwood_segment_roll_idle or log.holds or not active.size_bytes:
+        return False
+    if log.high_watermark < log.log_end_offset:
+        return False
+    since_ms = _since_ms(active, config, first_batch_timestamp)
+    return now_ms - since_ms > config.segment_ms_max
+
+
+def _since_ms(active: RetainedSegment, config: LogConfig, first_batch_timestamp: int) -> int:
+    if not 0 <= first_batch_timestamp < LONG_MAX:
+        return active.appended_ms
+    if config.cordwood_timestamp_future_policy == APPEND_TIME:
+        return min(first_batch_timestamp, active.appended_ms)
+    return first_batch_timestamp

@@ -1,0 +1,40 @@
+"""Space that a log directory will have when what is deleted has been removed from the disk."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cordwood.format.file_names import DELETE_DIR_SUFFIX, DELETED_SUFFIX
+from cordwood.storage.filesystem import FileSystem
+
+
+def free_bytes_soon(log_dir: Path, *, fs: FileSystem, enough_bytes: int) -> int:
+    """The free space of a log directory, with what waits there for file.delete.delay.ms.
+
+    Files are only looked for where less than `enough_bytes` are free.
+
+    Raises:
+        OSError: the directory cannot be read.
+    """
+    free = fs.free_bytes(log_dir)
+    if free >= enough_bytes:
+        return free
+    for entry in fs.entries_in(log_dir):
+        if entry.is_directory:
+            free += _waiting_bytes(log_dir / entry.name, fs=fs)
+    return free
+
+
+def _waiting_bytes(directory: Path, *, fs: FileSystem) -> int:
+    """Bytes of the deleted files of a partition; of all its files if the partition is deleted."""
+    found = 0
+    try:
+        for name in fs.names_in(directory):
+            if name.endswith(DELETED_SUFFIX) or directory.name.endswith(DELETE_DIR_SUFFIX):
+                try:
+                    found += fs.facts_of(directory / name).size_bytes
+                except FileNotFoundError:  # removed meanwhile: it is free space now
+                    continue
+    except FileNotFoundError:
+        return 0
+    return found
