@@ -208,6 +208,7 @@ class Node:
                 self._fail,
             )
         )
+        logs.broker = configs.values.broker_config  # with what is recorded for brokers
         await _finished_in_thread(partial(logs.load, is_stray=self._is_stray, progress=progress))
         publisher = self._start_parts(broker)
         await slices.run(lambda: self.loader.install(publisher))
