@@ -46,6 +46,16 @@ COMPAT: Final[Sequence[str]] = (
     "tests/test_readme.py::test_the_demonstration_prints_what_is_shown_and_proves_the_result",
     "tests/unit/broker/test_compliance.py::"
     "test_records_are_deleted_at_the_ages_that_the_settings_promise[1 day and 5 days 23 h 55 min]",
+    "tests/unit/storage/test_trash_restore.py::"
+    "test_a_restoration_that_is_killed_is_finished_by_the_next[False-compact in groups]",
+    "tests/unit/storage/test_trash_restore.py::"
+    "test_a_restoration_that_is_killed_is_finished_by_the_next[False-compact]",
+    "tests/unit/storage/test_trash_restore.py::"
+    "test_a_restoration_that_is_killed_is_finished_by_the_next[True-compact]",
+    "tests/unit/storage/test_trash_restore.py::"
+    "test_a_restoration_that_is_killed_is_finished_by_the_next[True-compact in groups]",
+    "tests/unit/storage/test_trash_restore.py::"
+    "test_a_restoration_that_is_killed_is_finished_by_the_next[True-both]",
     "tests/unit/format/test_kernels_of_numba.py",
     "tests/unit/test_compiled_form.py",
     "tests/unit/test_benchmarks.py::test_a_generated_log_is_one_that_kafka_reads[none-False]",

@@ -149,7 +149,10 @@ def kept(config: LogConfig, delays: Delays, max_age_ms: int) -> LogConfig:
     )
 
 
-@pytest.mark.parametrize("seed", range(50))
+SEEDS = (*range(12), *(pytest.param(n, marks=pytest.mark.nightly) for n in range(12, 50)))
+
+
+@pytest.mark.parametrize("seed", SEEDS)
 def test_no_record_gets_older_than_promised_and_looser_settings_break_it(
     tmp_path: Path, seed: int
 ) -> None:
