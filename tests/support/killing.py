@@ -1,4 +1,4 @@
-"""Cleans a log directory in a child process that is killed at the n-th change it makes to files.
+"""Cleans or erases in a child process that is killed at the n-th change it makes to files.
 
 Every method of `cordwood.storage.filesystem` that changes something on disk, or makes it last,
 counts as a step, whether the log's owner calls it or a task. Which of the two is to be killed is
@@ -27,7 +27,9 @@ from typing import Any, Self
 from cordwood.format.varint import Buffer
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import DirectoryLock, OsFile, OsFileSystem
+from support.erasing import erase_here
 from support.in_process_engine import clean_in_process
+from support.log_builder import NOW_MS
 
 OWNER, TASK = "owner", "task"
 
@@ -115,6 +117,16 @@ class _Job:
     now_ms: int
     side: str = OWNER
     kill_at: int | None = None
+    erased: tuple[str, ...] = ()
+
+    def work(self) -> list[str]:
+        """Cleans, or erases from some topics; what failed and why."""
+        if self.erased:
+            result = erase_here(
+                self.log_dir, *self.erased, configs=self.configs, now_ms=self.now_ms
+            )
+            return [f"{name}: {why}" for name, why in result.failed.items()]
+        return clean_here(self.log_dir, self.configs, now_ms=self.now_ms)
 
 
 class KillableCleanings:
@@ -163,6 +175,27 @@ class KillableCleanings:
             _Job(log_dir=log_dir, configs=configs, now_ms=now_ms, side=side, kill_at=kill_at)
         )
 
+    def erase(
+        self,
+        log_dir: Path,
+        topic: str,
+        configs: Mapping[str, LogConfig],
+        *,
+        side: str = OWNER,
+        kill_at: int | None = 0,
+    ) -> Ended:
+        """Erases `support.erasing.KEY` from a topic, as `clean` cleans; None is for `load`."""
+        return self._ask(
+            _Job(
+                log_dir=log_dir,
+                configs=configs,
+                now_ms=NOW_MS,
+                side=side,
+                kill_at=kill_at,
+                erased=(topic,),
+            )
+        )
+
     def _ask(self, job: _Job) -> Ended:
         self._connection.send(job)
         ended = self._connection.recv()
@@ -181,7 +214,7 @@ def _clean_in_child(job: _Job) -> Ended | str:
             os.close(reader)
             steps = _Steps(job.side, job.kill_at or 0)
             _instrument(steps)
-            failed = clean_here(job.log_dir, job.configs, now_ms=job.now_ms)
+            failed = job.work()
             words = f"{steps.counts[OWNER]} {steps.counts[TASK]} {'; '.join(failed)}"
             os.write(writer, words.encode())
             status = 0
@@ -204,7 +237,7 @@ def _clean_in_child(job: _Job) -> Ended | str:
 
 
 def _clean_in_parent(job: _Job) -> Ended | str:
-    failed = clean_here(job.log_dir, job.configs, now_ms=job.now_ms)
+    failed = job.work()
     # A collection in a child would write to, and so copy, the memory it shares with this process.
     gc.collect()
     gc.freeze()

@@ -94,6 +94,11 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         {"open", "os", "read_bytes", "subprocess"},
         "starts Spark's process, listens to it and ends it",
     ),
+    "surfaces/cli/erase.py": (
+        {"os", "secrets"},
+        "draws the name and the salts of an erasure; asks for the user's name",
+    ),
+    "surfaces/cli/erased_again.py": ({"secrets"}, "draws the name and the salts of an erasure"),
     "cleanup/tasks.py": ({"uuid"}, "names no other attempt uses"),
     "cleanup/spark/child.py": ({"os"}, "the process that Spark runs in"),
     "cleanup/spark/job.py": ({"uuid"}, "names no other run uses"),
@@ -447,6 +452,7 @@ def test_every_subcommand_is_described(command: str) -> None:
     sorted(
         _options_of("clean")
         | _options_of("explain")
+        | _options_of("erase")
         | _options_of_dump_log()
         | _options_of_cluster_up()
     ),
@@ -459,7 +465,7 @@ def test_every_option_is_described(flag: str) -> None:
 def test_no_option_is_described_that_is_not_there() -> None:
     known = _options_of("clean") | _options_of("explain") | _options_of("serve")
     known |= _options_of("verify") | _options_of_dump_log() | _options_of_cluster_up()
-    known |= _options_of("advise") | {"--version", "--help"}
+    known |= _options_of("advise") | _options_of("erase") | {"--version", "--help"}
     page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(--[a-z-]+)", page, re.MULTILINE)
     assert set(rows) <= known, f"docs/cli.md describes {sorted(set(rows) - known)}: no such option"

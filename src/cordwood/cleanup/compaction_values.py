@@ -21,6 +21,9 @@ BATCH_BYTES_MAX = (1 << 31) - 1
 #: What a task may always take for one.
 BATCH_BYTES_MIN = 16 << 20
 
+#: Ascending ranges of offsets, first and last, both inclusive; between two there is a gap.
+OffsetRanges = tuple[tuple[int, int], ...]
+
 _KINDS: dict[str, type[CordwoodError]] = {
     "no space": NoSpaceError,
     "staging": StagingError,

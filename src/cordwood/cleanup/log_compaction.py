@@ -13,7 +13,12 @@ from typing import Any
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.compaction import CompactionPlan
-from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, LastRecord, SegmentSource
+from cordwood.cleanup.compaction_values import (
+    BATCH_BYTES_MAX,
+    LastRecord,
+    OffsetRanges,
+    SegmentSource,
+)
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.storage.append.payload import decompressed_bytes_max
 from cordwood.storage.filesystem import FileFacts
@@ -35,6 +40,10 @@ class LogCompaction:
     `space_max` bytes, with `one_at_a_time` begins none before the one before it is in place, works
     through at most `throttle_bytes` a second, with `verify` compares what it wrote with its
     source, and refuses a batch that takes more than `batch_bytes_max` of memory.
+
+    With `erased`, ascending ranges of offsets (first and last, inclusive), records are not selected
+    by their keys: those of these offsets go, and all others stay. `first_in_open` are the first
+    offsets of open transactions: their batches stay, if empty, so that the last stable offset does.
     """
 
     name: str
@@ -58,6 +67,8 @@ class LogCompaction:
     throttle_bytes: int | None = None
     verify: bool = False
     batch_bytes_max: int = BATCH_BYTES_MAX
+    erased: OffsetRanges | None = None
+    first_in_open: tuple[int, ...] = ()
     groups_done: int = 0
     log_start_offset: int = 0
     before: list[Any] = field(default_factory=lambda: [[], []])
@@ -106,6 +117,8 @@ class LogCompaction:
                 "groups": tuple(tuple(g) for g in value["groups"]),
                 "producers": tuple(LastRecord(**p) for p in value["producers"]),
                 "aborted": tuple(AbortedTransaction(**a) for a in value["aborted"]),
+                "erased": _ranges_from(value.get("erased")),
+                "first_in_open": tuple(value.get("first_in_open", ())),
                 "model": FileFacts(**value["model"]),
             }
         )
@@ -137,10 +150,16 @@ def limited(compaction: LogCompaction, limits: AttemptLimits) -> LogCompaction:
         compaction,
         attempt=limits.attempt,
         space_max=limits.space_max,
-        one_at_a_time=limits.space_max is not None or is_tight,
+        # Bytes that are erased are gone before the journal is.
+        one_at_a_time=limits.space_max is not None or is_tight or compaction.erased is not None,
         throttle_bytes=limits.throttle_bytes,
-        verify=limits.verify,
+        # What must stay is decided by keys there; an erasure has a report that is checked.
+        verify=limits.verify and compaction.erased is None,
     )
+
+
+def _ranges_from(value: list[list[int]] | None) -> OffsetRanges | None:
+    return None if value is None else tuple((first, last) for first, last in value)
 
 
 def records_max(segments: Sequence[SegmentSource]) -> int:

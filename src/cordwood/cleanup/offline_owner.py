@@ -41,7 +41,7 @@ from cordwood.storage.log.offline_changes import (
 )
 from cordwood.storage.log.offline_log import load_offline_log
 from cordwood.storage.offline_log_directory import OfflineLogDirectory, PartitionDir, require_closed
-from cordwood.storage.replace import JOURNAL_NAME, recover_directory
+from cordwood.storage.replace import JOURNAL_NAME, CompactionJournal, recover_directory
 from cordwood.storage.reread import reread
 from cordwood.storage.trash import Trash, rewritten_of
 
@@ -129,7 +129,9 @@ class OfflineOwner:
             CorruptError: the journal cannot be read.
         """
         directory = self._place.path
-        found = recover_directory(directory, dispose=self._run.trash)
+        # What an interrupted erasure has replaced must not go to the trash.
+        dispose = None if _is_erasing(directory) else self._run.trash
+        found = recover_directory(directory, dispose=dispose)
         self.report.warnings += [
             f"{change} (an earlier run was interrupted)" for change in found.changes
         ]
@@ -324,7 +326,7 @@ class OfflineOwner:
 
     def _note_group(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
         """Notes the segments of a group whose replacement is staged."""
-        if self._run.trash is None:
+        if self._run.trash is None or compaction.erased is not None:
             return
         group = compaction.groups[number]
         ends = {each.base_offset: each.next_base_offset for each in compaction.segments}
@@ -399,7 +401,7 @@ class OfflineOwner:
         placement = OfflinePlacement(
             Path(compaction.directory),
             remover=self._run.remover,
-            dispose=self._run.trash,
+            dispose=self._run.trash if compaction.erased is None else None,
             before=self._note_group,
         )
         return CompactionCommitter(compaction, placement)
@@ -412,10 +414,10 @@ class OfflineOwner:
         if not committer.done:
             committer.close()
             return
-        self._log_dir.set_cleaner_offset(
-            self._place.topic_partition,
-            committer.compaction.first_uncleanable,
-        )
+        if committer.compaction.erased is None:
+            self._log_dir.set_cleaner_offset(
+                self._place.topic_partition, committer.compaction.first_uncleanable
+            )
         committer.close()
         self._changed = True
         self.report.reason = ""
@@ -503,6 +505,12 @@ class OfflineOwner:
         )
         if self._changed and not self.failed:
             report.status = Status.CLEANED
+
+
+def _is_erasing(directory: Path) -> bool:
+    """Whether an interrupted run was erasing records of a partition."""
+    found = CompactionJournal(directory).read()
+    return found is not None and found[0].get("erased") is not None
 
 
 def _interrupted_in(plan: dict[str, Any], directory: Path) -> LogCompaction:

@@ -32,6 +32,7 @@ from cordwood.cleanup.transactions import (
     TransactionTracker,
 )
 from cordwood.format.compression import Codec, compress, decompress_into
+from cordwood.format.legacy import LegacyBatch
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, rebuild
 from cordwood.format.native.codecs import Codecs
@@ -70,10 +71,11 @@ class RewriteSpec:
 
     `upper_bound` is the first uncleanable offset; `legacy_horizon_ms` the horizon for tombstones of
     magic 0 and 1, judged by the segment's modification time. `before` and `after` are the state of
-    the transactions at both ends of the group. It may take `space_max` bytes, if set, is not begun
-    before the group before it is in place with `one_at_a_time`. No batch takes more than
-    `batch_bytes_max` of memory. If there is `evidence`, for each of the segments, the output is
-    compared with them before it is announced.
+    the transactions at both ends of the group. With `erases` the bits alone decide: markers,
+    tombstones, the transaction index and batches that begin at `first_in_open` stay. It may take
+    `space_max` bytes, if set, is not begun before the group before it is in place with
+    `one_at_a_time`. No batch takes more than `batch_bytes_max` of memory. If there is `evidence`,
+    for each of the segments, the output is compared with them before it is announced.
     """
 
     staged: StagedSegment
@@ -92,6 +94,13 @@ class RewriteSpec:
     one_at_a_time: bool = False
     batch_bytes_max: int = BATCH_BYTES_MAX
     evidence: tuple[SegmentEvidence, ...] = ()
+    erases: bool = False
+    first_in_open: tuple[int, ...] = ()
+
+    def aborted_in(self, source: SegmentSource) -> list[AbortedTransaction]:
+        """The aborted transactions whose marker is in a segment: its transaction index."""
+        offsets = range(source.base_offset, source.next_base_offset)
+        return [entry for entry in self.aborted if entry.last_offset in offsets]
 
 
 class GroupRewriter:
@@ -129,6 +138,8 @@ class GroupRewriter:
             for segment in spec.segments:
                 self._copy(spec, segment, tracker, output)
             output.kept_aborted = tracker.kept_aborted
+            if spec.erases:
+                output.kept_aborted = spec.aborted_in(spec.segments[0].source)
             output.flush()
         except BaseException:
             output.discard()
@@ -164,8 +175,13 @@ class GroupRewriter:
                 raise CorruptError(
                     "the segment has changed since it was read", path=segment.source.path
                 )
-            verdicts = rules.decide(block, ordinals, keep, nulls, tracker, manifest)
-            if block.legacy is not None:
+            if spec.erases:
+                verdicts = rules.decide_by_bits(block, ordinals, keep, manifest)
+            else:
+                verdicts = rules.decide(block, ordinals, keep, nulls, tracker, manifest)
+            if block.legacy is not None and spec.erases and verdicts.actions[0] == rebuild.COPY:
+                self._copy_legacy(block.legacy, output)
+            elif block.legacy is not None:
                 self._rebuild_legacy(block, int(ordinals[0]), keep, output)
             else:
                 self._write(spec, segment.source, block, ordinals, keep, verdicts, output)
@@ -295,6 +311,11 @@ class GroupRewriter:
         written = np.array([[total, last_offset, meta[1]]], dtype=np.int64)
         output.append(batch.data[:total], written, 1)
 
+    def _copy_legacy(self, entry: LegacyBatch, output: Output) -> None:
+        """A magic 0 or 1 entry that an erasure leaves as it is."""
+        written = np.array([[entry.size_bytes, entry.offset, entry.max_timestamp]], dtype=np.int64)
+        output.append(memoryview(entry.raw), written, 1)
+
     def _rebuild_legacy(self, block: Block, ordinal: int, keep: Bytes, output: Output) -> None:
         """A magic 0 or 1 entry becomes a magic 2 batch of what survives of it."""
         entry = block.legacy
@@ -410,6 +431,43 @@ class _Rules:
             actions=actions,
             stamp=(stamp | has_horizon).astype(np.uint8),
             horizons=np.where(has_horizon, horizon, spec.now_ms + spec.delete_retention_ms),
+            kept=kept,
+        )
+
+    def decide_by_bits(
+        self, block: Block, ordinals: Ints, keep: Bytes, manifest: Manifest
+    ) -> _Verdicts:
+        """The rules of an erasure: what is erased goes, and everything else stays as it is.
+
+        A batch that loses all its records stays empty if it is the last of its producer or of the
+        segment, or the first of an open transaction, so that sequence numbers, offsets and
+        transactions continue after the log is read again.
+        """
+        table = block.table
+        counts = table[:, rows_of.COUNT]
+        attributes = table[:, rows_of.ATTRIBUTES]
+        has_horizon = (attributes & _HORIZON) != 0
+        kept, kept_nulls = np.empty((2, block.rows), dtype=np.int64)
+        none = np.zeros(block.rows, dtype=np.uint8)
+        no_nulls = np.zeros_like(keep)
+        kernels.count_survivors(table, block.rows, ordinals, keep, no_nulls, none, kept, kept_nulls)
+        leaves_header = self._must_leave_header(table, (attributes & _CONTROL) != 0)
+        end = block.position_of(block.rows - 1) + int(table[-1, rows_of.SIZE])
+        leaves_header[-1] |= end == self._source.size_bytes
+        leaves_header |= np.isin(table[:, rows_of.BASE_OFFSET], self._spec.first_in_open)
+        if block.legacy is not None:
+            leaves_header[:] = False  # only magic 2 has empty batches
+        actions = np.full(block.rows, rebuild.REBUILD, dtype=np.int8)
+        actions[kept == 0] = np.where(leaves_header, rebuild.EMPTY, rebuild.DISCARD)[kept == 0]
+        actions[kept == counts] = rebuild.COPY
+        manifest.batches_before += block.rows
+        manifest.records_before += int(counts.sum())
+        manifest.records_after += int(kept.sum())
+        manifest.batches_after += int((actions != rebuild.DISCARD).sum())
+        return _Verdicts(
+            actions=actions,
+            stamp=has_horizon.astype(np.uint8),
+            horizons=np.where(has_horizon, table[:, rows_of.BASE_TIMESTAMP], 0),
             kept=kept,
         )
 

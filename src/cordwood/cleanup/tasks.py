@@ -195,6 +195,8 @@ def rewrite_specs(compaction: LogCompaction, survivors: Survivors) -> dict[int, 
                 space_max=compaction.space_max,
                 one_at_a_time=compaction.one_at_a_time,
                 batch_bytes_max=compaction.batch_bytes_max,
+                erases=compaction.erased is not None,
+                first_in_open=compaction.first_in_open,
             )
         for fact in facts:
             before = before.followed_by(fact.transactions)
@@ -270,7 +272,12 @@ def size_estimate(spec: RewriteSpec) -> int:
     return total
 
 
-def _require_room(spec: RewriteSpec, fs: FileSystem) -> None:
+def require_room(spec: RewriteSpec, fs: FileSystem) -> None:
+    """Checks that there is space for a rewritten group.
+
+    Raises:
+        NoSpaceError: there is not; nothing was started.
+    """
     wanted = size_estimate(spec)
     free = fs.free_bytes(Path(spec.staged.directory))
     allowed = free if spec.space_max is None else min(free, spec.space_max)
@@ -321,7 +328,7 @@ class Publisher:
             spec, staged=replace(spec.staged, token=spec.staged.token + uuid.uuid4().hex[:8])
         )
         self._wait_until_left(0 if spec.one_at_a_time else 1)
-        _require_room(spec, self._fs)
+        require_room(spec, self._fs)
         output = self._rewriter.write(spec)
         self._under_way.append(self._finisher.submit(self._finish, spec, output))
 

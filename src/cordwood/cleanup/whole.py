@@ -20,6 +20,7 @@ from typing import Final, NamedTuple, TypeVar
 
 from cordwood.cleanup.announcements import announce, end_attempt
 from cordwood.cleanup.compaction_values import SegmentSource
+from cordwood.cleanup.erasure.bits import facts_without
 from cordwood.cleanup.log_compaction import LogCompaction, split_by_bytes
 from cordwood.cleanup.rewrite import RewriteSpec
 from cordwood.cleanup.survivors import (
@@ -207,7 +208,12 @@ def find_survivors(
     entries_max: int,
     fs: FileSystem = OS,
 ) -> Survivors:
-    """Index and probe; arguments and errors are those of `WholeCompaction.index`."""
+    """Index and probe; arguments and errors are those of `WholeCompaction.index`.
+
+    Of an erasure, which knows its offsets, nothing has to be indexed.
+    """
+    if compaction.erased is not None:
+        return _bits_of_erasure(compaction, lanes, fs=fs)
     dirty = split_by_bytes(still_to_do(compaction, compaction.dirty), len(lanes)) or [()]
     clean = split_by_bytes(still_to_do(compaction, compaction.clean), len(lanes))
     walks = [walk_of(compaction, lane.read, fs=fs) for lane in lanes]
@@ -226,6 +232,17 @@ def find_survivors(
     probed = _side_by_side(lambda work: work[0].probe(work[1]), lookups)
     every = [fact for facts in [*probed, *indexed] for fact in facts]
     return replace(combine(every), keys=int(newest.used[0]))
+
+
+def _bits_of_erasure(
+    compaction: LogCompaction, lanes: Sequence[Lane], *, fs: FileSystem
+) -> Survivors:
+    chunks = split_by_bytes(still_to_do(compaction, compaction.segments), len(lanes))
+    found = _side_by_side(
+        lambda work: facts_without(compaction, work[1], progress=work[0].read, fs=fs),
+        list(zip(lanes, chunks, strict=False)),
+    )
+    return combine([fact for facts in found for fact in facts])
 
 
 def _side_by_side(function: Callable[[_T], _R], work: Sequence[_T]) -> list[_R]:

@@ -2,7 +2,7 @@
 
 The base installation serves, runs the tools and applies retention. `cordwood[native]` adds compiled
 code for the validation of large batches and for recovery; `cordwood[spark]` adds compaction, and
-includes `native`.
+includes `native`; `cordwood[sign]` adds signatures of reports.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from cordwood.model.errors import MissingExtraError
 
 NATIVE: Final = "native"
 SPARK: Final = "spark"
+SIGN: Final = "sign"
 
 _NATIVE_PACKAGES: Final = ("numba", "numpy", "zstandard")
 
@@ -22,6 +23,7 @@ _NATIVE_PACKAGES: Final = ("numba", "numpy", "zstandard")
 PACKAGES: Final[Mapping[str, tuple[str, ...]]] = {
     NATIVE: _NATIVE_PACKAGES,
     SPARK: (*_NATIVE_PACKAGES, "pandas", "pyarrow", "pyspark"),
+    SIGN: ("cryptography",),
 }
 
 
@@ -34,7 +36,7 @@ def require_extra(extra: str, *, what: str) -> None:
     """Checks that the packages of an extra are installed.
 
     Args:
-        extra: `NATIVE` or `SPARK`.
+        extra: `NATIVE`, `SPARK` or `SIGN`.
         what: the feature that needs it, as the subject of the error's sentence.
 
     Raises:

@@ -194,7 +194,9 @@ class SparkCompactions:
         for compaction in split:
             with _telling([compaction], owner):
                 cores = min(self._cores, lanes)
-                if cores < 2 or not self._run_on_cores(compaction, cores, owner):
+                if compaction.erased is not None:  # it has no keys to be split by
+                    self._run_on_cores(compaction, cores, owner)
+                elif cores < 2 or not self._run_on_cores(compaction, cores, owner):
                     self._run_split(compaction, lanes, owner)
 
     def _within_limits(self, compaction: LogCompaction) -> LogCompaction:
@@ -302,6 +304,7 @@ class SparkCompactions:
     # ---- logs split into chunks
 
     def _run_split(self, compaction: LogCompaction, lanes: int, owner: Owner) -> None:
+        assert compaction.erased is None, "an erasure is not split"
         survivors = self._find_survivors(compaction, owner)
         if not owner.is_wanted(compaction.name):
             return

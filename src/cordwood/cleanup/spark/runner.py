@@ -51,6 +51,9 @@ class Runner(Protocol):
     def cores(self) -> int:
         """How many cores a task that runs alone may use."""
 
+    def session(self) -> Any:
+        """The session for DataFrames, whose times are UTC; started when it is first asked for."""
+
     def run(self, count: int, task: Task) -> list[Row]:
         """The rows of `count` tasks, each of which is given its number."""
 
@@ -78,6 +81,14 @@ class RddRunner:
         if self.context.master.startswith("local"):
             return self.slots
         return max(1, int(self.context.getConf().get("spark.task.cpus", "1")))
+
+    def session(self) -> Any:
+        """As `Runner.session`."""
+        from pyspark.sql import SparkSession  # noqa: PLC0415  # only an SQL expression needs it
+
+        session = SparkSession(self.context)
+        session.conf.set("spark.sql.session.timeZone", "UTC")
+        return session
 
     def run(self, count: int, task: Task) -> list[Row]:
         """As `Runner.run`."""
@@ -134,6 +145,11 @@ class DataFrameRunner:
     def cores(self) -> int:
         """As `Runner.cores`."""
         return 1
+
+    def session(self) -> Any:
+        """As `Runner.session`."""
+        self._session.conf.set("spark.sql.session.timeZone", "UTC")
+        return self._session
 
     def run(self, count: int, task: Task) -> list[Row]:
         """As `Runner.run`."""

@@ -27,6 +27,7 @@ from cordwood.model.extras import SPARK, require_extra
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli import clean_progress
 from cordwood.surfaces.cli.clean_progress import CleanProgress
+from cordwood.surfaces.cli.erased_again import erased_again
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
     LogFormat,
@@ -106,6 +107,14 @@ def clean_command(
             "--verify", help="Compare every rewritten segment with its source before it counts."
         ),
     ] = False,
+    apply_erasures: Annotated[
+        Path | None,
+        typer.Option(
+            parser=parse_path,
+            metavar="FILE",
+            help="First erase again what this ledger of `cordwood erase` has.",
+        ),
+    ] = None,
     memory: Annotated[
         str | None,
         typer.Option(
@@ -183,6 +192,7 @@ def clean_command(
                 log_dirs=log_dirs,
                 display=display,
             )
+            erased = erased_again(apply_erasures, request, master, display)
             with closing(engine):
                 report = clean(
                     request,
@@ -199,7 +209,7 @@ def clean_command(
         _stop(f"{error} {advice}", _EXIT_IN_USE)
     except (CordwoodError, OSError) as error:
         _stop(error, _EXIT_FAILED)
-    report.warnings = [*settings.warnings, *report.warnings]
+    report.warnings = [*settings.warnings, *erased, *report.warnings]
     if json_:
         print(json.dumps(report.to_json()))  # noqa: T201  # the JSON document is the output
     else:

@@ -47,6 +47,7 @@ _OWN = {
     "clock": _Subcommand("clock", "clock_command", "Show or advance a running broker's clock."),
     "explain": _Subcommand("explain", "explain_command", "Say why segments stay, and until when."),
     "hold": _Subcommand("hold", None, "Keep topics from being cleaned or deleted."),
+    "erase": _Subcommand("erase", "erase_command", "Erase records of a stopped broker's logs."),
     "serve": _Subcommand("serve", "serve_command", "Run a Kafka broker."),
     "verify": _Subcommand("verify", "verify_command", "Check logs on disk."),
     "trash": _Subcommand("trash", None, "Put back what `cordwood clean --trash` removed."),

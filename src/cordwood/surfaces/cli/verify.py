@@ -16,6 +16,7 @@ from cordwood.cleanup.verification.directories import CheckedLog, Verification, 
 from cordwood.cleanup.verification.findings import Finding, Level
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError, NotALogDirError
+from cordwood.model.extras import NATIVE, require_extra
 from cordwood.surfaces.cli.entry import os_error_text
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
@@ -27,6 +28,7 @@ from cordwood.surfaces.cli.log_options import (
     logging_to,
 )
 from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument
 from cordwood.surfaces.cli.stopping import STOPPING
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.values import format_bytes, parse_path
@@ -39,6 +41,7 @@ Examples:
   cordwood verify /data1 /data2 --topic 'orders*' --json
   cordwood verify ./backup/orders-0
   cordwood verify --cleaning ./before ./after
+  cordwood verify --erasure erasure.json /var/lib/kafka/data
 
 \b
 Exit codes: 0 sound; 1 something is damaged, or cannot be read; 2 usage."""
@@ -46,16 +49,23 @@ Exit codes: 0 sound; 1 something is damaged, or cannot be read; 2 usage."""
 
 def verify_command(
     context: typer.Context,
-    log_dirs: Annotated[
-        list[Path],
-        typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True),
-    ],
+    log_dirs: OptionalLogDirsArgument = None,
     cleaning: Annotated[
         bool,
         typer.Option(
             "--cleaning", help="Compare two log directories, BEFORE and AFTER a cleaning."
         ),
     ] = False,
+    erasure: Annotated[
+        Path | None,
+        typer.Option(
+            parser=parse_path, metavar="REPORT", help="Check a report of `cordwood erase`."
+        ),
+    ] = None,
+    public_key: Annotated[
+        str | None,
+        typer.Option(metavar="HEX", help="With --erasure: who must have signed the report."),
+    ] = None,
     topic: Annotated[
         list[str] | None, typer.Option("--topic", metavar="GLOB", help="Only these topics.")
     ] = None,
@@ -72,6 +82,9 @@ def verify_command(
     With --cleaning, two copies of a log directory are compared as consumers see them: nothing is
     invented or changed, the newest value of each key is kept, and transactions end alike.
 
+    With --erasure, a report is checked against LOG_DIR, or where it says: its signature, the hashes
+    of files, and that no erased offset is there.
+
     A finding names the file, the byte in it, the offset, the rule that is broken, and what to do.
     """
     STOPPING.command("cordwood verify", note="nothing was changed")
@@ -79,6 +92,13 @@ def verify_command(
     try:
         log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
         context.with_resource(logging_to(screen.line, log))
+        if erasure is not None:
+            _check_erasure(erasure, log_dirs or [], public_key, json_=json_)
+            return
+        if public_key is not None:
+            raise ConfigError("--public-key needs --erasure")
+        if not log_dirs:
+            raise ConfigError("name at least one LOG_DIR")
         with _watch(screen, shown=not json_ and screen.is_terminal) as watch:
             topics, clock = tuple(topic or ()), SystemClock()
             if cleaning:
@@ -97,6 +117,28 @@ def verify_command(
     else:
         _show(result, screen)
     if not result.is_sound:
+        raise typer.Exit(_EXIT_DAMAGED)
+
+
+def _check_erasure(
+    report: Path, log_dirs: list[Path], public_key: str | None, *, json_: bool
+) -> None:
+    """Prints what the check of a report finds; ends the command if it fails."""
+    require_extra(NATIVE, what="cordwood verify --erasure")
+    # It loads compiled code, which --help works without.
+    from cordwood.cleanup.erasure.check import Verdict, check_erasure  # noqa: PLC0415
+
+    findings = check_erasure(report, log_dirs, public_key=public_key)
+    failed = any(each.verdict is Verdict.FAILED for each in findings)
+    if json_:
+        value = {"failed": failed, "findings": [each.to_json() for each in findings]}
+        typer.echo(json.dumps(value))
+    else:
+        table = (Column("subject"), Column("verdict"), Column("text", is_prose=True))
+        rows = [[each.subject, str(each.verdict), each.text] for each in findings]
+        print_table("Checked", table, rows)
+        typer.echo("the check failed" if failed else "the check passed")
+    if failed:
         raise typer.Exit(_EXIT_DAMAGED)
 
 

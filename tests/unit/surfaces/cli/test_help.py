@@ -16,7 +16,18 @@ from typer.testing import CliRunner
 from cordwood.surfaces.cli.main import app
 from support.ports import free_port
 
-OWN = ("advise", "clean", "cleaner", "clock", "explain", "hold", "serve", "trash", "verify")
+OWN = (
+    "advise",
+    "clean",
+    "cleaner",
+    "clock",
+    "erase",
+    "explain",
+    "hold",
+    "serve",
+    "trash",
+    "verify",
+)
 TOOLS = (
     *("broker-api-versions", "cluster", "configs", "console-consumer", "console-producer"),
     *("consumer-groups", "delete-records", "get-offsets", "groups", "log-dirs", "storage"),

@@ -45,6 +45,15 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
         [*BROKER, "--offset-json-file", "binary"],
     ],
     "dump-log": [["--files", "missing.log"], ["--files", "."], ["--files", "bad.log"]],
+    "erase": [
+        ["missing", "--topic", "t", "--key", "k"],
+        ["file", "--topic", "t", "--key", "k"],
+        [".", "--topic", "t", "--key", "k"],
+        ["not-formatted", "--topic", "t:x", "--key", "k"],
+        ["not-formatted", "--topic", "t", "--key-hex", "xyz"],
+        ["not-formatted", "--topic", "t", "--key", "k", "--where", "true"],
+        ["not-formatted", "--from-ledger", "binary"],
+    ],
     "get-offsets": [[*BROKER, "--topic", "t"]],
     "groups": [["--list"], [*BROKER, "--list"], [*BROKER, "--list", "--group-type", "x"]],
     "hold": [
@@ -105,6 +114,11 @@ FILE_OPTIONS: Mapping[str, Sequence[tuple[str, Sequence[str]]]] = {
     "console-consumer": [("--formatter-config", [*BROKER, "--topic", "t"])],
     "console-producer": [("--reader-config", [*BROKER, "--topic", "t"])],
     "consumer-groups": [("--command-config", [*BROKER[:2], "--list"])],
+    "erase": [
+        ("--key-file", ["not-formatted", "--topic", "t"]),
+        ("--signing-key", ["not-formatted", "--topic", "t", "--key", "k"]),
+        ("--from-ledger", ["not-formatted"]),
+    ],
     "get-offsets": [("--command-config", [*BROKER[:2], "--topic", "t"])],
     "groups": [("--command-config", [*BROKER[:2], "--list"])],
     "metadata-quorum": [("--command-config", [*BROKER[:2], "describe", "--status"])],

@@ -1,0 +1,123 @@
+"""From offsets to bits: one bit for each record of a segment, clear for those that are erased.
+
+Offsets of a batch that has lost no record yet follow from its header. Only a batch with gaps that
+overlaps an erased range is decompressed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, OffsetRanges, SegmentSource
+from cordwood.cleanup.erasure.offsets import ranges_of
+from cordwood.cleanup.erasure.records import offsets_of
+from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.cleanup.scan import Block, Ints, SegmentReader
+from cordwood.cleanup.survivors import Progress, SegmentFacts, no_progress
+from cordwood.format.native import batches as rows_of
+from cordwood.storage.filesystem import OS, FileSystem
+
+_CONTROL = 0x20
+
+
+def facts_without(
+    compaction: LogCompaction,
+    segments: Sequence[SegmentSource],
+    *,
+    progress: Progress = no_progress,
+    fs: FileSystem = OS,
+) -> list[SegmentFacts]:
+    """The facts of segments of an erasure: every record is kept but those of erased offsets.
+
+    Raises:
+        CorruptError: a segment is damaged.
+        OSError: a segment cannot be read.
+    """
+    assert compaction.erased is not None, "called for an erasure"
+    reader = SegmentReader(fs=fs)
+    return [
+        _facts_of(source, compaction.erased, reader, compaction.batch_bytes_max, progress)
+        for source in segments
+    ]
+
+
+def facts_of_one(source: SegmentSource, erased: OffsetRanges, *, fs: FileSystem) -> SegmentFacts:
+    """As `facts_without`, of one file that is no part of a compaction."""
+    return _facts_of(source, erased, SegmentReader(fs=fs), BATCH_BYTES_MAX, no_progress)
+
+
+def _facts_of(
+    source: SegmentSource,
+    erased: OffsetRanges,
+    reader: SegmentReader,
+    batch_bytes_max: int,
+    progress: Progress,
+) -> SegmentFacts:
+    ranges = np.array(erased, dtype=np.int64).reshape(-1, 2)
+    fact = SegmentFacts(source.base_offset)
+    kept = [np.empty(0, dtype=np.bool_)]
+    for block in reader.blocks(source, batch_bytes_max=batch_bytes_max):
+        kept.append(_kept_in(source, block, ranges))
+        fact.batches += block.rows
+        progress(int(block.table[:, rows_of.SIZE].sum()))
+    bits = np.concatenate(kept)
+    fact.records = len(bits)
+    fact.keep = np.packbits(bits, bitorder="little").tobytes()
+    fact.nulls = bytes(len(fact.keep))
+    # A segment that loses no record is here because of the bytes behind its last batch.
+    fact.special = True
+    return fact
+
+
+def present_in(source: SegmentSource, ranges: OffsetRanges, *, fs: FileSystem = OS) -> OffsetRanges:
+    """Which offsets of `ranges` have a record of data in a file.
+
+    Raises:
+        CorruptError: the file is damaged.
+        OSError: it cannot be read.
+    """
+    looked_for = np.array(ranges, dtype=np.int64).reshape(-1, 2)
+    found: list[int] = []
+    for block in SegmentReader(fs=fs).blocks(source):
+        for row in rows_overlapping(block, looked_for).tolist():
+            offsets = offsets_of(source, block, row)
+            found += offsets[contains(looked_for, offsets)].tolist()
+    return ranges_of(found)
+
+
+def _kept_in(source: SegmentSource, block: Block, erased: Ints) -> npt.NDArray[np.bool_]:
+    """One value for each record of a block."""
+    table = block.table
+    counts = table[:, rows_of.COUNT]
+    starts = np.cumsum(counts) - counts
+    kept = np.ones(int(counts.sum()), dtype=np.bool_)
+    for row in rows_overlapping(block, erased).tolist():
+        offsets = offsets_of(source, block, row)
+        first = int(starts[row])
+        kept[first : first + len(offsets)] = ~contains(erased, offsets)
+    return kept
+
+
+def rows_overlapping(block: Block, ranges: Ints) -> Ints:
+    """The data batches of a block with records whose offsets may be in `ranges` (n, 2)."""
+    table = block.table
+    if not len(ranges):
+        return np.empty(0, dtype=np.int64)
+    at = np.searchsorted(ranges[:, 1], table[:, rows_of.BASE_OFFSET])
+    overlaps = at < len(ranges)
+    at = np.minimum(at, len(ranges) - 1)
+    overlaps &= ranges[at, 0] <= table[:, rows_of.LAST_OFFSET]
+    overlaps &= (table[:, rows_of.ATTRIBUTES] & _CONTROL) == 0
+    overlaps &= table[:, rows_of.COUNT] > 0
+    return np.flatnonzero(overlaps)
+
+
+def contains(ranges: Ints, offsets: Ints) -> npt.NDArray[np.bool_]:
+    """Which offsets are in `ranges`, of which there is at least one."""
+    at = np.searchsorted(ranges[:, 1], offsets)
+    inside = at < len(ranges)
+    inside &= ranges[np.minimum(at, len(ranges) - 1), 0] <= offsets
+    return inside

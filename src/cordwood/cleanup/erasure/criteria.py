@@ -1,0 +1,216 @@
+"""What is to be erased, and how that is written down without holding what is erased.
+
+A report has the keys as SHA-256 of a salt, which is in the report, and the key: who knows a key can
+check that it was erased. A ledger has them as hashes keyed with its own salt, and the offsets up to
+which they were erased, so that the erasure can be applied again to a copy of the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cordwood.format.record import Record
+from cordwood.model.errors import CorruptError
+from cordwood.model.topic_partition import TopicPartition
+
+SALT_BYTES = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """A topic, or one partition of it."""
+
+    topic: str
+    partition: int | None = None
+
+    def covers(self, partition: TopicPartition) -> bool:
+        """Whether a partition is part of it."""
+        return self.topic == partition.topic and self.partition in {None, partition.partition}
+
+    def __str__(self) -> str:
+        return self.topic if self.partition is None else f"{self.topic}:{self.partition}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criteria:
+    """The criteria of one erasure: keys, or an SQL expression.
+
+    With `where` None, `keys` has at least one; if both are empty it is applied from a ledger.
+    """
+
+    keys: frozenset[bytes] = frozenset()
+    where: str | None = None
+
+    def described(self, salt: bytes) -> dict[str, Any]:
+        """For a report: no key can be read in it."""
+        if self.where is not None:
+            return {"where": self.where}
+        hashes = sorted(hashlib.sha256(salt + key).hexdigest() for key in self.keys)
+        return {"keys": {"algorithm": "SHA-256(salt + key)", "salt": salt.hex(), "hashes": hashes}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppression:
+    """One erasure of a ledger, which can be applied again.
+
+    `digests` are the keyed hashes of its keys, none where it has `where`. `until` has the end of
+    each partition at the time, exclusive; in a partition that is not in it, records with a
+    timestamp up to `time_ms` match.
+    """
+
+    id: str
+    time_ms: int
+    targets: tuple[Target, ...]
+    until: Mapping[str, int]
+    digests: frozenset[str] = frozenset()
+    where: str | None = None
+
+    def covers(self, partition: TopicPartition, record: Record) -> bool:
+        """Whether a record lies in a partition of the erasure and was there at its time."""
+        if not any(target.covers(partition) for target in self.targets):
+            return False
+        end = self.until.get(str(partition))
+        return record.timestamp <= self.time_ms if end is None else record.offset < end
+
+    def predicate(self) -> str:
+        """`where`, limited to records that `covers` covers; an SQL expression."""
+        assert self.where is not None, "an erasure by keys has no expression"
+        choices = []
+        for target in self.targets:
+            chosen = f"topic = '{target.topic}'"
+            if target.partition is not None:
+                chosen += f" AND partition = {target.partition}"
+            choices.append(f"({chosen})")
+        cases = "".join(
+            f" WHEN concat(topic, '-', partition) = '{name}' THEN offset < {end}"
+            for name, end in sorted(self.until.items())
+        )
+        since = f"timestamp_ms <= {self.time_ms}"
+        limit = f"CASE{cases} ELSE {since} END" if cases else since
+        return f"({' OR '.join(choices)}) AND ({limit}) AND ({self.where})"
+
+    def to_json(self) -> dict[str, Any]:
+        """A line of a ledger."""
+        value: dict[str, Any] = {
+            "id": self.id,
+            "time_ms": self.time_ms,
+            "topics": [str(target) for target in self.targets],
+            "until": dict(self.until),
+        }
+        if self.where is not None:
+            return value | {"where": self.where}
+        return value | {"keys": sorted(self.digests)}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Suppression:
+        """The inverse of `to_json`.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none.
+        """
+        return cls(
+            id=str(value["id"]),
+            time_ms=int(value["time_ms"]),
+            targets=tuple(parse_target(each) for each in value["topics"]),
+            until={str(name): int(end) for name, end in value["until"].items()},
+            digests=frozenset(str(each) for each in value.get("keys", ())),
+            where=value.get("where"),
+        )
+
+
+def parse_target(text: str) -> Target:
+    """A target from TOPIC or TOPIC:PARTITION.
+
+    Raises:
+        ValueError: the partition is no number.
+    """
+    topic, separator, partition = text.partition(":")
+    if separator and not (partition.isascii() and partition.isdigit()):
+        raise ValueError(f"{text!r} is neither TOPIC nor TOPIC:PARTITION")
+    return Target(topic=topic, partition=int(partition) if separator else None)
+
+
+def digest_of(key: bytes, salt: bytes) -> str:
+    """The hash of a key in a ledger: BLAKE2b of 32 bytes, keyed with the ledger's salt."""
+    return hashlib.blake2b(key, key=salt, digest_size=32).hexdigest()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suppressions:
+    """The erasures of one ledger; `salt` is its secret."""
+
+    salt: bytes
+    entries: tuple[Suppression, ...] = field(default=())
+
+    def matcher(self) -> SuppressedKeys | None:
+        """Matches the records whose keys were erased; None if none was by keys."""
+        by_digest: dict[str, list[Suppression]] = {}
+        for entry in self.entries:
+            for digest in entry.digests:
+                by_digest.setdefault(digest, []).append(entry)
+        return SuppressedKeys(salt=self.salt, by_digest=by_digest) if by_digest else None
+
+    def predicates(self) -> list[str]:
+        """The SQL expressions of the erasures that have one."""
+        return [entry.predicate() for entry in self.entries if entry.where is not None]
+
+
+def targets_of(ledgers: Sequence[Suppressions]) -> tuple[Target, ...]:
+    """The topics and partitions of all erasures of some ledgers, each once."""
+    entries = [entry for ledger in ledgers for entry in ledger.entries]
+    return tuple(dict.fromkeys(target for entry in entries for target in entry.targets))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuppressedKeys:
+    """Whether a record's key is in a ledger; a function that can be pickled."""
+
+    salt: bytes
+    by_digest: Mapping[str, Sequence[Suppression]]
+
+    def __call__(self, partition: TopicPartition, record: Record) -> bool:
+        """Whether the record was erased."""
+        if record.key is None:
+            return False
+        entries = self.by_digest.get(digest_of(record.key, self.salt), ())
+        return any(entry.covers(partition, record) for entry in entries)
+
+
+def parse_ledger(data: bytes, *, path: str) -> Suppressions:
+    """The erasures of a ledger: a line with its salt, then one for each erasure.
+
+    A last line without an end was cut off by a crash: that erasure had changed nothing yet.
+
+    Raises:
+        CorruptError: a line is not what a ledger has; names the file and the line.
+    """
+    lines = data.split(b"\n")[:-1]
+    number = 1
+    try:
+        head = json.loads(lines[0])
+        if head["cordwood_erasures"] != 1:
+            raise ValueError(f"version {head['cordwood_erasures']}")
+        salt = bytes.fromhex(head["salt"])
+        entries: dict[str, Suppression] = {}
+        for number, line in enumerate(lines[1:], 2):  # noqa: B007  # for the error
+            entry = Suppression.from_json(json.loads(line))
+            entries[entry.id] = entry
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+        raise CorruptError(
+            f"line {number} is not of a ledger of erasures ({error})", path=path
+        ) from error
+    return Suppressions(salt=salt, entries=tuple(entries.values()))
+
+
+def build_ledger_head(salt: bytes) -> bytes:
+    """The first line of a ledger."""
+    return json.dumps({"cordwood_erasures": 1, "salt": salt.hex()}).encode() + b"\n"
+
+
+def build_ledger_line(entry: Suppression) -> bytes:
+    """A line of a ledger."""
+    return json.dumps(entry.to_json(), sort_keys=True).encode() + b"\n"

@@ -1,0 +1,154 @@
+"""Segment files that are no part of a live log: in a trash, a stray or a future directory.
+
+Each stands alone: nothing else of its log need be there. An erasure rewrites such a file in place
+of itself, in this order, so that a crash leaves a log file with its own indexes or with none, which
+Kafka makes again: both indexes are removed; the rewritten log takes the name; then the new indexes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cordwood.cleanup.compaction_values import OffsetRanges, SegmentSource
+from cordwood.cleanup.erasure.bits import facts_of_one
+from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec, SurvivingSegment
+from cordwood.cleanup.tasks import require_room
+from cordwood.cleanup.transactions import TransactionSummary
+from cordwood.format.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    base_offset_of,
+)
+from cordwood.model.errors import CordwoodError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.directory_names import parse_directory_name
+from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.replace import STAGED_SUFFIX, StagedSegment
+
+_LOG = re.compile(r"\d{20}\.log(\..+)?", re.ASCII)
+# Kafka's default of index.interval.bytes.
+_INDEX_INTERVAL_BYTES = 4096
+_OFFSET_MAX = (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LooseFile:
+    """A log file beside its log; its name may have more after `.log`."""
+
+    path: Path
+    partition: TopicPartition
+    source: SegmentSource
+
+    @property
+    def index_paths(self) -> dict[str, Path]:
+        """Where its indexes are, by suffix."""
+        offset, _, tail = self.path.name.partition(LOG_SUFFIX)
+        return {
+            suffix: self.path.with_name(offset + suffix + tail)
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        }
+
+
+def loose_in(directory: Path, partition: TopicPartition, *, fs: FileSystem = OS) -> list[LooseFile]:
+    """The log files of a directory, all but staged ones.
+
+    Raises:
+        CorruptError: a file's name is no offset.
+        OSError: a file cannot be read.
+    """
+    return [
+        _loose(directory / name, partition, fs)
+        for name in fs.names_in(directory)
+        if _LOG.fullmatch(name) and not name.endswith(STAGED_SUFFIX)
+    ]
+
+
+def partitions_below(top: Path, *, fs: FileSystem = OS) -> Iterator[tuple[Path, TopicPartition]]:
+    """Every directory below `top` whose name is a partition's, also one that is marked."""
+    for entry in fs.entries_in(top):
+        if not entry.is_directory or entry.is_link:
+            continue
+        path = top / entry.name
+        try:
+            partition, _ = parse_directory_name(entry.name)
+        except CordwoodError:
+            yield from partitions_below(path, fs=fs)
+        else:
+            yield path, partition
+
+
+def remove_staged(directory: Path, *, fs: FileSystem = OS) -> None:
+    """Removes what a run that was killed has staged beside loose files.
+
+    Raises:
+        OSError, NoSpaceError: a file cannot be removed.
+    """
+    for name in fs.names_in(directory):
+        if name.endswith(STAGED_SUFFIX):
+            fs.remove(directory / name)
+
+
+def _loose(path: Path, partition: TopicPartition, fs: FileSystem) -> LooseFile:
+    facts = fs.facts_of(path)
+    source = SegmentSource(
+        path=str(path),
+        base_offset=base_offset_of(path.name),
+        next_base_offset=_OFFSET_MAX,
+        size_bytes=facts.size_bytes,
+        modified_ns=facts.modified_ns,
+    )
+    return LooseFile(path=path, partition=partition, source=source)
+
+
+def rewrite_loose(
+    loose: LooseFile,
+    erased: OffsetRanges,
+    *,
+    token: str,
+    space_max: int | None,
+    fs: FileSystem = OS,
+) -> None:
+    """Rewrites a loose file without some records; its steps are those of this module.
+
+    Raises:
+        CorruptError: it is damaged.
+        NoSpaceError, StagingError: the rewritten file cannot be written; nothing has changed.
+        OSError: it cannot be read or replaced.
+    """
+    source = loose.source
+    fact = facts_of_one(source, erased, fs=fs)
+    staged = StagedSegment(
+        directory=str(loose.path.parent), base_offset=source.base_offset, token=token
+    )
+    spec = RewriteSpec(
+        staged=staged,
+        segments=(
+            SurvivingSegment(source=source, keep=fact.keep, nulls=fact.nulls, unkeyed=0, aborted=0),
+        ),
+        upper_bound=_OFFSET_MAX,
+        now_ms=0,
+        delete_retention_ms=0,
+        index_interval_bytes=_INDEX_INTERVAL_BYTES,
+        legacy_horizon_ms=0,
+        producers=(),
+        aborted=(),
+        before=TransactionSummary(),
+        after=TransactionSummary(),
+        model=fs.facts_of(loose.path),
+        space_max=space_max,
+        erases=True,
+    )
+    require_room(spec, fs)
+    GroupRewriter(fs=fs).rewrite(spec)
+    paths = staged.paths()
+    for path in loose.index_paths.values():
+        fs.remove(path)
+    fs.rename(paths[LOG_SUFFIX], loose.path)
+    fs.sync_directory(loose.path.parent)
+    for suffix, path in loose.index_paths.items():
+        fs.rename(paths[suffix], path)
+    fs.sync_directory(loose.path.parent)

@@ -1,0 +1,88 @@
+"""What an erasure is about to do, on disk before its first change, and until its last.
+
+A run that is killed leaves it in every log directory. The next erasure does what is left of it by
+its offsets, without its keys, and reports both as one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from cordwood.cleanup.compaction_values import OffsetRanges
+from cordwood.model.errors import CorruptError
+from cordwood.storage.filesystem import OS, FileSystem
+
+PENDING_NAME: Final = "cordwood-erasure.pending"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One partition's directory, or one file outside of a live log, before the erasure.
+
+    `files` has size and SHA-256 of each file by name; `end` is the log end offset, None for a file.
+    """
+
+    partition: str
+    erased: OffsetRanges
+    records: int
+    bytes: int
+    files: Mapping[str, Any]
+    end: int | None = None
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Part:
+        """The inverse of `asdict`."""
+        return cls(**value | {"erased": tuple((a, b) for a, b in value["erased"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pending:
+    """An erasure in one log directory: `parts` by path; `removed` are paths that go as a whole."""
+
+    id: str
+    criteria: tuple[dict[str, Any], ...]
+    topics: tuple[str, ...]
+    parts: Mapping[str, Part] = field(default_factory=dict)
+    removed: tuple[str, ...] = ()
+
+    def write(self, log_dir: Path, *, fs: FileSystem = OS) -> None:
+        """Writes it, durably."""
+        path = log_dir / PENDING_NAME
+        fs.replace_durably(path, json.dumps(asdict(self)).encode())
+        fs.take_after_directory(path, log_dir)
+
+    @classmethod
+    def read(cls, log_dir: Path, *, fs: FileSystem = OS) -> Pending | None:
+        """What an interrupted run has left in a log directory.
+
+        Raises:
+            CorruptError: it is not what `write` writes.
+        """
+        path = log_dir / PENDING_NAME
+        try:
+            value = json.loads(fs.read_bytes(path))
+            return cls(
+                id=str(value["id"]),
+                criteria=tuple(value["criteria"]),
+                topics=tuple(value["topics"]),
+                parts={name: Part.from_json(part) for name, part in value["parts"].items()},
+                removed=tuple(value["removed"]),
+            )
+        except FileNotFoundError:
+            return None
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CorruptError(
+                f"not the plan of an erasure ({error}); remove it, and erase again with all "
+                "criteria",
+                path=str(path),
+            ) from error
+
+    @staticmethod
+    def end(log_dir: Path, *, fs: FileSystem = OS) -> None:
+        """Forgets it: the erasure is done."""
+        fs.remove(log_dir / PENDING_NAME)
+        fs.sync_directory(log_dir)

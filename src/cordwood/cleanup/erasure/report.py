@@ -1,0 +1,143 @@
+"""The report of an erasure: what was erased, proved by hashes of files, and signed.
+
+The file of a report is one canonical JSON document: one that has any other byte is refused. The
+signature, Ed25519, is over the document without its `signature`; an unsigned report has the SHA-256
+of the same bytes, which shows damage but not who wrote it.
+
+Source: RFC 8032 (Ed25519).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from cordwood.model.errors import ConfigError, CorruptError
+from cordwood.model.extras import SIGN, require_extra
+from cordwood.storage.filesystem import OS, FileSystem
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+FORMAT: Final = "cordwood erasure report 1"
+ED25519: Final = "Ed25519"
+UNSIGNED: Final = "none: SHA-256 only"
+_HASH_BYTES: Final = 1 << 20
+
+
+def sealed(report: Mapping[str, Any], key: Ed25519PrivateKey | None) -> dict[str, Any]:
+    """A report with its signature, or with its hash where there is no key."""
+    assert "signature" not in report, "a report is sealed once"
+    message = _canonical(report)
+    digest = hashlib.sha256(message).hexdigest()
+    signature = {"algorithm": UNSIGNED, "sha256": digest}
+    if key is not None:
+        signature = {
+            "algorithm": ED25519,
+            "sha256": digest,
+            "public_key": key.public_key().public_bytes_raw().hex(),
+            "signature": key.sign(message).hex(),
+        }
+    return {**report, "signature": signature}
+
+
+def build_report(sealed_report: Mapping[str, Any]) -> bytes:
+    """The file of a report."""
+    return json.dumps(sealed_report, indent=1, sort_keys=True).encode() + b"\n"
+
+
+def parse_report(data: bytes, *, path: str) -> dict[str, Any]:
+    """The report in a file, its hash and its signature checked.
+
+    Raises:
+        CorruptError: it is no report, or was changed after it was written.
+        MissingExtraError: it is signed, and the package that checks signatures is not installed.
+    """
+    try:
+        report = json.loads(data)
+        if report["format"] != FORMAT:
+            raise ValueError(f"format {report['format']!r}")
+        seal = report["signature"]
+        if build_report(report) != data:
+            raise ValueError("its bytes are not those that were written")
+        message = _canonical({k: v for k, v in report.items() if k != "signature"})
+        if hashlib.sha256(message).hexdigest() != seal["sha256"]:
+            raise ValueError("its SHA-256 is another")
+        if seal["algorithm"] == ED25519:
+            _require_signed(message, seal)
+        elif seal != {"algorithm": UNSIGNED, "sha256": seal["sha256"]}:
+            raise ValueError(f"signature by {seal['algorithm']!r}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise CorruptError(
+            f"not an erasure report as it was written ({error})", path=path
+        ) from error
+    found: dict[str, Any] = report
+    return found
+
+
+def _require_signed(message: bytes, seal: Mapping[str, Any]) -> None:
+    require_extra(SIGN, what="the check of a signature")
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415  # an extra
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import (  # noqa: PLC0415
+        Ed25519PublicKey,
+    )
+
+    public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(seal["public_key"]))
+    try:
+        public.verify(bytes.fromhex(seal["signature"]), message)
+    except InvalidSignature:
+        raise ValueError("its signature does not match") from None
+
+
+def read_signing_key(path: Path, *, fs: FileSystem = OS) -> Ed25519PrivateKey:
+    """The private key in a PEM file without passphrase, as `openssl genpkey` writes it.
+
+    Raises:
+        ConfigError: it cannot be read, or is no Ed25519 key.
+        MissingExtraError: the package that signs is not installed.
+    """
+    require_extra(SIGN, what="--signing-key")
+    from cryptography.exceptions import UnsupportedAlgorithm  # noqa: PLC0415  # an extra
+    from cryptography.hazmat.primitives.asymmetric import ed25519  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        load_pem_private_key,
+    )
+
+    try:
+        key = load_pem_private_key(fs.read_bytes(path), password=None)
+    except OSError as error:
+        raise ConfigError(f"--signing-key {path}: cannot be read: {error.strerror}") from error
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
+        raise ConfigError(
+            f"--signing-key {path}: not a private key in PEM without passphrase. Create one with: "
+            "openssl genpkey -algorithm ed25519 -out FILE"
+        ) from error
+    if not isinstance(key, ed25519.Ed25519PrivateKey):
+        raise ConfigError(f"--signing-key {path}: a key of another kind, not Ed25519")
+    return key
+
+
+def hash_of(path: Path, *, fs: FileSystem = OS) -> dict[str, Any]:
+    """Size and SHA-256 of a file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    file = fs.open(path)
+    position = 0
+    try:
+        file.read_ahead()
+        while data := file.read_at(_HASH_BYTES, position):
+            digest.update(data)
+            position += len(data)
+    finally:
+        file.close()
+    return {"size": position, "sha256": digest.hexdigest()}
+
+
+def _canonical(report: Mapping[str, Any]) -> bytes:
+    return json.dumps(report, sort_keys=True, separators=(",", ":")).encode()

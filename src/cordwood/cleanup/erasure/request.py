@@ -1,0 +1,64 @@
+"""The request of an erasure, what does its work, and its result."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cordwood.cleanup.erasure.criteria import Criteria, Suppressions, Target
+from cordwood.cleanup.request import Engine, Resolved
+
+if TYPE_CHECKING:
+    from cordwood.cleanup.erasure.search import Searcher  # compiled code, which a search loads
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EraseRequest:
+    """The request: `criteria` in `targets`, or what `suppressions` have of an earlier erasure.
+
+    `resolve` gives a topic's settings, None when no source describes it. Beside the log
+    directories, files of `trash` and `also` are searched. `salt` is new random bytes for the
+    report, `ledger_salt` for ledgers that are begun, `id` a new name. With `ledger` None each log
+    directory has its own. A rewrite may take `max_extra_bytes`.
+    """
+
+    log_dirs: tuple[Path, ...]
+    targets: tuple[Target, ...]
+    criteria: Criteria
+    resolve: Callable[[str], Resolved | None]
+    now_ms: int
+    id: str
+    salt: bytes
+    ledger_salt: bytes
+    suppressions: tuple[Suppressions, ...] = ()
+    reason: str = ""
+    operator: str = ""
+    trash: Path | None = None
+    also: tuple[Path, ...] = ()
+    ledger: Path | None = None
+    dry_run: bool = False
+    max_extra_bytes: int | None = None
+
+    @property
+    def is_from_ledger(self) -> bool:
+        """Whether earlier erasures are applied again."""
+        return bool(self.suppressions)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Means:
+    """Gives what searches, and what rewrites; both are called with the number of bytes to do."""
+
+    searcher: Callable[[int], Searcher]
+    engine: Callable[[int], Engine]
+
+
+@dataclass(slots=True, kw_only=True)
+class Erasure:
+    """The result: a report without a signature, and what failed, by partition or file."""
+
+    report: dict[str, Any]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()

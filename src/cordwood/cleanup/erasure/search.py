@@ -1,0 +1,267 @@
+"""Searches segment files for records to be erased; reads, and changes nothing.
+
+Keys are looked up in compiled code: the table of newest records serves as a set of the keys that
+are searched for, and a record whose key is in it is compared byte by byte afterwards. What only
+Python can decide about a record is decided record by record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, OffsetRanges, SegmentSource
+from cordwood.cleanup.erasure.offsets import ranges_of, united
+from cordwood.cleanup.erasure.records import records_in
+from cordwood.cleanup.scan import Block, Bytes, Ints, PayloadReader, SegmentReader
+from cordwood.cleanup.survivors import Progress, Secrets, no_progress
+from cordwood.format.native import batches as rows_of
+from cordwood.format.native import kernels, key_table
+from cordwood.format.native import records as results
+from cordwood.format.record import Record
+from cordwood.format.record_batch import build_batch_of
+from cordwood.model.errors import CorruptError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.filesystem import OS, FileSystem
+
+_CONTROL = 0x20
+_OFFSET_MAX = (1 << 63) - 1
+_KEYS_A_BATCH = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Searched:
+    """A segment file to search, and the partition whose records it has."""
+
+    partition: TopicPartition
+    source: SegmentSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """The records of a file that match, by offset, and how many records it has, markers too."""
+
+    offsets: OffsetRanges
+    records: int
+
+
+class Searcher(Protocol):
+    """Searches many files at once."""
+
+    def find(self, segments: Sequence[Searched]) -> list[Found]:
+        """What is found in each file, in their order.
+
+        Raises:
+            CorruptError: a file is damaged.
+            ConfigError: the predicate cannot be evaluated.
+            OSError: a file cannot be read.
+            EngineError: the engine fails.
+        """
+
+
+class Matcher(Protocol):
+    """Decides about records of one file; it is pickled for tasks."""
+
+    def search(self, searched: Searched, *, progress: Progress, fs: FileSystem) -> Found:
+        """Searches one file.
+
+        Raises:
+            CorruptError, OSError: as `Searcher.find`.
+        """
+
+
+class ExactKeys:
+    """Matches records that have one of some keys."""
+
+    def __init__(self, keys: frozenset[bytes]) -> None:
+        """Takes at least one key; the empty key is one, a record without key matches none."""
+        assert keys, "a search for no key"
+        self.keys = keys
+
+    def search(
+        self, searched: Searched, *, progress: Progress = no_progress, fs: FileSystem = OS
+    ) -> Found:
+        """As `Matcher.search`."""
+        return _KeySearch(self.keys, fs=fs).search(searched.source, progress)
+
+
+class _KeySearch:
+    """The table of some keys, and the buffers to look records up in it."""
+
+    def __init__(self, keys: frozenset[bytes], *, fs: FileSystem) -> None:
+        self._keys = keys
+        self._secrets = Secrets.from_seed(0).words
+        slots = 1 << 12
+        while slots < 4 * len(keys):
+            slots *= 2
+        self._table = key_table.new_table(slots)
+        self._used = np.zeros(1, dtype=np.int64)
+        self._nothing = key_table.new_table(2)
+        self._reader = SegmentReader(fs=fs)
+        self._payloads = PayloadReader()
+        ordered = sorted(keys)
+        for first in range(0, len(ordered), _KEYS_A_BATCH):
+            self._insert(ordered[first : first + _KEYS_A_BATCH])
+
+    def _insert(self, keys: Sequence[bytes]) -> None:
+        data = build_batch_of([(key, None) for key in keys], timestamp=0)
+        buffer = np.zeros(len(data) + 64, dtype=np.uint8)
+        buffer[: len(data)] = np.frombuffer(data, dtype=np.uint8)
+        rows = np.empty((1, rows_of.COLUMNS), dtype=np.int64)
+        kernels.scan_batches(buffer, 0, len(data), rows, False)
+        bits = np.zeros((2, len(keys) // 8 + 1), dtype=np.uint8)
+        status, _ = kernels.index_batches(
+            buffer,
+            rows,
+            0,
+            1,
+            np.array([[rows_of.HEADER_SIZE, len(data)]], dtype=np.int64),
+            0,
+            np.zeros(1, dtype=np.int64),
+            self._table,
+            self._used,
+            bits[0],
+            bits[1],
+            self._secrets,
+        )
+        assert status == results.OK, f"a table of {len(self._table)} slots is too small"
+
+    def search(self, source: SegmentSource, progress: Progress) -> Found:
+        """The records with one of the keys."""
+        offsets: list[int] = []
+        records = 0
+        for block in self._reader.blocks(source, batch_bytes_max=BATCH_BYTES_MAX):
+            counts = block.table[:, rows_of.COUNT]
+            records += int(counts.sum())
+            for row in self._candidates(source, block):
+                offsets += [
+                    record.offset
+                    for record in records_in(source, block, row)
+                    if record.key in self._keys
+                ]
+            progress(_bytes_of(block))
+        return Found(offsets=ranges_of(offsets), records=records)
+
+    def _candidates(self, source: SegmentSource, block: Block) -> list[int]:
+        """The batches that have a record with such a key."""
+        table = block.table
+        counts = table[:, rows_of.COUNT]
+        ordinals = np.cumsum(counts) - counts
+        total = int(counts.sum())
+        wanted = ((table[:, rows_of.ATTRIBUTES] & _CONTROL) == 0) & (counts > 0)
+        others, keyed = np.zeros((2, total // 8 + 1), dtype=np.uint8)
+        for payload in self._payloads.payloads(source, block, wanted):
+            span = payload.first, payload.last
+            self._probe(source, block, payload.buffer, payload.spans, span, self._table, others)
+            first = int(ordinals[payload.first])
+            count = int(counts[payload.first : payload.last].sum())
+            if kernels.count_bits(others, first, count) < count:
+                # Of what is not in the table, records without a key are known by another probe.
+                self._probe(source, block, payload.buffer, payload.spans, span, None, keyed)
+        hits = np.unpackbits(keyed & ~others, count=total, bitorder="little")
+        # Of batches with the same first ordinal, all but the last are empty.
+        rows = np.searchsorted(ordinals, np.flatnonzero(hits), side="right") - 1
+        return sorted({int(row) for row in rows})
+
+    def _probe(
+        self,
+        source: SegmentSource,
+        block: Block,
+        buffer: Bytes,
+        spans: Ints,
+        rows: tuple[int, int],
+        table: npt.NDArray[np.uint64] | None,
+        keep: Bytes,
+    ) -> None:
+        counts = block.table[:, rows_of.COUNT]
+        status, row = kernels.probe_batches(
+            buffer,
+            block.table,
+            rows[0],
+            rows[1],
+            spans,
+            _OFFSET_MAX,
+            np.cumsum(counts) - counts,
+            self._nothing if table is None else table,
+            keep,
+            np.zeros_like(keep),
+            self._secrets,
+        )
+        if status == results.BAD_RECORD:
+            raise CorruptError(
+                "a batch with a record that cannot be read",
+                path=source.path,
+                position=block.position_of(row),
+            )
+
+
+class ByRecord:
+    """Matches the records for which a function says so; records are parsed in Python."""
+
+    def __init__(self, matches: Callable[[TopicPartition, Record], bool]) -> None:
+        """Takes a function that can be pickled."""
+        self._matches = matches
+
+    def search(
+        self, searched: Searched, *, progress: Progress = no_progress, fs: FileSystem = OS
+    ) -> Found:
+        """As `Matcher.search`."""
+        offsets: list[int] = []
+        records = 0
+        matches, partition = self._matches, searched.partition
+        for block in SegmentReader(fs=fs).blocks(searched.source):
+            records += int(block.table[:, rows_of.COUNT].sum())
+            offsets += [
+                record.offset
+                for row in data_rows(block)
+                for record in records_in(searched.source, block, row)
+                if matches(partition, record)
+            ]
+            progress(_bytes_of(block))
+        return Found(offsets=ranges_of(offsets), records=records)
+
+
+class SearcherHere:
+    """Searches in this process."""
+
+    def __init__(
+        self, matchers: Sequence[Matcher], *, progress: Progress = no_progress, fs: FileSystem = OS
+    ) -> None:
+        """Takes matchers, of which one has to match a record."""
+        self._matchers = matchers
+        self._progress = progress
+        self._fs = fs
+
+    def find(self, segments: Sequence[Searched]) -> list[Found]:
+        """As `Searcher.find`."""
+        return [search_one(each, self._matchers, self._progress, self._fs) for each in segments]
+
+
+def search_one(
+    searched: Searched, matchers: Sequence[Matcher], progress: Progress, fs: FileSystem
+) -> Found:
+    """What one of several matchers finds in a file."""
+    found = [each.search(searched, progress=progress, fs=fs) for each in matchers]
+    return joined(found)
+
+
+def joined(found: Sequence[Found]) -> Found:
+    """The union of what several searches of one file have found."""
+    ranges = [each for one in found for each in one.offsets]
+    return Found(offsets=united(ranges), records=max(one.records for one in found))
+
+
+def data_rows(block: Block) -> list[int]:
+    """The batches of a block with records of data."""
+    table = block.table
+    is_control = (table[:, rows_of.ATTRIBUTES] & _CONTROL) != 0
+    rows: list[int] = np.flatnonzero(~is_control & (table[:, rows_of.COUNT] > 0)).tolist()
+    return rows
+
+
+def _bytes_of(block: Block) -> int:
+    return int(block.table[:, rows_of.SIZE].sum())

@@ -1,0 +1,317 @@
+"""`cordwood erase`: removes records from the logs of a stopped broker, and proves it."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from contextlib import ExitStack, closing
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cordwood.cleanup.erasure.criteria import (
+    SALT_BYTES,
+    Criteria,
+    Suppressions,
+    parse_target,
+    targets_of,
+)
+from cordwood.cleanup.erasure.ledger import read_ledger
+from cordwood.cleanup.erasure.report import build_report, read_signing_key, sealed
+from cordwood.cleanup.erasure.request import EraseRequest, Erasure
+from cordwood.model.clock import SystemClock
+from cordwood.model.errors import (
+    ConfigError,
+    CordwoodError,
+    DirectoryInUseError,
+    NotALogDirError,
+)
+from cordwood.model.extras import NATIVE, require_extra
+from cordwood.storage.filesystem import OS
+from cordwood.surfaces.cli.clean_progress import CleanProgress, columns
+from cordwood.surfaces.cli.log_options import (
+    LogFileOption,
+    LogFormat,
+    LogFormatOption,
+    LogLevel,
+    LogLevelOption,
+    LogOptions,
+    logging_to,
+)
+from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.setting_options import LogDirsArgument
+from cordwood.surfaces.cli.stopping import STOPPING
+from cordwood.surfaces.cli.tables import Column, print_table
+from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, parse_time
+from cordwood.surfaces.settings import SettingOptions, read_settings
+
+_EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
+
+EPILOG = """\b
+Examples:
+  cordwood erase /var/lib/kafka/data --topic orders --key user-4711 --dry-run
+  cordwood erase /data1 /data2 --topic orders --key-file keys.txt \\
+      --reason 'request 93' --report erasure.json --signing-key key.pem
+  cordwood erase /data --topic orders:3 --where "value_text LIKE '%4711%'"
+  cordwood erase /restored --from-ledger /data/cordwood-erasures.jsonl
+  cordwood verify --erasure erasure.json /data
+
+\b
+Exit codes: 0 done or nothing to do; 1 something failed (the rest is done);
+2 usage; 3 a directory is in use."""
+
+_PathOption = Path | None
+
+
+def erase_command(
+    context: typer.Context,
+    log_dirs: LogDirsArgument,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC[:PARTITION]", help="Where to erase."),
+    ] = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="KEY", help="Erase the records with this key (UTF-8)."),
+    ] = None,
+    key_hex: Annotated[
+        list[str] | None, typer.Option("--key-hex", metavar="HEX", help="A key in hexadecimal.")
+    ] = None,
+    key_file: Annotated[
+        _PathOption, typer.Option(parser=parse_path, metavar="FILE", help="Keys, one a line.")
+    ] = None,
+    where: Annotated[
+        str | None,
+        typer.Option(metavar="SQL", help="Erase the records for which Spark finds this true."),
+    ] = None,
+    from_ledger: Annotated[
+        _PathOption,
+        typer.Option(parser=parse_path, metavar="FILE", help="Apply earlier erasures again."),
+    ] = None,
+    reason: Annotated[str, typer.Option(metavar="REASON", help="For the report.")] = "",
+    operator: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="For the report.  [default: the user's name]"),
+    ] = None,
+    report: Annotated[
+        _PathOption, typer.Option(parser=parse_path, metavar="FILE", help="Write the report here.")
+    ] = None,
+    signing_key: Annotated[
+        _PathOption,
+        typer.Option(parser=parse_path, metavar="FILE", help="Ed25519 key (PEM) that signs it."),
+    ] = None,
+    ledger: Annotated[
+        _PathOption,
+        typer.Option(
+            parser=parse_path,
+            metavar="FILE",
+            help="Note the erasure here.  [default: cordwood-erasures.jsonl in each LOG_DIR]",
+        ),
+    ] = None,
+    trash: Annotated[
+        _PathOption,
+        typer.Option(parser=parse_path, metavar="DIR", help="Erase in this trash, too."),
+    ] = None,
+    also: Annotated[
+        list[Path] | None,
+        typer.Option(parser=parse_path, metavar="DIR", help="Erase in these copies, too."),
+    ] = None,
+    server_properties: Annotated[
+        _PathOption,
+        typer.Option(parser=parse_path, metavar="FILE", help="The broker's server.properties."),
+    ] = None,
+    now: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The report's time: ms or ISO 8601.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Search and print, write nothing.")
+    ] = False,
+    max_extra_bytes: Annotated[
+        str | None, typer.Option(metavar="SIZE", help="Extra disk space a rewrite may take.")
+    ] = None,
+    master: Annotated[str, typer.Option(metavar="URL", help="Spark master.")] = "local[*]",
+    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    log_level: LogLevelOption = None,
+    log_format: LogFormatOption = LogFormat.TEXT,
+    log_file: LogFileOption = None,
+) -> None:
+    """Erase records from the log directories of a stopped Kafka broker, by key or by predicate.
+
+    LOG_DIR is an entry of the broker's log.dirs, or one partition's directory in it.
+
+    Every segment that has such a record is rewritten without it, whatever the topic's cleanup
+    policy is; all other records stay as they are. The report proves it without holding a key.
+    """
+    STOPPING.command(
+        "cordwood erase",
+        note="the next run completes what was begun",
+        ends_processes=True,
+    )
+    screen = context.with_resource(Screen())
+    try:
+        log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
+        context.with_resource(logging_to(screen.line, log))
+        require_extra(NATIVE, what="cordwood erase")
+        if from_ledger is not None and (topic or key or key_hex or key_file or where):
+            raise ConfigError("--from-ledger has its own topics, keys and expressions")
+        suppressions = () if from_ledger is None else (read_ledger(from_ledger),)
+        settings = read_settings(
+            SettingOptions(log_dirs=log_dirs, server_properties=server_properties, defaults=True)
+        )
+        signer = None if signing_key is None else read_signing_key(signing_key)
+        request = EraseRequest(
+            log_dirs=tuple(log_dirs),
+            targets=tuple(_targets(topic or (), suppressions)),
+            criteria=_criteria(key or (), key_hex or (), key_file, where, suppressions),
+            suppressions=suppressions,
+            resolve=settings.resolve,
+            now_ms=SystemClock().now_ms() if now is None else parse_time(now, option="--now"),
+            id=f"erasure-{secrets.token_hex(6)}",
+            salt=secrets.token_bytes(SALT_BYTES),
+            ledger_salt=secrets.token_bytes(SALT_BYTES),
+            reason=reason,
+            operator=operator if operator is not None else _user(),
+            trash=trash,
+            also=tuple(also or ()),
+            ledger=ledger,
+            dry_run=dry_run,
+            max_extra_bytes=_size_of(max_extra_bytes),
+        )
+        result = _erased(request, master, screen, shows_bars=not json_)
+        document = sealed(result.report, signer)
+        if report is not None:
+            OS.replace_durably(report, build_report(document))
+    except (ConfigError, NotALogDirError) as error:
+        _stop(error, _EXIT_USAGE)
+    except DirectoryInUseError as error:
+        _stop(f"{error} Nothing was changed: stop that process first", _EXIT_IN_USE)
+    except (CordwoodError, OSError) as error:
+        _stop(error, _EXIT_FAILED)
+    for warning in result.warnings:
+        screen.line(f"warning: {warning}", style="yellow")
+    if json_:
+        print(json.dumps(document))  # noqa: T201  # the JSON document is the output
+    else:
+        _show(document, report, screen)
+    if result.failed:
+        raise typer.Exit(_EXIT_FAILED)
+
+
+def _erased(request: EraseRequest, master: str, screen: Screen, *, shows_bars: bool) -> Erasure:
+    # Both load compiled code, which --help works without.
+    from cordwood.cleanup.erasure.erase import erase  # noqa: PLC0415
+    from cordwood.surfaces.cli.erase_means import ErasureMeans  # noqa: PLC0415
+
+    with ExitStack() as stack:
+        display = CleanProgress(None)
+        if shows_bars and screen.is_terminal:
+            display = CleanProgress(stack.enter_context(screen.bars(*columns())))
+        means = stack.enter_context(closing(ErasureMeans(request, master, display)))
+        result = erase(request, means.means(), listener=display)
+        display.finish()
+    return result
+
+
+def _targets(topics: Any, suppressions: tuple[Suppressions, ...]) -> list[Any]:
+    if suppressions:
+        return list(targets_of(suppressions))
+    if not topics:
+        raise ConfigError("name at least one --topic")
+    try:
+        return list(dict.fromkeys(parse_target(topic) for topic in topics))
+    except ValueError as error:
+        raise ConfigError(f"--topic {error}") from None
+
+
+def _criteria(
+    keys: Any,
+    keys_hex: Any,
+    key_file: Path | None,
+    where: str | None,
+    suppressions: tuple[Suppressions, ...],
+) -> Criteria:
+    if suppressions:
+        return Criteria()
+    found = {key.encode("utf-8", "surrogateescape") for key in keys}
+    for text in keys_hex:
+        try:
+            found.add(bytes.fromhex(text))
+        except ValueError:
+            raise ConfigError(f"--key-hex {text}: not hexadecimal") from None
+    if key_file is not None:
+        found |= _keys_in(key_file)
+    if bool(found) == (where is not None):
+        raise ConfigError(
+            "give the records to erase either by keys (--key, --key-hex, --key-file) or by --where"
+        )
+    return Criteria(keys=frozenset(found), where=where)
+
+
+def _keys_in(path: Path) -> set[bytes]:
+    try:
+        lines = OS.read_bytes(path).split(b"\n")
+    except OSError as error:
+        raise ConfigError(f"--key-file {path}: cannot be read: {error.strerror}") from error
+    keys = {line.removesuffix(b"\r") for line in lines} - {b""}
+    if not keys:
+        raise ConfigError(f"--key-file {path}: has no key")
+    return keys
+
+
+def _user() -> str:
+    return os.environ.get("SUDO_USER") or os.environ.get("USER") or ""
+
+
+def _size_of(text: str | None) -> int | None:
+    return None if text is None else parse_size(text, option="--max-extra-bytes")
+
+
+def _stop(error: object, code: int) -> None:
+    typer.echo(f"cordwood erase: {error}", err=True)
+    raise typer.Exit(code)
+
+
+_COLUMNS = (
+    Column("where"),
+    *(Column(title, is_number=True) for title in ("records", "erased", "before", "after")),
+)
+
+
+def _show(document: dict[str, Any], path: Path | None, screen: Screen) -> None:
+    """The table on standard output; what failed and why on the screen."""
+    rows = [
+        [
+            each["partition"],
+            f"{each['records_before']:,}",
+            f"{each['erased']:,}",
+            format_bytes(each["bytes_before"]),
+            format_bytes(each["bytes_after"]) if "bytes_after" in each else "",
+        ]
+        for each in document["partitions"]
+    ]
+    rows += [
+        [
+            each["path"],
+            "",
+            f"{each['erased']:,}",
+            format_bytes(each["before"]["size"]),
+            format_bytes(each["after"]["size"]) if "after" in each else "",
+        ]
+        for each in document["beside"]
+    ]
+    title = "Would be erased" if document["status"] == "planned" else "Erased"
+    print_table(title, _COLUMNS, rows)
+    removed = "would be removed" if document["status"] == "planned" else "removed"
+    for each in document["removed"]:
+        typer.echo(f"{removed}: {each}")
+    for name, reason in document["failed"].items():
+        screen.line(f"{name}: failed: {reason}", style="red")
+    count = sum(each["erased"] for each in [*document["partitions"], *document["beside"]])
+    end = "would be erased" if document["status"] == "planned" else "erased and searched for again"
+    typer.echo(f"{count:,} records {end}")
+    if path is not None:
+        seal = document["signature"]
+        signed = f"signed by {seal['public_key']}" if "public_key" in seal else "unsigned"
+        typer.echo(f"report {document['id']}: {path}, {signed}")

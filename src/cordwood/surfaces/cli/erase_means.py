@@ -1,0 +1,116 @@
+"""What `cordwood erase` searches and rewrites with: this process, or Spark where there is much.
+
+An SQL expression is always Spark's. What is small is done here by the same code that tasks run, in
+less time than Spark takes to start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from cordwood.cleanup.erasure.engine import ThreadEngine
+from cordwood.cleanup.erasure.offsets import united
+from cordwood.cleanup.erasure.request import EraseRequest, Means
+from cordwood.cleanup.erasure.search import (
+    ByRecord,
+    ExactKeys,
+    Found,
+    Matcher,
+    Searched,
+    Searcher,
+    SearcherHere,
+)
+from cordwood.cleanup.request import Engine
+from cordwood.model.extras import SPARK, require_extra
+from cordwood.surfaces.cli.clean_progress import CleanProgress
+
+#: From so many bytes on, work is given to Spark; at 200 MB a second that is longer than its start.
+_SPARK_BYTES_MIN = 1 << 30
+
+
+class ErasureMeans:
+    """The means of one run; Spark is started at most once."""
+
+    def __init__(self, request: EraseRequest, master: str, display: CleanProgress) -> None:
+        self._master = master
+        self._display = display
+        self._stack = ExitStack()
+        self._runner: Any = None
+        self._matchers: list[Matcher] = []
+        self._predicates: list[str] = []
+        if request.criteria.keys:
+            self._matchers.append(ExactKeys(request.criteria.keys))
+        if request.criteria.where is not None:
+            self._predicates.append(request.criteria.where)
+        for each in request.suppressions:
+            matcher = each.matcher()
+            if matcher is not None:
+                self._matchers.append(ByRecord(matcher))
+            self._predicates += each.predicates()
+
+    def means(self) -> Means:
+        """For `erase`."""
+        return Means(searcher=self._searcher, engine=self._engine)
+
+    def _searcher(self, size_bytes: int) -> Searcher:
+        searchers: list[Searcher] = []
+        if self._matchers and size_bytes < _SPARK_BYTES_MIN:
+            searchers.append(SearcherHere(self._matchers))
+        elif self._matchers:
+            from cordwood.cleanup.spark.erase import SparkSearcher  # noqa: PLC0415  # seconds
+
+            runner = self._started()
+            searchers.append(SparkSearcher(runner, self._matchers, slots=runner.slots))
+        if self._predicates:
+            from cordwood.cleanup.spark.erase import WhereSearcher  # noqa: PLC0415
+
+            runner = self._started()
+            session = runner.session()
+            searchers.append(WhereSearcher(session, self._predicates, slots=runner.slots))
+        return _All(searchers)
+
+    def _engine(self, size_bytes: int) -> Engine:
+        if size_bytes < _SPARK_BYTES_MIN:
+            return ThreadEngine()
+        from cordwood.cleanup.spark.job import SparkEngine, Watch  # noqa: PLC0415
+
+        runner = self._started()
+        return SparkEngine(
+            runner,
+            slots=runner.slots,
+            cores=min(runner.slots, runner.cores),
+            watch=Watch(self._display.bytes_done, self._display.overall),
+        )
+
+    def _started(self) -> Any:
+        if self._runner is None:
+            require_extra(SPARK, what="this erasure")
+            from cordwood.cleanup.spark.session import spark_runner  # noqa: PLC0415  # seconds
+
+            self._display.say("starting Spark")
+            self._runner = self._stack.enter_context(spark_runner(self._master))
+        return self._runner
+
+    def close(self) -> None:
+        """Stops Spark, if it was started."""
+        self._stack.close()
+
+
+class _All:
+    """A `Searcher` that finds what any of several finds."""
+
+    def __init__(self, searchers: list[Searcher]) -> None:
+        self._searchers = searchers
+
+    def find(self, segments: Sequence[Searched]) -> list[Found]:
+        """As `Searcher.find`."""
+        found = [searcher.find(segments) for searcher in self._searchers]
+        return [
+            Found(
+                offsets=united(r for one in ones for r in one.offsets),
+                records=max((one.records for one in ones), default=0),
+            )
+            for ones in zip(*found, strict=True)
+        ]

@@ -1,0 +1,119 @@
+"""A real Kafka starts on a directory after an erasure, and consumers read everything else."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, KafkaError, TopicPartition
+
+from support.erasing import KEY, VALUE, sweep
+from support.kafka import RealKafka, poll_until
+from support.workload import Workload
+
+pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
+
+SMALL = {"internal.segment.bytes": "16384"}
+TOPICS = {
+    "erased-plain": {**SMALL, "cleanup.policy": "delete", "retention.ms": "-1"},
+    "erased-gzip": {**SMALL, "compression.type": "gzip", "retention.ms": "-1"},
+    "erased-compact": {**SMALL, "cleanup.policy": "compact"},
+    "erased-transactions": {**SMALL, "retention.ms": "-1"},
+}
+READ_SECONDS_MAX = 120
+SECONDS_MAX = 300
+
+Read = list[tuple[int, bytes | None, bytes | None, int]]
+
+
+def consumed(kafka: RealKafka, topic: str, isolation: str) -> Read:
+    """Offset, key, value and time of every record of a partition, by a stock consumer."""
+    settings = {
+        "group.id": f"reader-{topic}-{isolation}",
+        "isolation.level": isolation,
+        "enable.partition.eof": True,
+        "enable.auto.commit": False,
+        "auto.offset.reset": "error",
+    }
+    consumer = Consumer(kafka.client(settings))
+    read: Read = []
+    try:
+        consumer.assign([TopicPartition(topic, 0, 0)])
+
+        def ended() -> bool:
+            for message in consumer.consume(500, timeout=1):
+                error = message.error()
+                if error is not None:
+                    assert error.code() == KafkaError._PARTITION_EOF, str(error)
+                    return True
+                time_ms = message.timestamp()[1]
+                read.append((message.offset(), message.key(), message.value(), time_ms))
+            return False
+
+        poll_until(ended, timeout_s=READ_SECONDS_MAX, what=f"the end of {topic}")
+    finally:
+        consumer.close()
+    return read
+
+
+def cordwood(*arguments: str) -> str:
+    """The output of a command, which has to succeed."""
+    command = [sys.executable, "-m", "cordwood", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def without_key(read: Read) -> Read:
+    return [record for record in read if record[1] != KEY]
+
+
+def test_kafka_serves_the_rest_and_an_open_transaction_ends_whole(tmp_path: Path) -> None:
+    with RealKafka(tmp_path / "kafka") as kafka:
+        kafka.start_without_cleaning()
+        work = Workload(kafka, seed=11)
+        work.create(TOPICS)
+        left_open = work.transactional("erased-left-open", transaction_timeout_ms=900_000)
+        for topic in TOPICS:
+            work.fill(topic, 150, unkeyed=0 if topic == "erased-compact" else 0.2)
+            for _ in range(3):
+                writer = work.producer()
+                work.send(writer, topic, VALUE, key=KEY)
+                work.flush(writer)
+                work.fill(topic, 120)
+        work.transactions("erased-transactions", 30)
+        left_open.begin_transaction()
+        for key, value in ((KEY, VALUE), (b"stays", b"in the transaction"), (KEY, VALUE)):
+            work.send(left_open, "erased-transactions", value, key=key)
+            work.flush(left_open)
+        work.fill("erased-transactions", 20)
+        before = {topic: consumed(kafka, topic, "read_uncommitted") for topic in TOPICS}
+        kafka.stop()
+        (data,) = kafka.log_dirs
+        report = tmp_path / "report.json"
+
+        topics = [part for topic in TOPICS for part in ("--topic", topic)]
+        options = ["--key", KEY.decode(), "--report", str(report), "--json"]
+        document = json.loads(cordwood("erase", str(data), *topics, *options))
+
+        assert document["status"] == "erased"
+        assert sum(entry["erased"] for entry in document["partitions"]) == 14
+        assert sweep(data, KEY, VALUE) == []
+        assert "the check passed" in cordwood("verify", "--erasure", str(report))
+        kafka.start_without_cleaning()
+        for topic in TOPICS:
+            after = consumed(kafka, topic, "read_uncommitted")
+            assert after == without_key(before[topic]), topic
+        committed = consumed(kafka, "erased-transactions", "read_committed")
+        assert b"stays" not in {key for _, key, _, _ in committed}, "the transaction is open"
+        left_open.commit_transaction(READ_SECONDS_MAX)
+        work.fill("erased-transactions", 10)
+        committed = consumed(kafka, "erased-transactions", "read_committed")
+        assert (b"stays", b"in the transaction") in {(key, value) for _, key, value, _ in committed}
+        assert KEY not in {key for _, key, _, _ in committed}
+        assert kafka.errors_since_start == []
+        kafka.stop()
+        assert "the check passed" in cordwood("verify", "--erasure", str(report), str(data))
