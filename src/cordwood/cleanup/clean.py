@@ -11,28 +11,32 @@ from __future__ import annotations
 import fnmatch
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaning import compact, retain
-from cordwood.cleanup.commit import CompactionCommitter
+from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.compaction import plan_compaction
+from cordwood.cleanup.log_on_disk import LogFiles, LogOnDisk
 from cordwood.cleanup.log_view import LogView
+from cordwood.cleanup.measured_log import MeasuredLog
 from cordwood.cleanup.named_topics import missing_topics
-from cordwood.cleanup.offline_owner import OfflineOwner, Run
+from cordwood.cleanup.offline_owner import OfflineOwner
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status, Timing
 from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory, Listener, Silence
 from cordwood.cleanup.retention import RetentionPlan, plan_retention
+from cordwood.cleanup.run import Run
+from cordwood.cleanup.run_directory import RunDirectory
 from cordwood.cleanup.shared_retention import (
     DirectoryLimits,
     SharedLog,
     joined,
     plan_shared_retention,
-    without,
 )
+from cordwood.cleanup.view_after import after_retention
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import NoSpaceError
@@ -43,6 +47,7 @@ from cordwood.storage.offline_log_directory import OfflineLogDirectory, Partitio
 from cordwood.storage.trash import Trash
 
 _PASSES_MAX = 8
+_MEASUREMENTS_MAX = 3
 # Threads that remove old segments: they wait for the disk.
 _REMOVERS = 2
 
@@ -58,6 +63,7 @@ def clean(
     """Cleans log directories, each under its lock.
 
     A dry run takes no lock and changes nothing: it looks at directories that a broker runs on, too.
+    One that is measured has a scratch directory for the announcements of its tasks.
 
     Args:
         request: what is to be done.
@@ -77,12 +83,15 @@ def clean(
     with (
         locked(log_dirs, dry_run=request.dry_run) as locks,
         ThreadPoolExecutor(_REMOVERS, thread_name_prefix="remover") as remover,
+        RunDirectory() if request.measured else nullcontext() as scratch,
     ):
         run = _Cleaning(request, clock, listener or Silence(), remover)
+        run.scratch = None if scratch is None else scratch.path
         run.read(log_dirs, locks)
-        if not request.dry_run and run.is_compaction_due():
+        executes = request.measured or not request.dry_run
+        if executes and run.is_compaction_due():
             require_engine()
-        if request.dry_run:
+        if not executes:
             run.plan_only()
         else:
             run.execute(engine)
@@ -108,7 +117,7 @@ def survey(request: CleanRequest, *, clock: Clock, listener: Listener | None = N
     Raises:
         As `clean`, except for EngineError.
     """
-    request = replace(request, dry_run=True)
+    request = replace(request, dry_run=True, measured=False)
     log_dirs = open_log_dirs(request.log_dirs)
     with (
         locked(log_dirs, dry_run=True) as locks,
@@ -130,8 +139,12 @@ class _Cleaning:
         self._listener = listener
         self._owners: list[OfflineOwner] = []
         self._holds = HoldRegistry(OS)
+        self._measured: dict[OfflineOwner, MeasuredLog] = {}
+        self.scratch: Path | None = None
         self.trash = None if request.trash is None else Trash(request.trash)
-        self.report = Report(now_ms=request.now_ms, dry_run=request.dry_run)
+        self.report = Report(
+            now_ms=request.now_ms, dry_run=request.dry_run, measured=request.measured
+        )
         self._run = Run(
             request=request, clock=clock, report=self.report, trash=self.trash, remover=remover
         )
@@ -188,9 +201,19 @@ class _Cleaning:
             if report.holds:
                 report.status, report.reason = Status.HELD, ", ".join(report.holds)
             report.policy = ",".join(sorted(config.cleanup_policy))
-            self._owners.append(
-                OfflineOwner(self._run, place.log_dir, partition, report=report, config=config)
-            )
+            self._owners.append(self._owner_of(place, report, config))
+
+    def _owner_of(self, place: Place, report: PartitionReport, config: LogConfig) -> OfflineOwner:
+        partition = place.partition
+        files: LogFiles = LogOnDisk(
+            self._run, place.log_dir, partition, config=config, holds=report.holds
+        )
+        if self.scratch is None:
+            return OfflineOwner(self._run, partition, files, report=report, config=config)
+        measured = MeasuredLog(files, partition.path, self.scratch, now_ms=self._request.now_ms)
+        owner = OfflineOwner(self._run, partition, measured, report=report, config=config)
+        self._measured[owner] = measured
+        return owner
 
     def _config_of(self, place: PartitionDir, report: PartitionReport) -> LogConfig | None:
         topic = place.topic_partition.topic
@@ -250,7 +273,9 @@ class _Cleaning:
         if self._request.retention:
             before = {id(each): each.plan_roll() for each in alive}
             plans = {key: plan_retention(view, now_ms=now_ms) for key, view in before.items()}
-            views = [without(before[id(each)], plans[id(each)]) for each in alive]
+            views = [
+                after_retention(before[id(each)], plans[id(each)], now_ms=now_ms) for each in alive
+            ]
             for owner, shared in zip(alive, self._plan_shared(alive, views), strict=True):
                 plans[id(owner)] = joined(plans[id(owner)], shared)
         for owner in self._shown("planning", alive):
@@ -282,7 +307,7 @@ class _Cleaning:
     def _plan_one(self, owner: OfflineOwner, plan: RetentionPlan | None) -> None:
         after = owner.view
         if plan is not None:
-            after = without(owner.view_when_rolled(), plan)
+            after = after_retention(owner.view_when_rolled(), plan, now_ms=self._request.now_ms)
             owner.note_retention(plan)
         cleanable = compaction = None
         if self._request.compaction and owner.config.compact and not (plan and plan.roll):
@@ -304,33 +329,54 @@ class _Cleaning:
     # ---- execute and commit
 
     def execute(self, engine: EngineFactory) -> None:
-        """Retention, compaction, retention, until nothing more changes."""
-        pending = self._alive()
-        for owner in pending:
-            with owner.guard():
-                owner.restart_lost_log()
+        """Retention, compaction, retention, until nothing more changes.
+
+        What is measured beside a broker that changes its segments meanwhile is measured again.
+        """
         try:
             with ExitStack() as stack:
                 started = _StartedEngine(engine, stack, self._clock, self.report.timing)
-                for number in range(_PASSES_MAX):
-                    # Their retention comes after the compaction, which may turn out to be stale.
-                    interrupted = [owner for owner in pending if owner.is_interrupted]
-                    if self._request.retention:
-                        self._retain(pending)
-                        if not number:  # what was moved to a trash does not get free
-                            self._retain_shared()
-                    if not self._request.compaction:
-                        break
-                    changed = {*self._compact(pending, started), *interrupted}
-                    pending = [each for each in pending if each in changed and not each.failed]
-                    if not pending:
-                        break
+                self._execute(self._alive(), started)
+                for _ in range(_MEASUREMENTS_MAX - 1):
+                    moved = self._moved()
+                    for owner in moved:
+                        self._measured[owner].start_again()
+                        owner.start_again()
+                    self._execute([owner for owner in moved if owner.is_alive], started)
+                for owner in self._moved():
+                    with owner.guard():
+                        raise StalePlanError(
+                            "its segments changed while they were read, each time that it was "
+                            "measured: a broker is cleaning it. Try again"
+                        )
         finally:
             # A stopped task may have written one more file before the engine ended. What the disk
             # keeps, the next run removes.
             for committer in self._run.interrupted:
                 with suppress(OSError, NoSpaceError):
                     committer.clear()
+
+    def _moved(self) -> list[OfflineOwner]:
+        """Those whose segments are no longer what was measured."""
+        return [owner for owner, measured in self._measured.items() if measured.has_moved()]
+
+    def _execute(self, pending: list[OfflineOwner], engine: _StartedEngine) -> None:
+        for owner in pending:
+            with owner.guard():
+                owner.restart_lost_log()
+        for number in range(_PASSES_MAX):
+            # Their retention comes after the compaction, which may turn out to be stale.
+            interrupted = [owner for owner in pending if owner.is_interrupted]
+            if self._request.retention:
+                self._retain(pending)
+                if not number:  # what was moved to a trash does not get free
+                    self._retain_shared()
+            if not self._request.compaction:
+                break
+            changed = {*self._compact(pending, engine), *interrupted}
+            pending = [each for each in pending if each in changed and not each.failed]
+            if not pending:
+                break
 
     def _retain(self, owners: Sequence[OfflineOwner]) -> None:
         """Retention of all but those of which an interrupted compaction is continued first."""
@@ -377,7 +423,7 @@ class _Cleaning:
     def finish(self) -> None:
         """Checkpoints of log start offsets, and the sizes after."""
         begun = self._clock.monotonic_s()
-        if not self._request.dry_run:
+        if self._request.measured or not self._request.dry_run:
             for owner in self._owners:
                 with owner.guard():
                     owner.end()

@@ -93,6 +93,8 @@ class Manifest:
 
     `unchanged` says that nothing was staged, because the group stays as it is. `after` is the state
     of the transactions behind the group, from which an interrupted compaction continues.
+    `first_batch_timestamp` is the maximum timestamp of the first batch and `largest_timestamp` that
+    of all of them (ms, -1 where there is none); both are those of a group that was rewritten.
     """
 
     base_offset: int
@@ -106,6 +108,8 @@ class Manifest:
     records_after: int = 0
     batches_before: int = 0
     batches_after: int = 0
+    first_batch_timestamp: int = -1
+    largest_timestamp: int = -1
     unchanged: bool = False
     after: list[Any] = field(default_factory=list)
     discarded: Discarded = field(default_factory=Discarded)

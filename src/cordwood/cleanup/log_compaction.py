@@ -44,6 +44,9 @@ class LogCompaction:
     With `erased`, ascending ranges of offsets (first and last, inclusive), records are not selected
     by their keys: those of these offsets go, and all others stay. `first_in_open` are the first
     offsets of open transactions: their batches stay, if empty, so that the last stable offset does.
+
+    With `is_measured` its tasks write no segment: they announce in `directory`, which then holds
+    none, what they would write.
     """
 
     name: str
@@ -69,6 +72,7 @@ class LogCompaction:
     batch_bytes_max: int = BATCH_BYTES_MAX
     erased: OffsetRanges | None = None
     first_in_open: tuple[int, ...] = ()
+    is_measured: bool = False
     groups_done: int = 0
     log_start_offset: int = 0
     before: list[Any] = field(default_factory=lambda: [[], []])
@@ -92,6 +96,21 @@ class LogCompaction:
         """The segments of a group."""
         bases = set(self.groups[number])
         return tuple(s for s in self.segments if s.base_offset in bases)
+
+    def measured_in(self, scratch: Path) -> LogCompaction:
+        """The same compaction, of which only the result's sizes are wanted.
+
+        Args:
+            scratch: the directory in which its tasks announce them.
+        """
+        return replace(
+            self,
+            directory=str(scratch),
+            is_measured=True,
+            space_max=None,
+            one_at_a_time=False,
+            verify=False,
+        )
 
     def in_directory(self, directory: Path) -> LogCompaction:
         """The same compaction where the partition's directory is now: it may have been moved."""

@@ -6,59 +6,30 @@ The view of the log is read again after each commit, so that every stage sees wh
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.capture import Captured, capture_offline
+from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
-from cordwood.cleanup.commit import CompactionCommitter, StalePlanError, staged_files
+from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.compaction import CompactionPlan
-from cordwood.cleanup.compaction_values import Manifest
+from cordwood.cleanup.compaction_values import Discarded
 from cordwood.cleanup.idle_roll import should_roll_idle
 from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction
+from cordwood.cleanup.log_on_disk import LogFiles
 from cordwood.cleanup.log_view import LogView
-from cordwood.cleanup.offline_placement import OfflinePlacement
-from cordwood.cleanup.report import PartitionReport, Report, Size, Status
-from cordwood.cleanup.request import CleanRequest
+from cordwood.cleanup.report import PartitionReport, Size, Status
 from cordwood.cleanup.retention import RetentionPlan
-from cordwood.cleanup.shared_retention import rolled
-from cordwood.format.file_names import LOG_SUFFIX
-from cordwood.format.trash_notes import COMPACTION, RESTART, RETENTION, Removal, Rewritten
-from cordwood.model.clock import Clock
+from cordwood.cleanup.run import Run
+from cordwood.cleanup.view_after import after_roll
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError, NoSpaceError
-from cordwood.storage.filesystem import OS
-from cordwood.storage.log.offline_changes import (
-    NewSegment,
-    delete_oldest,
-    leader_epochs_of,
-    restart_log,
-    write_log_start,
-)
-from cordwood.storage.log.offline_log import load_offline_log
-from cordwood.storage.offline_log_directory import OfflineLogDirectory, PartitionDir, require_closed
+from cordwood.storage.offline_log_directory import PartitionDir
 from cordwood.storage.replace import JOURNAL_NAME, CompactionJournal, recover_directory
 from cordwood.storage.reread import reread
-from cordwood.storage.trash import Trash, rewritten_of
-
-
-@dataclass(slots=True, kw_only=True)
-class Run:
-    """What the partitions of a run share.
-
-    `remover` removes old segments meanwhile; `interrupted` are committers to be cleared at the end.
-    """
-
-    request: CleanRequest
-    clock: Clock
-    report: Report
-    trash: Trash | None
-    remover: Executor
-    interrupted: list[CompactionCommitter] = field(default_factory=list)
 
 
 class OfflineOwner:
@@ -71,19 +42,20 @@ class OfflineOwner:
     def __init__(
         self,
         run: Run,
-        log_dir: OfflineLogDirectory,
         place: PartitionDir,
+        files: LogFiles,
         *,
         report: PartitionReport,
         config: LogConfig,
     ) -> None:
+        """Takes the partition's directory, and what its changes are made to."""
         self.report = report
         self.config = config
         self.planned_s = 0.0
         self._run = run
         self._request = run.request
-        self._log_dir = log_dir
         self._place = place
+        self._files = files
         self._captured: Captured | None = None
         self._interrupted: LogCompaction | None = None
         self._changed = False
@@ -145,10 +117,10 @@ class OfflineOwner:
     def capture(self) -> None:
         """Reads the log; one that is deleted meanwhile is left alone."""
         if not self._request.dry_run:
-            self._captured = self._read()
+            self._captured = self._files.read()
         else:
             try:
-                self._captured = reread(self._read, directory=self._place.path)
+                self._captured = reread(self._files.read, directory=self._place.path)
             except FileNotFoundError:
                 if self._place.path.exists():
                     raise
@@ -156,30 +128,6 @@ class OfflineOwner:
                 self.report.reason = "it was deleted while it was being read"
                 return
         self._warn(self._captured.warnings)
-
-    def _read(self) -> Captured:
-        checkpoints, warnings = self._log_dir.checkpoints()
-        for warning in warnings:
-            if warning not in self._run.report.warnings:
-                self._run.report.warnings.append(warning)
-        partition = self._place.topic_partition
-        offline = load_offline_log(
-            self._place.path,
-            partition,
-            config=self.config,
-            checkpoints=checkpoints,
-            clean_shutdown=self._is_whole,
-            producer_expiration_ms=self._request.producer_expiration_ms,
-            now_ms=self._request.now_ms,
-        )
-        captured = capture_offline(
-            offline,
-            cleaner_checkpoint=checkpoints.cleaner.get(partition),
-            holds=self.report.holds,
-        )
-        if not self.only_reads:  # after all that could be refused
-            offline.repair()
-        return captured
 
     def _warn(self, warnings: tuple[str, ...]) -> None:
         known = self.report.warnings
@@ -195,6 +143,23 @@ class OfflineOwner:
     def view(self) -> LogView:
         """The view of the log as it was last read."""
         return self.captured.view
+
+    def start_again(self) -> None:
+        """Forgets what was reported, and reads the log again: it changed while it was measured."""
+        report = self.report
+        report.status, report.reason = Status.UNCHANGED, ""
+        report.expired, report.discarded, report.keys = [], Discarded(), None
+        report.rolled_at = None
+        self._run.report.plan = [
+            entry
+            for entry in self._run.report.plan
+            if (entry["topic"], entry["partition"]) != (report.topic, report.partition)
+        ]
+        self._changed = False
+        self._discarded_records = self._records_before = None
+        with self.guard():
+            self.capture()
+            self.note_before()
 
     def note_before(self) -> None:
         """Reports the sizes before the cleaning."""
@@ -213,13 +178,14 @@ class OfflineOwner:
         """Whether the active segment is rolled; after an unclean shutdown it may not be whole."""
         active = self.view.active
         first = active.first_batch_timestamp
-        return self._is_whole and should_roll_idle(
+        return self._files.is_whole and should_roll_idle(
             self.view, active, first_batch_timestamp=first, now_ms=now_ms
         )
 
     def view_when_rolled(self) -> LogView:
         """The view of the log as `roll_idle` will leave it, now."""
-        return rolled(self.view) if self._is_idle(self._request.now_ms) else self.view
+        now_ms = self._request.now_ms
+        return after_roll(self.view, now_ms=now_ms) if self._is_idle(now_ms) else self.view
 
     def plan_roll(self) -> LogView:
         """The same, which is reported."""
@@ -232,15 +198,10 @@ class OfflineOwner:
         """As `LogOwner.roll_idle`."""
         if not self._is_idle(now_ms):
             return
-        require_closed(self._place.path)
         self.report.rolled_at = self.view.log_end_offset
-        self._new_segment(self.view.log_end_offset).write(self._place.path)
+        self._files.roll(self.captured)
         self._changed = True
         self.capture()
-
-    @property
-    def _is_whole(self) -> bool:
-        return self._log_dir.has_clean_shutdown_file() or self._log_dir.meta is None
 
     def note_retention(self, plan: RetentionPlan) -> None:
         """As `LogOwner.note_retention`."""
@@ -257,7 +218,6 @@ class OfflineOwner:
         Raises:
             StalePlanError: the segments are not those that were captured.
         """
-        require_closed(self._place.path)
         view, bases = self.view, [segment.base_offset for segment in plan.expired]
         if bases != [s.base_offset for s in view.segments[: len(bases)]]:
             raise StalePlanError(
@@ -265,19 +225,7 @@ class OfflineOwner:
             )
         if plan.roll and view.active.base_offset == view.log_end_offset:
             raise StalePlanError(f"{view.topic_partition}: an empty active segment cannot expire")
-        self._note_removal(
-            RETENTION,
-            bases,
-            end_offset=view.next_base(len(bases) - 1),
-            rolled=view.log_end_offset if plan.roll else None,
-        )
-        delete_oldest(
-            self._place.path,
-            bases,
-            log_start_offset=plan.log_start_offset,
-            rolled=self._new_segment(view.log_end_offset) if plan.roll else None,
-            dispose=self._run.trash,
-        )
+        self._files.delete_oldest(self.captured, plan)
         self._changed = True
         self.note_plan(plan)
         self.capture()
@@ -286,59 +234,10 @@ class OfflineOwner:
     def restart_lost_log(self) -> None:
         """Restarts a log, empty, whose log start offset is beyond its end."""
         offset = self.captured.beyond_end
-        if offset is not None and not self.only_reads:
-            bases = [segment.base_offset for segment in self.view.segments]
-            rolled = self._new_segment(offset)
-            end_offset = self.view.log_end_offset
-            self._note_removal(RESTART, bases, end_offset=end_offset, rolled=offset)
-            restart_log(self._place.path, bases, rolled, dispose=self._run.trash)
+        if offset is not None and not self.report.holds:
+            self._files.restart(self.captured, offset)
             self._changed = True
             self.capture()
-
-    def _note_removal(
-        self,
-        why: str,
-        bases: Sequence[int],
-        *,
-        end_offset: int,
-        rolled: int | None = None,
-        rewritten: Rewritten | None = None,
-    ) -> None:
-        """Notes in the trash, if there is one, what is about to be removed."""
-        if self._run.trash is None:
-            return
-        partition = self._place.topic_partition
-        removal = Removal(
-            at_ms=self._run.clock.now_ms(),
-            why=why,
-            topic_id=None,
-            segments=tuple(bases),
-            end_offset=end_offset,
-            files=(),
-            log_start_offset=max(self.view.log_start_offset, bases[0]),
-            leader_epochs=leader_epochs_of(self._place.path),
-            cleaner_checkpoint=self._log_dir.checkpoints()[0].cleaner.get(partition),
-            rewritten=rewritten,
-            rolled=rolled,
-        )
-        is_replaced = rewritten is not None
-        self._run.trash.note(self._place.path, removal, keep_first_snapshot=is_replaced)
-
-    def _note_group(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
-        """Notes the segments of a group whose replacement is staged."""
-        if self._run.trash is None or compaction.erased is not None:
-            return
-        group = compaction.groups[number]
-        ends = {each.base_offset: each.next_base_offset for each in compaction.segments}
-        path = staged_files(compaction, manifest).paths()[LOG_SUFFIX]
-        rewritten = rewritten_of(path, base_offset=manifest.base_offset)
-        self._note_removal(COMPACTION, group, end_offset=ends[group[-1]], rewritten=rewritten)
-
-    def _new_segment(self, base_offset: int) -> NewSegment:
-        captured = self.captured
-        return NewSegment(
-            base_offset=base_offset, producers=captured.producers, model=captured.model
-        )
 
     # ---- compaction
 
@@ -369,8 +268,8 @@ class OfflineOwner:
             return None
         cleanable = self._cleanable(self.view)
         self._warn(cleanable.warnings)
-        if cleanable.reset_checkpoint and not self.only_reads:
-            self._log_dir.set_cleaner_offset(self._place.topic_partition, cleanable.first_dirty)
+        if cleanable.reset_checkpoint and not self.report.holds:
+            self._files.set_cleaner_offset(cleanable.first_dirty)
         if cleanable.reason is not None and not self._changed and not self.report.holds:
             self.report.reason = f"not compacted: {cleanable.reason}"
         return cleanable
@@ -388,7 +287,7 @@ class OfflineOwner:
         return AttemptLimits(
             seed=secrets.randbits(127),
             attempt=secrets.token_hex(4),
-            free_bytes=OS.free_bytes(self._place.path),
+            free_bytes=self._files.free_bytes(),
             space_max=self._request.max_extra_bytes,
             throttle_bytes=self._request.throttle_bytes,
             verify=self._request.verify,
@@ -398,26 +297,19 @@ class OfflineOwner:
         self, compaction: LogCompaction, _: Captured | None = None
     ) -> CompactionCommitter:
         """As `LogOwner.committer`."""
-        placement = OfflinePlacement(
-            Path(compaction.directory),
-            remover=self._run.remover,
-            dispose=self._run.trash if compaction.erased is None else None,
-            before=self._note_group,
-        )
-        return CompactionCommitter(compaction, placement)
+        return self._files.committer(compaction, self.captured)
 
     def finish(self, committer: CompactionCommitter) -> None:
         """As `LogOwner.finish`; the journal goes after the checkpoint is written."""
         result = committer.result
         self._changed = self._changed or any(not m.unchanged for m in result.manifests)
         self.report.discarded = self.report.discarded.plus(result.discarded)
+        if result.index is not None:
+            self.report.keys = (self.report.keys or 0) + result.index.keys
         if not committer.done:
             committer.close()
             return
-        if committer.compaction.erased is None:
-            self._log_dir.set_cleaner_offset(
-                self._place.topic_partition, committer.compaction.first_uncleanable
-            )
+        self._files.note_compacted(self.captured, committer)
         committer.close()
         self._changed = True
         self.report.reason = ""
@@ -469,16 +361,10 @@ class OfflineOwner:
         """Commits the checkpoints, unless something went wrong, and reports the sizes."""
         if self._captured is None:
             return
-        if not (self.failed or self.only_reads):
-            write_log_start(
-                self._log_dir,
-                self._place.path,
-                self._place.topic_partition,
-                log_start_offset=self.view.log_start_offset,
-                first_base_offset=self.view.segments[0].base_offset,
-            )
-        elif self.failed:
+        if self.failed:
             self._capture_again()
+        elif not self.report.holds:
+            self._files.end(self.captured)
         self._note_after()
 
     def _capture_again(self) -> None:
@@ -500,17 +386,10 @@ class OfflineOwner:
             report.before = replace(report.before, records=self._records_before)
             records = self._records_before - (self._discarded_records or 0)
         report.after = Size(segments=len(view.segments), bytes=view.size_bytes, records=records)
-        report.cleaner_checkpoint = self._log_dir.checkpoints()[0].cleaner.get(
-            self._place.topic_partition
-        )
+        report.cleaner_checkpoint = self._files.cleaner_offset()
+        report.log_start_offset = view.log_start_offset
         if self._changed and not self.failed:
-            report.status = Status.CLEANED
-
-
-def _is_erasing(directory: Path) -> bool:
-    """Whether an interrupted run was erasing records of a partition."""
-    found = CompactionJournal(directory).read()
-    return found is not None and found[0].get("erased") is not None
+            report.status = Status.PLANNED if self._request.dry_run else Status.CLEANED
 
 
 def _interrupted_in(plan: dict[str, Any], directory: Path) -> LogCompaction:
@@ -537,3 +416,9 @@ def _still_holds(compaction: LogCompaction, captured: Captured) -> bool:
         for s in compaction.segments
         if s.base_offset in left
     )
+
+
+def _is_erasing(directory: Path) -> bool:
+    """Whether an interrupted run was erasing records of a partition."""
+    found = CompactionJournal(directory).read()
+    return found is not None and found[0].get("erased") is not None

@@ -36,7 +36,9 @@ class PartitionReport:
     """One partition.
 
     Sizes are None if it was skipped. `rolled_at` is the base offset of the active segment that took
-    the place of an idle one, None if none did. `holds` are the ids of its legal holds.
+    the place of an idle one, None if none did. `holds` are the ids of its legal holds. `keys` is
+    how many keys the dirty section had, None where no compaction counted them; `log_start_offset`
+    that of afterwards.
     """
 
     topic: str
@@ -51,6 +53,8 @@ class PartitionReport:
     expired: list[dict[str, Any]] = field(default_factory=list)
     rolled_at: int | None = None
     cleaner_checkpoint: int | None = None
+    log_start_offset: int | None = None
+    keys: int | None = None
     warnings: list[str] = field(default_factory=list)
     holds: tuple[str, ...] = ()
 
@@ -79,6 +83,8 @@ class PartitionReport:
             "expired": self.expired,
             "rolled_at": self.rolled_at,
             "cleaner_checkpoint": self.cleaner_checkpoint,
+            "log_start_offset": self.log_start_offset,
+            "keys": self.keys,
             "warnings": self.warnings,
         }
 
@@ -97,10 +103,11 @@ class Timing:
 
 @dataclass(slots=True)
 class Report:
-    """The whole run."""
+    """The whole run; `measured` says that a dry run's numbers are those of the cleaning."""
 
     now_ms: int
     dry_run: bool
+    measured: bool = False
     partitions: list[PartitionReport] = field(default_factory=list)
     plan: list[Mapping[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -119,6 +126,7 @@ class Report:
         return {
             "now_ms": self.now_ms,
             "dry_run": self.dry_run,
+            "measured": self.measured,
             "plan": list(self.plan),
             "partitions": [p.to_json() for p in self.partitions],
             "warnings": self.warnings,

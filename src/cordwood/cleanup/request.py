@@ -60,7 +60,8 @@ class CleanRequest:
     `resolve` gives a topic's settings, None when no source describes it. `topics` are globs, empty
     for all. `named_topics` are topics that have settings of their own, by the option that gives
     them. Sizes are in bytes, `throttle_bytes` a second. Removed files are moved to `trash`, or
-    deleted if it is None.
+    deleted if it is None. With `measured`, a dry run executes compactions without writing anything,
+    and reports the sizes that a cleaning would leave.
     """
 
     log_dirs: tuple[Path, ...]
@@ -71,6 +72,7 @@ class CleanRequest:
     directory_limits: DirectoryLimits = field(default_factory=DirectoryLimits)
     producer_expiration_ms: int = 86_400_000
     dry_run: bool = False
+    measured: bool = False
     force: bool = False
     retention: bool = True
     compaction: bool = True

@@ -9,14 +9,11 @@ Source: org.apache.kafka.storage.internals.log.Cleaner.cleanSegments, cleanInto.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.announcements import staging_errors
 from cordwood.cleanup.compaction_values import (
     BATCH_BYTES_MAX,
     LastRecord,
@@ -24,6 +21,7 @@ from cordwood.cleanup.compaction_values import (
     SegmentEvidence,
     SegmentSource,
 )
+from cordwood.cleanup.output import CountedFiles, Output, SegmentFiles, StagedFiles
 from cordwood.cleanup.scan import Block, Bytes, Ints, SegmentReader, records_of
 from cordwood.cleanup.survivors import Progress, no_progress, verdict_of
 from cordwood.cleanup.transactions import (
@@ -37,16 +35,14 @@ from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, rebuild
 from cordwood.format.native.codecs import Codecs
 from cordwood.format.record_batch import build_batch
-from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
-from cordwood.format.varint import Buffer
-from cordwood.model.errors import CorruptError, NoSpaceError
-from cordwood.storage.filesystem import OS, FileFacts, FileSystem, FileWriter
+from cordwood.format.transaction_index import AbortedTransaction
+from cordwood.model.errors import CorruptError
+from cordwood.storage.filesystem import OS, FileFacts, FileSystem
 from cordwood.storage.replace import StagedSegment
 
 _CONTROL = 0x20
 _TRANSACTIONAL = 0x10
 _HORIZON = 0x40
-_FLUSH_BYTES = 1 << 20
 _UNKNOWN = -1
 _OUT_BYTES = 8 << 20
 _SCRATCH_BYTES = 1 << 20
@@ -75,7 +71,8 @@ class RewriteSpec:
     tombstones, the transaction index and batches that begin at `first_in_open` stay. It may take
     `space_max` bytes, if set, is not begun before the group before it is in place with
     `one_at_a_time`. No batch takes more than `batch_bytes_max` of memory. If there is `evidence`,
-    for each of the segments, the output is compared with them before it is announced.
+    for each of the segments, the output is compared with them before it is announced. With
+    `is_measured` nothing is written, and only the sizes become known.
     """
 
     staged: StagedSegment
@@ -101,6 +98,21 @@ class RewriteSpec:
         """The aborted transactions whose marker is in a segment: its transaction index."""
         offsets = range(source.base_offset, source.next_base_offset)
         return [entry for entry in self.aborted if entry.last_offset in offsets]
+
+    is_measured: bool = False
+
+    def output(self, *, fs: FileSystem = OS) -> Output:
+        """The output of the rewrite, still empty.
+
+        Raises:
+            NoSpaceError, StagingError: the staged log cannot be created.
+        """
+        files: SegmentFiles = CountedFiles()
+        if not self.is_measured:
+            modified_ns = self.segments[-1].source.modified_ns // 1_000_000 * 1_000_000
+            files = StagedFiles(self.staged, model=self.model, modified_ns=modified_ns, fs=fs)
+        manifest = Manifest(self.staged.base_offset, self.staged.token, after=self.after.to_json())
+        return Output(files, manifest, index_interval_bytes=self.index_interval_bytes)
 
 
 class GroupRewriter:
@@ -132,7 +144,7 @@ class GroupRewriter:
             OSError: a source cannot be read.
             NoSpaceError, StagingError: the staged log cannot be written; it is removed again.
         """
-        output = Output(spec, fs=self._fs)
+        output = spec.output(fs=self._fs)
         try:
             tracker = TransactionTracker(AbortedTransactions(spec.aborted), spec.before)
             for segment in spec.segments:
@@ -486,128 +498,3 @@ class _Rules:
                 self._lasts[at] == _UNKNOWN, by_marker, self._lasts[at] == lasts
             )
         return must
-
-
-class Output:
-    """The staged files of one group, and their indexes."""
-
-    def __init__(self, spec: RewriteSpec, *, fs: FileSystem = OS) -> None:
-        self._fs = fs
-        self._spec = spec
-        self._base_offset = spec.staged.base_offset
-        self.manifest = Manifest(self._base_offset, spec.staged.token, after=spec.after.to_json())
-        self._paths = spec.staged.paths()
-        log = self._paths[".log"]
-        with staging_errors(log):
-            self._log = FileWriter(log, fs=fs)
-        self._pending: list[bytes] = []
-        self._pending_bytes = 0
-        self.appended_bytes = 0
-        self._state = np.array([0, 0, _UNKNOWN, _UNKNOWN, _UNKNOWN], dtype=np.int64)
-        self._offset_entries: list[Ints] = []
-        self._time_entries: list[Ints] = []
-        self._closed = False
-        #: Aborted transactions for the transaction index.
-        self.kept_aborted: Sequence[AbortedTransaction] = ()
-
-    def append(self, data: memoryview, written: Ints, count: int) -> None:
-        """Appends `count` batches, described by the rows of `written`."""
-        if not count:
-            return
-        self.appended_bytes += len(data)
-        if len(data) >= _FLUSH_BYTES:
-            self.flush()
-            self._write_log(data)
-        else:
-            self._pending.append(bytes(data))
-            self._pending_bytes += len(data)
-            if self._pending_bytes >= _FLUSH_BYTES:
-                self.flush()
-        offsets = np.empty((count, 2), dtype=np.int64)
-        times = np.empty((count, 2), dtype=np.int64)
-        filled = np.zeros(2, dtype=np.int64)
-        kernels.index_written(
-            written, count, self._spec.index_interval_bytes, self._state, offsets, times, filled
-        )
-        if filled[0]:
-            self._offset_entries.append(offsets[: filled[0]].copy())
-        if filled[1]:
-            self._time_entries.append(times[: filled[1]].copy())
-
-    def flush(self) -> None:
-        """Hands what is buffered to the operating system."""
-        if self._pending:
-            self._write_log(b"".join(self._pending))
-            self._pending.clear()
-            self._pending_bytes = 0
-
-    def _write_log(self, data: Buffer) -> None:
-        with staging_errors(self._log.path):
-            self._log.write(data)
-
-    def finish(self) -> Manifest:
-        """Writes the indexes, makes everything durable, and says what there is.
-
-        It may run in another thread than the one that wrote.
-
-        Raises:
-            NoSpaceError, StagingError: a staged file cannot be written; all are removed again.
-        """
-        try:
-            with staging_errors(self._log.path):
-                return self._finish()
-        except BaseException:
-            self.discard()
-            raise
-
-    def _finish(self) -> Manifest:
-        newest, newest_offset, indexed = (int(v) for v in self._state[2:])
-        if newest > indexed:
-            self._time_entries.append(np.array([[newest, newest_offset]], dtype=np.int64))
-        manifest = self.manifest
-        self._closed = True
-        self._log.close()
-        manifest.log_bytes = self._log.size_bytes
-        manifest.index_bytes = self._write(".index", self._offset_index())
-        manifest.time_index_bytes = self._write(".timeindex", self._time_index())
-        if self.kept_aborted:
-            manifest.transaction_index_bytes = self._write(
-                ".txnindex", build_transaction_index(self.kept_aborted)
-            )
-        modified_ns = self._spec.segments[-1].source.modified_ns // 1_000_000 * 1_000_000
-        for suffix, path in self._paths.items():
-            if self._fs.exists(path):
-                self._fs.take_after(path, self._spec.model)
-                if suffix != ".txnindex":
-                    self._fs.set_modified(path, modified_ns)
-        return manifest
-
-    def _offset_index(self) -> bytes:
-        entries = np.concatenate([np.empty((0, 2), dtype=np.int64), *self._offset_entries])
-        out = np.empty((len(entries), 2), dtype=">i4")
-        out[:, 0] = entries[:, 0] - self._base_offset
-        out[:, 1] = entries[:, 1]
-        return out.tobytes()
-
-    def _time_index(self) -> bytes:
-        entries = np.concatenate([np.empty((0, 2), dtype=np.int64), *self._time_entries])
-        out = np.empty(len(entries), dtype=[("timestamp", ">i8"), ("offset", ">i4")])
-        out["timestamp"] = entries[:, 0]
-        out["offset"] = entries[:, 1] - self._base_offset
-        return out.tobytes()
-
-    def _write(self, suffix: str, data: bytes) -> int:
-        writer = FileWriter(self._paths[suffix], fs=self._fs)
-        try:
-            writer.write(data)
-        finally:
-            writer.close()
-        return len(data)
-
-    def discard(self) -> None:
-        """Removes what was staged, as far as it can be; the compaction's end removes the rest."""
-        if not self._closed:
-            self._log.close(durably=False)
-        for path in self._paths.values():
-            with suppress(OSError, NoSpaceError):
-                self._fs.remove(path)

@@ -65,9 +65,14 @@ class RunDirectory:
         self.remove()
 
 
+def temporary_directory() -> Path:
+    """The system's directory for temporary files, in which those of runs are."""
+    return Path(tempfile.gettempdir())
+
+
 def remove_leftovers() -> None:
     """Removes the directories of this user's runs that have ended without removing them."""
-    for path in Path(tempfile.gettempdir()).glob(f"{PREFIX}*"):
+    for path in temporary_directory().glob(f"{PREFIX}*"):
         lock = _lock(path)
         if lock is not None:
             shutil.rmtree(path, ignore_errors=True)

@@ -12,7 +12,7 @@ import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cordwood.cleanup.log_view import LogView, SegmentView
+from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.retention import Expired, RetentionPlan, age_from_ms
 from cordwood.model.config import BrokerConfig, LogConfig
 
@@ -167,27 +167,6 @@ def _take(rests: Sequence[_Rest], excess_bytes: int, rule: str, text: str) -> No
         key = rests[number].oldest()
         if key is not None:
             heapq.heappush(heap, (key, number))
-
-
-def without(view: LogView, plan: RetentionPlan) -> LogView:
-    """The view of a log from which a plan has removed its segments."""
-    view = rolled(view) if plan.roll else view
-    segments = view.segments[len(plan.expired) :]
-    return replace(view, segments=segments, log_start_offset=plan.log_start_offset)
-
-
-def rolled(view: LogView) -> LogView:
-    """The view of a log with a new, empty active segment at its end."""
-    active = SegmentView(
-        base_offset=view.log_end_offset,
-        size_bytes=0,
-        index_bytes=0,
-        time_index_bytes=0,
-        largest_record_timestamp=-1,
-        first_batch_timestamp=-1,
-        modified_ms=view.active.modified_ms,
-    )
-    return replace(view, segments=(*view.segments, active))
 
 
 def joined(first: RetentionPlan, then: RetentionPlan) -> RetentionPlan:

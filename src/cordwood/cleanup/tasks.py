@@ -29,7 +29,8 @@ from cordwood.cleanup.announcements import (
 )
 from cordwood.cleanup.compaction_values import Manifest, SegmentEvidence, SegmentSource
 from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.rewrite import GroupRewriter, Output, RewriteSpec, SurvivingSegment
+from cordwood.cleanup.output import Output
+from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec, SurvivingSegment
 from cordwood.cleanup.survivors import (
     Progress,
     Secrets,
@@ -197,6 +198,7 @@ def rewrite_specs(compaction: LogCompaction, survivors: Survivors) -> dict[int, 
                 batch_bytes_max=compaction.batch_bytes_max,
                 erases=compaction.erased is not None,
                 first_in_open=compaction.first_in_open,
+                is_measured=compaction.is_measured,
             )
         for fact in facts:
             before = before.followed_by(fact.transactions)
@@ -328,7 +330,8 @@ class Publisher:
             spec, staged=replace(spec.staged, token=spec.staged.token + uuid.uuid4().hex[:8])
         )
         self._wait_until_left(0 if spec.one_at_a_time else 1)
-        require_room(spec, self._fs)
+        if not spec.is_measured:
+            require_room(spec, self._fs)
         output = self._rewriter.write(spec)
         self._under_way.append(self._finisher.submit(self._finish, spec, output))
 

@@ -476,6 +476,10 @@ class OsFileSystem(FileSystem):
         entries.sort(key=lambda entry: entry.name)
         return entries
 
+    def names_in(self, directory: Path) -> list[str]:
+        """As `FileSystem.names_in`, without a look at each entry."""
+        return sorted(os.listdir(directory))
+
     def exists(self, path: Path) -> bool:
         """As `FileSystem.exists`."""
         return os.path.exists(path)  # three times as fast as the method

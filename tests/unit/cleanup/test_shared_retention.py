@@ -22,8 +22,8 @@ from cordwood.cleanup.shared_retention import (
     SharedLog,
     joined,
     plan_shared_retention,
-    without,
 )
+from cordwood.cleanup.view_after import after_retention
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OsFileSystem
@@ -196,7 +196,10 @@ def test_the_plan_is_that_of_a_scan_for_the_oldest_each_time(
         gone[min(heads)[2]] += 1
     plans = plan_shared_retention(shared, NO_LIMITS, free_bytes={})
     assert [len(plan.expired) for plan in plans] == gone
-    after = [replace(s, view=without(s.view, p)) for s, p in zip(shared, plans, strict=True)]
+    after = [
+        replace(s, view=after_retention(s.view, p, now_ms=NOW_MS))
+        for s, p in zip(shared, plans, strict=True)
+    ]
     assert planned(after) == {}, "a second pass finds nothing"
 
 
@@ -204,7 +207,7 @@ def test_a_plan_comes_behind_that_of_the_logs_own_retention() -> None:
     log = log_of("t-0", [(100, 1), (100, 8), (100, 9)], limit=0)
     view = replace(log.view, config=replace(log.view.config, retention_ms=5))
     own = plan_retention(view, now_ms=10)
-    rest = without(view, own)
+    rest = after_retention(view, own, now_ms=NOW_MS)
     (shared,) = plan_shared_retention([replace(log, view=rest)], NO_LIMITS, free_bytes={})
     both = joined(own, shared)
     assert [(each.base_offset, each.rule) for each in both.expired] == [
@@ -214,7 +217,7 @@ def test_a_plan_comes_behind_that_of_the_logs_own_retention() -> None:
     assert both.log_start_offset == 20
     everything = plan_retention(view, now_ms=1_000)
     assert everything.roll
-    assert without(view, everything).size_bytes == 0
+    assert after_retention(view, everything, now_ms=NOW_MS).size_bytes == 0
 
 
 # ---- running logs

@@ -161,6 +161,11 @@ def _quiet() -> Iterator[None]:
             os.close(handle)
 
 
+def cores_here() -> int:
+    """How many cores a cleaning with `local[*]` uses."""
+    return os.cpu_count() or 1
+
+
 def default_memory_bytes() -> int:
     """Memory for all Python processes together by default, 1 GiB or more.
 
@@ -169,7 +174,7 @@ def default_memory_bytes() -> int:
     memory_bytes = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     with suppress(OSError, ValueError):  # of an older kernel, or "max"
         memory_bytes = min(memory_bytes, int(OS.read_bytes(_GROUP_MEMORY)))
-    return max(1 << 30, min((os.cpu_count() or 1) << 30, memory_bytes // 4))
+    return max(1 << 30, min(cores_here() << 30, memory_bytes // 4))
 
 
 def fitting(master: str, memory_bytes: int) -> str:

@@ -339,16 +339,18 @@ class SegmentIndex(ABC):
             return None
         try:
             size = file.size()
-            if size % self.ENTRY_BYTES or size < 2 * self.ENTRY_BYTES:
+            if size % self.ENTRY_BYTES or not size:
                 return None
             head = file.read_at(self.ENTRY_BYTES, 0)
-            tail = file.read_at(self.ENTRY_BYTES, size - self.ENTRY_BYTES)
+            is_one = size == self.ENTRY_BYTES
+            tail = head if is_one else file.read_at(self.ENTRY_BYTES, size - self.ENTRY_BYTES)
         finally:
             file.close()
         if not any(tail) or not len(head) == len(tail) == self.ENTRY_BYTES:
             return None
         first, last = self._ENTRY.unpack(head), self._ENTRY.unpack(tail)
-        if first[0] < 0 or last[0] <= first[0] or not 0 <= first[1] <= last[1]:
+        ascends = is_one or last[0] > first[0]
+        if first[0] < 0 or not ascends or not 0 <= first[1] <= last[1]:
             return None
         return last[0], last[1]
 

@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.report import PartitionReport, Report, Status
-from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory
+from cordwood.cleanup.request import CleanRequest
+from cordwood.cleanup.run_directory import temporary_directory
 from cordwood.cleanup.shared_retention import DirectoryLimits
-from cordwood.cleanup.spark.runner import Runner
-from cordwood.model.clock import SystemClock
+from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import (
     ConfigError,
     CordwoodError,
     DirectoryInUseError,
-    EngineError,
     NotALogDirError,
 )
-from cordwood.model.extras import SPARK, require_extra
 from cordwood.storage.reread import reread
-from cordwood.surfaces.cli import clean_progress
+from cordwood.surfaces.cli.clean_engine import (
+    CleanEngine,
+    clean_display,
+    parse_memory,
+    require_master,
+)
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.erased_again import erased_again
 from cordwood.surfaces.cli.log_options import (
@@ -52,14 +54,12 @@ from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, read_settings
 
-_MASTERS = ("local", "spark://", "k8s://", "sc://")
-# Less memory fits neither the driver nor a worker, so the limit could not be kept.
-_MEMORY_BYTES_MIN = 256 << 20
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
 
 EPILOG = """\b
 Examples:
   cordwood clean /var/lib/kafka/data --dry-run
+  cordwood clean /var/lib/kafka/data --dry-run --exact
   cordwood clean /data1 /data2 --server-properties /etc/kafka/server.properties
   cordwood clean ./backup --topic 'orders*' --set orders:cleanup.policy=compact
   cordwood clean /var/lib/kafka/data --retention-only --trash /mnt/spare/trash
@@ -83,6 +83,10 @@ def clean_command(
     ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the plan, write nothing; a broker may run.")
+    ] = False,
+    exact: Annotated[
+        bool,
+        typer.Option("--exact", help="With --dry-run: measure what compaction would free."),
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Compact whatever the dirty ratio is.")
@@ -153,8 +157,6 @@ def clean_command(
     try:
         log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
         context.with_resource(logging_to(screen.line, log))
-        if retention_only and compaction_only:
-            raise ConfigError("--retention-only and --compaction-only exclude each other")
         options = SettingOptions(
             log_dirs=log_dirs,
             set_options=set_ or (),
@@ -166,8 +168,8 @@ def clean_command(
         # A broker that runs may be writing to its metadata log.
         settings = reread(lambda: read_settings(options)) if dry_run else read_settings(options)
         clock = SystemClock()
-        _require_master(master)
-        memory_bytes = _memory_bytes(memory)
+        require_master(master)
+        memory_bytes = parse_memory(memory)
         request = CleanRequest(
             log_dirs=tuple(log_dirs),
             resolve=settings.resolve,
@@ -177,6 +179,7 @@ def clean_command(
             directory_limits=DirectoryLimits.of(settings.broker),
             producer_expiration_ms=settings.broker.producer_id_expiration_ms,
             dry_run=dry_run,
+            measured=exact,
             force=force,
             retention=not compaction_only,
             compaction=not retention_only,
@@ -185,23 +188,10 @@ def clean_command(
             verify=verify,
             trash=trash,
         )
-        with _display(screen, shown=not json_ and screen.is_terminal) as display:
-            engine = _Engine(
-                master=master,
-                memory_bytes=memory_bytes,
-                log_dirs=log_dirs,
-                display=display,
-            )
+        _require_sensible(request)
+        with clean_display(screen, shown=not json_ and screen.is_terminal) as display:
             erased = erased_again(apply_erasures, request, master, display)
-            with closing(engine):
-                report = clean(
-                    request,
-                    engine.factory(),
-                    clock=clock,
-                    require_engine=engine.require,
-                    listener=display,
-                )
-        report.engine = engine.facts
+            report = _cleaned(request, clock, display, master=master, memory_bytes=memory_bytes)
     except (ConfigError, NotALogDirError) as error:
         _stop(error, _EXIT_USAGE)
     except DirectoryInUseError as error:
@@ -218,124 +208,44 @@ def clean_command(
         raise typer.Exit(_EXIT_FAILED)
 
 
-def _memory_bytes(option: str | None) -> int:
-    if option is not None:
-        return parse_size(option, option="--memory", least=_MEMORY_BYTES_MIN)
-    from cordwood.cleanup.spark.session import default_memory_bytes  # noqa: PLC0415  # if needed
+def _cleaned(
+    request: CleanRequest, clock: Clock, display: CleanProgress, *, master: str, memory_bytes: int
+) -> Report:
+    """The report of the cleaning, with its engine. Raises as `clean`."""
+    engine = CleanEngine(
+        master=master,
+        memory_bytes=memory_bytes,
+        # A measurement writes to its scratch directory alone.
+        shared_dirs=[temporary_directory()] if request.measured else list(request.log_dirs),
+        display=display,
+    )
+    with closing(engine):
+        report = clean(
+            request,
+            engine.factory(),
+            clock=clock,
+            require_engine=engine.require,
+            listener=display,
+        )
+    report.engine = engine.facts
+    return report
 
-    return default_memory_bytes()
+
+def _require_sensible(request: CleanRequest) -> None:
+    """Checks options that depend on each other; raises ConfigError."""
+    if not request.retention and not request.compaction:
+        raise ConfigError("--retention-only and --compaction-only exclude each other")
+    if request.measured and not request.dry_run:
+        raise ConfigError("--exact says how --dry-run measures: use both, or neither")
 
 
 def _size_of(text: str | None, option: str) -> int | None:
     return None if text is None else parse_size(text, option=option)
 
 
-def _require_master(master: str) -> None:
-    if master != "yarn" and not master.startswith(_MASTERS):
-        raise ConfigError(
-            f"--master {master}: expected local[N], spark://..., yarn, k8s://... or sc://..."
-        )
-
-
 def _stop(error: object, code: int) -> None:
     typer.echo(f"cordwood clean: {error}", err=True)
     raise typer.Exit(code)
-
-
-class _Engine:
-    """Starts Spark when, and only when, there is something to compact."""
-
-    def __init__(
-        self, *, master: str, memory_bytes: int, log_dirs: list[Path], display: CleanProgress
-    ) -> None:
-        self._master = master
-        self._memory_bytes = memory_bytes
-        self._log_dirs = log_dirs
-        self._display = display
-        self._stack = ExitStack()
-        self._runner: Callable[[], Runner] | None = None
-        self._running: Engine | None = None
-        self.facts: dict[str, Any] = {}
-
-    def require(self) -> None:
-        """Checks that Spark can do the work, before anything is changed; raises EngineError if not.
-
-        A session on a cluster is started, and it checks that its workers can read the directories.
-        A session here starts meanwhile, and is waited for when retention has freed space.
-        """
-        is_here = self._master.startswith("local")
-        try:
-            require_extra(SPARK, what="compaction")
-            # Spark takes seconds to import; retention alone goes without.
-            from cordwood.cleanup.spark.session import (  # noqa: PLC0415
-                fitting,
-                starting_runner,
-            )
-
-            self._master = fitting(self._master, self._memory_bytes)
-            self._runner = self._stack.enter_context(starting_runner(self._master))
-        except EngineError as error:
-            raise EngineError(f"{error}. --retention-only needs no Java and no extra.") from error
-        if not is_here:
-            self._running = self._started()
-
-    def _started(self) -> Engine:
-        """The engine, when Spark has started."""
-        from cordwood.cleanup.spark.job import SparkEngine, TaskLimits, Watch  # noqa: PLC0415
-        from cordwood.cleanup.spark.machine import JVM_HEAP  # noqa: PLC0415
-
-        assert self._runner is not None, "it is required before it is used"
-        self._display.say("starting Spark")
-        runner = self._runner()
-        slots = runner.slots
-        limits = TaskLimits.within(self._memory_bytes, slots)
-        self.facts = {
-            "master": self._master,
-            "slots": slots,
-            "jvm_heap": JVM_HEAP,
-            "memory_bytes": self._memory_bytes,
-            "keys_in_memory_per_task": limits.entries_max,
-        }
-        engine = SparkEngine(
-            runner,
-            slots=slots,
-            cores=min(slots, runner.cores),
-            limits=limits,
-            watch=Watch(self._display.bytes_done, self._display.overall),
-        )
-        if not self._master.startswith("local"):
-            engine.require_visible(self._log_dirs)
-        return engine
-
-    def factory(self) -> EngineFactory:
-        """The factory of the engine, for `clean`."""
-
-        @contextmanager
-        def start() -> Iterator[Engine]:
-            if self._running is None:
-                self._running = self._started()
-            yield self._running
-
-        return start
-
-    def close(self) -> None:
-        """Stops Spark, if it was started."""
-        self._stack.close()
-        if self.facts and self._master.startswith("local"):
-            from cordwood.cleanup.spark import archive_maker  # noqa: PLC0415  # loaded by now
-
-            archive_maker.start_if_missing()
-
-
-@contextmanager
-def _display(screen: Screen, *, shown: bool) -> Iterator[CleanProgress]:
-    if not shown:
-        yield CleanProgress(None)
-        return
-    with screen.bars(*clean_progress.columns()) as progress:
-        display = CleanProgress(progress)
-        yield display
-        display.finish()
 
 
 def show_report(report: Report, screen: Screen) -> None:
@@ -400,7 +310,9 @@ def _show_rest(report: Report, screen: Screen) -> None:
     freed = sum(p.bytes_freed for p in report.partitions)
     counts = {status: sum(p.status is status for p in report.partitions) for status in Status}
     words = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    if report.dry_run:
+    if report.measured:
+        result = f"it would free {format_bytes(freed)}, measured in {report.timing.total:.1f} s"
+    elif report.dry_run:
         result = f"retention would free {format_bytes(freed)}"
         if any(entry.get("compaction", {}).get("groups") for entry in report.plan):
             result += "; what compaction would free is not counted"

@@ -51,6 +51,7 @@ _OWN = {
     "serve": _Subcommand("serve", "serve_command", "Run a Kafka broker."),
     "verify": _Subcommand("verify", "verify_command", "Check logs on disk."),
     "trash": _Subcommand("trash", None, "Put back what `cordwood clean --trash` removed."),
+    "whatif": _Subcommand("whatif", "whatif_command", "Show the effect of a changed setting."),
 }
 _HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True}

@@ -17,8 +17,9 @@ from cordwood.cleanup import tasks
 from cordwood.cleanup.cleaner_settings import VERIFY, CleanerSettings
 from cordwood.cleanup.compaction_values import Manifest
 from cordwood.cleanup.online_cleaner import OnlineCleaner
+from cordwood.cleanup.output import Output
 from cordwood.cleanup.report import Status
-from cordwood.cleanup.rewrite import GroupRewriter, Output, RewriteSpec
+from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec
 from cordwood.cleanup.verification.findings import Rule
 from cordwood.format.crc32c import crc32c
 from cordwood.format.offset_index import build_offset_index

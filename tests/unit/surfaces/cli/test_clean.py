@@ -98,6 +98,7 @@ def tree(top: Path) -> dict[str, tuple[int, int, bytes]]:
         (["--server-properties", "/nowhere"], "/nowhere"),
         (["--metadata-dir", "/nowhere"], "/nowhere"),
         (["--retention-only", "--compaction-only"], "exclude each other"),
+        (["--exact"], "--exact says how --dry-run measures"),
     ],
 )
 def test_wrong_usage_ends_with_2_says_why_and_touches_nothing(

@@ -27,6 +27,7 @@ OWN = (
     "serve",
     "trash",
     "verify",
+    "whatif",
 )
 TOOLS = (
     *("broker-api-versions", "cluster", "configs", "console-consumer", "console-producer"),

@@ -103,7 +103,11 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
         ["bad-meta"],
         [".", "--topic", "t"],
         ["--cleaning", "."],
+        ["--erasure", "missing"],
+        ["--erasure", "not.json"],
+        [".", "--public-key", "00"],
     ],
+    "whatif": [["missing"], [".", "--set", "t:retention.ms=1"], [".", "--set", "nonsense"]],
 }
 #: Tools that exit with 0 where no broker answers, or a file holds no log, as Kafka's do.
 EXIT_AS_KAFKA = (["console-consumer"], ["console-producer"], ["dump-log"])

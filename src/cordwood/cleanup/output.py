@@ -1,0 +1,232 @@
+"""The output of a rewrite: one segment, as staged files or only as their sizes.
+
+`Output` makes the indexes while batches are appended. `StagedFiles` writes the segment beside the
+log, under names that no Kafka knows. `CountedFiles` writes nothing: a compaction that is measured
+takes no space, and its manifest has the same numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Protocol
+
+import numpy as np
+
+from cordwood.cleanup.announcements import staging_errors
+from cordwood.cleanup.compaction_values import Manifest
+from cordwood.cleanup.scan import Ints
+from cordwood.format.file_names import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TXN_INDEX_SUFFIX,
+)
+from cordwood.format.native import kernels
+from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
+from cordwood.format.varint import Buffer
+from cordwood.model.errors import NoSpaceError
+from cordwood.storage.filesystem import OS, FileFacts, FileSystem, FileWriter
+from cordwood.storage.replace import StagedSegment
+
+_FLUSH_BYTES = 1 << 20
+_UNKNOWN = -1
+
+
+class SegmentFiles(Protocol):
+    """Where the bytes of a rewritten segment go."""
+
+    @property
+    def log_bytes(self) -> int:
+        """How many bytes of the log there are so far."""
+
+    def write_log(self, data: Buffer) -> None:
+        """Appends to the log.
+
+        Raises:
+            NoSpaceError, StagingError: it cannot be written.
+        """
+
+    def finish(self, indexes: Mapping[str, bytes]) -> None:
+        """Adds the indexes, by suffix; everything lasts. Another thread may call it.
+
+        Raises:
+            NoSpaceError, StagingError: a file cannot be written; all are removed again.
+        """
+
+    def discard(self) -> None:
+        """Removes everything, as far as it can be."""
+
+
+class StagedFiles:
+    """`SegmentFiles` under staged names, with owner, mode and time as Kafka would set them."""
+
+    def __init__(
+        self, staged: StagedSegment, *, model: FileFacts, modified_ns: int, fs: FileSystem = OS
+    ) -> None:
+        """Creates the log.
+
+        Raises:
+            NoSpaceError, StagingError: it cannot be created.
+        """
+        self._fs = fs
+        self._model = model
+        self._modified_ns = modified_ns
+        self._paths = staged.paths()
+        log = self._paths[LOG_SUFFIX]
+        with staging_errors(log):
+            self._log = FileWriter(log, fs=fs)
+        self._is_closed = False
+
+    @property
+    def log_bytes(self) -> int:
+        """As `SegmentFiles.log_bytes`."""
+        return self._log.size_bytes
+
+    def write_log(self, data: Buffer) -> None:
+        """As `SegmentFiles.write_log`."""
+        with staging_errors(self._log.path):
+            self._log.write(data)
+
+    def finish(self, indexes: Mapping[str, bytes]) -> None:
+        """As `SegmentFiles.finish`."""
+        try:
+            with staging_errors(self._log.path):
+                self._finish(indexes)
+        except BaseException:
+            self.discard()
+            raise
+
+    def _finish(self, indexes: Mapping[str, bytes]) -> None:
+        self._is_closed = True
+        self._log.close()
+        for suffix, data in indexes.items():
+            writer = FileWriter(self._paths[suffix], fs=self._fs)
+            try:
+                writer.write(data)
+            finally:
+                writer.close()
+        for suffix in (LOG_SUFFIX, *indexes):
+            path = self._paths[suffix]
+            self._fs.take_after(path, self._model)
+            if suffix != TXN_INDEX_SUFFIX:
+                self._fs.set_modified(path, self._modified_ns)
+
+    def discard(self) -> None:
+        """As `SegmentFiles.discard`; the compaction's end removes what could not be."""
+        if not self._is_closed:
+            self._log.close(durably=False)
+        for path in self._paths.values():
+            with suppress(OSError, NoSpaceError):
+                self._fs.remove(path)
+
+
+class CountedFiles:
+    """`SegmentFiles` of which only the size is known."""
+
+    def __init__(self) -> None:
+        self.log_bytes = 0
+
+    def write_log(self, data: Buffer) -> None:
+        """Counts."""
+        self.log_bytes += memoryview(data).nbytes
+
+    def finish(self, indexes: Mapping[str, bytes]) -> None:
+        """Their sizes are in the manifest."""
+
+    def discard(self) -> None:
+        """There is nothing to remove."""
+
+
+class Output:
+    """The batches of one group, their indexes, and the manifest of both."""
+
+    def __init__(
+        self, files: SegmentFiles, manifest: Manifest, *, index_interval_bytes: int
+    ) -> None:
+        """Takes where the bytes go, and the manifest to be filled in."""
+        self.manifest = manifest
+        self._files = files
+        self._index_interval_bytes = index_interval_bytes
+        self._pending: list[bytes] = []
+        self._pending_bytes = 0
+        self.appended_bytes = 0
+        self._state = np.array([0, 0, _UNKNOWN, _UNKNOWN, _UNKNOWN], dtype=np.int64)
+        self._offset_entries: list[Ints] = []
+        self._time_entries: list[Ints] = []
+        #: Aborted transactions for the transaction index.
+        self.kept_aborted: Sequence[AbortedTransaction] = ()
+
+    def append(self, data: memoryview, written: Ints, count: int) -> None:
+        """Appends `count` batches, described by the rows of `written`."""
+        if not count:
+            return
+        if not self.appended_bytes:
+            self.manifest.first_batch_timestamp = int(written[0, 2])
+        self.appended_bytes += len(data)
+        if len(data) >= _FLUSH_BYTES:
+            self.flush()
+            self._files.write_log(data)
+        else:
+            self._pending.append(bytes(data))
+            self._pending_bytes += len(data)
+            if self._pending_bytes >= _FLUSH_BYTES:
+                self.flush()
+        offsets = np.empty((count, 2), dtype=np.int64)
+        times = np.empty((count, 2), dtype=np.int64)
+        filled = np.zeros(2, dtype=np.int64)
+        kernels.index_written(
+            written, count, self._index_interval_bytes, self._state, offsets, times, filled
+        )
+        if filled[0]:
+            self._offset_entries.append(offsets[: filled[0]].copy())
+        if filled[1]:
+            self._time_entries.append(times[: filled[1]].copy())
+
+    def flush(self) -> None:
+        """Hands what is buffered to the operating system."""
+        if self._pending:
+            self._files.write_log(b"".join(self._pending))
+            self._pending.clear()
+            self._pending_bytes = 0
+
+    def finish(self) -> Manifest:
+        """Adds the indexes, makes everything durable, and says what there is.
+
+        It may run in another thread than the one that wrote.
+
+        Raises:
+            NoSpaceError, StagingError: a staged file cannot be written; all are removed again.
+        """
+        newest, newest_offset, indexed = (int(v) for v in self._state[2:])
+        if newest > indexed:
+            self._time_entries.append(np.array([[newest, newest_offset]], dtype=np.int64))
+        indexes = {INDEX_SUFFIX: self._offset_index(), TIME_INDEX_SUFFIX: self._time_index()}
+        if self.kept_aborted:
+            indexes[TXN_INDEX_SUFFIX] = build_transaction_index(self.kept_aborted)
+        self._files.finish(indexes)
+        manifest = self.manifest
+        manifest.log_bytes = self._files.log_bytes
+        manifest.index_bytes = len(indexes[INDEX_SUFFIX])
+        manifest.time_index_bytes = len(indexes[TIME_INDEX_SUFFIX])
+        manifest.transaction_index_bytes = len(indexes.get(TXN_INDEX_SUFFIX, b""))
+        manifest.largest_timestamp = max(newest, indexed)
+        return manifest
+
+    def _offset_index(self) -> bytes:
+        entries = np.concatenate([np.empty((0, 2), dtype=np.int64), *self._offset_entries])
+        out = np.empty((len(entries), 2), dtype=">i4")
+        out[:, 0] = entries[:, 0] - self.manifest.base_offset
+        out[:, 1] = entries[:, 1]
+        return out.tobytes()
+
+    def _time_index(self) -> bytes:
+        entries = np.concatenate([np.empty((0, 2), dtype=np.int64), *self._time_entries])
+        out = np.empty(len(entries), dtype=[("timestamp", ">i8"), ("offset", ">i4")])
+        out["timestamp"] = entries[:, 0]
+        out["offset"] = entries[:, 1] - self.manifest.base_offset
+        return out.tobytes()
+
+    def discard(self) -> None:
+        """Removes what was staged, as far as it can be; the compaction's end removes the rest."""
+        self._files.discard()

@@ -1,0 +1,27 @@
+"""What the partitions of one run of `cordwood clean` share."""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+
+from cordwood.cleanup.commit import CompactionCommitter
+from cordwood.cleanup.report import Report
+from cordwood.cleanup.request import CleanRequest
+from cordwood.model.clock import Clock
+from cordwood.storage.trash import Trash
+
+
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """One run.
+
+    `remover` removes old segments meanwhile; `interrupted` are committers to be cleared at the end.
+    """
+
+    request: CleanRequest
+    clock: Clock
+    report: Report
+    trash: Trash | None
+    remover: Executor
+    interrupted: list[CompactionCommitter] = field(default_factory=list)

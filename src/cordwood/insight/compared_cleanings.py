@@ -1,0 +1,235 @@
+"""A cleaning with the settings in force, and one with changed settings, side by side.
+
+Each log is read once. Where the view of it says what a cleaning would do, no record is read; the
+others are measured, as `cordwood clean --dry-run --exact` measures, without a change to any file.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from cordwood.cleanup.capture import Captured
+from cordwood.cleanup.clean import clean, survey
+from cordwood.cleanup.log_view import LogView
+from cordwood.cleanup.named_topics import missing_topics
+from cordwood.cleanup.report import PartitionReport, Report, Status
+from cordwood.cleanup.request import CleanRequest, EngineFactory, Listener, Resolved
+from cordwood.insight.committed_offsets import Committed, read_committed
+from cordwood.insight.whatif import How, Outcome, bytes_to_read, changed_settings, settled
+from cordwood.model.clock import Clock
+from cordwood.model.config import LogConfig
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.storage.offline_directories import find_places, open_log_dirs
+
+
+@dataclass(slots=True, kw_only=True)
+class Compared:
+    """One partition; `now` and `then` are None if a side could not be found out: see `reason`."""
+
+    topic: str
+    partition: int
+    log_dir: str
+    view: LogView
+    then_view: LogView
+    now: Outcome | None = None
+    then: Outcome | None = None
+    reason: str = ""
+
+    @property
+    def name(self) -> str:
+        """Topic and partition."""
+        return f"{self.topic}-{self.partition}"
+
+
+@dataclass(slots=True, kw_only=True)
+class Comparison:
+    """Partitions whose settings change, the changes by topic, and the others with the reason.
+
+    `seconds` is how long measuring took, of which each side is one run.
+    """
+
+    changes: Mapping[str, Mapping[str, tuple[str, str]]]
+    partitions: list[Compared] = field(default_factory=list)
+    left_alone: list[PartitionReport] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+    in_use: list[dict[str, Any]] = field(default_factory=list)
+    unchanged_topics: int = 0
+    seconds: float = 0.0
+
+
+def compare(
+    now: CleanRequest,
+    then: CleanRequest,
+    engine: EngineFactory,
+    *,
+    clock: Clock,
+    listener: Listener | None = None,
+) -> Comparison:
+    """Both cleanings, of the topics whose settings differ; nothing is changed.
+
+    Args:
+        now: a request with the settings in force.
+        then: the same with the changed settings.
+        engine: starts the engine; called only if a compaction has to be measured.
+        clock: for timings.
+        listener: receives the progress.
+
+    Raises:
+        As `cordwood.cleanup.clean.clean` does.
+    """
+    names = _topics(then)
+    chosen = [topic for topic in names if _chosen(topic, now)]
+    each_change = {topic: _changes(topic, now, then) for topic in chosen}
+    changes = {topic: change for topic, change in each_change.items() if change}
+    comparison = Comparison(changes=changes, unchanged_topics=len(chosen) - len(changes))
+    if not changes:
+        return comparison
+    topics = tuple(sorted(changes))
+    found = survey(replace(now, topics=topics, named_topics={}), clock=clock, listener=listener)
+    comparison.warnings += found.report.warnings
+    comparison.in_use = found.report.in_use
+    for report, captured in found.logs:
+        comparison.partitions.append(_compared(report, captured, then))
+    known = {each.name for each in comparison.partitions}
+    comparison.left_alone = [
+        each for each in found.report.partitions if f"{each.topic}-{each.partition}" not in known
+    ]
+    for side, request in (("now", now), ("then", then)):
+        _measure(comparison, side, request, engine, clock=clock, listener=listener)
+    return comparison
+
+
+def _topics(request: CleanRequest) -> list[str]:
+    """The topics below the log directories. Raises as `clean`."""
+    places = find_places(open_log_dirs(request.log_dirs))
+    names = {place.partition.topic_partition.topic for place in places}
+    missing_topics(names, request)
+    return sorted(names)
+
+
+def _chosen(topic: str, request: CleanRequest) -> bool:
+    globs = request.topics
+    return not globs or any(fnmatch.fnmatchcase(topic, glob) for glob in globs)
+
+
+def _changes(topic: str, now: CleanRequest, then: CleanRequest) -> dict[str, tuple[str, str]]:
+    before, after = now.resolve(topic), then.resolve(topic)
+    if before is None or after is None:
+        # Without settings in force there is nothing to compare with.
+        return {} if after is None else {"": ("", "")}
+    return changed_settings(before.config, after.config)
+
+
+def _compared(report: PartitionReport, captured: Captured, then: CleanRequest) -> Compared:
+    view = captured.view
+    changed = then.resolve(report.topic)
+    assert changed is not None, "settings that change are known on both sides"
+    compared = Compared(
+        topic=report.topic,
+        partition=report.partition,
+        log_dir=report.log_dir,
+        view=view,
+        then_view=replace(view, config=changed.config),
+    )
+    compared.now = settled(view, now_ms=then.now_ms)
+    if not changed.config.remote_storage_enable:  # else it is left alone
+        compared.then = settled(compared.then_view, now_ms=then.now_ms)
+    return compared
+
+
+def _measure(
+    comparison: Comparison,
+    side: str,
+    request: CleanRequest,
+    engine: EngineFactory,
+    *,
+    clock: Clock,
+    listener: Listener | None,
+) -> None:
+    """Measures the partitions that this side cannot tell from their views."""
+    open_ = {each.name: each for each in comparison.partitions if getattr(each, side) is None}
+    if not open_:
+        return
+    topics = tuple(sorted({each.topic for each in open_.values()}))
+    report: Report = clean(
+        replace(request, topics=topics, named_topics={}, dry_run=True, measured=True),
+        engine,
+        clock=clock,
+        listener=listener,
+    )
+    comparison.seconds += report.timing.total
+    for found in report.partitions:
+        compared = open_.get(f"{found.topic}-{found.partition}")
+        if compared is None:
+            continue
+        if found.status in {Status.FAILED, Status.NO_SPACE, Status.LEFT_ALONE}:
+            compared.reason = found.reason
+        else:
+            view = compared.view if side == "now" else compared.then_view
+            setattr(compared, side, _measured(found, view, now_ms=request.now_ms))
+
+
+def _measured(report: PartitionReport, view: LogView, *, now_ms: int) -> Outcome:
+    before, after = report.before, report.after
+    assert before is not None, "a measured partition was captured"
+    assert after is not None, "a measured partition has an end"
+    assert report.log_start_offset is not None, "a measured partition has a log start offset"
+    discarded = 0
+    if before.records is not None and after.records is not None:
+        discarded = before.records - after.records
+    return Outcome(
+        how=How.MEASURED,
+        segments=after.segments,
+        bytes=after.bytes,
+        bytes_freed=before.bytes - after.bytes,
+        segments_gone=before.segments - after.segments,
+        records_discarded=discarded,
+        tombstones_discarded=report.discarded.tombstone,
+        offsets_gone=report.log_start_offset - view.log_start_offset,
+        log_start_offset=report.log_start_offset,
+        keys=report.keys,
+        bytes_read=bytes_to_read(view, now_ms=now_ms),
+    )
+
+
+def committed_offsets(
+    request: CleanRequest,
+    *,
+    clock: Clock,
+    begin: Callable[[int], None] = lambda _: None,
+    progress: Callable[[int], None] = lambda _: None,
+) -> Committed:
+    """The committed offsets of all partitions of `__consumer_offsets` in the log directories.
+
+    Args:
+        request: for the directories and the moment.
+        clock: for timings.
+        begin: receives how many bytes will be read.
+        progress: receives how many bytes were read.
+
+    Raises:
+        As `clean`, and `read_committed`.
+    """
+    found = survey(
+        replace(request, topics=(GROUP_METADATA_TOPIC,), named_topics={}, resolve=_any_settings),
+        clock=clock,
+    )
+    logs: Sequence[Captured] = [captured for _, captured in found.logs]
+    begin(sum(captured.view.size_bytes for captured in logs))
+    committed: Committed = {}
+    for captured in logs:
+        committed |= read_committed(captured.sources, progress=progress)
+    return committed
+
+
+def _any_settings(_: str) -> Resolved:
+    return Resolved(config=LogConfig(), origin={})
+
+
+def has_groups(request: CleanRequest) -> bool:
+    """Whether a partition of `__consumer_offsets` is below the log directories."""
+    places = find_places(open_log_dirs(request.log_dirs))
+    return any(p.partition.topic_partition.topic == GROUP_METADATA_TOPIC for p in places)

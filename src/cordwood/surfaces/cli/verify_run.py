@@ -1,0 +1,176 @@
+"""The work of `cordwood verify`: checks with a progress bar, and what is shown of them.
+
+It loads compiled code, which the command's help works without.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import typer
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
+
+from cordwood.cleanup.erasure.check import Verdict, check_erasure
+from cordwood.cleanup.verification.copies import compare_copies
+from cordwood.cleanup.verification.directories import CheckedLog, Verification, Watch, verify
+from cordwood.cleanup.verification.findings import Finding, Level
+from cordwood.model.clock import SystemClock
+from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.tables import Column, print_table
+from cordwood.surfaces.cli.values import format_bytes
+
+
+def check_logs(
+    log_dirs: Sequence[Path],
+    topics: tuple[str, ...],
+    screen: Screen,
+    *,
+    is_cleaning: bool,
+    json_: bool,
+) -> bool:
+    """Checks log directories, or two copies of one, and prints the result; whether it is sound.
+
+    Raises:
+        ConfigError, NotALogDirError: a directory is none, or no topic has a name that was given.
+        CordwoodError, OSError: a directory cannot be read.
+    """
+    with _watch(screen, shown=not json_ and screen.is_terminal) as watch:
+        clock = SystemClock()
+        if is_cleaning:
+            before, after = log_dirs
+            result = compare_copies(before, after, topics=topics, clock=clock, watch=watch)
+        else:
+            result = verify(log_dirs, topics=topics, clock=clock, watch=watch)
+    if json_:
+        typer.echo(json.dumps(result.to_json()))
+    else:
+        _show(result, screen)
+    return result.is_sound
+
+
+def check_report(
+    report: Path, log_dirs: Sequence[Path], public_key: str | None, *, json_: bool
+) -> bool:
+    """Checks a report of an erasure, and prints the result; whether nothing failed.
+
+    Raises:
+        CordwoodError, OSError: the report cannot be read.
+    """
+    findings = check_erasure(report, log_dirs, public_key=public_key)
+    failed = any(each.verdict is Verdict.FAILED for each in findings)
+    if json_:
+        value = {"failed": failed, "findings": [each.to_json() for each in findings]}
+        typer.echo(json.dumps(value))
+    else:
+        table = (Column("subject"), Column("verdict"), Column("text", is_prose=True))
+        rows = [[each.subject, str(each.verdict), each.text] for each in findings]
+        print_table("Checked", table, rows)
+        typer.echo("the check failed" if failed else "the check passed")
+    return not failed
+
+
+class _Bar(Watch):
+    """Shows how many bytes have been checked."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._row = progress.add_task("verifying", total=None)
+
+    def begin(self, total_bytes: int) -> None:
+        """As `Watch.begin`."""
+        self._progress.update(self._row, total=total_bytes)
+
+    def advance(self, name: str, size_bytes: int) -> None:
+        """As `Watch.advance`."""
+        self._progress.update(self._row, advance=size_bytes, description=f"verifying {name}")
+
+
+@contextmanager
+def _watch(screen: Screen, *, shown: bool) -> Iterator[Watch]:
+    if not shown:
+        yield Watch()
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TransferSpeedColumn(),
+        TimeElapsedColumn(),
+    )
+    with screen.bars(*columns, transient=True) as progress:
+        yield _Bar(progress)
+
+
+_COLUMNS = (
+    Column("partition"),
+    Column("rule"),
+    Column("file"),
+    Column("byte", is_number=True),
+    Column("offset", is_number=True),
+    Column("what is wrong", is_prose=True),
+)
+
+
+def _show(result: Verification, screen: Screen) -> None:
+    for each in result.in_use:
+        screen.line(
+            f"process {each['pid']} uses {each['log_dir']}, a running broker or a cleaning: "
+            "this is a snapshot of its files at one moment",
+            style="yellow",
+        )
+    rows = [_row("", finding) for finding in result.findings]
+    rows += [_row(str(log.partition), each) for log in result.logs for each in log.findings]
+    if rows:
+        print_table("Findings", _COLUMNS, rows)
+    for log in result.logs:
+        if log.skipped:
+            screen.line(f"{log.partition}: not checked: {log.skipped}")
+        if log.left_out:
+            screen.line(f"{log.partition}: {log.left_out:,} findings more are not shown")
+    _show_remedies(result)
+    typer.echo(_summary(result))
+
+
+def _row(name: str, finding: Finding) -> list[str]:
+    return [
+        name or Path(finding.path).parent.name,
+        finding.rule.code,
+        Path(finding.path).name,
+        "" if finding.position is None else f"{finding.position:,}",
+        "" if finding.offset is None else f"{finding.offset:,}",
+        finding.reason,
+    ]
+
+
+def _show_remedies(result: Verification) -> None:
+    """What to do, once for each rule, in the order of the findings."""
+    findings = [*result.findings, *(each for log in result.logs for each in log.findings)]
+    for rule in dict.fromkeys(each.rule for each in findings):
+        typer.echo(f"{rule.code} ({rule.level}): {rule.remedy}.")
+
+
+def _summary(result: Verification) -> str:
+    checked = [log for log in result.logs if log.facts]
+    records = sum(log.facts.records for log in checked if log.facts)
+    rate = f", {format_bytes(int(result.size_bytes / result.elapsed_s))}/s" if checked else ""
+    read = (
+        f"{_count(len(checked), 'partition')}, {records:,} records, "
+        f"{format_bytes(result.size_bytes)} in {result.elapsed_s:.1f} s{rate}"
+    )
+    damaged = [log for log in result.logs if not _is_sound(log)]
+    if result.is_sound:
+        return f"sound: {read}"
+    words = [_count(len(damaged), "partition") + " damaged"] if damaged else []
+    if any(each.rule.level is Level.DAMAGED for each in result.findings):
+        words.append("a checkpoint is damaged")
+    return f"{', '.join(words)}; {read}"
+
+
+def _is_sound(log: CheckedLog) -> bool:
+    return not any(each.rule.level is Level.DAMAGED for each in log.findings)
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'' if number == 1 else 's'}"

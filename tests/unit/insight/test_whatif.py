@@ -1,0 +1,119 @@
+"""Predictions from views: what a compaction takes, the next days, what groups would lose."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cordwood.cleanup.cleaner_settings import CleanerSettings
+from cordwood.cleanup.log_view import LogView, SegmentView
+from cordwood.insight.whatif import (
+    append_rate,
+    changed_settings,
+    cost_of,
+    forecast,
+    kafka_passes,
+    settled,
+    unread,
+)
+from cordwood.model.config import LogConfig
+from cordwood.model.topic_partition import TopicPartition
+from support.log_builder import NOW_MS
+
+DAY_MS = 86_400_000
+DAILY = 1000
+
+
+def log(config: LogConfig, *, days: int = 4) -> LogView:
+    """A segment of 1,000 bytes and ten records a day; the last one, of today, is active."""
+    segments = tuple(
+        SegmentView(
+            base_offset=10 * number,
+            size_bytes=DAILY,
+            index_bytes=0,
+            time_index_bytes=0,
+            largest_record_timestamp=NOW_MS - (days - 1 - number) * DAY_MS,
+            first_batch_timestamp=NOW_MS - (days - number) * DAY_MS + 1,
+            modified_ms=NOW_MS,
+        )
+        for number in range(days)
+    )
+    return LogView(
+        topic_partition=TopicPartition("t", 0),
+        segments=segments,
+        log_start_offset=0,
+        log_end_offset=10 * days,
+        high_watermark=10 * days,
+        last_stable_offset=10 * days,
+        cleaner_checkpoint=None,
+        config=config,
+    )
+
+
+def test_what_retention_removes_is_known_without_a_record() -> None:
+    outcome = settled(log(LogConfig(retention_ms=DAY_MS + 1)), now_ms=NOW_MS)
+    assert outcome is not None
+    assert (outcome.segments, outcome.bytes, outcome.bytes_freed) == (2, 2000, 2000)
+    assert (outcome.segments_gone, outcome.offsets_gone, outcome.log_start_offset) == (2, 20, 20)
+
+
+def test_a_compaction_that_is_due_has_to_be_measured() -> None:
+    compacted = LogConfig(cleanup_policy=frozenset({"compact"}))
+    assert settled(log(compacted), now_ms=NOW_MS) is None
+    clean = replace(log(compacted), cleaner_checkpoint=30)
+    assert settled(clean, now_ms=NOW_MS) is not None
+
+
+def test_settings_that_differ_have_kafkas_names() -> None:
+    then = LogConfig(retention_ms=1, cleanup_policy=frozenset({"delete", "compact"}))
+    assert changed_settings(LogConfig(), then) == {
+        "cleanup.policy": ("delete", "compact,delete"),
+        "retention.ms": ("604800000", "1"),
+    }
+
+
+def test_kafka_reads_a_log_again_for_keys_beyond_its_offset_map() -> None:
+    """128 MiB are 5,592,405 slots of 24 bytes; 0.9 of them are used."""
+    assert kafka_passes(0, CleanerSettings()) == 0
+    assert kafka_passes(5_033_164, CleanerSettings()) == 1
+    assert kafka_passes(5_033_165, CleanerSettings()) == 2
+    assert kafka_passes(5_033_165, CleanerSettings(dedupe_buffer_size=256 << 20)) == 1
+    assert kafka_passes(5_033_162, CleanerSettings(threads=2)) == 2
+
+
+def test_more_keys_take_more_memory_and_more_bytes_more_time() -> None:
+    few = cost_of(10 << 20, 1000, cores=2, cleaner=CleanerSettings())
+    many = cost_of(10 << 30, 30_000_000, cores=2, cleaner=CleanerSettings())
+    assert few.memory_bytes < many.memory_bytes
+    # At most half of the slots of 32 bytes are taken.
+    assert many.memory_bytes - few.memory_bytes > 30_000_000 * 64
+    assert few.seconds_least < few.seconds_most < many.seconds_least < many.seconds_most
+
+
+def test_a_log_that_grows_evenly_is_forecast_to_stay_as_large_as_its_retention() -> None:
+    config = LogConfig(retention_ms=4 * DAY_MS, segment_bytes=DAILY)
+    assert append_rate(log(config)) == DAILY / DAY_MS
+    sizes = forecast(log(config), now_ms=NOW_MS, days=30)
+    assert sizes is not None
+    # A segment goes as a whole: there are four days and up to one segment more.
+    assert sizes[0] == 5 * DAILY
+    assert all(4 * DAILY <= size <= 5 * DAILY for size in sizes[4:]), sizes
+
+
+def test_without_a_bound_a_log_grows_by_its_rate() -> None:
+    sizes = forecast(log(LogConfig(retention_ms=-1)), now_ms=NOW_MS, days=3)
+    assert sizes == [5 * DAILY, 6 * DAILY, 7 * DAILY]
+
+
+def test_what_says_nothing_about_time_or_is_compacted_is_not_forecast() -> None:
+    compacted = LogConfig(cleanup_policy=frozenset({"compact"}))
+    assert forecast(log(compacted), now_ms=NOW_MS, days=3) is None
+    assert forecast(log(LogConfig(), days=1), now_ms=NOW_MS, days=3) is None
+
+
+def test_a_group_loses_what_lies_between_its_offset_and_the_new_log_start() -> None:
+    committed = {("a", "t-0"): 5, ("b", "t-0"): 25, ("c", "t-0"): 1, ("a", "t-1"): 0}
+    found = unread(committed, {"t-0": (3, 20)})
+    assert [(each.group, each.committed, each.lost) for each in found] == [
+        ("a", 5, 15),
+        ("c", 1, 17),
+    ]
