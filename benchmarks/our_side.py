@@ -153,7 +153,7 @@ def serve() -> None:
                 resolve=settings.resolve,
                 now_ms=clock.now_ms(),
                 topics=(asked["topic"],),
-                producer_expiration_ms=settings.producer_expiration_ms,
+                producer_expiration_ms=settings.broker.producer_id_expiration_ms,
             )
 
             @contextmanager

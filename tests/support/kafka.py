@@ -245,6 +245,7 @@ _STARTED = re.compile(r"Kafka Server started")
 _PASSES_WITHOUT_WORK: Final = 3
 
 _ERROR: Final = re.compile(r"\] (?:ERROR|FATAL) ")
+_AT_CONTROLLER: Final = re.compile(r"\[ControllerApis .* Unexpected error handling request")
 _ASSIGNED: Final = re.compile(r"\[ControllerApis .*\(apiKey=ASSIGN_REPLICAS_TO_DIRS,")
 _SLOW: Final = re.compile(r"EventPerformanceMonitor|CONTROLLER_REGISTRATION")
 _TRIED_AGAIN: Final = re.compile(r"\[AssignmentsManager .* STALE_BROKER_EPOCH\. Retrying\.")
@@ -358,7 +359,8 @@ class RealKafka:
 
         Left out are those that depend on the speed of the machine: a broker that says in which
         directories its partitions are while it registers is refused for its epoch, and tries again;
-        and a controller complains of an event, or of its registration, that took long.
+        a controller that is not active yet refuses a request; and a controller complains of an
+        event, or of its registration, that took long.
         """
         lines = [*self.log_since_start.splitlines(), ""]
         return [
@@ -367,6 +369,7 @@ class RealKafka:
             if _ERROR.search(line)
             and not (_SLOW.search(line) or _TRIED_AGAIN.search(line))
             and not (_ASSIGNED.search(line) and "StaleBrokerEpochException" in following)
+            and not (_AT_CONTROLLER.search(line) and "NotControllerException" in following)
         ]
 
     def client(self, settings: Mapping[str, Any] | None = None) -> dict[str, Any]:
