@@ -231,17 +231,22 @@ def fill(logs: RunningLogs, names: Sequence[str], count: int, rng: random.Random
 
 
 @pytest.mark.parametrize(
-    ("policy", "total", "segment_bytes", "rounds"),
+    ("policy", "total", "segment_bytes", "rounds", "exceeded_least"),
     [
-        ("delete", 100_000, 2_000, 12),
-        ("compact,delete", 60_000, 2_000, 4),
+        ("delete", 100_000, 2_000, 12, 5),
+        ("compact,delete", 60_000, 2_000, 4, 2),
         pytest.param(
-            "delete", 1_000_000_000, 10_000_000, 400, marks=pytest.mark.nightly, id="1 GB"
+            "delete", 1_000_000_000, 10_000_000, 400, 20, marks=pytest.mark.nightly, id="1 GB"
         ),
     ],
 )
 def test_a_topic_of_24_partitions_never_exceeds_its_limit_but_by_active_segments(
-    tmp_path: Path, policy: str, total: int, segment_bytes: int, rounds: int
+    tmp_path: Path,
+    policy: str,
+    total: int,
+    segment_bytes: int,
+    rounds: int,
+    exceeded_least: int,
 ) -> None:
     config = LogConfig(
         cleanup_policy=frozenset(policy.split(",")),
@@ -269,7 +274,7 @@ def test_a_topic_of_24_partitions_never_exceeds_its_limit_but_by_active_segments
         assert size <= total + sum(log.active.size_bytes for log in now)
         assert size > total - segment_bytes or before <= total, "no more went than had to"
         assert all(logs.cleaning.state(log.topic_partition) is None for log in now)
-    assert exceeded > rounds // 3
+    assert exceeded >= exceeded_least
     for name in names[:4]:
         log = logs.log(name)
         assert log.log_start_offset > 0
