@@ -301,7 +301,15 @@ class _Cleaning:
             )
             for owner, view in zip(owners, views, strict=True)
         ]
-        free_bytes = {each.log_dir: OS.free_bytes(Path(each.log_dir)) for each in logs}
+        free_bytes: dict[str, int] = {}
+        if limits.free_bytes_min >= 0:
+            free_bytes = {path: OS.free_bytes(Path(path)) for path in {s.log_dir for s in logs}}
+            if self._request.dry_run and self.trash is None:
+                # What a run would have removed before is still there.
+                for owner, view in zip(owners, views, strict=True):
+                    before = owner.report.before
+                    freed = before.bytes - view.size_bytes if before is not None else 0
+                    free_bytes[owner.report.log_dir] += freed
         return plan_shared_retention(logs, limits, free_bytes=free_bytes)
 
     def _plan_one(self, owner: OfflineOwner, plan: RetentionPlan | None) -> None:

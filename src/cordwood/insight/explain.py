@@ -16,7 +16,7 @@ from cordwood.insight.compaction_forecast import (
     compaction_forecast,
     covered_ms,
 )
-from cordwood.insight.log_facts import LogFacts
+from cordwood.insight.log_facts import LogFacts, OpenTransaction
 from cordwood.insight.segment_fate import SegmentFate, segment_fates
 from cordwood.model.config_levels import Origin
 from cordwood.model.config_values import LONG_MAX
@@ -238,7 +238,7 @@ def _blocker(blocker: Blocker) -> Value:
     }
 
 
-def _transaction(transaction: Any) -> Value:
+def _transaction(transaction: OpenTransaction) -> Value:
     return {
         "producer_id": transaction.producer_id,
         "producer_epoch": transaction.producer_epoch,

@@ -169,9 +169,16 @@ def kafka_passes(keys: int, cleaner: CleanerSettings) -> int:
 
     Source: org.apache.kafka.storage.internals.log.SkimpyOffsetMap, Cleaner.buildOffsetMap.
     """
+    return math.ceil(keys / max(1, kafka_keys_a_pass(cleaner)))
+
+
+def kafka_keys_a_pass(cleaner: CleanerSettings) -> int:
+    """How many keys the offset map of one thread of Kafka's cleaner holds.
+
+    Source: org.apache.kafka.storage.internals.log.SkimpyOffsetMap, LogCleaner.
+    """
     memory = min(cleaner.dedupe_buffer_size // max(1, cleaner.threads), (1 << 31) - 1)
-    capacity = int(memory // _KAFKA_SLOT_BYTES * cleaner.io_buffer_load_factor)
-    return math.ceil(keys / max(1, capacity))
+    return int(memory // _KAFKA_SLOT_BYTES * cleaner.io_buffer_load_factor)
 
 
 # ---- the next days

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.cleanup import clean
 from cordwood.cleanup.log_view import LogView, SegmentView
 from cordwood.cleanup.online_retention import retention_pass
 from cordwood.cleanup.retention import RetentionPlan, plan_retention
@@ -28,6 +29,7 @@ from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OsFileSystem
 from support.clean import run_clean
+from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.running_logs import RunningLogs, read_records
 
@@ -381,3 +383,36 @@ def test_nothing_is_planned_without_a_limit() -> None:
     logs = [log_of("t-0", [(100, 1), (100, 2)])]
     plans = plan_shared_retention(logs, NO_LIMITS, free_bytes={})
     assert plans == [RetentionPlan(expired=(), roll=False, log_start_offset=0)]
+
+
+def test_a_dry_run_counts_the_space_that_a_run_would_have_freed_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    builders = []
+    for number in range(2):
+        log = LogBuilder(f"t-{number}")
+        for segment in range(4):
+            log.put(b"k", b"v" * 200, timestamp=NOW_MS - 1_000_000 + 1_000 * segment)
+            if segment < 3:
+                log.roll(modified_ms=NOW_MS - 1_000_000)
+        builders.append(log)
+    root = write_log_dir(tmp_path / "logs", builders)
+    one = next(root.rglob("*.log")).stat().st_size
+    disk = SmallDisk(root, 100_000)
+    monkeypatch.setattr(clean, "OS", disk)
+    # Their own retention frees a segment of each, and no more is missing.
+    least = disk.free_bytes(root) + 2 * one
+    config = LogConfig(
+        cleanup_policy=frozenset({"delete"}), retention_ms=-1, retention_bytes=3 * one
+    )
+    for dry_run in (True, False):
+        report = clean_in_process(
+            root,
+            {"t": config},
+            now_ms=NOW_MS,
+            dry_run=dry_run,
+            compaction=False,
+            directory_limits=DirectoryLimits(free_bytes_min=least),
+        )
+        found = {each.partition: each.expired for each in report.partitions}
+        assert {n: [e["base_offset"] for e in found[n]] for n in found} == {0: [0], 1: [0]}

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from cordwood.cleanup.clean import survey
+from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.request import CleanRequest
 from cordwood.insight.lint import remarks
 from cordwood.insight.log_facts import LogFacts
@@ -23,6 +24,7 @@ from cordwood.insight.promise import (
     keep_size,
     peak_bytes_a_second,
 )
+from cordwood.insight.whatif import kafka_keys_a_pass
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.storage.reread import reread
@@ -59,8 +61,6 @@ LOG_DIR is only read: a broker may run on it.
 Exit codes: 0 shown; 1 no settings keep the promise; 2 usage."""
 
 _FAILED = 1
-#: Of the offset map of Kafka's cleaner: an MD5 and an offset, and how full the map gets.
-_MAP_ENTRY_BYTES = 24
 
 Value = dict[str, Any]
 
@@ -158,12 +158,7 @@ def _answer(
         assert resolved is not None, "only topics with settings are captured"
         facts = offline_facts(report, captured, resolved, settings.broker)
         by_topic.setdefault(report.topic, []).append(facts)
-    keys = int(
-        settings.broker.log_cleaner_dedupe_buffer_size
-        * settings.broker.log_cleaner_io_buffer_load_factor
-        / _MAP_ENTRY_BYTES
-        / max(1, settings.broker.log_cleaner_threads)
-    )
+    keys = kafka_keys_a_pass(CleanerSettings.of(settings.broker))
     return {
         "now_ms": request.now_ms,
         "keys_a_pass": keys,
