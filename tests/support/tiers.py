@@ -31,6 +31,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/crash/test_cluster_soak.py::test_a_cluster_loses_nothing[few-own controller, one kafka]",
     "tests/crash/test_cluster_up.py",
     "tests/crash/test_local_cluster.py",
+    "tests/crash/test_trash_kill.py",
     "tests/crash/test_kill_clean.py::"
     "test_killed_again_while_recovering_the_third_run_ends_as_an_undisturbed_one",
     "tests/hostile/test_lengths.py::"

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.metrics import BrokerMetrics
+from cordwood.broker.noted_topics import NotedTopics
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.cleanup.log_cleaner import LogCleaner
 from cordwood.cleanup.paused_changes import update_topic_config
@@ -118,9 +119,9 @@ class BrokerMetadataPublisher:
             if name not in new.topics or new.topics[name].topic_id != topic.topic_id
         ]
         if deleted:
-            self._delete(deleted)
             names = [topic.name for topic in deleted]
-            self._groups.on_topics_deleted(names)
+            noted = self._delete(deleted, old)
+            self._groups.on_topics_deleted(names, noted.note_offsets)
             self._transactions.on_topics_deleted(names)
         if old is not None:
             self._groups.on_topics_changed(new.changed_topics(old))
@@ -263,8 +264,11 @@ class BrokerMetadataPublisher:
             is_new=wanted.is_new,
         )
 
-    def _delete(self, topics: Sequence[TopicImage]) -> None:
-        """Takes topics' logs out of service, immediately or in another thread."""
+    def _delete(self, topics: Sequence[TopicImage], before: MetadataImage | None) -> NotedTopics:
+        """Takes topics' logs out of service, immediately or in another thread.
+
+        Those that go to the trash are noted before.
+        """
         partitions: list[TopicPartition] = []
         names: list[str] = []
         for topic in in_steps(topics, every=8):
@@ -280,7 +284,13 @@ class BrokerMetadataPublisher:
             if topic.name not in self._deletions:  # otherwise it has no logs
                 names.append(topic.name)
                 partitions += [TopicPartition(topic.name, index) for index in topic.partitions]
+        noted = NotedTopics(self._replicas.logs)
+        with background():
+            for topic in topics:
+                if before is not None and topic.name in names:
+                    noted.note(topic, before.topic_config(topic.name))
         self._delete_logs(partitions, names)
+        return noted
 
     def _delete_logs(self, partitions: Sequence[TopicPartition], names: Sequence[str]) -> None:
         """Deletes logs; `names` are the topics of which all logs are deleted."""

@@ -14,8 +14,12 @@ from collections.abc import Callable, Sequence
 from cordwood.cleanup.commit import StalePlanError, staged_files
 from cordwood.cleanup.compaction_values import Manifest
 from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.format.file_names import LOG_SUFFIX
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.removal_notes import Replacement, is_trashed
+from cordwood.storage.replace import StagedSegment
 from cordwood.storage.segment.log_segment import LogSegment
+from cordwood.storage.trash import rewritten_of
 
 _log = logging.getLogger(__name__)
 
@@ -58,10 +62,12 @@ class OnlinePlacement:
             StalePlanError: the log was cut off since the compaction was planned, or a source is
                 another segment than the one that was rewritten.
             StorageError: the disk refused, or the log was closed.
+            TrashError: the trash refused what the group replaces; nothing has changed.
         """
         group = compaction.groups[number]
         self._tell(compaction, [self._sources[base] for base in group], group[0])
         staged = staged_files(compaction, manifest)
+        replacement = self._replacement(compaction, staged)
         with self._log.lock:
             segments = self._log.segments
             left = [base for base in group if segments.contains(base)]
@@ -73,7 +79,9 @@ class OnlinePlacement:
                     "compaction was planned"
                 )
             old = [self._sources[base] for base in left]
-            segment = self._log.replace_segments(staged, left) if left else None
+            segment = None
+            if left:
+                segment = self._log.replace_segments(staged, left, replacement)
         if segment is None:
             for path in staged.paths().values():
                 self._log.context.fs.remove(path)
@@ -84,6 +92,16 @@ class OnlinePlacement:
             segment,
             old,
             self._log,
+        )
+
+    def _replacement(self, compaction: LogCompaction, staged: StagedSegment) -> Replacement | None:
+        """What the trash needs to know; read before the log is locked."""
+        if not is_trashed(self._log):
+            return None
+        path, fs = staged.paths()[LOG_SUFFIX], self._log.context.fs
+        return Replacement(
+            rewritten=rewritten_of(path, base_offset=staged.base_offset, fs=fs),
+            cleaner_checkpoint=compaction.first_dirty,
         )
 
     def _tell(

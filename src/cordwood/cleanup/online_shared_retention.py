@@ -62,7 +62,9 @@ def _retain(logs: LogManager, deletable: set[TopicPartition], limits: DirectoryL
     if limits.free_bytes_min >= 0:
         fs = logs.context.fs
         free_bytes = {
-            str(path): free_bytes_soon(path, fs=fs, enough_bytes=limits.free_bytes_min)
+            str(path): free_bytes_soon(
+                path, fs=fs, enough_bytes=limits.free_bytes_min, trash=logs.context.trash
+            )
             for path in {log.log_dir for log, _ in found}
         }
     plans = plan_shared_retention([shared for _, shared in found], limits, free_bytes=free_bytes)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Self
@@ -37,6 +37,7 @@ from cordwood.metadata.controller_requests import (
     QuorumReplica,
     QuotaChange,
     Reassignment,
+    RestoredTopic,
 )
 from cordwood.metadata.delta import ImageDelta
 from cordwood.metadata.formatting import read_bootstrap_records
@@ -49,7 +50,7 @@ from cordwood.model.config import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import KafkaError, StorageError, TopicDeletionDisabledError
-from cordwood.model.pauses import in_steps
+from cordwood.model.pauses import background, in_steps
 from cordwood.model.uuids import fresh_uuid
 from cordwood.storage.disk_reserve import DiskReserve
 from cordwood.storage.filesystem import OS, FileSystem
@@ -347,6 +348,24 @@ class Controller:
         records, results = topics.delete_topics(self.view(), wanted, self.check_topic_deletion)
         self._commit_at_need(records)
         return results
+
+    @one_at_a_time
+    def restore_topic(self, topic: RestoredTopic, prepare: Callable[[], object]) -> None:
+        """Makes a deleted topic exist again.
+
+        Args:
+            topic: as it was.
+            prepare: brings its logs back; called when nothing is in the way of the topic, and
+                before it exists.
+
+        Raises:
+            KafkaError: its name or its id is in use, or its settings are not valid any more.
+            StorageError: the disk refused; it was not made.
+        """
+        records = topics.restore_topic(self.view(), topic, self.check_topic_configs)
+        with background():
+            prepare()
+        self._commit_at_need(records)
 
     @one_at_a_time
     def create_partitions(

@@ -32,6 +32,7 @@ from cordwood.metadata.controller_requests import (
     QuorumReplica,
     QuotaChange,
     Reassignment,
+    RestoredTopic,
 )
 from cordwood.metadata.records import has_directories
 from cordwood.model.kafka_errors import KafkaError
@@ -96,6 +97,10 @@ class LocalControllerChannel:
     async def delete_topics(self, wanted: Sequence[uuid.UUID | str]) -> Sequence[KafkaError | None]:
         """As `ControllerChannel`."""
         return await self._ask(lambda: self._controller.delete_topics(wanted))
+
+    async def restore_topic(self, topic: RestoredTopic, prepare: Callable[[], object]) -> None:
+        """As `Controller.restore_topic`."""
+        await self._ask(lambda: self._controller.restore_topic(topic, prepare))
 
     async def create_partitions(
         self, wanted: Sequence[NewPartitions], *, validate_only: bool = False

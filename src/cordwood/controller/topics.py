@@ -11,7 +11,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cordwood.controller.cluster_view import RECORDS_MAX, ClusterView
-from cordwood.metadata.controller_requests import CreatedTopic, NewPartitions, NewTopic
+from cordwood.metadata.controller_requests import (
+    CreatedTopic,
+    NewPartitions,
+    NewTopic,
+    RestoredTopic,
+)
 from cordwood.metadata.image import PartitionImage
 from cordwood.metadata.records import (
     ApiRecord,
@@ -30,6 +35,7 @@ from cordwood.model.kafka_errors import (
     InvalidRequestError,
     KafkaError,
     PolicyViolationError,
+    TopicAlreadyExistsError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
@@ -282,6 +288,40 @@ def remove_reserved(view: ClusterView) -> tuple[Records, list[str]]:
     """
     names = [name for name in view.image.topics if is_reserved(name)]
     return delete_topics(view, names)[0], names
+
+
+def restore_topic(
+    view: ClusterView, topic: RestoredTopic, check_configs: CheckConfigs | None = None
+) -> Records:
+    """The records that make a deleted topic exist again, with the id that it had.
+
+    Kafka refuses a TopicRecord only while its name or its id is in use. The epochs of partitions
+    are above those before: no client, and no log, has seen them.
+
+    Raises:
+        KafkaError: its name or its id is in use, or its settings are not valid any more.
+
+    Source: ReplicationControlManager.replay(TopicRecord).
+    """
+    NewTopicNames(view.image.topics).require_free(topic.name)
+    if topic.topic_id in view.image.topic_names:
+        raise TopicAlreadyExistsError(f"A topic with the id of '{topic.name}' already exists.")
+    if check_configs is not None and topic.configs:
+        check_configs(topic.configs)
+    records = [topic_record(topic.name, topic.topic_id)]
+    records += _config_records(view, NewTopic(name=topic.name, configs=topic.configs))
+    for number, before in in_steps(sorted(topic.partitions.items()), every=16):
+        image = PartitionImage(
+            replicas=(topic.broker_id,),
+            isr=(topic.broker_id,),
+            leader=topic.broker_id,
+            leader_epoch=before.leader_epoch + 1,
+            partition_epoch=before.partition_epoch + 1,
+            directories=(before.directory,),
+        )
+        records.append(partition_record(topic.topic_id, number, image, view.image.metadata_version))
+    _require_bounded(records)
+    return records
 
 
 def _require_partitions_bounded(count: int) -> None:

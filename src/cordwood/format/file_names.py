@@ -42,6 +42,8 @@ RUNTIME_FILE = ".cordwood-broker.json"
 HOLDS_FILE = "cordwood-holds.json"
 #: Cordwood's own, in a trash: the notes of a partition's removals.
 TRASH_NOTES = "cordwood-trash.json"
+#: Of a directory in a trash: its name before that is the id of a deleted topic.
+TRASHED_TOPIC_SUFFIX = ".topic"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 REPLICATION_OFFSET_CHECKPOINT = "replication-offset-checkpoint"

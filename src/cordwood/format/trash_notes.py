@@ -1,20 +1,25 @@
-"""The notes of a trash, `cordwood-trash.json`: what was removed from a partition, and how it was.
+"""The notes of a trash, `cordwood-trash.json`: what was removed, and how it was before.
 
-Cordwood's own; a JSON document a line, in the order of the removals.
+Cordwood's own; a JSON document a line. In a partition's directory each line is a removal of
+segments. In that of a deleted topic the first line is the topic; each later one adds committed
+offsets, or partitions that were closed.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
+from uuid import UUID
 
 from cordwood.format.file_names import LOG_SUFFIX
 from cordwood.model.errors import CorruptError
+from cordwood.model.uuids import parse_uuid, uuid_text
 
 RETENTION, COMPACTION, RESTART = "retention", "compaction", "restart"
-_WHY = (RETENTION, COMPACTION, RESTART)
+DELETED_RECORDS = "deleted-records"
+_WHY = (RETENTION, COMPACTION, RESTART, DELETED_RECORDS)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,9 +47,10 @@ class Removal:
     """Segments that left a log together, and what their return needs.
 
     `segments` are base offsets, ascending; `end_offset` is the base of the segment that followed.
-    `at_ms` is when, in ms since the epoch. The log start offset, the leader epochs (epoch, start
-    offset) and the cleaner checkpoint are those before it. `rolled` is the base of the empty
-    segment that was made, where all were removed.
+    `at_ms` is when, in ms since the epoch, and from `expires_ms` on it may be deleted for good;
+    None for never. The log start offset, the leader epochs (epoch, start offset) and the cleaner
+    checkpoint are those before it. `rolled` is the base of the empty segment that was made, where
+    all were removed.
     """
 
     at_ms: int
@@ -58,6 +64,7 @@ class Removal:
     cleaner_checkpoint: int | None
     rewritten: Rewritten | None = None
     rolled: int | None = None
+    expires_ms: int | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -93,11 +100,114 @@ def _removal(value: dict[str, Any]) -> Removal:
             "rewritten": None if rewritten is None else Rewritten(**rewritten),
         }
     )
-    numbers = (found.at_ms, found.end_offset, found.log_start_offset)
+    numbers = (found.at_ms, found.end_offset, found.log_start_offset, found.expires_ms or 0)
     if found.why not in _WHY or not found.segments or any(type(n) is not int for n in numbers):
         raise TypeError(f"{found.why!r} of {found.segments} is no removal")
     if any("/" in each.name + each.stored or each.stored.startswith(".") for each in found.files):
         raise TypeError("a file of another directory")
     if (found.why == COMPACTION) != (found.rewritten is not None):
         raise TypeError("a compaction without its segment")
+    return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedPartition:
+    """A partition of a deleted topic, as it was; `log_dir` is where its directory was.
+
+    `is_closed` says that its files are as a clean stop leaves them: what is below the recovery
+    point was flushed in any case.
+    """
+
+    partition: int
+    log_dir: str
+    leader_epoch: int
+    partition_epoch: int
+    log_start_offset: int
+    log_end_offset: int
+    high_watermark: int
+    recovery_point: int
+    is_closed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedOffset:
+    """An offset that a group had committed for a partition of a deleted topic."""
+
+    group: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    expire_ms: int = -1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemovedTopic:
+    """A deleted topic: when, until when it is kept (ms since the epoch), and what it was.
+
+    `settings` are its own, without defaults. `replicas` is the number of each partition's replicas.
+    """
+
+    at_ms: int
+    expires_ms: int
+    name: str
+    topic_id: UUID
+    settings: dict[str, str]
+    replicas: int
+    partitions: tuple[RemovedPartition, ...]
+    offsets: tuple[RemovedOffset, ...] = ()
+
+
+def build_removed_topic(topic: RemovedTopic) -> bytes:
+    """The first line; `offsets` are left to lines of their own."""
+    value = asdict(topic) | {"topic_id": uuid_text(topic.topic_id)}
+    del value["offsets"]
+    return json.dumps({"topic": value}).encode() + b"\n"
+
+
+def build_removed_offsets(offsets: Iterable[RemovedOffset]) -> bytes:
+    """A later line, with committed offsets."""
+    return json.dumps({"offsets": [asdict(each) for each in offsets]}).encode() + b"\n"
+
+
+def build_closed_partitions(partitions: Iterable[int]) -> bytes:
+    """A later line: the logs of these partitions were closed."""
+    return json.dumps({"closed": sorted(partitions)}).encode() + b"\n"
+
+
+def parse_removed_topic(data: bytes) -> RemovedTopic:
+    """The deleted topic; a last line that a crash has cut off does not count.
+
+    Raises:
+        CorruptError: it is no such file.
+    """
+    try:
+        first, *later = [json.loads(line) for line in data.split(b"\n")[:-1]]
+        offsets = [RemovedOffset(**each) for line in later for each in line.get("offsets", ())]
+        closed = {number for line in later for number in line.get("closed", ())}
+        return _removed_topic(first["topic"], tuple(offsets), closed)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise CorruptError(f"not the notes of a deleted topic ({error})") from error
+
+
+def _removed_topic(
+    value: dict[str, Any], offsets: tuple[RemovedOffset, ...], closed: set[int]
+) -> RemovedTopic:
+    partitions = [RemovedPartition(**each) for each in value["partitions"]]
+    found = RemovedTopic(
+        **value
+        | {
+            "topic_id": parse_uuid(value["topic_id"]),
+            "settings": {str(key): str(text) for key, text in value["settings"].items()},
+            "partitions": tuple(
+                replace(each, is_closed=each.is_closed or each.partition in closed)
+                for each in partitions
+            ),
+            "offsets": offsets,
+        }
+    )
+    numbers = [found.at_ms, found.expires_ms, found.replicas]
+    numbers += [number for each in partitions for number in (each.partition, each.log_end_offset)]
+    if any(type(number) is not int for number in numbers) or not isinstance(found.name, str):
+        raise TypeError("a number or a name is missing")
     return found

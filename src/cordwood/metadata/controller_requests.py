@@ -62,6 +62,25 @@ class CreatedTopic(NamedTuple):
     replication_factor: int
 
 
+class RestoredPartition(NamedTuple):
+    """A partition of a topic that is restored: its epochs before, and its directory's id."""
+
+    leader_epoch: int
+    partition_epoch: int
+    directory: uuid.UUID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoredTopic:
+    """A topic that was deleted, to be as it was, on one broker; partitions are by number."""
+
+    name: str
+    topic_id: uuid.UUID
+    configs: Mapping[str, str]
+    partitions: Mapping[int, RestoredPartition]
+    broker_id: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewPartitions:
     """The new total number of partitions of a topic; `assignments` are those of the new ones."""

@@ -227,6 +227,10 @@ _TOPIC_TABLE = (
     _own("segment.roll.idle", _BOOLEAN, False, "",
          "Whether a segment older than segment.ms is rolled by the check of retention, also if no "
          "record arrives."),
+    _own("trash.ms", _long(0), 0, "ms",
+         "How long what a broker removes stays in cordwood.trash.dir, from where it can be put "
+         "back; 0 removes it for good. It counts from the removal; a change is for what is removed "
+         "later."),
 )  # fmt: skip
 
 
@@ -347,6 +351,9 @@ _BROKER_TABLE = (
     _broker("cordwood.log.dir.free.bytes.min", _long(-1), -1, "bytes",
             "Free space of a log directory below which the delete policy removes the oldest "
             "segments of any topic; -1 no limit.", dynamic=True),
+    _broker("cordwood.trash.dir", _STRING, None, "",
+            "The directory that takes what is removed from the logs of topics with "
+            "cordwood.trash.ms; not in a log directory. Unset, nothing is kept."),
 )  # fmt: skip
 
 
@@ -456,6 +463,7 @@ class LogConfig:
     cordwood_timestamp_future_policy: str = "kafka"
     cordwood_retention_topic_bytes: int = -1
     cordwood_segment_roll_idle: bool = False
+    cordwood_trash_ms: int = 0
 
     @property
     def compact(self) -> bool:
@@ -537,6 +545,7 @@ class BrokerConfig:
     remote_log_storage_system_enable: bool = False
     cordwood_log_dir_retention_bytes: int = -1
     cordwood_log_dir_free_bytes_min: int = -1
+    cordwood_trash_dir: str | None = None
 
     @property
     def metadata_dir(self) -> str:

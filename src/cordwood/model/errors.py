@@ -120,6 +120,10 @@ class NoSpaceError(CordwoodError):
     """The file system has no space for the requested work."""
 
 
+class TrashError(CordwoodError):
+    """The directory of removed data cannot be read or written; what was to go there stays."""
+
+
 class StagingError(CordwoodError):
     """A file that a compaction writes beside a log's segments failed; the log is as it was."""
 

@@ -33,10 +33,12 @@ from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import MetadataImage
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
+from cordwood.model.errors import ConfigError
 from cordwood.model.rng import Rng
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.network.api import Api
 from cordwood.node.cluster_member import ClusterMember
+from cordwood.storage.broker_trash import TRASH_DIR, TRASH_MS, BrokerTrash
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.log.log_context import LogContext
@@ -69,6 +71,7 @@ def open_logs(
 
     Raises:
         DirectoryInUseError: another process has one.
+        ConfigError: the trash cannot be used.
     """
     context = LogContext(
         clock=clock,
@@ -80,9 +83,22 @@ def open_logs(
         max_transaction_timeout_ms=settings.transaction_max_timeout_ms,
         verify_transactions=settings.transaction_partition_verification_enable,
     )
-    return LogManager(
-        log_dirs, broker=settings.broker_config, topic_config=topic_config, context=context
-    )
+    trash_dir, keep_ms = settings.broker_config.cordwood_trash_dir, settings.integer(TRASH_MS)
+    if keep_ms and not trash_dir:
+        raise ConfigError(
+            f"{TRASH_MS}={keep_ms}: there is no place for what is removed; set {TRASH_DIR} to a "
+            "directory that is in no log directory"
+        )
+    if trash_dir:
+        context.trash = BrokerTrash(Path(trash_dir).absolute(), log_dirs, fs=fs)
+    try:
+        return LogManager(
+            log_dirs, broker=settings.broker_config, topic_config=topic_config, context=context
+        )
+    except BaseException:
+        if context.trash is not None:
+            context.trash.close()
+        raise
 
 
 def is_stray(log: PartitionLog, image: MetadataImage, node_id: int) -> bool:

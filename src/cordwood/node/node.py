@@ -64,6 +64,7 @@ from cordwood.node.parts_of_settings import (
 )
 from cordwood.node.quorum_member import QuorumMember
 from cordwood.node.stop_sequence import StopSequence
+from cordwood.node.topic_restoration import TopicRestoration
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
@@ -213,7 +214,7 @@ class Node:
         publisher = self._start_parts(broker)
         await slices.run(lambda: self.loader.install(publisher))
         await self._unless_failed(member.unfence())
-        broker.replicas.moves.resume()
+        self._resume(broker, member)
         thread.schedule(
             "metadata-snapshot",
             _SNAPSHOT_CHECK_MS,
@@ -224,6 +225,14 @@ class Node:
         self._at_end(lambda: self._finish_requests(slices))
         self._at_end(broker.replicas.directory_reports.close)
         self._at_end(member.leave)
+
+    def _resume(self, broker: Broker, member: ClusterMember) -> None:
+        """Continues moves and restorations that the last stop has interrupted."""
+        broker.replicas.moves.resume()
+        channel = member.channel if isinstance(member, EmbeddedController) else None
+        self.restoration = TopicRestoration(broker, channel)
+        resuming = broker.thread.loop.create_task(self.restoration.resume())
+        self._at_end(lambda: _cancel(resuming))
 
     def _serve(self, server: Server, broker: Broker) -> None:
         thread = broker.thread
@@ -540,6 +549,10 @@ class Node:
         A caller that is cancelled meanwhile gets the cancellation when all has stopped.
         """
         await self._stop_sequence.run()
+
+
+def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
 
 
 def spark_engine() -> ManagedEngine:

@@ -5,19 +5,27 @@ from __future__ import annotations
 from pathlib import Path
 
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, DELETED_SUFFIX
+from cordwood.storage.broker_trash import BrokerTrash
 from cordwood.storage.filesystem import FileSystem
 
 
-def free_bytes_soon(log_dir: Path, *, fs: FileSystem, enough_bytes: int) -> int:
+def free_bytes_soon(
+    log_dir: Path, *, fs: FileSystem, enough_bytes: int, trash: BrokerTrash | None = None
+) -> int:
     """The free space of a log directory, with what waits there for file.delete.delay.ms.
 
-    Files are only looked for where less than `enough_bytes` are free.
+    Files are only looked for where less than `enough_bytes` are free. Then a trash on the same file
+    system is emptied first, the oldest first, and what waits does not count, as it goes there.
 
     Raises:
         OSError: the directory cannot be read.
     """
     free = fs.free_bytes(log_dir)
     if free >= enough_bytes:
+        return free
+    if trash is not None and fs.is_same_file_system(log_dir, trash.directory):
+        while free < enough_bytes and trash.remove_oldest():
+            free = fs.free_bytes(log_dir)
         return free
     for entry in fs.entries_in(log_dir):
         if entry.is_directory:

@@ -153,6 +153,14 @@ class FileSystem(ABC):
         """
         return path.resolve()
 
+    def is_same_file_system(self, path: Path, other: Path) -> bool:
+        """Whether two directories share the space of one file system.
+
+        Raises:
+            OSError: one cannot be reached.
+        """
+        return True
+
     def require_regular(self, path: Path) -> None:
         """Checks that a file, if there is one, is a regular one or a link to one.
 
@@ -499,6 +507,10 @@ class OsFileSystem(FileSystem):
             uid=status.st_uid,
             gid=status.st_gid,
         )
+
+    def is_same_file_system(self, path: Path, other: Path) -> bool:
+        """As `FileSystem.is_same_file_system`."""
+        return path.stat().st_dev == other.stat().st_dev
 
     def identity_of(self, path: Path) -> tuple[int, int]:
         """As `FileSystem.identity_of`: device and inode, which bind mounts share."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from cordwood.model.config import BrokerConfig, LogConfig
@@ -23,6 +24,14 @@ from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_set import LogSet, absolute
 from cordwood.storage.move_marks import hand_over, has_mark, remove_mark, set_mark
 from cordwood.storage.online_log_directory import LoadProgress, Logs, OnlineLogDirectory, Silent
+from cordwood.storage.trashed_logs import (
+    ReturnedLog,
+    belongs_to_trash,
+    close_for_trash,
+    dispose_of,
+    note_closed,
+    open_returned,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -131,8 +140,12 @@ class LogManager(LogSet):
         if suffix == DELETE_DIR_SUFFIX:
             self._queue_for_deletion(log)
         elif is_stray(log):
-            _log.info("Found stray log dir %s: it is marked stray", log)
-            self._mark_stray(log)
+            if belongs_to_trash(log):
+                # A crash has interrupted the deletion of its topic, or its restoration.
+                self._mark_deleted(log)
+            else:
+                _log.info("Found stray log dir %s: it is marked stray", log)
+                self._mark_stray(log)
         else:
             self._put(log, future=suffix == FUTURE_DIR_SUFFIX)
 
@@ -188,6 +201,14 @@ class LogManager(LogSet):
         ):
             scheduler.schedule(name, run, delay_ms=min(first, period), period_ms=period)
         scheduler.schedule_once("kafka-delete-logs", self._delete_due, delay_ms=first)
+        trash = self.context.trash
+        if trash is not None:
+            scheduler.schedule(
+                "cordwood-trash",
+                lambda: trash.remove_expired(self.context.clock.now_ms()),
+                delay_ms=first,
+                period_ms=broker.log_retention_check_interval_ms,
+            )
 
     # ---- the logs
 
@@ -393,23 +414,57 @@ class LogManager(LogSet):
         A log that cannot be deleted is reported, and does not stop the others.
         """
         renamed: set[Path] = set()
+        closed: list[PartitionLog] = []
         for partition in partitions:
             log = self._table.pop(partition)
             if log is None:
                 continue
             with _reported(log, "deleting"):
                 self._tell_removed(partition, log.log_dir)
+                if not log.holds and close_for_trash(log):
+                    closed.append(log)
                 with self._lock:
                     if log.holds:
                         self._keep_held(log)
                     else:
                         self._mark_deleted(log, sync_name=False)
                 renamed.add(log.log_dir)
+        note_closed(self.context, closed)
         for log_dir in renamed:
             with _quiet_failure(), self.context.failures.guard(log_dir, "deleting logs of"):
                 self.context.fs.sync_directory(log_dir)
         if renamed:
             self._checkpoint_all()
+
+    def dispose_of_topic(self, topic_id: UUID) -> None:
+        """Moves the deleted logs of a topic to the trash now, without file.delete.delay.ms.
+
+        Raises:
+            CordwoodError: one cannot be moved.
+        """
+        for log in self._table.pop_to_delete_of(topic_id):
+            if not dispose_of(log):
+                self._table.put_to_delete(log, self.context.clock.now_ms())
+
+    def take_back(self, returned: Iterable[ReturnedLog], config: LogConfig) -> list[PartitionLog]:
+        """Serves the logs of a deleted topic again; their checkpoints are written on return.
+
+        Raises:
+            CordwoodError: one cannot be opened; none is served, and those that were opened are
+                marked `-delete` again.
+        """
+        logs: list[PartitionLog] = []
+        try:
+            with self._lock:
+                for each in returned:
+                    log = open_returned(each, config, self.context)
+                    self._table.put(log)
+                    logs.append(log)
+        except CordwoodError:
+            self.delete_all([log.topic_partition for log in logs])
+            raise
+        self._checkpoint_all()
+        return logs
 
     def _tell_removed(self, partition: TopicPartition, log_dir: Path) -> None:
         for listener in self.on_removed:
@@ -462,8 +517,8 @@ class LogManager(LogSet):
         wait = max(1, delay if next_ms is None else next_ms + delay - now)
         for log in due:
             with _reported(log, "deleting"):
-                log.delete()
-                _log.info("Deleted log for partition %s in %s.", log.topic_partition, log.directory)
+                if not dispose_of(log):
+                    self._table.put_to_delete(log, now)
         if not self._stopped:
             self.context.scheduler.schedule_once(
                 "kafka-delete-logs", self._delete_due, delay_ms=wait
@@ -500,3 +555,5 @@ class LogManager(LogSet):
                     directory.mark_clean(self.broker_epoch)
         for directory in self.directories:
             directory.release()
+        if self.context.trash is not None:
+            self.context.trash.close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from uuid import UUID
 
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
@@ -78,6 +79,13 @@ class LogTable:
             due = [log for log, at_ms in self._to_delete if at_ms <= until_ms]
             self._to_delete = [(log, at_ms) for log, at_ms in self._to_delete if at_ms > until_ms]
             return due, min((at_ms for _, at_ms in self._to_delete), default=None)
+
+    def pop_to_delete_of(self, topic_id: UUID) -> list[PartitionLog]:
+        """The logs to be deleted of the topic with an id."""
+        with self._lock:
+            found = [log for log, _ in self._to_delete if log.topic_id == topic_id]
+            self._to_delete = [each for each in self._to_delete if each[0].topic_id != topic_id]
+            return found
 
     def pop_directory(self, log_dir: Path) -> list[PartitionLog]:
         """Removes all logs of a directory and blocks new ones; returns those that were served."""

@@ -46,12 +46,29 @@ class Trash:
     A number is added to a name that is taken. `TrashedPartition` reads what is there.
     """
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, named: str = "--trash", fs: FileSystem = OS) -> None:
+        """Takes the directory, and the option or setting that names it."""
         self.directory = directory
+        self._named = named
+        self._fs = fs
 
-    def prepare(
-        self, log_dirs: Sequence[Path], *, read_only: bool = False, fs: FileSystem = OS
-    ) -> list[str]:
+    def prepare(self, log_dirs: Sequence[Path], *, read_only: bool = False) -> list[str]:
+        """As `make`; only checks where it lies if `read_only`.
+
+        Returns:
+            A warning for each log directory on the trash's own file system, where moving files
+            frees no space.
+
+        Raises:
+            ConfigError: as `make`.
+        """
+        if read_only:
+            self._require_outside(log_dirs, self._fs)
+        else:
+            self.make(log_dirs)
+        return self._warnings(log_dirs)
+
+    def make(self, log_dirs: Sequence[Path]) -> None:
         """Makes the directory, and checks that it can take files; before anything is moved there.
 
         Kafka does not start on a log directory that holds a directory without a partition's name,
@@ -59,23 +76,16 @@ class Trash:
 
         Args:
             log_dirs: those that are cleaned.
-            read_only: only check where it lies.
-            fs: where it is.
-
-        Returns:
-            A warning for each log directory on the trash's own file system, where moving files
-            frees no space.
 
         Raises:
             ConfigError: it lies in a log directory, or cannot be written to; it is then not made.
         """
+        fs = self._fs
         self._require_outside(log_dirs, fs)
-        if read_only:
-            return self._warnings(log_dirs)
         probe = self.directory / _PROBE_NAME
         is_new = not fs.exists(self.directory)
         try:
-            fs.make_directory(self.directory)
+            fs.make_directory_durably(self.directory)
             try:
                 fs.write_durably(probe, bytes(_PROBE_BYTES))
             finally:
@@ -85,18 +95,19 @@ class Trash:
                 with suppress(OSError):
                     fs.remove_directory(self.directory)
             raise ConfigError(
-                f"--trash {self.directory}: the file system is full; name a directory on another "
-                "file system, or leave --trash out, and what is removed is deleted"
+                f"{self._named} {self.directory}: the file system is full; name a directory on "
+                f"another file system, or leave {self._named} out, and what is removed is deleted"
             ) from error
         except OSError as error:
-            raise ConfigError(f"--trash {self.directory}: cannot be written to: {error}") from error
-        return self._warnings(log_dirs)
+            raise ConfigError(
+                f"{self._named} {self.directory}: cannot be written to: {error}"
+            ) from error
 
     def _warnings(self, log_dirs: Sequence[Path]) -> list[str]:
         real = self.directory.resolve()
         device = next(path for path in (real, *real.parents) if path.exists()).stat().st_dev
         return [
-            f"--trash {self.directory} is on the file system of {path}: what is moved there "
+            f"{self._named} {self.directory} is on the file system of {path}: what is moved there "
             "frees no space"
             for path in log_dirs
             if path.stat().st_dev == device
@@ -111,22 +122,22 @@ class Trash:
             is_in_log_dir = fs.identity_of(path) in cleaned or is_log_directory(path, fs=fs)
             if is_in_log_dir or is_partition_directory(path, fs=fs):
                 raise ConfigError(
-                    f"--trash {self.directory}: it lies in the log directory {path}, where Kafka "
-                    "takes every directory for a partition; name a directory elsewhere"
+                    f"{self._named} {self.directory}: it lies in the log directory {path}, where "
+                    "Kafka takes every directory for a partition; name a directory elsewhere"
                 )
         for path in log_dirs:
             log_dir = path.resolve()
             if log_dir.parent == real and TopicPartition.is_name(log_dir.name):
                 raise ConfigError(
-                    f"--trash {self.directory}: files of a partition {log_dir.name} would go to "
-                    f"the log directory {path}; name a directory elsewhere"
+                    f"{self._named} {self.directory}: files of a partition {log_dir.name} would go "
+                    f"to the log directory {path}; name a directory elsewhere"
                 )
 
     def __call__(self, path: Path) -> None:
         """Moves one `.deleted` file."""
         directory = self.directory / path.parent.name
         name = path.name.removesuffix(DELETED_SUFFIX)
-        move_file(path, directory / _free_name(directory, name))
+        move_file(path, directory / _free_name(directory, name, self._fs), fs=self._fs)
 
     def note(self, directory: Path, removal: Removal, *, keep_first_snapshot: bool = False) -> None:
         """Notes what is about to be removed from a partition; on return the note lasts.
@@ -140,23 +151,27 @@ class Trash:
             CorruptError: the notes, or `partition.metadata`, cannot be understood.
             OSError, NoSpaceError: it cannot be written.
         """
-        trashed = TrashedPartition(self.directory / directory.name)
-        OS.make_directory_durably(trashed.directory)
+        fs = self._fs
+        trashed = TrashedPartition(self.directory / directory.name, fs=fs)
+        fs.make_directory_durably(trashed.directory)
         files = []
         for number, base in enumerate(removal.segments):
             for suffix in (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX):
                 path = directory / segment_file_name(base, suffix)
                 is_kept = suffix == PRODUCER_SNAPSHOT_SUFFIX and keep_first_snapshot and not number
-                if not is_kept and OS.exists(path):
-                    files.append(_file_of(path, stored=_free_name(trashed.directory, path.name)))
-        trashed.add(replace(removal, files=tuple(files), topic_id=topic_id_of(directory)))
+                if not is_kept and fs.exists(path):
+                    stored = _free_name(trashed.directory, path.name, fs)
+                    files.append(_file_of(path, stored=stored, fs=fs))
+        topic_id = topic_id_of(directory, fs=fs)
+        trashed.add(replace(removal, files=tuple(files), topic_id=topic_id))
 
 
 class TrashedPartition:
     """What a trash has of one partition, in a directory with its name."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, fs: FileSystem = OS) -> None:
         self.directory = directory
+        self._fs = fs
         self.topic_partition = TopicPartition.parse(directory.name)
 
     def removals(self) -> list[Removal]:
@@ -167,7 +182,7 @@ class TrashedPartition:
         """
         path = self.directory / TRASH_NOTES
         try:
-            return parse_trash_notes(OS.read_bytes(path))
+            return parse_trash_notes(self._fs.read_bytes(path))
         except FileNotFoundError:
             return []
         except CorruptError as error:
@@ -176,8 +191,26 @@ class TrashedPartition:
     def unknown(self) -> list[str]:
         """The names of files that no note describes."""
         noted = {each.stored for removal in self.removals() for each in removal.files}
-        names = [entry.name for entry in OS.entries_in(self.directory) if not entry.is_directory]
+        names = [
+            entry.name for entry in self._fs.entries_in(self.directory) if not entry.is_directory
+        ]
         return [name for name in names if name not in {*noted, TRASH_NOTES}]
+
+    def place_of(self, name: str) -> Path | None:
+        """Where a file that was removed under this name goes; None if no note waits for it."""
+        for removal in reversed(self.removals()):
+            for each in removal.files:
+                if each.name == name and not self._fs.exists(self.directory / each.stored):
+                    return self.directory / each.stored
+        return None
+
+    def dispose(self, path: Path) -> None:
+        """Moves a `.deleted` file of the log here if a note waits for it; removes it otherwise."""
+        place = self.place_of(path.name.removesuffix(DELETED_SUFFIX))
+        if place is None:
+            self._fs.remove(path)
+        else:
+            move_file(path, place, fs=self._fs)
 
     def add(self, removal: Removal) -> None:
         """Adds a note, in place of those of removals that were not carried out.
@@ -205,34 +238,34 @@ class TrashedPartition:
     def forget(self, removal: Removal) -> None:
         """Removes the files of a removal, as far as they are there, and its note."""
         for each in removal.files:
-            OS.remove(self.directory / each.stored)
+            self._fs.remove(self.directory / each.stored)
         self._write([each for each in self.removals() if each != removal])
 
     def _write(self, removals: list[Removal]) -> None:
         path = self.directory / TRASH_NOTES
         if removals:
-            OS.replace_durably(path, build_trash_notes(removals))
+            self._fs.replace_durably(path, build_trash_notes(removals))
             return
-        OS.remove(path)
-        if not OS.entries_in(self.directory):
-            OS.remove_directory(self.directory)
+        self._fs.remove(path)
+        if not self._fs.entries_in(self.directory):
+            self._fs.remove_directory(self.directory)
 
 
-def trashed_partitions(trash: Path) -> list[TrashedPartition]:
+def trashed_partitions(trash: Path, *, fs: FileSystem = OS) -> list[TrashedPartition]:
     """The partitions of which a trash has something, by name.
 
     Raises:
         ConfigError: there is no such directory, or it is a log directory.
     """
-    if not OS.exists(trash) or not OS.is_directory(trash):
+    if not fs.exists(trash) or not fs.is_directory(trash):
         raise ConfigError(f"{trash}: there is no such directory")
-    if is_log_directory(trash):
+    if is_log_directory(trash, fs=fs):
         raise ConfigError(f"{trash}: a log directory, not the directory of a --trash")
-    names = [entry.name for entry in OS.entries_in(trash) if entry.is_directory]
-    return [TrashedPartition(trash / name) for name in names if TopicPartition.is_name(name)]
+    names = [entry.name for entry in fs.entries_in(trash) if entry.is_directory]
+    return [TrashedPartition(trash / name, fs=fs) for name in names if TopicPartition.is_name(name)]
 
 
-def topic_id_of(directory: Path) -> str | None:
+def topic_id_of(directory: Path, *, fs: FileSystem = OS) -> str | None:
     """The id of a partition's topic; None if its directory has no `partition.metadata`.
 
     Raises:
@@ -240,35 +273,35 @@ def topic_id_of(directory: Path) -> str | None:
     """
     path = directory / PARTITION_METADATA
     try:
-        return uuid_text(parse_partition_metadata(OS.read_bytes(path)).topic_id)
+        return uuid_text(parse_partition_metadata(fs.read_bytes(path)).topic_id)
     except FileNotFoundError:
         return None
     except CorruptError as error:
         raise error.located(path=str(path)) from error
 
 
-def crc_of(path: Path) -> int:
+def crc_of(path: Path, *, fs: FileSystem = OS) -> int:
     """The CRC-32C of a file."""
     crc, position = 0, 0
-    with closing(OS.open(path)) as file:
+    with closing(fs.open(path)) as file:
         while data := file.read_at(_COPY_BYTES, position):
             crc, position = crc32c(data, value=crc), position + len(data)
     return crc
 
 
-def rewritten_of(path: Path, *, base_offset: int) -> Rewritten:
+def rewritten_of(path: Path, *, base_offset: int, fs: FileSystem = OS) -> Rewritten:
     """The facts of the log of a segment that takes the place of others."""
-    facts = OS.facts_of(path)
+    facts = fs.facts_of(path)
     return Rewritten(
         base_offset=base_offset,
         size_bytes=facts.size_bytes,
         modified_ns=facts.modified_ns,
-        crc=crc_of(path),
+        crc=crc_of(path, fs=fs),
     )
 
 
-def _file_of(path: Path, *, stored: str) -> TrashedFile:
-    facts = OS.facts_of(path)
+def _file_of(path: Path, *, stored: str, fs: FileSystem) -> TrashedFile:
+    facts = fs.facts_of(path)
     return TrashedFile(
         name=path.name,
         stored=stored,
@@ -277,16 +310,16 @@ def _file_of(path: Path, *, stored: str) -> TrashedFile:
     )
 
 
-def _free_name(directory: Path, name: str) -> str:
+def _free_name(directory: Path, name: str, fs: FileSystem) -> str:
     """The name itself, or with a number if it is taken: by a segment that was rewritten before."""
     number, free = 0, name
-    while OS.exists(directory / free):
+    while fs.exists(directory / free):
         number += 1
         free = f"{name}.{number}"
     return free
 
 
-def move_file(path: Path, target: Path) -> None:
+def move_file(path: Path, target: Path, *, fs: FileSystem = OS) -> None:
     """Moves a file to another folder, perhaps on another file system, owner and times kept.
 
     At any moment, after a crash too, one of the two names is the whole file.
@@ -294,42 +327,87 @@ def move_file(path: Path, target: Path) -> None:
     Raises:
         NoSpaceError: the other file system is full; `path` is as it was, there is no `target`.
     """
-    OS.make_directory(target.parent)
+    fs.make_directory(target.parent)
     try:
-        OS.rename(path, target)
+        fs.rename(path, target)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        copy_file(path, target)
-        OS.sync_directory(target.parent)
-        OS.remove(path)
+        copy_file(path, target, fs=fs)
+        fs.sync_directory(target.parent)
+        fs.remove(path)
 
 
-def copy_file(path: Path, target: Path) -> None:
+def copy_file(path: Path, target: Path, *, fs: FileSystem = OS) -> None:
     """Copies a file, or a link, with owner and times; on return its bytes are on disk.
 
     Raises:
         NoSpaceError: the file system is full; there is no `target`, or an older one.
     """
     temporary = target.with_name(f"{target.name}.tmp")
-    OS.remove(temporary)  # of a move that was cut off
+    fs.remove(temporary)  # of a move that was cut off
     try:
         if path.is_symlink():
             OS.copy_link(path, temporary)
         else:
-            _copy_bytes(path, temporary)
-        OS.rename(temporary, target)
+            _copy_bytes(path, temporary, fs)
+        fs.rename(temporary, target)
     except BaseException:
-        OS.remove(temporary)
+        fs.remove(temporary)
         raise
 
 
-def _copy_bytes(path: Path, target: Path) -> None:
-    facts = OS.facts_of(path)
-    with closing(OS.open(path)) as source, closing(FileWriter(target)) as writer:
+def _copy_bytes(path: Path, target: Path, fs: FileSystem) -> None:
+    facts = fs.facts_of(path)
+    with closing(fs.open(path)) as source, closing(FileWriter(target, fs=fs)) as writer:
         position = 0
         while data := source.read_at(_COPY_BYTES, position):
             writer.write(data)
             position += len(data)
-    OS.take_after(target, facts)
-    OS.set_modified(target, facts.modified_ns)
+    fs.take_after(target, facts)
+    fs.set_modified(target, facts.modified_ns)
+
+
+def move_directory(
+    directory: Path,
+    target: Path,
+    *,
+    temporary: Path,
+    fs: FileSystem = OS,
+    keeps_copy: bool = False,
+) -> None:
+    """Moves a directory of files to another folder, perhaps on another file system.
+
+    At any moment, after a crash too, one of the two names is the whole directory. Where it has to
+    be copied, the copy is made as `temporary`; the original stays if `keeps_copy`.
+
+    Raises:
+        NoSpaceError: the other file system is full; `directory` is as it was, there is no `target`.
+        OSError: a file cannot be read or written; likewise.
+    """
+    try:
+        fs.rename(directory, target)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        _copy_directory(directory, temporary, fs)
+        if temporary != target:
+            fs.rename(temporary, target)
+            fs.sync_directory(target.parent)
+        if not keeps_copy:
+            fs.remove_tree(directory)
+    fs.sync_directory(target.parent)
+    fs.sync_directory(directory.parent)
+
+
+def _copy_directory(directory: Path, target: Path, fs: FileSystem) -> None:
+    fs.remove_tree(target)  # of a move that was cut off
+    fs.make_directory_durably(target)
+    try:
+        for name in fs.names_in(directory):
+            copy_file(directory / name, target / name, fs=fs)
+        fs.take_after(target, fs.facts_of(directory))
+        fs.sync_directory(target)
+    except BaseException:
+        fs.remove_tree(target)
+        raise

@@ -99,7 +99,7 @@ def restore(
     found = Restored(trashed.topic_partition, log_dir.path)
     if not dry_run:
         require_closed(log.directory)
-        recover_directory(log.directory)
+        recover_directory(log.directory, dispose=trashed.dispose)
     state = log.segments()
     for removal in reversed(trashed.removals()):
         if removal.at_ms < since_ms:

@@ -97,6 +97,14 @@ class EffectiveConfigs:
             self._log_configs[topic] = found
         return found
 
+    def new_log_config(self, texts: Texts) -> LogConfig:
+        """The settings of the logs of a topic that does not exist yet, of its own settings.
+
+        Raises:
+            ConfigError: Kafka would refuse a value.
+        """
+        return LogConfig.from_values(parse_topic(texts, self._topic_defaults))
+
     def own_group_integer(self, group: str, name: str) -> int | None:
         """The whole number that `group` has of its own for the setting `name`, or None.
 

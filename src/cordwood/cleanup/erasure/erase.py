@@ -229,8 +229,8 @@ class _Erasing:
                     now_ms=self._request.now_ms,
                 )
                 self._logs.append(_Log(log=log))
+        self._find_elsewhere(seen)
         self._require_topics(seen)
-        self._find_elsewhere()
 
     def _held(self, place: Place) -> str | None:
         """Why nothing of a partition may be removed; None where no legal hold is on it."""
@@ -262,7 +262,8 @@ class _Erasing:
                     f"{', '.join(map(str, self._request.log_dirs))}"
                 )
 
-    def _find_elsewhere(self) -> None:
+    def _find_elsewhere(self, seen: set[TopicPartition]) -> None:
+        """Finds files that are not of live logs; the partitions of a trash count as seen."""
         tops = [*self._request.also]
         if self._request.trash is not None:
             tops.append(self._request.trash)
@@ -272,6 +273,8 @@ class _Erasing:
             for path, partition in partitions_below(top):
                 if self._covers(partition):
                     self._add_loose(self._dirs[0], path, partition)
+                    if top == self._request.trash:
+                        seen.add(partition)
 
     def _add_loose(self, home: Path, directory: Path, partition: TopicPartition) -> None:
         try:

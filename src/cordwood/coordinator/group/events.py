@@ -121,6 +121,18 @@ class TopicsDeleted(GroupEvent):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PutBackOffsets(GroupEvent):
+    """A topic is restored: its offsets count again, unless the group has committed since.
+
+    The answer is how many do.
+    """
+
+    is_long = True
+    records: Sequence[OffsetRecord]
+    reply_to: ReplyTo[int | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireOffsets(GroupEvent):
     """It is time to look for offsets of these groups that have expired."""
 

@@ -71,6 +71,7 @@ class GroupStateMachine:
             events.DeleteOffsets: self._delete_offsets,
             events.DeleteGroup: self._delete_group,
             events.TopicsDeleted: self._topics_deleted,
+            events.PutBackOffsets: self._put_back_offsets,
             events.ExpireOffsets: self._expire_offsets,
             events.GroupsLoaded: self._groups_loaded,
             events.InitialDelayEnded: self._initial_delay_ended,
@@ -378,6 +379,20 @@ class GroupStateMachine:
         for key in change.shard.offsets.of_topics(event.names, is_of_deleted):
             change.write(OffsetRecord(key, None))
         change.is_atomic = False
+
+    def _put_back_offsets(self, change: Change, event: events.PutBackOffsets) -> None:
+        shard = change.shard
+        count = 0
+        for record in event.records:
+            group_id = record.key.group_id
+            if shard.offsets.get(record.key) is not None:
+                continue
+            if shard.groups.get(group_id) is None and group_id not in shard.other_groups:
+                change.new_group(group_id)
+            change.write(record)
+            count += 1
+        change.is_atomic = False
+        change.answer(event.reply_to, count)
 
     def _expire_offsets(self, change: Change, event: events.ExpireOffsets) -> None:
         """Source: GroupCoordinatorShard.cleanupGroupMetadata."""

@@ -41,7 +41,8 @@ from cordwood.coordinator.group.member import (
     SyncRequest,
 )
 from cordwood.coordinator.group.offset_requests import CommitRequest, FetchedTopic, FetchTopic
-from cordwood.coordinator.group.records import CoordinatorRecord
+from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
+from cordwood.coordinator.group.records import CoordinatorRecord, OffsetRecord
 from cordwood.coordinator.group.settings import ConsumerGroupSettings, GroupSettings
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.runtime import (
@@ -63,6 +64,8 @@ CLASSIC = "classic"
 CONSUMER = "consumer"
 
 A = TypeVar("A")
+KeptOffsets = Mapping[OffsetKey, CommittedOffset]
+"""Committed offsets that outlive their topic."""
 Reply = Callable[[A], object]
 """Receives the answer to a request, immediately or later."""
 
@@ -489,8 +492,14 @@ class GroupCoordinator:
                 if isinstance(group, ConsumerGroup) and any(map(group.is_subscribed_to, names)):
                     group.request_refresh()
 
-    def on_topics_deleted(self, names: Iterable[str]) -> None:
+    def on_topics_deleted(
+        self, names: Iterable[str], note: Callable[[str, KeptOffsets], object] | None = None
+    ) -> None:
         """Deletes the offsets of deleted topics; there may be new topics with the same names.
+
+        Args:
+            names: the topics'.
+            note: called with a topic and offsets of it, before these are deleted.
 
         Source: GroupCoordinatorService.onMetadataUpdate, OffsetMetadataManager.onTopicsDeleted.
         """
@@ -499,16 +508,63 @@ class GroupCoordinator:
             self._runtime.unload()
             gone.discard(GROUP_METADATA_TOPIC)
         if gone:
-            self._runtime.load_all(partial(self._delete_of_topics, frozenset(gone)))
+            self._runtime.load_all(partial(self._delete_of_topics, frozenset(gone), note))
 
-    def _delete_of_topics(self, names: frozenset[str]) -> None:
+    def _delete_of_topics(
+        self, names: frozenset[str], note: Callable[[str, KeptOffsets], object] | None
+    ) -> None:
         recreated = self._log.topic_ids(names)
+        if note is not None:
+            for name, offsets in self._committed_of(names, recreated).items():
+                note(name, offsets)
         for partition, _, _ in self._runtime.read_all():
             event = events.TopicsDeleted(
                 names=names,
                 recreated=recreated,
                 reply_to=self._logged(partition),
             )
+            self._runtime.write(partition, event)
+
+    def _committed_of(
+        self, names: frozenset[str], recreated: Mapping[str, UUID]
+    ) -> dict[str, KeptOffsets]:
+        """The committed offsets of topics that are to be deleted, by topic."""
+        found: dict[str, list[tuple[OffsetKey, CommittedOffset]]] = {}
+        for _, shard, _ in self._runtime.read_all():
+            for key in shard.offsets.of_topics(names, lambda *_: True):
+                offset = shard.offsets.get(key)
+                if offset is not None and offset.topic_id != recreated.get(key.topic):
+                    found.setdefault(key.topic, []).append((key, offset))
+        return {name: dict(offsets) for name, offsets in found.items()}
+
+    def put_back_offsets(self, offsets: KeptOffsets, reply: Reply[int | None]) -> None:
+        """Commits the offsets of a restored topic again, and answers how many.
+
+        The answer is None if some cannot be committed now; they can be later. Where a group has
+        committed since, the newer offset stays. The others count as committed now, so that none
+        expires at once.
+        """
+        self._runtime.load_all(partial(self._put_back, offsets, reply))
+
+    def _put_back(self, offsets: KeptOffsets, reply: Reply[int | None]) -> None:
+        by_partition: dict[int, list[OffsetRecord]] = {}
+        for key, offset in offsets.items():
+            record = OffsetRecord(key, offset)
+            by_partition.setdefault(self.partition_for(key.group_id), []).append(record)
+        counts: list[int | None] = []
+
+        def done(count: int | None) -> None:
+            counts.append(count)
+            if len(counts) == len(by_partition):
+                reply(None if None in counts else sum(each or 0 for each in counts))
+
+        def failed(error: KafkaError) -> None:
+            _LOG.error("Cannot put back offsets of a restored topic", exc_info=error)
+
+        if not by_partition:
+            reply(0)
+        for partition, records in by_partition.items():
+            event = events.PutBackOffsets(records=records, reply_to=ReplyTo(done, failed))
             self._runtime.write(partition, event)
 
     @staticmethod

@@ -1,9 +1,10 @@
-"""The files of a log that are marked `.deleted`, until they are removed.
+"""The files of a log that are marked `.deleted`, until they are removed or moved to the trash.
 
 A name may be marked again while its file waits for removal: a segment was compacted twice within
 file.delete.delay.ms, a log was truncated, filled and truncated again. The newer file has then taken
 the place of the older one. It must not be removed at the older one's time, when its segment may not
-have left the log yet.
+have left the log yet. With a trash, where the older file has a place of its own, that goes there
+first (`settle`).
 
 Source: org.apache.kafka.storage.internals.log.LocalLog.deleteSegmentFiles.
 """
@@ -12,8 +13,9 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Protocol
 
 from cordwood.format.file_names import (
     DELETED_SUFFIX,
@@ -24,10 +26,13 @@ from cordwood.format.file_names import (
     TXN_INDEX_SUFFIX,
     segment_file_name,
 )
-from cordwood.storage.filesystem import FileSystem
+from cordwood.model.config import LogConfig
+from cordwood.model.errors import TrashError
+from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.segment.log_segment import LogSegment
 
 _log = logging.getLogger(__name__)
+_TRASH_RETRY_MS = 60_000
 _SUFFIXES = (
     LOG_SUFFIX,
     INDEX_SUFFIX,
@@ -37,13 +42,23 @@ _SUFFIXES = (
 )
 
 
+class LocatedLog(Protocol):
+    """A log whose files wait."""
+
+    config: LogConfig
+
+    @property
+    def directory(self) -> Path:
+        """Where they are now."""
+
+
 class DeletedFiles:
     """Names of marked files and the removals they wait for; any thread may call it."""
 
-    __slots__ = ("_fs", "_lock", "_removals")
+    __slots__ = ("_context", "_lock", "_removals")
 
-    def __init__(self, fs: FileSystem) -> None:
-        self._fs = fs
+    def __init__(self, context: LogContext) -> None:
+        self._context = context
         self._lock = threading.Lock()
         self._removals: dict[str, object] = {}
 
@@ -56,32 +71,68 @@ class DeletedFiles:
         with self._lock:
             return [name for name in names if self._removals.pop(name, None) is not None]
 
-    def add(
-        self, segments: Sequence[LogSegment], names: Sequence[str], directory: Callable[[], Path]
-    ) -> Callable[[], None]:
-        """Takes note of marked files; returns the function that removes them.
+    def settle(self, segments: Iterable[LogSegment], directory: Path) -> None:
+        """Moves files that wait under the names of these segments to the trash, if there is one.
+
+        To be called before anything of the segments changes.
+
+        Raises:
+            TrashError, OSError: one cannot be moved or removed, and waits still.
+        """
+        if self._context.trash is None:
+            return
+        for segment in segments:
+            for suffix in _SUFFIXES:
+                name = segment_file_name(segment.base_offset, suffix) + DELETED_SUFFIX
+                with self._lock:
+                    if name in self._removals:
+                        self._context.dispose(directory / name)
+                        del self._removals[name]
+
+    def remove_later(
+        self, log: LocatedLog, segments: Sequence[LogSegment], names: Sequence[str]
+    ) -> None:
+        """Takes note of marked files, which are removed, or moved to the trash, after a while.
 
         Args:
+            log: whose directory may be renamed meanwhile, as a deleted topic's is.
             segments: whose files they are; their indexes are released.
             names: of the files.
-            directory: gives the log's directory, which may be renamed meanwhile, as a deleted
-                topic's is.
         """
+        delay_ms = log.config.file_delete_delay_ms
         removal = object()
         with self._lock:
             self._removals.update(dict.fromkeys(names, removal))
 
-        def remove() -> None:
-            for segment in segments:
-                _log.info("Deleting segment files %s", segment)
-                segment.close_handlers()
-            for name in names:
-                path = directory() / name
-                with self._lock:  # held for one file: a name is not given meanwhile
-                    if self._removals.get(name) is not removal:
-                        continue
-                    del self._removals[name]
-                    self._fs.remove(path)
-                _log.info("Deleted %s.", path)
+        def schedule(after_ms: int) -> None:
+            self._context.scheduler.schedule_once("delete-file", run, delay_ms=after_ms)
 
-        return remove
+        def run() -> None:
+            doing = f"deleting segments for {log}"
+            try:
+                with self._context.failures.guard(log.directory.parent, doing):
+                    self._remove(log, segments, names, removal)
+            except TrashError as error:
+                _log.warning("%s; it is tried again", error)
+                schedule(max(delay_ms, _TRASH_RETRY_MS))
+
+        schedule(delay_ms)
+
+    def _remove(
+        self,
+        log: LocatedLog,
+        segments: Sequence[LogSegment],
+        names: Sequence[str],
+        removal: object,
+    ) -> None:
+        for segment in segments:
+            _log.info("Deleting segment files %s", segment)
+            segment.close_handlers()
+        for name in names:
+            path = log.directory / name
+            with self._lock:  # held for one file: a name is not given meanwhile
+                if self._removals.get(name) is not removal:
+                    continue
+                self._context.dispose(path)
+                del self._removals[name]
+            _log.info("Deleted %s.", path)

@@ -5,12 +5,14 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.rng import Rng, SystemRng
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append.validator import ValidationMetrics
+from cordwood.storage.broker_trash import BrokerTrash
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.holds import HoldRegistry
@@ -71,6 +73,8 @@ class LogContext:
         self.scheduler = scheduler or Scheduler(self.clock)
         self.failures = failures or FailureChannel(self.clock)
         self.holds = HoldRegistry(self.fs, lambda path: path in self.failures.offline)
+        #: Takes what is removed from logs whose settings say so; None if it is removed.
+        self.trash: BrokerTrash | None = None
         self.metrics = ValidationMetrics()
         self.flushes = FlushTimes()
         self.producer_id_expiration_ms = producer_id_expiration_ms
@@ -86,6 +90,18 @@ class LogContext:
         """
         jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
         return self.rng.below(jitter_ms) if jitter_ms > 0 else 0
+
+    def dispose(self, path: Path) -> None:
+        """Removes a `.deleted` file, or moves it to the trash if it is noted there.
+
+        Raises:
+            TrashError: it cannot be moved, and is where it was.
+            OSError: it cannot be removed.
+        """
+        if self.trash is None:
+            self.fs.remove(path)
+        else:
+            self.trash.dispose(path)
 
     @property
     def fs(self) -> FileSystem:

@@ -47,7 +47,7 @@ from cordwood.format.leader_epoch_checkpoint import build_leader_epoch_checkpoin
 from cordwood.format.partition_metadata import parse_partition_metadata
 from cordwood.format.record_batch import parse_batch
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import CorruptError, ImpossibleOffsetError
+from cordwood.model.errors import CorruptError, ImpossibleOffsetError, TrashError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,
     InvalidOffsetError,
@@ -617,15 +617,22 @@ def remove_leftovers(directory: Path, context: LogContext) -> list[str]:
     Source: LogLoader.removeTempFilesAndCollectSwapFiles, and the renaming of swap files.
     """
     fs = context.fs
+
+    def dispose(path: Path) -> None:
+        try:
+            context.dispose(path)
+        except TrashError as error:
+            _log.warning("%s; it is tried again when the log is loaded next", error)
+
     names = fs.names_in(directory)
     if not is_recovery_needed(names):
         return names
     try:
-        recover_directory(directory, fs=fs)
+        recover_directory(directory, dispose=dispose, fs=fs)
     except CorruptError as error:  # the journal of a clean: without it, Kafka's own rules do
         _log.warning("%s; it is dropped", error)
         CompactionJournal(directory, fs=fs).end()
-        recover_directory(directory, fs=fs)
+        recover_directory(directory, dispose=dispose, fs=fs)
     if JOURNAL_NAME in names:
         # The log continues from here: the rest of the compaction is planned again, for this log.
         CompactionJournal(directory, fs=fs).end()

@@ -58,6 +58,7 @@ from cordwood.storage.log.log_reader import (
     find_by_timestamp,
     read_batches,
 )
+from cordwood.storage.log.removal_notes import Replacement, note_replaced, note_segments
 from cordwood.storage.producers.append_producers import AppendProducers
 from cordwood.storage.producers.producer_rebuild import rebuild_producer_state
 from cordwood.storage.producers.producer_state import ProducerStateManager
@@ -127,7 +128,7 @@ class PartitionLog:
         self.gap_offset: int | None = None
         self.last_flush_ms = context.clock.now_ms()
         self.is_closed = False
-        self._deleted_files = DeletedFiles(context.fs)
+        self.deleted_files = DeletedFiles(context)
         self._has_unsynced_names = False  # segments have gone, and may come back
         self._high_watermark = LogPosition(log_start_offset)
         self._first_unstable: int | None = None
@@ -848,6 +849,7 @@ class PartitionLog:
         Raises:
             OffsetOutOfRangeError: a segment reaches above the high watermark.
             StorageError: the disk refused.
+            TrashError: the trash did, and nothing changes.
         """
         with self.lock, self.guard("deleting segments of"):
             self.require_open()
@@ -873,6 +875,7 @@ class PartitionLog:
                     s for s in doomed if s is not self.active and self.segments.contains_this(s)
                 ]
             rest = self.segments.without(doomed)
+            note_segments(self, doomed, rest=rest)
             self.maybe_increment_log_start_offset(rest.first.base_offset, SEGMENT_DELETION)
             self.segments = rest
             for line in lines or [f"Deleting segment {s} due to {reason}." for s in doomed]:
@@ -919,10 +922,11 @@ class PartitionLog:
             if self.segments.first.base_offset > offset:
                 self.truncate_fully_and_start_at(offset)
                 return True
+            doomed = [s for s in self.segments if s.base_offset > offset]
+            self.deleted_files.settle(doomed, self.directory)
             # What a crash in the middle leaves must never look flushed.
             self.truncation_count += 1
             self.recovery_point = min(self.recovery_point, offset)
-            doomed = [s for s in self.segments if s.base_offset > offset]
             self.segments = self.segments.without(doomed)
             self.end = LogPosition(offset)  # readers find it in the segments that are left
             # The newest first: a crash must not leave a gap in the middle of the log.
@@ -958,9 +962,10 @@ class PartitionLog:
             _log.info(
                 "Truncate and start at offset %s, logStartOffset: %s", offset, log_start_offset
             )
+            old = list(self.segments)[::-1]
+            self.deleted_files.settle(old, self.directory)
             self.truncation_count += 1
             self.recovery_point = min(self.recovery_point, offset)
-            old = list(self.segments)[::-1]
             try:
                 names = self._mark_deleted(old)
                 segment = self._new_segment(offset)
@@ -987,14 +992,19 @@ class PartitionLog:
         )
         self._refresh_first_unstable()
 
-    def replace_segments(self, staged: StagedSegment, sources: Sequence[int]) -> LogSegment:
+    def replace_segments(
+        self, staged: StagedSegment, sources: Sequence[int], trashed: Replacement | None = None
+    ) -> LogSegment:
         """Replaces segments with the cleaned segment made from them; see `storage.replace`.
 
         Args:
             staged: the new segment's files, complete and on disk.
             sources: base offsets of the segments it replaces, ascending.
+            trashed: the new segment, as the trash needs it; None if the old ones are not to go
+                there.
 
         Raises:
+            TrashError: the trash refused, and nothing has changed.
             StorageError: all sources are gone, or one has become active, or the disk refused. A
                 full disk takes the directory offline only where the sources have lost their names
                 already.
@@ -1008,6 +1018,7 @@ class PartitionLog:
                     f"the segments {list(sources)} of {self.topic_partition} are not there to be "
                     "replaced any more: the log was truncated or deleted since the clean began"
                 )
+            note_replaced(self, old, trashed)
             try:
                 suffixes = swap_in(staged, fs=self.context.fs)
             except NoSpaceError:
@@ -1048,7 +1059,7 @@ class PartitionLog:
         """
         names: dict[str, None] = {}
         for segment in segments:
-            names |= dict.fromkeys(self._deleted_files.keep(segment.base_offset))
+            names |= dict.fromkeys(self.deleted_files.keep(segment.base_offset))
             paths = segment.change_suffix("", DELETED_SUFFIX)
             names |= dict.fromkeys(path.name for path in paths)
             self.context.resources.forget(segment)  # who still reads it holds its file
@@ -1066,17 +1077,9 @@ class PartitionLog:
         left the log's list: a reader that misses a file of a segment in the list takes the disk
         for failed.
         """
-        if not names:
-            return
-        self._has_unsynced_names = True
-        remove = self._deleted_files.add(segments, names, lambda: self.directory)
-
-        def run() -> None:
-            with self.context.failures.guard(self.log_dir, f"deleting segments for {self}"):
-                remove()
-
-        delay_ms = self.config.file_delete_delay_ms
-        self.context.scheduler.schedule_once("delete-file", run, delay_ms=delay_ms)
+        if names:
+            self._has_unsynced_names = True
+            self.deleted_files.remove_later(self, segments, names)
 
     # ---- its life
 

@@ -50,7 +50,7 @@ _OWN = {
     "erase": _Subcommand("erase", "erase_command", "Erase records of a stopped broker's logs."),
     "serve": _Subcommand("serve", "serve_command", "Run a Kafka broker."),
     "verify": _Subcommand("verify", "verify_command", "Check logs on disk."),
-    "trash": _Subcommand("trash", None, "Put back what `cordwood clean --trash` removed."),
+    "trash": _Subcommand("trash", None, "Put back removed segments and deleted topics."),
     "whatif": _Subcommand("whatif", "whatif_command", "Show the effect of a changed setting."),
 }
 _HELP_NAMES = {"help_option_names": ["-h", "--help"]}

@@ -1,25 +1,31 @@
-"""`cordwood trash`: what `cordwood clean --trash` has removed: listed, put back, deleted."""
+"""`cordwood trash`: what was removed from logs: listed, put back, deleted.
+
+Everything is done in the directory of a stopped broker, or asked of a running one, which holds the
+lock of its trash.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from datetime import UTC, datetime
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
 import typer
 
-from cordwood.format.trash_notes import Removal
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.hold import parse_target
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.broker_trash import removal_json, topic_json
 from cordwood.storage.filesystem import OS, DirectoryLock
 from cordwood.storage.offline_directories import find_places, locked, open_log_dirs
 from cordwood.storage.trash import TrashedPartition, trashed_partitions
 from cordwood.storage.trash_restore import Restored, restore
+from cordwood.storage.trashed_topics import TrashedTopics
 from cordwood.surfaces.cli.clean_progress import columns
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
@@ -27,13 +33,22 @@ from cordwood.surfaces.cli.log_options import (
     LogFormatOption,
     LogLevelOption,
 )
-from cordwood.surfaces.cli.running_broker import broker_command
+from cordwood.surfaces.cli.running_broker import (
+    AddressedBroker,
+    BootstrapServerOption,
+    LogDirOption,
+    UrlOption,
+    broker_command,
+    find_broker,
+)
 from cordwood.surfaces.cli.screen import Screen
-from cordwood.surfaces.cli.tables import Column, print_table
-from cordwood.surfaces.cli.values import format_bytes, parse_duration, parse_path, parse_time
+from cordwood.surfaces.cli.trash_tables import print_removals, print_total
+from cordwood.surfaces.cli.values import parse_duration, parse_path, parse_time
 
 EPILOG = """\b
 Examples:
+  cordwood trash list --bootstrap-server localhost:9092
+  cordwood trash restore --log-dir /data1 --topic orders --hold case-7
   cordwood trash list /mnt/spare/trash
   cordwood trash restore /mnt/spare/trash /data1 /data2 --topic orders --dry-run
   cordwood trash restore /mnt/spare/trash /data1 --since 2026-11-26T00:00
@@ -52,10 +67,12 @@ app = typer.Typer(
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog=EPILOG,
-    help="What `cordwood clean --trash DIR` has removed from logs. TRASH is that DIR.",
+    help="What a broker with cordwood.trash.dir, or `cordwood clean --trash DIR`, has removed. "
+    "TRASH is that directory, of a stopped broker; a running Cordwood broker is named by "
+    "--log-dir, --bootstrap-server or --url.",
 )
 
-_Trash = Annotated[Path, typer.Argument(parser=parse_path, metavar="TRASH", hidden=True)]
+_Trash = Annotated[Path | None, typer.Argument(parser=parse_path, metavar="TRASH", hidden=True)]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 
@@ -73,26 +90,27 @@ def _options(
 @app.command("list", epilog=EPILOG)
 def list_command(
     context: typer.Context,
-    trash: _Trash,
+    trash: _Trash = None,
     topic: Annotated[str, typer.Option(metavar="GLOB", help="Only these topics.")] = "*",
+    log_dir: LogDirOption = None,
+    bootstrap_server: BootstrapServerOption = None,
+    url: UrlOption = None,
     as_json: _Json = False,
 ) -> None:
-    """Lists the removals whose segments are in a trash, the oldest first."""
+    """Lists deleted topics, and removals of segments, the oldest first."""
     with broker_command(context, "trash list", **context.obj):
-        found = [
-            (each, each.removals(), each.unknown())
-            for each in trashed_partitions(trash)
-            if fnmatchcase(each.topic_partition.topic, topic)
-        ]
-    removals = [
-        _removal(each.topic_partition, removal) for each, notes, _ in found for removal in notes
-    ]
-    unknown = [str(each.directory / name) for each, _, names in found for name in names]
+        broker = _running(trash, log_dir, bootstrap_server, url)
+        if broker is None:
+            assert trash is not None, "or a broker"
+            answer = _status(trash)
+        else:
+            answer = broker.ask("/trash")
+    removals = [each for each in answer["removals"] if fnmatchcase(_topic_of(each), topic)]
+    unknown = [name for name in answer["unknown"] if fnmatchcase(_topic_of_file(name), topic)]
     if as_json:
         typer.echo(json.dumps({"removals": removals, "unknown": unknown}))
         return
-    if removals:
-        print_table(f"Trash {trash}", _COLUMNS, [_row(each) for each in removals])
+    print_removals(f"Trash {answer['directory']}", removals)
     if unknown:
         typer.echo(f"{len(unknown)} other files, which no note describes")
     if not removals and not unknown:
@@ -102,10 +120,10 @@ def list_command(
 @app.command("restore", epilog=EPILOG)
 def restore_command(
     context: typer.Context,
-    trash: _Trash,
+    trash: _Trash = None,
     log_dirs: Annotated[
-        list[Path], typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True)
-    ],
+        list[Path] | None, typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True)
+    ] = None,
     topic: Annotated[
         str | None,
         typer.Option(metavar="TOPIC[:PARTITION]", help="Only this topic, or partition."),
@@ -115,14 +133,49 @@ def restore_command(
         typer.Option(metavar="TIME", help="Only removals since then: ms or ISO 8601."),
     ] = None,
     dry_run: _DryRun = False,
+    id_: Annotated[
+        str | None,
+        typer.Option(
+            "--id", metavar="TOPIC_ID", help="Of several deleted topics of this name.  [the last]"
+        ),
+    ] = None,
+    hold: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Hold the restored topic by a hold of this name."),
+    ] = None,
+    by: Annotated[
+        str, typer.Option(metavar="NAME", envvar=["USER", "LOGNAME"], help="Who holds it.")
+    ] = "",
+    log_dir: LogDirOption = None,
+    bootstrap_server: BootstrapServerOption = None,
+    url: UrlOption = None,
     as_json: _Json = False,
 ) -> None:
-    """Puts removed segments back into the logs of a stopped broker, the newest removal first.
+    """Restores a deleted topic at a running broker, or removed segments of a stopped one.
 
-    The log is then as before the removal, except for what was appended since. Where it has changed
-    otherwise, the removal and all before it stay in the trash.
+    A topic comes back with its name, id, settings, records and the committed offsets of groups.
+    Unless it is held, its settings apply at the next check: what expired meanwhile goes again.
+
+    Segments are put back into the logs of LOG_DIR..., the newest removal first. The log is then as
+    before the removal, except for what was appended since. Where it has changed otherwise, the
+    removal and all before it stay in the trash.
     """
     with broker_command(context, "trash restore", **context.obj):
+        broker = _running(trash, log_dir, bootstrap_server, url)
+        if broker is not None:
+            _require_for_topic(topic, since=since, dry_run=dry_run)
+            query = {"topic": topic or "", "hold": hold or "", "by": by}
+            query["topic_id"] = id_ or ""
+            answer = broker.ask(f"/trash/restore?{urlencode(query)}", "POST")
+            _show_topic(answer, as_json=as_json)
+            return
+        if hold is not None or id_ is not None:
+            raise ConfigError(
+                "--id and --hold are for a deleted topic at a running broker; `cordwood hold add` "
+                "holds one of a stopped broker"
+            )
+        if trash is None or not log_dirs:
+            raise ConfigError("LOG_DIR is missing: where the segments are to be put back")
         since_ms = 0 if since is None else parse_time(since, option="--since")
         wanted = _wanted(trash, topic)
         results = _restore(trash, wanted, log_dirs, since_ms=since_ms, dry_run=dry_run)
@@ -134,17 +187,37 @@ def restore_command(
 @app.command("empty", epilog=EPILOG)
 def empty_command(
     context: typer.Context,
-    trash: _Trash,
     older_than: Annotated[
         str,
         typer.Option(metavar="DURATION", help="Only what went there before: 7d, 12h; 0s for all."),
     ],
+    trash: _Trash = None,
     dry_run: _DryRun = False,
+    log_dir: LogDirOption = None,
+    bootstrap_server: BootstrapServerOption = None,
+    url: UrlOption = None,
     as_json: _Json = False,
 ) -> None:
     """Deletes what was removed longer ago than a time; it cannot be put back any more."""
-    with broker_command(context, "trash empty", **context.obj), ExitStack() as stack:
+    with broker_command(context, "trash empty", **context.obj):
         age_ms = parse_duration(older_than, option="--older-than")
+        broker = _running(trash, log_dir, bootstrap_server, url)
+        if broker is None:
+            assert trash is not None, "or a broker"
+            deleted = _empty(trash, age_ms, dry_run=dry_run)
+        else:
+            query = {"older_than_ms": str(age_ms), "dry_run": str(dry_run).lower()}
+            answer = broker.ask(f"/trash/empty?{urlencode(query)}", "POST")
+            deleted = answer["deleted"]
+    if as_json:
+        typer.echo(json.dumps({"dry_run": dry_run, "deleted": deleted}))
+        return
+    print_removals("Would be deleted" if dry_run else "Deleted", deleted)
+    print_total(deleted)
+
+
+def _empty(trash: Path, age_ms: int, *, dry_run: bool) -> list[Value]:
+    with ExitStack() as stack:
         until_ms = SystemClock().now_ms() - age_ms
         partitions = trashed_partitions(trash)
         if not dry_run:
@@ -153,19 +226,86 @@ def empty_command(
         for each in partitions:
             for removal in each.removals():
                 if removal.at_ms <= until_ms:
-                    deleted.append(_removal(each.topic_partition, removal))
+                    deleted.append(removal_json(each.topic_partition, removal))
                     if not dry_run:
                         each.forget(removal)
             if not age_ms and not dry_run and OS.exists(each.directory):
                 OS.remove_tree(each.directory)
+        topics = TrashedTopics(trash)
+        for topic in topics.all():
+            if topic.at_ms <= until_ms:
+                deleted.append(topic_json(topic, size_bytes=topics.size_bytes(topic)))
+                if not dry_run:
+                    topics.forget(topic.topic_id)
+        return deleted
+
+
+def _running(
+    trash: Path | None, log_dir: Path | None, bootstrap_server: str | None, url: str | None
+) -> AddressedBroker | None:
+    """The running broker that is meant; None if a directory is.
+
+    Raises:
+        ConfigError: both are named, or neither.
+        CordwoodError: no broker runs there.
+    """
+    if trash is None:
+        return find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
+    if not (log_dir is None and bootstrap_server is None and url is None):
+        raise ConfigError(
+            "TRASH is of a stopped broker: leave out --log-dir, --bootstrap-server and --url, "
+            "which name one that runs"
+        )
+    return None
+
+
+def _require_for_topic(topic: str | None, *, since: str | None, dry_run: bool) -> None:
+    if topic is None:
+        raise ConfigError("--topic is missing: which deleted topic is to be restored?")
+    if since is not None or dry_run:
+        raise ConfigError("--since and --dry-run are for segments, of a stopped broker")
+
+
+def _show_topic(answer: Value, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps({"dry_run": dry_run, "deleted": deleted}))
+        typer.echo(json.dumps(answer))
         return
-    if deleted:
-        title = "Would be deleted" if dry_run else "Deleted"
-        print_table(title, _COLUMNS, [_row(each) for each in deleted])
-    total = format_bytes(sum(each["bytes"] for each in deleted))
-    typer.echo(f"{len(deleted)} removals, {total}")
+    topic, offsets = answer["restored"], answer["offsets"]
+    print_removals("Restored", [topic])
+    if offsets is None:
+        typer.echo("The offsets of its groups are written when the broker starts next.")
+    else:
+        typer.echo(f"{offsets} committed offsets, {len(topic['groups'])} groups")
+    if answer["hold"]:
+        typer.echo(f"It is held by {answer['hold']}: nothing of it goes until that is released.")
+    else:
+        typer.echo("Its settings apply again: what expired meanwhile goes at the next check.")
+
+
+def _status(trash: Path) -> Value:
+    partitions = trashed_partitions(trash)
+    removals = [
+        removal_json(each.topic_partition, removal)
+        for each in partitions
+        for removal in each.removals()
+    ]
+    topics = TrashedTopics(trash)
+    removals += [topic_json(topic, size_bytes=topics.size_bytes(topic)) for topic in topics.all()]
+    return {
+        "directory": str(trash),
+        "removals": removals,
+        "unknown": [str(each.directory / name) for each in partitions for name in each.unknown()],
+    }
+
+
+def _topic_of(removal: Value) -> str:
+    if "topic" in removal:
+        return str(removal["topic"])
+    return TopicPartition.parse(removal["partition"]).topic
+
+
+def _topic_of_file(name: str) -> str:
+    return TopicPartition.parse(Path(name).parent.name).topic
 
 
 def _wanted(trash: Path, topic: str | None) -> list[TrashedPartition]:
@@ -178,10 +318,19 @@ def _wanted(trash: Path, topic: str | None) -> list[TrashedPartition]:
             if each.topic_partition.topic == name
             and number in {None, each.topic_partition.partition}
         ]
+    if not found and topic is not None and _is_deleted_topic(trash, topic):
+        raise ConfigError(
+            f"{topic} was deleted: it is restored by the running broker, which is named by "
+            "--log-dir, --bootstrap-server or --url"
+        )
     if not found:
         what = "" if topic is None else f" of {topic}"
         raise ConfigError(f"{trash}: there is nothing{what} in this trash")
     return found
+
+
+def _is_deleted_topic(trash: Path, topic: str) -> bool:
+    return any(each.name == topic for each in TrashedTopics(trash).all())
 
 
 def _restore(
@@ -232,7 +381,7 @@ def _refused(trashed: TrashedPartition, log_dir: Path, reason: str) -> Restored:
 
 def _show_restored(results: Sequence[Restored], *, as_json: bool, dry_run: bool) -> None:
     restored = [
-        _removal(each.topic_partition, removal) | {"log_dir": str(each.log_dir)}
+        removal_json(each.topic_partition, removal) | {"log_dir": str(each.log_dir)}
         for each in results
         for removal in each.removals
     ]
@@ -243,43 +392,5 @@ def _show_restored(results: Sequence[Restored], *, as_json: bool, dry_run: bool)
         return
     for name, reason in refused.items():
         typer.echo(f"{name}: not restored: {reason}", err=True)
-    if restored:
-        title = "Would be restored" if dry_run else "Restored"
-        print_table(title, _COLUMNS, [_row(each) for each in restored])
-    total = format_bytes(sum(each["bytes"] for each in restored))
-    typer.echo(f"{len(restored)} removals, {total}")
-
-
-_COLUMNS = (
-    Column("partition"),
-    Column("removed"),
-    Column("by"),
-    Column("segments", is_number=True),
-    Column("offsets", is_number=True),
-    Column("size", is_number=True),
-)
-
-
-def _removal(partition: object, removal: Removal) -> Value:
-    return {
-        "partition": str(partition),
-        "at_ms": removal.at_ms,
-        "why": removal.why,
-        "topic_id": removal.topic_id,
-        "base_offset": removal.segments[0],
-        "end_offset": removal.end_offset,
-        "segments": list(removal.segments),
-        "bytes": removal.size_bytes,
-    }
-
-
-def _row(removal: Value) -> list[str]:
-    moment = datetime.fromtimestamp(removal["at_ms"] / 1000, UTC)
-    return [
-        removal["partition"],
-        moment.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        removal["why"],
-        str(len(removal["segments"])),
-        f"{removal['base_offset']}-{removal['end_offset'] - 1}",
-        format_bytes(removal["bytes"]),
-    ]
+    print_removals("Would be restored" if dry_run else "Restored", restored)
+    print_total(restored)

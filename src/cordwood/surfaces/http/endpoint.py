@@ -10,6 +10,9 @@
     GET  /holds                       of a broker: the legal holds
     POST /holds/add?id=I&topic=T      adds one; with partition=N, reason=TEXT, by=NAME
     POST /holds/release?id=I          releases one
+    GET  /trash                       of a broker: what is in its trash
+    POST /trash/restore?topic=T       restores a deleted topic; with hold=ID it is held
+    POST /trash/empty?older_than_ms=N deletes for good what is that old; dry_run=true only looks
     GET  /health                      200 while the node serves
 
 A request that changes something is refused if a page of another site may have sent it.
@@ -166,12 +169,14 @@ class HttpEndpoint:
         return Answer(encode(self._registry), content_type)
 
     def _showing(self, document: Document) -> Callable[[Request], Answer]:
-        return lambda request: _json(document(self._on_loop, request))
+        return self._doing(lambda request: document(self._on_loop, request))
 
     def _doing(self, action: Action) -> Callable[[Request], Answer]:
         def answer(request: Request) -> Answer:
             try:
                 return _json(action(request))
+            except Refusal:
+                raise
             except ConfigError as error:
                 raise Refusal(400, str(error)) from error
             except (CordwoodError, OSError) as error:

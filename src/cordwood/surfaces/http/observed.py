@@ -22,6 +22,7 @@ from cordwood.model.hold import Hold, parse_target
 from cordwood.node.controller_node import ControllerNode
 from cordwood.node.node import Node
 from cordwood.storage.holds import HoldRegistry, holds_status
+from cordwood.surfaces.http import trash
 from cordwood.surfaces.http.identity import BROKER, CONTROLLER, NodeIdentity
 from cordwood.surfaces.http.server import Request
 from cordwood.surfaces.metrics.collector import registry
@@ -113,13 +114,19 @@ class ObservedBroker:
             "/cleaner": self._cleaner,
             "/explain": self._explain,
             "/holds": self._show_holds,
+            "/trash": lambda _on_loop, _: trash.show(self._node),
             "/health": self._health,
         }
 
     @property
     def actions(self) -> Mapping[str, Action]:
         """As `ObservedNode`."""
-        return {"/holds/add": self._add_hold, "/holds/release": self._release_hold}
+        return {
+            "/holds/add": self._add_hold,
+            "/holds/release": self._release_hold,
+            "/trash/restore": lambda request: trash.restore(self._node, request),
+            "/trash/empty": lambda request: trash.empty(self._node, request),
+        }
 
     def identity(self, http_url: str | None) -> NodeIdentity:
         """As `ObservedNode`."""

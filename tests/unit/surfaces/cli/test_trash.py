@@ -125,3 +125,16 @@ def test_wrong_use_is_refused(tmp_path: Path) -> None:
         (("empty", trash, "--older-than", "soon"), "--older-than soon"),
     ):
         assert says in run("trash", *arguments, code=2).output, says
+
+
+def test_a_trash_is_that_of_a_stopped_broker_or_of_a_running_one(tmp_path: Path) -> None:
+    for arguments, says in (
+        (["list"], "which broker? Give one of --log-dir"),
+        (["list", str(tmp_path), "--log-dir", str(tmp_path)], "TRASH is of a stopped broker"),
+        (["restore", str(tmp_path), "--topic", "t"], "LOG_DIR is missing"),
+        (["restore", str(tmp_path), str(tmp_path), "--hold", "a"], "--id and --hold are for"),
+        (["empty", "--older-than", "1d"], "which broker? Give one of --log-dir"),
+    ):
+        result = CliRunner().invoke(app, ["trash", *arguments])
+        assert result.exit_code == 2
+        assert says in result.output

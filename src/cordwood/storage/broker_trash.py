@@ -1,0 +1,259 @@
+"""The trash of a running broker, `cordwood.trash.dir`: takes what would be removed from the disk.
+
+A removal of segments is noted before a file of it is renamed, as `cordwood clean --trash` does;
+its files keep Kafka's names until file.delete.delay.ms is over, and are then moved here instead of
+being removed. A file that no note waits for, such as one of a truncation, is removed. What has
+expired is deleted by `remove_expired`.
+
+While a broker runs it holds the `.lock` of the directory, so that no command changes it.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from cordwood.format.file_names import DELETED_SUFFIX
+from cordwood.format.trash_notes import Removal, RemovedTopic
+from cordwood.model.errors import CordwoodError, TrashError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import uuid_text
+from cordwood.storage.directory_names import parse_directory_name
+from cordwood.storage.filesystem import OS, FileSystem, Lock
+from cordwood.storage.trash import Trash, TrashedPartition, move_file, trashed_partitions
+from cordwood.storage.trashed_topics import TrashedTopics
+
+T = TypeVar("T")
+U = TypeVar("U")
+
+TRASH_DIR = "cordwood.trash.dir"
+TRASH_MS = "cordwood.trash.ms"
+
+_log = logging.getLogger(__name__)
+
+
+class BrokerTrash:
+    """The trash of a broker; any thread may call. `topics` has the deleted topics."""
+
+    def __init__(self, directory: Path, log_dirs: Sequence[Path], *, fs: FileSystem = OS) -> None:
+        """Makes and locks the directory.
+
+        Raises:
+            ConfigError: it lies in a log directory, or cannot be written to.
+            DirectoryInUseError: another process has it.
+        """
+        self.directory = directory
+        self._fs = fs
+        self._trash = Trash(directory, named=TRASH_DIR, fs=fs)
+        self._trash.make(log_dirs)
+        self.topics = TrashedTopics(directory, fs=fs)
+        self._locked: Lock | None = fs.lock(directory)
+        self._lock = threading.RLock()
+
+    def close(self) -> None:
+        """Releases the lock."""
+        locked, self._locked = self._locked, None
+        if locked is not None:
+            locked.release()
+
+    @contextmanager
+    def access(self, doing: str) -> Iterator[None]:
+        """Work on files of the trash: their errors say nothing of a log directory.
+
+        Raises:
+            TrashError: in place of any error of a file.
+        """
+        try:
+            yield
+        except TrashError:
+            raise
+        except (OSError, CordwoodError) as error:
+            raise TrashError(f"{TRASH_DIR} {self.directory}: {doing}: {error}") from error
+
+    # ---- segments
+
+    def note(self, directory: Path, removal: Removal, *, keep_first_snapshot: bool = False) -> None:
+        """As `Trash.note`.
+
+        Raises:
+            TrashError: it cannot be noted.
+        """
+        with self._lock, self.access(f"noting what is removed from {directory.name}"):
+            self._trash.note(directory, removal, keep_first_snapshot=keep_first_snapshot)
+
+    def dispose(self, path: Path) -> None:
+        """Moves a `.deleted` file here if a note waits for it; removes it otherwise.
+
+        Raises:
+            TrashError: it cannot be moved, and is where it was.
+            OSError: it cannot be removed.
+        """
+        with self._lock:
+            with self.access(f"moving {path.name} of {path.parent.name}"):
+                target = self._place_of(path)
+                if target is not None:
+                    move_file(path, target, fs=self._fs)
+            if target is None:
+                self._fs.remove(path)
+
+    def _place_of(self, path: Path) -> Path | None:
+        if not self._fs.exists(path):
+            return None
+        partition, _ = parse_directory_name(path.parent.name)
+        directory = self.directory / str(partition)
+        if not self._fs.exists(directory):
+            return None
+        trashed = TrashedPartition(directory, fs=self._fs)
+        return trashed.place_of(path.name.removesuffix(DELETED_SUFFIX))
+
+    def partitions(self) -> list[TrashedPartition]:
+        """The partitions of which segments are here, by name."""
+        return trashed_partitions(self.directory, fs=self._fs)
+
+    # ---- expiry
+
+    def remove_expired(self, now_ms: int) -> int:
+        """Deletes for good what has been here for long enough; how many removals.
+
+        What cannot be read or deleted is logged, and stays.
+        """
+        count = 0
+        for trashed, removal in self._removals():
+            if removal.expires_ms is not None and removal.expires_ms <= now_ms:
+                count += self._forget(trashed, removal)
+        for topic in self._topics():
+            if topic.expires_ms <= now_ms:
+                count += self._forget_topic(topic)
+        return count
+
+    def remove_oldest(self) -> bool:
+        """Deletes for good what was removed the longest ago; whether there was anything."""
+        removals = sorted(self._removals(), key=lambda each: each[1].at_ms)
+        topics = self._topics()
+        if topics and (not removals or topics[0].at_ms < removals[0][1].at_ms):
+            return self._forget_topic(topics[0])
+        return bool(removals) and self._forget(*removals[0])
+
+    def remove_until(self, until_ms: int) -> list[dict[str, Any]]:
+        """Deletes for good what was removed at or before a moment; what that was."""
+        gone = []
+        for trashed, removal in self._removals():
+            if removal.at_ms <= until_ms and self._forget(trashed, removal):
+                gone.append(removal_json(trashed.topic_partition, removal))
+        for topic in self._topics():
+            if topic.at_ms <= until_ms:
+                facts = self.topic_json(topic)
+                if self._forget_topic(topic):
+                    gone.append(facts)
+        return gone
+
+    def _removals(self) -> list[tuple[TrashedPartition, Removal]]:
+        def of(trashed: TrashedPartition) -> list[tuple[TrashedPartition, Removal]]:
+            return [(trashed, removal) for removal in trashed.removals()]
+
+        with self._lock:
+            return [
+                each
+                for trashed in _attempt("reading", self.partitions, ())
+                for each in _attempt(f"reading {trashed.directory} of", partial(of, trashed), ())
+            ]
+
+    def _topics(self) -> list[RemovedTopic]:
+        return list(_attempt("reading the deleted topics in", self.topics.all, ()))
+
+    def _forget(self, trashed: TrashedPartition, removal: Removal) -> bool:
+        def forget() -> bool:
+            trashed.forget(removal)
+            _log.info(
+                "Deleted from the trash: %s segments of %s, removed by %s",
+                len(removal.segments),
+                trashed.topic_partition,
+                removal.why,
+            )
+            return True
+
+        with self._lock:
+            return _attempt(f"removing segments of {trashed.topic_partition} from", forget, False)
+
+    def _forget_topic(self, topic: RemovedTopic) -> bool:
+        def forget() -> bool:
+            self.topics.forget(topic.topic_id)
+            _log.info("Deleted from the trash: topic %s, %s", topic.name, uuid_text(topic.topic_id))
+            return True
+
+        return _attempt(f"removing the topic {topic.name} from", forget, False)
+
+    # ---- what is shown
+
+    def status(self) -> dict[str, Any]:
+        """What is here, the oldest first, as plain values.
+
+        Raises:
+            TrashError: it cannot be read.
+        """
+        with self.access("reading it"), self._lock:
+            removals = [
+                removal_json(each.topic_partition, removal)
+                for each in self.partitions()
+                for removal in each.removals()
+            ]
+            unknown = [str(p.directory / name) for p in self.partitions() for name in p.unknown()]
+            topics = [self.topic_json(topic) for topic in self.topics.all()]
+        return {
+            "directory": str(self.directory),
+            "removals": sorted(removals + topics, key=lambda each: int(each["at_ms"])),
+            "unknown": unknown,
+        }
+
+    def topic_json(self, topic: RemovedTopic) -> dict[str, Any]:
+        """A deleted topic as plain values."""
+        return topic_json(topic, size_bytes=self.topics.size_bytes(topic))
+
+
+def _attempt(doing: str, work: Callable[[], T], otherwise: U) -> T | U:
+    """What the work returns; an error of the trash is logged, so that the rest of it is done."""
+    try:
+        return work()
+    except (OSError, CordwoodError) as error:
+        _log.warning("Error while %s the trash: %s", doing, error)
+        return otherwise
+
+
+TOPIC = "topic"
+"""Why a whole topic is in the trash."""
+
+
+def removal_json(partition: TopicPartition, removal: Removal) -> dict[str, Any]:
+    """A removal of segments as plain values."""
+    return {
+        "partition": str(partition),
+        "at_ms": removal.at_ms,
+        "expires_ms": removal.expires_ms,
+        "why": removal.why,
+        "topic_id": removal.topic_id,
+        "base_offset": removal.segments[0],
+        "end_offset": removal.end_offset,
+        "segments": list(removal.segments),
+        "bytes": removal.size_bytes,
+    }
+
+
+def topic_json(topic: RemovedTopic, *, size_bytes: int) -> dict[str, Any]:
+    """A deleted topic as plain values."""
+    return {
+        "topic": topic.name,
+        "at_ms": topic.at_ms,
+        "expires_ms": topic.expires_ms,
+        "why": TOPIC,
+        "topic_id": uuid_text(topic.topic_id),
+        "settings": topic.settings,
+        "partitions": [asdict(each) for each in topic.partitions],
+        "groups": sorted({each.group for each in topic.offsets}),
+        "bytes": size_bytes,
+    }
