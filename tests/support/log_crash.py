@@ -449,7 +449,7 @@ class CrashRun:
     def _retain(self, partition: TopicPartition) -> None:
         log, model = self._log(partition)
         now_ms = self._clock.now_ms()
-        plan = plan_retention(log, now_ms=now_ms)
+        plan = plan_retention(view_of(log, None), now_ms=now_ms)
         model.begin_deletion(plan.log_start_offset)
         retain(log, now_ms)
         assert log.log_start_offset == plan.log_start_offset, log

@@ -22,6 +22,7 @@ class Code(enum.StrEnum):
     TIME = "retention.ms"
     FUTURE_TIMESTAMP = "future-timestamp"
     OLDER_SEGMENT = "older-segment"
+    GROUP_GUARD = "group-guard"
     EMPTY = "empty-segment"
     # of compaction
     ACTIVE_SEGMENT = "active-segment"

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cordwood.cleanup.compaction_values import SegmentSource
+from cordwood.cleanup.group_guard import NOTHING_KNOWN, Consumed
 from cordwood.cleanup.log_view import LogView, SegmentView
 from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.transaction_index import AbortedTransaction
@@ -191,7 +192,11 @@ def _aborted_in(segments: Iterable[LogSegment]) -> tuple[AbortedTransaction, ...
 
 
 def capture_offline(
-    offline: OfflineLog, *, cleaner_checkpoint: int | None, holds: tuple[str, ...] = ()
+    offline: OfflineLog,
+    *,
+    cleaner_checkpoint: int | None,
+    holds: tuple[str, ...] = (),
+    consumed: Consumed = NOTHING_KNOWN,
 ) -> Captured:
     """An offline log as plain values, which need neither the log nor its files.
 
@@ -199,6 +204,7 @@ def capture_offline(
         offline: the log.
         cleaner_checkpoint: the line of its directory's cleaner-offset-checkpoint, if any.
         holds: the ids of its legal holds.
+        consumed: what groups have consumed of it.
 
     Raises:
         CorruptError: an index cannot be read.
@@ -221,7 +227,7 @@ def capture_offline(
     ]
     return replace(
         captured,
-        view=replace(captured.view, segments=tuple(segments), holds=holds),
+        view=replace(captured.view, segments=tuple(segments), holds=holds, consumed=consumed),
         segments=(),
         warnings=offline.warnings,
         beyond_end=offline.beyond_end,

@@ -24,6 +24,7 @@ from cordwood.cleanup.log_on_disk import LogFiles, LogOnDisk
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.measured_log import MeasuredLog
 from cordwood.cleanup.named_topics import missing_topics
+from cordwood.cleanup.offline_groups import OfflineGroups
 from cordwood.cleanup.offline_owner import OfflineOwner
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status, Timing
 from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory, Listener, Silence
@@ -105,10 +106,12 @@ class Survey:
     """Log directories as they are at one moment.
 
     `logs` are the partitions that were read; `report` has all others, too, with the reason.
+    `groups` have the committed offsets, which are read when they are asked for.
     """
 
     report: Report
     logs: tuple[tuple[PartitionReport, Captured], ...]
+    groups: OfflineGroups
 
 
 def survey(request: CleanRequest, *, clock: Clock, listener: Listener | None = None) -> Survey:
@@ -125,7 +128,21 @@ def survey(request: CleanRequest, *, clock: Clock, listener: Listener | None = N
     ):
         run = _Cleaning(request, clock, listener or Silence(), remover)
         run.read(log_dirs, locks)
-    return Survey(report=run.report, logs=tuple(run.captured()))
+    return Survey(report=run.report, logs=tuple(run.captured()), groups=run.groups)
+
+
+def offline_groups(request: CleanRequest, places: Sequence[Place] | None = None) -> OfflineGroups:
+    """The committed offsets in the log directories of a request; nothing is read yet.
+
+    Raises:
+        NotALogDirError: a directory is not Kafka's.
+        OSError: a log directory cannot be read.
+    """
+    return OfflineGroups(
+        find_places(open_log_dirs(request.log_dirs)) if places is None else places,
+        producer_expiration_ms=request.producer_expiration_ms,
+        now_ms=request.now_ms,
+    )
 
 
 class _Cleaning:
@@ -155,6 +172,7 @@ class _Cleaning:
         """Finds the partitions, and takes the first view of every one. Raises as `clean`."""
         self._holds.read(log_dir.path for log_dir in log_dirs)
         places = find_places(log_dirs)
+        self._run.groups = offline_groups(self._request, places)
         self.report.warnings += missing_topics(
             {place.partition.topic_partition.topic for place in places}, self._request
         )
@@ -166,6 +184,11 @@ class _Cleaning:
             if not self._request.dry_run:
                 locks.take(self.trash.directory)  # its notes are rewritten
         self._capture_all()
+
+    @property
+    def groups(self) -> OfflineGroups:
+        """The committed offsets in the directories."""
+        return self._run.groups
 
     def captured(self) -> list[tuple[PartitionReport, Captured]]:
         """Every partition that was read, with its report."""
@@ -310,7 +333,9 @@ class _Cleaning:
                     before = owner.report.before
                     freed = before.bytes - view.size_bytes if before is not None else 0
                     free_bytes[owner.report.log_dir] += freed
-        return plan_shared_retention(logs, limits, free_bytes=free_bytes)
+        return plan_shared_retention(
+            logs, limits, free_bytes=free_bytes, now_ms=self._request.now_ms
+        )
 
     def _plan_one(self, owner: OfflineOwner, plan: RetentionPlan | None) -> None:
         after = owner.view

@@ -27,6 +27,7 @@ from pathlib import Path
 
 from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
+from cordwood.cleanup.online_groups import OnlineGroups
 from cordwood.cleanup.quarantine import Mark, Quarantine, Stage
 from cordwood.format.checkpoint_order import cleaner_offset_order, truncated_cleaner_order
 from cordwood.model.errors import CordwoodError
@@ -125,7 +126,8 @@ class CleanerManager:
     """States and checkpoints of the cleaning of a `LogManager`'s logs.
 
     `dirtiest_ratio` is the highest dirty ratio at the last `grab_filthiest`.
-    `quarantine` has the uncleanable logs, and the time until each is retried.
+    `quarantine` has the uncleanable logs, and the time until each is retried. `groups` are those
+    that the retention of logs waits for.
     """
 
     def __init__(self, logs: LogManager) -> None:
@@ -136,6 +138,7 @@ class CleanerManager:
         self._let_go = threading.Condition(self._lock)
         self._states: dict[TopicPartition, CleaningState] = {}
         self.quarantine = Quarantine()
+        self.groups = OnlineGroups()
         self._checkpoints = {d.path: d.cleaner_offsets for d in logs.directories}
         # Added to without the lock: a directory may fail under any other lock.
         self._failed: set[Path] = set()

@@ -13,6 +13,7 @@ from typing import Protocol
 from cordwood.cleanup.capture import Captured, capture_offline
 from cordwood.cleanup.commit import CompactionCommitter, staged_files
 from cordwood.cleanup.compaction_values import Manifest
+from cordwood.cleanup.group_guard import NOTHING_KNOWN
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.offline_placement import OfflinePlacement
@@ -119,8 +120,12 @@ class LogOnDisk:
             producer_expiration_ms=request.producer_expiration_ms,
             now_ms=request.now_ms,
         )
+        waits = bool(self._config.cordwood_retention_groups)
         captured = capture_offline(
-            offline, cleaner_checkpoint=checkpoints.cleaner.get(partition), holds=self._holds
+            offline,
+            cleaner_checkpoint=checkpoints.cleaner.get(partition),
+            holds=self._holds,
+            consumed=self._run.groups.consumed(partition) if waits else NOTHING_KNOWN,
         )
         if not (request.dry_run or self._holds):  # after all that could be refused
             offline.repair()
@@ -128,8 +133,8 @@ class LogOnDisk:
 
     @property
     def is_whole(self) -> bool:
-        """As `LogFiles.is_whole`; a copy of partitions without meta.properties counts as such."""
-        return self._log_dir.has_clean_shutdown_file() or self._log_dir.meta is None
+        """As `LogFiles.is_whole`."""
+        return self._log_dir.is_whole
 
     def roll(self, captured: Captured) -> None:
         """As `LogFiles.roll`."""

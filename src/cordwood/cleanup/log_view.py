@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from cordwood.cleanup.group_guard import NOTHING_KNOWN, Consumed
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 
@@ -104,6 +105,10 @@ class RetainedLog(Protocol):
     def holds(self) -> tuple[str, ...]:
         """The ids of its legal holds: while there is one, nothing of it is removed."""
 
+    @property
+    def consumed(self) -> Consumed:
+        """What is known of the offsets that groups have committed for it."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentView:
@@ -145,7 +150,9 @@ class LogView:
     Offsets `log_end_offset`, `high_watermark` and `last_stable_offset` are exclusive bounds. After
     an unclean shutdown the high watermark is limited to the recovery point, so that nothing above
     either is changed. `cleaner_checkpoint` is None if there is none. `holds` are the ids of legal
-    holds: while there is one, nothing of the partition is removed.
+    holds: while there is one, nothing of the partition is removed. `consumed` is what
+    was known of the offsets that groups have committed, those of cordwood.retention.groups at
+    least.
 
     Invariant: segments ascend by base offset; there is at least one, the last is active.
     """
@@ -159,6 +166,7 @@ class LogView:
     cleaner_checkpoint: int | None
     config: LogConfig
     holds: tuple[str, ...] = ()
+    consumed: Consumed = NOTHING_KNOWN
 
     @property
     def active(self) -> CleanedSegment:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cordwood.cleanup.blockers import Code
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
@@ -149,7 +150,7 @@ class OfflineOwner:
         report = self.report
         report.status, report.reason = Status.UNCHANGED, ""
         report.expired, report.discarded, report.keys = [], Discarded(), None
-        report.rolled_at = None
+        report.rolled_at, report.losses = None, []
         self._run.report.plan = [
             entry
             for entry in self._run.report.plan
@@ -211,6 +212,21 @@ class OfflineOwner:
             {"base_offset": e.base_offset, "bytes": e.size_bytes, "rule": e.rule, "text": e.text}
             for e in plan.expired
         ]
+        self._note_groups(plan)
+
+    def _note_groups(self, plan: RetentionPlan) -> None:
+        """What groups lose, and which of them the log waits for."""
+        self.report.losses += plan.losses
+        will = "planned: " if self._request.dry_run else ""
+        self._warn(tuple([f"{will}{loss.text}" for loss in plan.losses]))
+        for blocker in plan.blockers:
+            if blocker.code is not Code.GROUP_GUARD:
+                continue
+            waits = f"it waits for a group: {blocker.text}"
+            if any(each.unknown for each in self.view.consumed.positions(self.config)):
+                self._warn((waits,))
+            elif not self.report.reason:
+                self.report.reason = waits
 
     def delete(self, plan: RetentionPlan) -> int:
         """As `LogOwner.delete`.

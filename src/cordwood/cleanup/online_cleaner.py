@@ -23,6 +23,7 @@ from cordwood.cleanup.cleaner_manager import (
     LogToClean,
 )
 from cordwood.cleanup.cleaning import compact
+from cordwood.cleanup.online_groups import consumed_of
 from cordwood.cleanup.online_owner import OnlineOwner
 from cordwood.cleanup.online_retention import retain
 from cordwood.cleanup.quarantine import Stage
@@ -353,11 +354,18 @@ class OnlineCleaner:
 
     def _retain_compacted(self) -> None:
         """Each is let go as soon as it is done, whatever becomes of it."""
+        groups = self._manager.groups
+        known = groups.look_up([log for log in self._manager.current_logs() if log.config.compact])
         logs = self._manager.deletable_logs()
         for log in logs:
             try:
                 self._manager.check_cleaning_aborted(log)
-                retain(log, self._context.clock.now_ms())
+                retain(
+                    log,
+                    self._context.clock.now_ms(),
+                    consumed=consumed_of(known, log),
+                    lost=groups.note,
+                )
                 self._manager.note_sound(log, Stage.RETENTION)
             except LogCleaningAbortedError:
                 continue

@@ -6,8 +6,9 @@ Source: org.apache.kafka.storage.internals.log.Cleaner.doClean, UnifiedLog.delet
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 
@@ -15,28 +16,89 @@ from cordwood.cleanup.capture import Captured, capture
 from cordwood.cleanup.cleanable import Cleanable
 from cordwood.cleanup.commit import CompactionCommitter, CompactionResult
 from cordwood.cleanup.compaction import CompactionPlan
+from cordwood.cleanup.group_guard import NOTHING_KNOWN, Consumed, GroupLoss
 from cordwood.cleanup.idle_roll import should_roll_idle
 from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction
+from cordwood.cleanup.log_view import RetainedLog
 from cordwood.cleanup.online_placement import OnlinePlacement
 from cordwood.cleanup.retention import LOG_START, TIME, Expired, RetentionPlan
+from cordwood.model.config import LogConfig
 from cordwood.model.errors import NoSpaceError
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.log_segment import LogSegment
+from cordwood.storage.segment.segment_list import SegmentList
 
 _log = logging.getLogger(__name__)
 _future_timestamps = logging.getLogger(f"{__name__}.future_timestamps")
 
 
+class _Held:
+    """An online log whose lock is held, as a `RetainedLog`: what is not asked for is not read."""
+
+    __slots__ = ("_log", "consumed")
+
+    def __init__(self, log: PartitionLog, consumed: Consumed) -> None:
+        self._log = log
+        self.consumed = consumed
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self._log.topic_partition
+
+    @property
+    def config(self) -> LogConfig:
+        return self._log.config
+
+    @property
+    def segments(self) -> SegmentList:
+        return self._log.segments
+
+    @property
+    def size_bytes(self) -> int:
+        return self._log.size_bytes
+
+    @property
+    def log_start_offset(self) -> int:
+        return self._log.log_start_offset
+
+    @property
+    def log_end_offset(self) -> int:
+        return self._log.log_end_offset
+
+    @property
+    def high_watermark(self) -> int:
+        return self._log.high_watermark
+
+    @property
+    def holds(self) -> tuple[str, ...]:
+        return self._log.holds
+
+
 class RetainedOnline:
     """A `RetentionOwner` of an online log: nothing else changes it while its lock is held."""
 
-    def __init__(self, log: PartitionLog) -> None:
+    def __init__(
+        self,
+        log: PartitionLog,
+        *,
+        consumed: Consumed = NOTHING_KNOWN,
+        lost: Callable[[PartitionLog, Sequence[GroupLoss]], object] = lambda *_: None,
+    ) -> None:
+        """Takes the log, what groups have consumed of it, and what receives their losses."""
         self._log = log
+        self._consumed = consumed
+        self._lost = lost
         self._prefix = f"[UnifiedLog partition={log.topic_partition}, dir={log.log_dir}]"
 
     @contextmanager
-    def held(self) -> Iterator[PartitionLog]:
+    def held(self) -> Iterator[RetainedLog]:
         """As `RetentionOwner.held`."""
+        with self._locked() as log:
+            yield _Held(log, self._consumed)
+
+    @contextmanager
+    def _locked(self) -> Iterator[PartitionLog]:
         log = self._log
         with log.lock, log.guard("deleting old segments of"):
             log.require_open()
@@ -46,10 +108,11 @@ class RetainedOnline:
         """As `RetentionOwner.roll_idle`."""
         if not self._log.config.cordwood_segment_roll_idle:
             return
-        with self.held() as log:
+        with self._locked() as log:
             active = log.active
             first = active.first_batch_timestamp()
-            if should_roll_idle(log, active, first_batch_timestamp=first, now_ms=now_ms):
+            held = _Held(log, self._consumed)
+            if should_roll_idle(held, active, first_batch_timestamp=first, now_ms=now_ms):
                 log.roll()
                 _log.info(
                     "%s Rolled new log segment at offset %s due to cordwood.segment.roll.idle",
@@ -64,6 +127,23 @@ class RetainedOnline:
 
     def delete(self, plan: RetentionPlan) -> int:
         """As `RetentionOwner.delete`: rule by rule, as Kafka does."""
+        try:
+            return self._delete(plan)
+        finally:
+            self._note_losses(plan)
+
+    def _note_losses(self, plan: RetentionPlan) -> None:
+        """Notes the losses of a plan, as far as it was carried out."""
+        gone = self._log.log_start_offset
+        losses = [
+            replace(loss, last_offset=min(loss.last_offset, gone - 1))
+            for loss in plan.losses
+            if loss.first_offset < gone
+        ]
+        if losses:
+            self._lost(self._log, losses)
+
+    def _delete(self, plan: RetentionPlan) -> int:
         log, count = self._log, 0
         for _, group in groupby(plan.expired, key=lambda expired: expired.rule):
             expired = list(group)

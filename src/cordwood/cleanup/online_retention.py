@@ -6,9 +6,12 @@ Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteOldSegments, Log
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Sequence
 
 from cordwood.cleanup import cleaning
 from cordwood.cleanup.cleaner_manager import CleanerManager
+from cordwood.cleanup.group_guard import NOTHING_KNOWN, Consumed, GroupLoss
+from cordwood.cleanup.online_groups import consumed_of
 from cordwood.cleanup.online_owner import RetainedOnline
 from cordwood.cleanup.online_shared_retention import retain_shared
 from cordwood.model.errors import CordwoodError
@@ -17,17 +20,29 @@ from cordwood.storage.log.partition_log import PartitionLog
 _log = logging.getLogger(__name__)
 
 
-def retain(log: PartitionLog, now_ms: int) -> int:
+def retain(
+    log: PartitionLog,
+    now_ms: int,
+    *,
+    consumed: Consumed = NOTHING_KNOWN,
+    lost: Callable[[PartitionLog, Sequence[GroupLoss]], object] = lambda *_: None,
+) -> int:
     """Deletes what the log's settings no longer keep; how many segments went.
 
     The oldest segment that stays is the last that is looked at.
+
+    Args:
+        log: to be looked at.
+        now_ms: the time.
+        consumed: what is known of the groups that it waits for.
+        lost: receives what a group loses.
 
     Raises:
         StorageError: the log is closed, or the disk refused.
 
     Source: UnifiedLog.deleteOldSegments.
     """
-    return cleaning.retain(RetainedOnline(log), now_ms=now_ms)
+    return cleaning.retain(RetainedOnline(log, consumed=consumed, lost=lost), now_ms=now_ms)
 
 
 def retention_pass(manager: CleanerManager) -> int:
@@ -42,14 +57,15 @@ def retention_pass(manager: CleanerManager) -> int:
     begun = clock.monotonic_s()
     _log.debug("Beginning log cleanup...")
     total = 0
+    known = manager.groups.look_up(manager.logs.logs())
     logs = manager.pause_for_retention()
     try:
         for log in logs:
             future = manager.logs.get(log.topic_partition, future=True)
             for each in (log, future):
                 if each is not None:
-                    total += _collect(each, clock.now_ms())
-        total += retain_shared(manager, logs)
+                    total += _collect(manager, each, consumed_of(known, each))
+        total += retain_shared(manager, logs, known)
     finally:
         manager.resume_cleaning([log.topic_partition for log in logs])
     _log.debug(
@@ -60,10 +76,14 @@ def retention_pass(manager: CleanerManager) -> int:
     return total
 
 
-def _collect(log: PartitionLog, now_ms: int) -> int:
+def _collect(manager: CleanerManager, log: PartitionLog, consumed: Consumed) -> int:
     _log.debug("Garbage collecting '%s'", log.topic_partition)
+    now_ms = manager.logs.context.clock.now_ms()
+    is_future = manager.logs.get(log.topic_partition) is not log
     try:
-        return retain(log, now_ms)
+        if is_future:  # what groups lose is noted for the log that it will replace
+            return retain(log, now_ms, consumed=consumed)
+        return retain(log, now_ms, consumed=consumed, lost=manager.groups.note)
     except CordwoodError:
         _log.exception("Error while deleting old segments of %s", log)
         return 0

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection
+from dataclasses import replace
 
 from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleaner_manager import CleanerManager
+from cordwood.cleanup.online_groups import KnownOffsets, consumed_of
 from cordwood.cleanup.online_owner import RetainedOnline
 from cordwood.cleanup.retention import RetentionPlan
 from cordwood.cleanup.shared_retention import (
@@ -19,12 +21,13 @@ from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.deleted_space import free_bytes_soon
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.log_manager import LogManager
 
 _log = logging.getLogger(__name__)
 
 
-def retain_shared(manager: CleanerManager, paused: Collection[PartitionLog]) -> int:
+def retain_shared(
+    manager: CleanerManager, paused: Collection[PartitionLog], known: KnownOffsets
+) -> int:
     """Applies the limits that logs share; how many segments went.
 
     Logs that another thread works on count, but lose nothing before the next pass.
@@ -32,6 +35,7 @@ def retain_shared(manager: CleanerManager, paused: Collection[PartitionLog]) -> 
     Args:
         manager: of the logs.
         paused: logs without `compact` that the caller has paused.
+        known: the committed offsets of the groups that logs wait for.
     """
     logs = manager.logs
     limits = DirectoryLimits.of(logs.broker)
@@ -39,7 +43,8 @@ def retain_shared(manager: CleanerManager, paused: Collection[PartitionLog]) -> 
         return 0
     compacted = manager.deletable_logs()
     try:
-        return _retain(logs, {log.topic_partition for log in (*paused, *compacted)}, limits)
+        deletable = {log.topic_partition for log in (*paused, *compacted)}
+        return _retain(manager, deletable, limits, known)
     except (OSError, CordwoodError):
         _log.exception("Error while applying the limits of topics and log directories")
         return 0
@@ -47,12 +52,18 @@ def retain_shared(manager: CleanerManager, paused: Collection[PartitionLog]) -> 
         manager.done_deleting([log.topic_partition for log in compacted])
 
 
-def _retain(logs: LogManager, deletable: set[TopicPartition], limits: DirectoryLimits) -> int:
+def _retain(
+    manager: CleanerManager,
+    deletable: set[TopicPartition],
+    limits: DirectoryLimits,
+    known: KnownOffsets,
+) -> int:
+    logs = manager.logs
     found = []
     for log in logs.logs():
         is_future = logs.get(log.topic_partition) is not log
         shared = SharedLog(
-            view=view_of(log, None),
+            view=replace(view_of(log, None), consumed=consumed_of(known, log)),
             log_dir=str(log.log_dir),
             is_deletable=not is_future and log.topic_partition in deletable,
             is_future=is_future,
@@ -67,15 +78,22 @@ def _retain(logs: LogManager, deletable: set[TopicPartition], limits: DirectoryL
             )
             for path in {log.log_dir for log, _ in found}
         }
-    plans = plan_shared_retention([shared for _, shared in found], limits, free_bytes=free_bytes)
+    plans = plan_shared_retention(
+        [shared for _, shared in found],
+        limits,
+        free_bytes=free_bytes,
+        now_ms=logs.context.clock.now_ms(),
+    )
     return sum(
-        _delete(log, plan) for (log, _), plan in zip(found, plans, strict=True) if plan.expired
+        _delete(manager, log, plan)
+        for (log, _), plan in zip(found, plans, strict=True)
+        if plan.expired
     )
 
 
-def _delete(log: PartitionLog, plan: RetentionPlan) -> int:
+def _delete(manager: CleanerManager, log: PartitionLog, plan: RetentionPlan) -> int:
     """Deletes the segments of a plan, if they still are the log's oldest; how many."""
-    owner = RetainedOnline(log)
+    owner = RetainedOnline(log, lost=manager.groups.note)
     bases = [each.base_offset for each in plan.expired]
     try:
         with owner.held() as now:

@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cordwood.cleanup.compaction_values import Discarded
+from cordwood.cleanup.group_guard import GroupLoss
 
 
 class Status(enum.StrEnum):
@@ -38,7 +39,7 @@ class PartitionReport:
     Sizes are None if it was skipped. `rolled_at` is the base offset of the active segment that took
     the place of an idle one, None if none did. `holds` are the ids of its legal holds. `keys` is
     how many keys the dirty section had, None where no compaction counted them; `log_start_offset`
-    that of afterwards.
+    that of afterwards. `losses` are what groups of cordwood.retention.groups lose.
     """
 
     topic: str
@@ -57,6 +58,7 @@ class PartitionReport:
     keys: int | None = None
     warnings: list[str] = field(default_factory=list)
     holds: tuple[str, ...] = ()
+    losses: list[GroupLoss] = field(default_factory=list)
 
     @property
     def bytes_freed(self) -> int:
@@ -81,6 +83,7 @@ class PartitionReport:
             **sizes,
             "discarded": asdict(self.discarded),
             "expired": self.expired,
+            "losses": [asdict(each) for each in self.losses],
             "rolled_at": self.rolled_at,
             "cleaner_checkpoint": self.cleaner_checkpoint,
             "log_start_offset": self.log_start_offset,

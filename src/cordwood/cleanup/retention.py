@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cordwood.cleanup.blockers import Blocker, Code, hold_blocker
+from cordwood.cleanup.group_guard import GroupGuard, GroupLoss
 from cordwood.cleanup.log_view import RetainedLog, RetainedSegment
 from cordwood.model.config import LogConfig
 
@@ -39,7 +40,8 @@ class RetentionPlan:
 
     `roll` says that every segment goes and an empty one at the log end offset takes their place.
     `log_start_offset` is the log start offset afterwards. `blockers` has, for each rule that was
-    asked, what is in the way of the oldest segment that stays.
+    asked, what is in the way of the oldest segment that stays. `losses` are the offsets that groups
+    of cordwood.retention.groups have not consumed.
     """
 
     expired: tuple[Expired, ...]
@@ -47,6 +49,7 @@ class RetentionPlan:
     log_start_offset: int
     warnings: tuple[str, ...] = ()
     blockers: tuple[Blocker, ...] = ()
+    losses: tuple[GroupLoss, ...] = ()
 
     @property
     def bytes_freed(self) -> int:
@@ -59,7 +62,8 @@ def plan_retention(log: RetainedLog, *, now_ms: int) -> RetentionPlan:
 
     The rules run in Kafka's order, each over what the one before it left: log start offset for any
     policy, size and time where the policy has `delete`. Only segments that go, and the first that
-    does not, are looked at. None applies to a log with a legal hold.
+    does not, are looked at. None applies to a log with a legal hold. Differs: size and time remove
+    no segment that waits for a group (`GroupGuard`).
     """
     rest = _Rest(log, now_ms)
     rules: list[tuple[str, Callable[[], Goes | None]]] = []
@@ -79,6 +83,7 @@ def plan_retention(log: RetainedLog, *, now_ms: int) -> RetentionPlan:
         log_start_offset=rest.log_start_offset,
         warnings=tuple(rest.warnings),
         blockers=tuple(rest.blockers),
+        losses=rest.losses(),
     )
 
 
@@ -155,6 +160,13 @@ class _Rest:
         self.blockers: list[Blocker] = []
         self.warnings: list[str] = []
         self.log_start_offset = log.log_start_offset
+        self._guard = GroupGuard(log.config, log.consumed, log.high_watermark)
+        self._caps: list[str] = []
+        self._left_bytes: int | None = None
+
+    def losses(self) -> tuple[GroupLoss, ...]:
+        """What groups lose of what is removed."""
+        return self._guard.losses(self._log.log_start_offset, self.log_start_offset, self._caps)
 
     def take_while(self, rule: str, goes: Goes) -> None:
         """Removes the oldest segments while `goes` returns a text.
@@ -178,9 +190,13 @@ class _Rest:
                 self.blockers.append(Blocker(code=Code.EMPTY, text=text))
                 return
             found = goes(number, segment)
+            if not isinstance(found, Blocker) and rule != LOG_START:
+                found = self._waiting(segment, following) or found
             if isinstance(found, Blocker):
                 self.blockers.append(found)
                 return
+            if self._left_bytes is not None:
+                self._left_bytes -= segment.size_bytes
             self.expired.append(
                 Expired(
                     base_offset=segment.base_offset,
@@ -190,6 +206,22 @@ class _Rest:
                 )
             )
             self.log_start_offset = max(self.log_start_offset, following)
+
+    def _waiting(self, segment: RetainedSegment, end: int) -> Blocker | None:
+        """What keeps a segment that would go: a group that has not consumed it up to `end`."""
+        guard = self._guard
+        if guard.slowest_behind(end) is None:
+            return None
+        if self._left_bytes is None:
+            gone_bytes = sum(each.size_bytes for each in self.expired)
+            self._left_bytes = self._log.size_bytes - gone_bytes
+        left_bytes = self._left_bytes - segment.size_bytes
+        from_ms = age_from_ms(segment, self._log.config)
+        cap = guard.cap(from_ms, left_bytes, self._now_ms)
+        if cap is None:
+            return guard.blocker(end, from_ms, left_bytes, self._now_ms)
+        self._caps.append(cap)
+        return None
 
     def _next_base(self, number: int) -> int:
         segments = self._log.segments

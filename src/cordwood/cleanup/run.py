@@ -6,6 +6,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from cordwood.cleanup.commit import CompactionCommitter
+from cordwood.cleanup.offline_groups import OfflineGroups
 from cordwood.cleanup.report import Report
 from cordwood.cleanup.request import CleanRequest
 from cordwood.model.clock import Clock
@@ -17,6 +18,7 @@ class Run:
     """One run.
 
     `remover` removes old segments meanwhile; `interrupted` are committers to be cleared at the end.
+    `groups` have the committed offsets of the directories.
     """
 
     request: CleanRequest
@@ -24,4 +26,5 @@ class Run:
     report: Report
     trash: Trash | None
     remover: Executor
+    groups: OfflineGroups = field(default_factory=OfflineGroups)
     interrupted: list[CompactionCommitter] = field(default_factory=list)

@@ -4,14 +4,18 @@ Kafka limits each partition alone, so what a topic or a disk may take follows fr
 partitions. These limits are Cordwood's own. Each log comes as its own retention has left it; then
 inactive segments go, over all logs of a limit the one with the oldest newest record first, of two
 with the same the larger, until the limit is met. In a log the older segment always goes first.
+
+The limit of a topic takes no segment that waits for a group. Those of a log directory do, where
+nothing else is left to go: a full disk stops everything. So to groups they are hard limits.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from cordwood.cleanup.group_guard import GroupGuard, GroupLoss
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.retention import Expired, RetentionPlan, age_from_ms
 from cordwood.model.config import BrokerConfig, LogConfig
@@ -67,7 +71,11 @@ def shares_limits(configs: Iterable[LogConfig], limits: DirectoryLimits) -> bool
 
 
 def plan_shared_retention(
-    logs: Sequence[SharedLog], limits: DirectoryLimits, *, free_bytes: Mapping[str, int]
+    logs: Sequence[SharedLog],
+    limits: DirectoryLimits,
+    *,
+    free_bytes: Mapping[str, int],
+    now_ms: int,
 ) -> list[RetentionPlan]:
     """For each of `logs`, in their order, what goes for a limit that it shares.
 
@@ -79,8 +87,9 @@ def plan_shared_retention(
         limits: of each log directory.
         free_bytes: by directory, the free space of its file system, with what removed files that
             wait for file.delete.delay.ms will give; needed where `limits.free_bytes_min` is set.
+        now_ms: the time, for how long segments wait for groups.
     """
-    rests = [_Rest(log=log) for log in logs]
+    rests = [_Rest(log=log, guard=_guard_of(log.view)) for log in logs]
     by_topic: dict[str, list[_Rest]] = {}
     by_directory: dict[str, list[_Rest]] = {}
     for rest in rests:
@@ -91,19 +100,23 @@ def plan_shared_retention(
         limit = group[0].log.view.config.cordwood_retention_topic_bytes
         if limit >= 0:
             text = f"cordwood.retention.topic.bytes {limit} breach of topic {topic}"
-            _take(group, sum(each.size_bytes for each in group) - limit, TOPIC_BYTES, text)
+            excess = sum(each.size_bytes for each in group) - limit
+            _take(group, excess, TOPIC_BYTES, text, now_ms=now_ms)
     for log_dir, group in sorted(by_directory.items()):
         limit = limits.size_bytes_max
         if limit >= 0:
             text = f"cordwood.log.dir.retention.bytes {limit} breach of log directory {log_dir}"
-            _take(group, sum(each.size_bytes for each in group) - limit, DIRECTORY_BYTES, text)
+            excess = sum(each.size_bytes for each in group) - limit
+            left = _take(group, excess, DIRECTORY_BYTES, text, now_ms=now_ms)
+            _take_unread(group, left, DIRECTORY_BYTES, text, "cordwood.log.dir.retention.bytes")
         if limits.free_bytes_min >= 0:
             text = (
                 f"cordwood.log.dir.free.bytes.min {limits.free_bytes_min} breach of log directory "
                 f"{log_dir}"
             )
             free = free_bytes[log_dir] + sum(each.bytes_gone for each in group)
-            _take(group, limits.free_bytes_min - free, FREE_BYTES, text)
+            left = _take(group, limits.free_bytes_min - free, FREE_BYTES, text, now_ms=now_ms)
+            _take_unread(group, left, FREE_BYTES, text, "cordwood.log.dir.free.bytes.min")
     return [rest.plan() for rest in rests]
 
 
@@ -112,7 +125,9 @@ class _Rest:
     """What limits have left of a log so far."""
 
     log: SharedLog
+    guard: GroupGuard
     expired: list[Expired] = field(default_factory=list)
+    caps: list[str] = field(default_factory=list)
     bytes_gone: int = 0
 
     @property
@@ -133,6 +148,19 @@ class _Rest:
         segment = view.segments[number]
         return age_from_ms(segment, view.config), -segment.size_bytes
 
+    @property
+    def is_unread(self) -> bool:
+        """Whether a group has not consumed the oldest segment."""
+        end = self.log.view.next_base(len(self.expired))
+        return self.guard.slowest_behind(end) is not None
+
+    def cap(self, now_ms: int) -> str | None:
+        """The setting by which the oldest segment does not wait for groups any more, if any."""
+        view = self.log.view
+        segment = view.segments[len(self.expired)]
+        left_bytes = self.size_bytes - segment.size_bytes
+        return self.guard.cap(age_from_ms(segment, view.config), left_bytes, now_ms)
+
     def take(self, rule: str, text: str) -> int:
         """Removes the oldest segment; how many bytes it has."""
         segment = self.log.view.segments[len(self.expired)]
@@ -145,28 +173,69 @@ class _Rest:
 
     def plan(self) -> RetentionPlan:
         view = self.log.view
-        first = view.segments[len(self.expired)].base_offset
+        start = view.log_start_offset
+        if self.expired:
+            start = max(start, view.segments[len(self.expired)].base_offset)
         return RetentionPlan(
             expired=tuple(self.expired),
             roll=False,
-            log_start_offset=max(view.log_start_offset, first)
-            if self.expired
-            else view.log_start_offset,
+            log_start_offset=start,
+            losses=self.guard.losses(view.log_start_offset, start, self.caps),
         )
 
 
-def _take(rests: Sequence[_Rest], excess_bytes: int, rule: str, text: str) -> None:
-    """Removes the oldest segments over all of `rests` until `excess_bytes` are gone."""
+def _guard_of(view: LogView) -> GroupGuard:
+    return GroupGuard(view.config, view.consumed, view.high_watermark)
+
+
+def _take(rests: Sequence[_Rest], excess_bytes: int, rule: str, text: str, *, now_ms: int) -> int:
+    """Removes the oldest segments over all of `rests` until `excess_bytes` are gone.
+
+    Of a log no segment goes that waits for a group, and none behind it. Returns how many bytes are
+    still to go.
+    """
+
+    def next_of(rest: _Rest) -> tuple[int, int] | None:
+        key = rest.oldest()
+        return None if key is not None and rest.is_unread and not rest.cap(now_ms) else key
+
+    def take(rest: _Rest) -> int:
+        cap = rest.cap(now_ms) if rest.is_unread else None
+        rest.caps += [] if cap is None else [cap]
+        return rest.take(rule, text)
+
+    return _take_oldest(rests, excess_bytes, next_of, take)
+
+
+def _take_unread(
+    rests: Sequence[_Rest], excess_bytes: int, rule: str, text: str, setting: str
+) -> None:
+    """The same for segments that wait for groups, too; `setting` is that of the limit."""
+
+    def take(rest: _Rest) -> int:
+        rest.caps += [setting] if rest.is_unread else []
+        return rest.take(rule, text)
+
+    _take_oldest(rests, excess_bytes, _Rest.oldest, take)
+
+
+def _take_oldest(
+    rests: Sequence[_Rest],
+    excess_bytes: int,
+    next_of: Callable[[_Rest], tuple[int, int] | None],
+    take: Callable[[_Rest], int],
+) -> int:
     if excess_bytes <= 0:
-        return
-    heap = [(key, number) for number, rest in enumerate(rests) if (key := rest.oldest())]
+        return 0
+    heap = [(key, number) for number, rest in enumerate(rests) if (key := next_of(rest))]
     heapq.heapify(heap)
     while excess_bytes > 0 and heap:
         _, number = heapq.heappop(heap)
-        excess_bytes -= rests[number].take(rule, text)
-        key = rests[number].oldest()
+        excess_bytes -= take(rests[number])
+        key = next_of(rests[number])
         if key is not None:
             heapq.heappush(heap, (key, number))
+    return max(0, excess_bytes)
 
 
 def joined(first: RetentionPlan, then: RetentionPlan) -> RetentionPlan:
@@ -175,4 +244,19 @@ def joined(first: RetentionPlan, then: RetentionPlan) -> RetentionPlan:
         first,
         expired=(*first.expired, *then.expired),
         log_start_offset=then.log_start_offset,
+        losses=_continued(first.losses, then.losses),
     )
+
+
+def _continued(first: Sequence[GroupLoss], then: Sequence[GroupLoss]) -> tuple[GroupLoss, ...]:
+    """The losses of both plans, one for each group: the second begins where the first ends."""
+    by_group = {loss.group: loss for loss in first}
+    for loss in then:
+        before = by_group.get(loss.group)
+        if before is not None:
+            settings = dict.fromkeys([*before.setting.split(", "), *loss.setting.split(", ")])
+            loss = replace(  # noqa: PLW2901
+                loss, first_offset=before.first_offset, setting=", ".join(settings)
+            )
+        by_group[loss.group] = loss
+    return tuple(by_group.values())

@@ -7,7 +7,7 @@ others are measured, as `cordwood clean --dry-run --exact` measures, without a c
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -15,13 +15,11 @@ from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.clean import clean, survey
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.named_topics import missing_topics
+from cordwood.cleanup.offline_groups import OfflineGroups
 from cordwood.cleanup.report import PartitionReport, Report, Status
-from cordwood.cleanup.request import CleanRequest, EngineFactory, Listener, Resolved
-from cordwood.insight.committed_offsets import Committed, read_committed
+from cordwood.cleanup.request import CleanRequest, EngineFactory, Listener
 from cordwood.insight.whatif import How, Outcome, bytes_to_read, changed_settings, settled
 from cordwood.model.clock import Clock
-from cordwood.model.config import LogConfig
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.storage.offline_directories import find_places, open_log_dirs
 
 
@@ -92,7 +90,7 @@ def compare(
     comparison.warnings += found.report.warnings
     comparison.in_use = found.report.in_use
     for report, captured in found.logs:
-        comparison.partitions.append(_compared(report, captured, then))
+        comparison.partitions.append(_compared(report, captured, then, found.groups))
     known = {each.name for each in comparison.partitions}
     comparison.left_alone = [
         each for each in found.report.partitions if f"{each.topic}-{each.partition}" not in known
@@ -123,16 +121,21 @@ def _changes(topic: str, now: CleanRequest, then: CleanRequest) -> dict[str, tup
     return changed_settings(before.config, after.config)
 
 
-def _compared(report: PartitionReport, captured: Captured, then: CleanRequest) -> Compared:
+def _compared(
+    report: PartitionReport, captured: Captured, then: CleanRequest, groups: OfflineGroups
+) -> Compared:
     view = captured.view
     changed = then.resolve(report.topic)
     assert changed is not None, "settings that change are known on both sides"
+    then_view = replace(view, config=changed.config)
+    if changed.config.cordwood_retention_groups:
+        then_view = replace(then_view, consumed=groups.consumed(view.topic_partition))
     compared = Compared(
         topic=report.topic,
         partition=report.partition,
         log_dir=report.log_dir,
         view=view,
-        then_view=replace(view, config=changed.config),
+        then_view=then_view,
     )
     compared.now = settled(view, now_ms=then.now_ms)
     if not changed.config.remote_storage_enable:  # else it is left alone
@@ -193,43 +196,3 @@ def _measured(report: PartitionReport, view: LogView, *, now_ms: int) -> Outcome
         keys=report.keys,
         bytes_read=bytes_to_read(view, now_ms=now_ms),
     )
-
-
-def committed_offsets(
-    request: CleanRequest,
-    *,
-    clock: Clock,
-    begin: Callable[[int], None] = lambda _: None,
-    progress: Callable[[int], None] = lambda _: None,
-) -> Committed:
-    """The committed offsets of all partitions of `__consumer_offsets` in the log directories.
-
-    Args:
-        request: for the directories and the moment.
-        clock: for timings.
-        begin: receives how many bytes will be read.
-        progress: receives how many bytes were read.
-
-    Raises:
-        As `clean`, and `read_committed`.
-    """
-    found = survey(
-        replace(request, topics=(GROUP_METADATA_TOPIC,), named_topics={}, resolve=_any_settings),
-        clock=clock,
-    )
-    logs: Sequence[Captured] = [captured for _, captured in found.logs]
-    begin(sum(captured.view.size_bytes for captured in logs))
-    committed: Committed = {}
-    for captured in logs:
-        committed |= read_committed(captured.sources, progress=progress)
-    return committed
-
-
-def _any_settings(_: str) -> Resolved:
-    return Resolved(config=LogConfig(), origin={})
-
-
-def has_groups(request: CleanRequest) -> bool:
-    """Whether a partition of `__consumer_offsets` is below the log directories."""
-    places = find_places(open_log_dirs(request.log_dirs))
-    return any(p.partition.topic_partition.topic == GROUP_METADATA_TOPIC for p in places)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cordwood.cleanup.blockers import Blocker, Code
+from cordwood.cleanup.group_guard import GROUPS, MAX_BYTES, MAX_MS
 from cordwood.cleanup.retention import RetentionPlan
 from cordwood.insight.compaction_forecast import (
     CompactionForecast,
@@ -33,6 +34,7 @@ _RETENTION: Final = (
     "internal.segment.bytes",
     "file.delete.delay.ms",
 )
+_GROUPS: Final = (GROUPS, MAX_MS, MAX_BYTES)
 _COMPACTION: Final = (
     "min.cleanable.dirty.ratio",
     "min.compaction.lag.ms",
@@ -164,6 +166,8 @@ class LogExplanation:
             "deletable_bytes": self.plan.bytes_freed,
             "settings": self._settings(),
             "open_transactions": [_transaction(each) for each in facts.transactions],
+            "groups": self._groups(),
+            "losses": [each.to_json() for each in facts.losses],
             "compaction": self._compaction(),
             "segments": [self._segment(fate) for fate in self.fates],
             "warnings": list(facts.warnings),
@@ -172,8 +176,25 @@ class LogExplanation:
     def _settings(self) -> Value:
         config = self.facts.view.config
         names = (*_RETENTION, *_COMPACTION) if config.compact else _RETENTION
+        if config.cordwood_retention_groups:
+            names = (*names, *_GROUPS)
         found = {name: _setting(self.facts.origins, name) for name in names}
         return {name: setting for name, setting in found.items() if setting is not None}
+
+    def _groups(self) -> list[Value]:
+        """The groups that the log waits for."""
+        view = self.facts.view
+        return [
+            {
+                "group": each.group,
+                "committed_offset": each.committed,
+                "lag": None
+                if each.committed is None
+                else max(0, view.high_watermark - each.committed),
+                "text": each.text,
+            }
+            for each in view.consumed.positions(view.config)
+        ]
 
     def _segment(self, fate: SegmentFate) -> Value:
         segment = fate.segment

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from cordwood.cleanup.group_guard import GROUPS, MAX_BYTES, MAX_MS, Consumed
 from cordwood.model.config import LogConfig
 from cordwood.model.config_levels import Origin
 from cordwood.model.config_resolver import Level
@@ -17,7 +18,7 @@ _COMPACTION: Final = (
     "max.compaction.lag.ms",
     "delete.retention.ms",
 )
-_RETENTION: Final = ("retention.ms", "retention.bytes")
+_RETENTION: Final = ("retention.ms", "retention.bytes", GROUPS)
 _HOUR_MS: Final = 3_600_000
 
 
@@ -31,7 +32,11 @@ class Remark:
 
 
 def remarks(
-    config: LogConfig, origins: Mapping[str, Origin], *, partitions: int
+    config: LogConfig,
+    origins: Mapping[str, Origin],
+    *,
+    partitions: int,
+    consumed: Collection[Consumed] = (),
 ) -> tuple[Remark, ...]:
     """The remarks about the settings of a topic.
 
@@ -39,8 +44,12 @@ def remarks(
         config: the settings in force.
         origins: where each comes from, by name.
         partitions: how many partitions of the topic are in the directories that were read.
+        consumed: what is known of the groups of cordwood.retention.groups, for each of these.
     """
-    return tuple(_remarks(config, origins, partitions))
+    found = [*_remarks(config, origins, partitions)]
+    if config.delete and config.cordwood_retention_groups:
+        found += _groups(config, consumed)
+    return tuple(found)
 
 
 def _remarks(config: LogConfig, origins: Mapping[str, Origin], partitions: int) -> Iterator[Remark]:
@@ -104,6 +113,39 @@ def _size(config: LogConfig, partitions: int) -> Iterator[Remark]:
             text=f"retention.bytes {limit} is less than two segments of segment.bytes {segment}: "
             "what is kept jumps by a whole segment; lower segment.bytes",
         )
+
+
+def _groups(config: LogConfig, consumed: Collection[Consumed]) -> Iterator[Remark]:
+    if config.cordwood_retention_groups_max_ms < 0 > config.cordwood_retention_groups_max_bytes:
+        yield Remark(
+            code="groups-without-limit",
+            setting=GROUPS,
+            text="a group that stops for good keeps everything, until the disk is full: set "
+            f"{MAX_MS} or {MAX_BYTES}",
+        )
+    limit_ms = config.cordwood_retention_groups_max_ms
+    if 0 <= limit_ms <= config.retention_ms:
+        yield Remark(
+            code="groups-limit-too-low",
+            setting=MAX_MS,
+            text=f"{MAX_MS} {limit_ms} is not above retention.ms {config.retention_ms}: no segment "
+            "that has expired waits for a group",
+        )
+    if config.compact:
+        yield Remark(
+            code="groups-and-compaction",
+            setting=GROUPS,
+            text="compact: compaction removes superseded records, consumed or not; only deletion "
+            "by time and size waits",
+        )
+    for group in config.cordwood_retention_groups:
+        positions = [each.position(group) for each in consumed]
+        if positions and all(each.committed is None for each in positions):
+            yield Remark(
+                code="unknown-group",
+                setting=GROUPS,
+                text=f"{positions[0].text}: everything waits for it. Is the name right?",
+            )
 
 
 def _compaction(config: LogConfig) -> Iterator[Remark]:

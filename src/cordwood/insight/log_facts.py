@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cordwood.cleanup.blockers import Blocker
+from cordwood.cleanup.group_losses import NotedLoss
 from cordwood.cleanup.log_view import LogView
 from cordwood.model.config_levels import Origin
 
@@ -42,7 +43,7 @@ class LogFacts:
     `origins` says where each setting in force comes from, by Kafka's name of the topic setting.
     `cleaner` is what keeps the cleaner from this log, whatever the log holds: it is quarantined,
     paused, or the cleaner is off. `throttle_bytes` is how many bytes a second a cleaning may read
-    and write, None for no limit.
+    and write, None for no limit. `losses` are what groups have lost of it, as far as is remembered.
     """
 
     view: LogView
@@ -52,4 +53,5 @@ class LogFacts:
     cleaner: tuple[Blocker, ...] = ()
     delays: Delays = field(default_factory=Delays)
     throttle_bytes: int | None = None
+    losses: tuple[NotedLoss, ...] = ()
     warnings: tuple[str, ...] = ()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from cordwood.cleanup.blockers import Blocker, Code
 from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.cleaner_status import cleaner_blocker
+from cordwood.cleanup.group_guard import NOTHING_KNOWN, Consumed
 from cordwood.insight.log_facts import Delays, LogFacts, OpenTransaction
 from cordwood.insight.offline_facts import bytes_a_second
 from cordwood.model.config_levels import Origin
@@ -25,6 +27,7 @@ def online_facts(
     origins: Mapping[str, Origin],
     transactional_ids: Mapping[int, str],
     now_ms: int,
+    consumed: Consumed = NOTHING_KNOWN,
 ) -> LogFacts:
     """The facts about one log.
 
@@ -36,9 +39,10 @@ def online_facts(
         origins: where its settings come from.
         transactional_ids: by producer id, those that a coordinator here knows.
         now_ms: the broker's time.
+        consumed: what is known of the groups that it waits for.
     """
     return LogFacts(
-        view=view_of(log, checkpoint),
+        view=replace(view_of(log, checkpoint), consumed=consumed),
         log_dir=str(log.log_dir),
         origins=origins,
         transactions=tuple(
@@ -58,6 +62,7 @@ def online_facts(
             file_delete_ms=log.config.file_delete_delay_ms,
         ),
         throttle_bytes=bytes_a_second(settings.io_max_bytes_per_second),
+        losses=manager.groups.losses.of(log.topic_partition),
     )
 
 

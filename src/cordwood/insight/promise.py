@@ -9,6 +9,9 @@ later. The files go file.delete.delay.ms after that. The sum is the largest age 
 its append to its last byte on disk; no smaller number is a bound. Segments before it expire
 earlier, so the order of deletion adds nothing. Every replica does the same with its own log.
 
+A segment that waits for groups goes when it is older than cordwood.retention.groups.max.ms, if that
+is more than retention.ms; without it there is no bound.
+
 **Space.** A check leaves less than retention.bytes and one segment. Until the next check records
 are appended, and what was removed stays for file.delete.delay.ms.
 
@@ -22,6 +25,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cordwood.cleanup.group_guard import GROUPS, MAX_BYTES, MAX_MS
 from cordwood.cleanup.log_view import LogView
 from cordwood.insight.log_facts import Delays
 from cordwood.model.config import LogConfig
@@ -78,6 +82,9 @@ def age_promise(config: LogConfig, delays: Delays) -> Promise:
         )
     if config.retention_ms < 0:
         return Promise(bound=None, why="retention.ms=-1: no record gets too old")
+    if config.cordwood_retention_groups and config.cordwood_retention_groups_max_ms < 0:
+        why = f"{GROUPS} without {MAX_MS}: what a group does not consume stays"
+        return Promise(bound=None, why=why)
     if _takes_create_time(config) and config.message_timestamp_after_max_ms > _AHEAD_MS_MAX:
         why = (
             "message.timestamp.after.max.ms sets no limit: a record far ahead keeps its segment, "
@@ -87,7 +94,7 @@ def age_promise(config: LogConfig, delays: Delays) -> Promise:
     parts = (
         *_ahead(config),
         Part(setting="segment.ms", value=config.segment_ms),
-        Part(setting="retention.ms", value=config.retention_ms),
+        _age_limit(config),
         Part(setting="log.retention.check.interval.ms", value=delays.check_ms),
         Part(setting="file.delete.delay.ms", value=delays.file_delete_ms),
     )
@@ -98,7 +105,8 @@ def keep_age(config: LogConfig, delays: Delays, max_age_ms: int) -> Promise:
     """Settings under which no record gets older than `max_age_ms`: the loosest retention.ms.
 
     segment.ms is lowered, too, to an eighth of the age at the least, and
-    message.timestamp.after.max.ms to its default of an hour; nothing is made looser.
+    message.timestamp.after.max.ms to its default of an hour; nothing is made looser. Where the log
+    waits for groups, the wait gets as long as the promise allows.
 
     Raises:
         ConfigError: no retention.ms is low enough.
@@ -118,18 +126,26 @@ def keep_age(config: LogConfig, delays: Delays, max_age_ms: int) -> Promise:
             "ms. Lower log.retention.check.interval.ms, file.delete.delay.ms or, with CreateTime, "
             "message.timestamp.after.max.ms"
         )
-    retention_ms = left - min(config.segment_ms, max(1, left // _SEGMENTS_AN_AGE))
-    if config.retention_ms >= 0:
-        retention_ms = min(config.retention_ms, retention_ms)
-    segment_ms = min(config.segment_ms, left - retention_ms)
+    limit_ms = left - min(config.segment_ms, max(1, left // _SEGMENTS_AN_AGE))
+    limited = replace(
+        limited,
+        retention_ms=_lowered(config.retention_ms, limit_ms),
+        cordwood_retention_groups_max_ms=_wait_within(config, MAX_MS, limit_ms),
+    )
+    segment_ms = min(config.segment_ms, left - _age_limit(limited).value)
     changes = [
         ("segment.ms", config.segment_ms, segment_ms),
-        ("retention.ms", config.retention_ms, retention_ms),
+        ("retention.ms", config.retention_ms, limited.retention_ms),
+        (
+            MAX_MS,
+            config.cordwood_retention_groups_max_ms,
+            limited.cordwood_retention_groups_max_ms,
+        ),
     ]
     if _takes_create_time(config):
         name = "message.timestamp.after.max.ms"
         changes.append((name, config.message_timestamp_after_max_ms, ahead_ms))
-    kept = age_promise(replace(limited, segment_ms=segment_ms, retention_ms=retention_ms), delays)
+    kept = age_promise(replace(limited, segment_ms=segment_ms), delays)
     return Promise(bound=kept.bound, parts=kept.parts, changes=_changed(changes))
 
 
@@ -141,9 +157,12 @@ def size_promise(config: LogConfig, delays: Delays, bytes_a_second: float) -> Pr
         )
     if config.retention_bytes < 0:
         return Promise(bound=None, why="retention.bytes=-1: no size is too large")
+    if config.cordwood_retention_groups and config.cordwood_retention_groups_max_bytes < 0:
+        why = f"{GROUPS} without {MAX_BYTES}: what a group does not consume stays"
+        return Promise(bound=None, why=why)
     waited_ms = delays.check_ms + delays.file_delete_ms
     parts = (
-        Part(setting="retention.bytes", value=config.retention_bytes),
+        _size_limit(config),
         Part(setting="segment.bytes", value=config.segment_bytes),
         Part(
             setting="appends until the files are gone",
@@ -170,14 +189,22 @@ def keep_size(config: LogConfig, delays: Delays, bytes_a_second: float, max_byte
             f"no retention.bytes keeps {max_bytes} bytes: {appended} are appended until the files "
             f"of removed segments are gone, and a segment takes {segment_bytes}"
         )
-    retention_bytes = left - segment_bytes
-    if config.retention_bytes >= 0:
-        retention_bytes = min(config.retention_bytes, retention_bytes)
+    limit_bytes = left - segment_bytes
+    after = replace(
+        config,
+        segment_bytes=segment_bytes,
+        retention_bytes=_lowered(config.retention_bytes, limit_bytes),
+        cordwood_retention_groups_max_bytes=_wait_within(config, MAX_BYTES, limit_bytes),
+    )
     changes = [
         ("segment.bytes", config.segment_bytes, segment_bytes),
-        ("retention.bytes", config.retention_bytes, retention_bytes),
+        ("retention.bytes", config.retention_bytes, after.retention_bytes),
+        (
+            MAX_BYTES,
+            config.cordwood_retention_groups_max_bytes,
+            after.cordwood_retention_groups_max_bytes,
+        ),
     ]
-    after = replace(config, segment_bytes=segment_bytes, retention_bytes=retention_bytes)
     kept = size_promise(after, delays, bytes_a_second)
     return Promise(bound=kept.bound, parts=kept.parts, changes=_changed(changes))
 
@@ -207,6 +234,33 @@ def disk_overhead(config: LogConfig) -> float | None:
 def _changed(changes: Sequence[tuple[str, int, int]]) -> tuple[tuple[str, int], ...]:
     """(setting, value) of each of (setting, value before, value after) that differs."""
     return tuple((name, after) for name, before, after in changes if before != after)
+
+
+def _age_limit(config: LogConfig) -> Part:
+    """The age at which a segment goes at the latest, waiting for groups or not."""
+    wait_ms = config.cordwood_retention_groups_max_ms
+    if config.cordwood_retention_groups and wait_ms > config.retention_ms:
+        return Part(setting=MAX_MS, value=wait_ms)
+    return Part(setting="retention.ms", value=config.retention_ms)
+
+
+def _size_limit(config: LogConfig) -> Part:
+    """The size from which on a segment goes at the latest, waiting for groups or not."""
+    wait_bytes = config.cordwood_retention_groups_max_bytes
+    if config.cordwood_retention_groups and wait_bytes > config.retention_bytes:
+        return Part(setting=MAX_BYTES, value=wait_bytes)
+    return Part(setting="retention.bytes", value=config.retention_bytes)
+
+
+def _lowered(value: int, limit: int) -> int:
+    """A limit that is at most `limit`; -1 is none."""
+    return limit if value < 0 else min(value, limit)
+
+
+def _wait_within(config: LogConfig, setting: str, limit: int) -> int:
+    """How long, or how large, a log that waits for groups may get; unchanged where it does not."""
+    value: int = getattr(config, setting.replace(".", "_"))
+    return _lowered(value, limit) if config.cordwood_retention_groups else value
 
 
 def _takes_create_time(config: LogConfig) -> bool:

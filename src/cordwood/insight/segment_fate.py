@@ -12,9 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cordwood.cleanup.blockers import Blocker, Code, hold_blocker
+from cordwood.cleanup.group_guard import GROUPS, GroupGuard
 from cordwood.cleanup.log_view import CleanedSegment, LogView
 from cordwood.cleanup.retention import (
     RetentionPlan,
+    age_from_ms,
     expires_ms,
     high_watermark_blocker,
     plan_retention,
@@ -69,11 +71,13 @@ class _Kept:
         self._now_ms = now_ms
         self._retention_ms = view.config.retention_ms
         self._retention_bytes = view.config.retention_bytes
+        self._guard = GroupGuard(view.config, view.consumed, view.high_watermark)
 
     def fates(self, first: int) -> list[SegmentFate]:
         """Those of the segments from number `first` on."""
         view = self._view
         latest_ms, latest_base = -1, -1
+        goes_ms: int | None = -1
         left = sum(segment.size_bytes for segment in view.segments[first:])
         found = []
         for number in range(first, len(view.segments)):
@@ -84,16 +88,38 @@ class _Kept:
                 if own_ms > latest_ms:
                     latest_ms, latest_base = own_ms, segment.base_offset
             blockers = self._blockers(number, left, latest_ms, latest_base)
+            goes_ms = _later(goes_ms, self._goes_ms(number, left, latest_ms))
             is_waiting = all(each.code not in _NO_TIME for each in blockers)
             found.append(
                 SegmentFate(
                     segment=segment,
                     next_base=view.next_base(number),
                     blockers=tuple(blockers),
-                    goes_ms=latest_ms if is_waiting and self._has_time_limit else None,
+                    goes_ms=goes_ms if is_waiting else None,
                 )
             )
         return found
+
+    def _goes_ms(self, number: int, left: int, latest_ms: int) -> int | None:
+        """When a segment goes by itself, at the earliest; the arguments are those of `_blockers`.
+
+        Segments before it may take longer. None where no moment is known.
+        """
+        goes_ms = latest_ms if self._has_time_limit else None
+        if self._is_too_large(left):
+            goes_ms = self._now_ms
+        waits = self._waits(number, left)
+        return goes_ms if waits is None else _later(goes_ms, waits.until_ms)
+
+    def _is_too_large(self, left: int) -> bool:
+        """Whether the size rule removes a segment that leaves so many bytes."""
+        return self._view.config.delete and 0 <= self._retention_bytes <= left
+
+    def _waits(self, number: int, left: int) -> Blocker | None:
+        """The group that a segment waits for."""
+        view, segment = self._view, self._view.segments[number]
+        from_ms = age_from_ms(segment, view.config)
+        return self._guard.blocker(view.next_base(number), from_ms, left, self._now_ms)
 
     @property
     def _has_time_limit(self) -> bool:
@@ -120,10 +146,27 @@ class _Kept:
             policy = ",".join(sorted(config.cleanup_policy))
             text = f"cleanup.policy={policy}: retention removes no segments, only compaction does"
             return [Blocker(code=Code.POLICY, setting="cleanup.policy", text=text)]
+        found = self._limits(segment, left, latest_ms, latest_base)
+        waits = self._waits(number, left)
+        if waits is not None:
+            found.append(waits)
+        if not found:
+            text = "it would go, but segments go oldest first: one before it waits for a group"
+            found.append(Blocker(code=Code.OLDER_SEGMENT, setting=GROUPS, text=text))
+        return found
+
+    def _limits(
+        self, segment: CleanedSegment, left: int, latest_ms: int, latest_base: int
+    ) -> list[Blocker]:
+        """Why neither time nor size removes a segment; empty where one of them does."""
         found = []
         if self._has_time_limit:
+            if latest_ms <= self._now_ms:
+                return []
             found.append(self._time(segment, latest_ms, latest_base))
         if self._retention_bytes >= 0:
+            if self._is_too_large(left):
+                return []
             found.append(size_blocker(left, self._retention_bytes))
         if not found:
             text = "neither retention.ms nor retention.bytes limits this log"
@@ -141,6 +184,11 @@ class _Kept:
                 "has not",
             )
         return time_blocker(segment, self._view.config, self._now_ms)
+
+
+def _later(one_ms: int | None, other_ms: int | None) -> int | None:
+    """The later of two moments; None, for never, is the latest."""
+    return None if one_ms is None or other_ms is None else max(one_ms, other_ms)
 
 
 #: Where one of these is in the way, no moment is known at which the segment goes.

@@ -224,6 +224,15 @@ _TOPIC_TABLE = (
     _own("retention.topic.bytes", _long(-1), -1, "bytes",
          "How large all partitions of a topic on one broker may be together before the delete "
          "policy removes their oldest segments; -1 no limit."),
+    _own("retention.groups", _LISTED, (), "",
+         "Consumer groups that the delete policy waits for: a segment stays while it has records "
+         "that one of them has not consumed, by its committed offset."),
+    _own("retention.groups.max.ms", _long(-1), -1, "ms",
+         "Age of a segment beyond which it no longer waits for cordwood.retention.groups; -1 no "
+         "limit."),
+    _own("retention.groups.max.bytes", _long(-1), -1, "bytes",
+         "Size of a partition at which its oldest segment no longer waits for "
+         "cordwood.retention.groups; -1 no limit."),
     _own("segment.roll.idle", _BOOLEAN, False, "",
          "Whether a segment older than segment.ms is rolled by the check of retention, also if no "
          "record arrives."),
@@ -462,6 +471,9 @@ class LogConfig:
     local_retention_bytes: int = -2
     cordwood_timestamp_future_policy: str = "kafka"
     cordwood_retention_topic_bytes: int = -1
+    cordwood_retention_groups: tuple[str, ...] = ()
+    cordwood_retention_groups_max_ms: int = -1
+    cordwood_retention_groups_max_bytes: int = -1
     cordwood_segment_roll_idle: bool = False
     cordwood_trash_ms: int = 0
 

@@ -18,6 +18,7 @@ from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.group_cluster import GroupCluster
 from cordwood.broker.group_metadata_log import GroupMetadataLog
+from cordwood.broker.group_offsets import GroupOffsets
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.peers import Peers
 from cordwood.broker.producer_ids import ProducerIds
@@ -135,7 +136,7 @@ def make_broker(
         settings: of server.properties.
         cluster_id: the cluster's.
         logs: the logs of this broker.
-        cleaner: is paused for a log that is moved or truncated.
+        cleaner: is paused for a log that is moved or truncated; its retention looks groups up.
         metadata: the image that the loader has published.
         configs: the settings in force.
         member: the channels to the controller; connected.
@@ -170,6 +171,9 @@ def make_broker(
         timeout_ms=settings.integer("request.timeout.ms"),
     )
     at_end(peers.close)
+    cleaner.groups.source = GroupOffsets(
+        groups, metadata, peers, thread, node_id=settings.node_id
+    ).look_up
     producer_ids = ProducerIds(member.channel, thread)
     parts = TransactionParts.of(settings, replicas, groups, metadata, producer_ids, thread, peers)
     return Broker(

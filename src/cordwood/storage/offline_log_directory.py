@@ -94,6 +94,14 @@ class OfflineLogDirectory(LogDirectory):
                 "and no directory of a partition), nor a partition's directory"
             )
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether its broker stopped in good order, so that the ends of its logs are whole.
+
+        A copy of partitions without meta.properties counts as such.
+        """
+        return self.has_clean_shutdown_file() or self.meta is None
+
     def include(self, other: OfflineLogDirectory) -> None:
         """Adds what another value names of the same directory."""
         both = None if self.only is None or other.only is None else self.only | other.only

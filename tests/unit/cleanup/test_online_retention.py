@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.online_retention import retain
 from cordwood.cleanup.retention import plan_retention
 from cordwood.model.config import LogConfig
@@ -96,7 +97,7 @@ def test_the_old_segments_unblocked_by_the_log_start_go_and_a_second_pass_finds_
             log.roll()
     clock.advance(901)
     catch_up(log)
-    assert plan_retention(log, now_ms=clock.now_ms()).expired == ()
+    assert plan_retention(view_of(log, None), now_ms=clock.now_ms()).expired == ()
     log.delete_records(1)
     assert collect(log) == 2
     assert collect(log) == 0
@@ -461,7 +462,9 @@ def test_segments_may_go_from_the_oldest_on_but_for_an_empty_active_one(tmp_path
     clock.advance(10)
 
     def may_go() -> list[int]:
-        return [e.base_offset for e in plan_retention(log, now_ms=clock.now_ms()).expired]
+        return [
+            e.base_offset for e in plan_retention(view_of(log, None), now_ms=clock.now_ms()).expired
+        ]
 
     assert may_go() == list(range(9))
     put(log, b"a")

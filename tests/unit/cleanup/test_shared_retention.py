@@ -83,7 +83,7 @@ def planned(
 ) -> dict[str, list[int]]:
     """What goes, by partition: base offsets."""
     free_bytes = {log.log_dir: free for log in logs}
-    plans = plan_shared_retention(logs, limits, free_bytes=free_bytes)
+    plans = plan_shared_retention(logs, limits, free_bytes=free_bytes, now_ms=NOW_MS)
     return {
         str(log.view.topic_partition): [each.base_offset for each in plan.expired]
         for log, plan in zip(logs, plans, strict=True)
@@ -100,7 +100,7 @@ def test_the_oldest_segments_of_a_topic_go_whichever_partition_has_them() -> Non
         log_of("t-1", [(100, 2), (100, 3), (100, 8)], limit=350),
         log_of("u-0", [(100, 0), (100, 0)], limit=-1),
     ]
-    plans = plan_shared_retention(logs, NO_LIMITS, free_bytes={})
+    plans = plan_shared_retention(logs, NO_LIMITS, free_bytes={}, now_ms=NOW_MS)
     assert planned(logs) == {"t-0": [0], "t-1": [0, 10]}
     assert plans[1].log_start_offset == 20
     assert {each.rule for plan in plans for each in plan.expired} == {TOPIC_BYTES}
@@ -150,7 +150,9 @@ def test_a_directory_loses_the_oldest_of_all_its_topics() -> None:
         log_of("b-0", [(100, 4), (100, 9)]),
         log_of("c-0", [(100, 1), (100, 9)], log_dir="/other"),
     ]
-    plans = plan_shared_retention(logs, DirectoryLimits(size_bytes_max=399), free_bytes={})
+    plans = plan_shared_retention(
+        logs, DirectoryLimits(size_bytes_max=399), free_bytes={}, now_ms=NOW_MS
+    )
     assert [len(plan.expired) for plan in plans] == [0, 1, 0]
     assert plans[1].expired[0].rule == DIRECTORY_BYTES
     assert "cordwood.log.dir.retention.bytes 399 breach" in plans[1].expired[0].text
@@ -159,7 +161,9 @@ def test_a_directory_loses_the_oldest_of_all_its_topics() -> None:
 def test_free_space_is_made_and_what_another_limit_has_freed_counts() -> None:
     logs = [log_of("t-0", [(100, 1), (100, 2), (100, 3), (100, 4)], limit=300)]
     assert planned(logs, DirectoryLimits(free_bytes_min=150), free=50) == {"t-0": [0]}
-    plans = plan_shared_retention(logs, DirectoryLimits(free_bytes_min=151), free_bytes={DIR: 50})
+    plans = plan_shared_retention(
+        logs, DirectoryLimits(free_bytes_min=151), free_bytes={DIR: 50}, now_ms=NOW_MS
+    )
     assert [each.rule for each in plans[0].expired] == [TOPIC_BYTES, FREE_BYTES]
 
 
@@ -196,7 +200,7 @@ def test_the_plan_is_that_of_a_scan_for_the_oldest_each_time(
         if not heads:
             break
         gone[min(heads)[2]] += 1
-    plans = plan_shared_retention(shared, NO_LIMITS, free_bytes={})
+    plans = plan_shared_retention(shared, NO_LIMITS, free_bytes={}, now_ms=NOW_MS)
     assert [len(plan.expired) for plan in plans] == gone
     after = [
         replace(s, view=after_retention(s.view, p, now_ms=NOW_MS))
@@ -210,7 +214,9 @@ def test_a_plan_comes_behind_that_of_the_logs_own_retention() -> None:
     view = replace(log.view, config=replace(log.view.config, retention_ms=5))
     own = plan_retention(view, now_ms=10)
     rest = after_retention(view, own, now_ms=NOW_MS)
-    (shared,) = plan_shared_retention([replace(log, view=rest)], NO_LIMITS, free_bytes={})
+    (shared,) = plan_shared_retention(
+        [replace(log, view=rest)], NO_LIMITS, free_bytes={}, now_ms=NOW_MS
+    )
     both = joined(own, shared)
     assert [(each.base_offset, each.rule) for each in both.expired] == [
         (0, "time"),
@@ -381,7 +387,7 @@ def test_a_dry_run_shows_what_a_run_then_deletes(tmp_path: Path) -> None:
 
 def test_nothing_is_planned_without_a_limit() -> None:
     logs = [log_of("t-0", [(100, 1), (100, 2)])]
-    plans = plan_shared_retention(logs, NO_LIMITS, free_bytes={})
+    plans = plan_shared_retention(logs, NO_LIMITS, free_bytes={}, now_ms=NOW_MS)
     assert plans == [RetentionPlan(expired=(), roll=False, log_start_offset=0)]
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from cordwood.cleanup.blockers import Code
 from cordwood.cleanup.cleaner_settings import CleanerSettings
+from cordwood.cleanup.group_guard import Consumed
 from cordwood.cleanup.online_holds import add_hold
 from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch
@@ -135,6 +136,40 @@ def test_a_hold_stops_everything_until_it_is_released(make: Make) -> None:
     assert bench.explain().fates[0].goes_now
     bench.check()
     assert 0 not in bench.bases
+
+
+def test_a_group_is_waited_for_until_it_commits_or_the_limit_takes_it(make: Make) -> None:
+    config = replace(
+        DELETE,
+        cordwood_retention_groups=("readers",),
+        cordwood_retention_groups_max_ms=30 * HOUR_MS,
+    )
+    bench = make(config)
+    bench.segment(20 * HOUR_MS)
+    bench.segment(15 * HOUR_MS)
+    bench.segment(0)
+    position = 5
+    bench.logs.cleaning.groups.source = lambda wanted: {
+        partition: Consumed(committed={"readers": position}) for partition in wanted
+    }
+    assert bench.codes(0) == bench.codes(1) == [Code.GROUP_GUARD]
+    assert bench.codes(2) == [Code.TIME, Code.GROUP_GUARD]
+    first, second, *_ = bench.explain().fates
+    (blocker,) = first.blockers
+    assert (blocker.offset, blocker.setting) == (5, "cordwood.retention.groups")
+    assert "group readers has committed offset 5 (lag 25)" in blocker.text
+    assert first.goes_ms == blocker.until_ms == bench.now_ms + 10 * HOUR_MS + 1
+    bench.check()
+    assert bench.bases[0] == 0
+    position = 10
+    assert bench.explain().fates[0].goes_now
+    bench.check()
+    assert bench.bases[0] == 10
+    bench.require_gone_at(second.goes_ms, second.segment.base_offset)
+    document = bench.explain().to_json()
+    assert document["groups"][0]["committed_offset"] == 10
+    (loss,) = document["losses"]
+    assert (loss["first_offset"], loss["last_offset"]) == (10, 19)
 
 
 # ---- compaction

@@ -15,6 +15,8 @@ MINUS_ONE_ALLOWED = {
     "compression.gzip.level",
     "compression.zstd.level",
     "cordwood.retention.topic.bytes",
+    "cordwood.retention.groups.max.ms",
+    "cordwood.retention.groups.max.bytes",
     "local.retention.ms",
     "local.retention.bytes",
 }

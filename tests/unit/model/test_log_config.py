@@ -73,6 +73,9 @@ INVALID: dict[str, list[str]] = {
     "remote.log.delete.on.disable": ["not_a_number", "remove", "0"],
     "internal.segment.bytes": ["not_a_number"],
     "cordwood.retention.topic.bytes": ["not_a_number", "-2"],
+    "cordwood.retention.groups": [],
+    "cordwood.retention.groups.max.ms": ["not_a_number", "-2"],
+    "cordwood.retention.groups.max.bytes": ["not_a_number", "-2"],
 }
 
 

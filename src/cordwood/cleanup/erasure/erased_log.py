@@ -132,7 +132,7 @@ class ErasedLog:
             self.partition,
             config=self._config,
             checkpoints=checkpoints,
-            clean_shutdown=self.log_dir.has_clean_shutdown_file() or self.log_dir.meta is None,
+            clean_shutdown=self.log_dir.is_whole,
             producer_expiration_ms=(1 << 63) - 1,  # as a broker finds them, so they stay
             now_ms=self._now_ms,
         )

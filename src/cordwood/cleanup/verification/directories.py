@@ -162,9 +162,7 @@ class _Directory:
         if pid is not None:
             result.in_use.append({"log_dir": str(log_dir.path), "pid": pid})
         self._is_in_use = pid is not None
-        # A copy of partitions alone counts as stopped in good order, as for a cleaning.
-        is_stopped = log_dir.has_clean_shutdown_file() or log_dir.meta is None
-        self._is_settled = pid is None and is_stopped
+        self._is_settled = pid is None and log_dir.is_whole
         findings = Findings()
         self._lines: dict[Path, dict[TopicPartition, int]] = {}
         self._log_starts: dict[TopicPartition, int] | None = None

@@ -177,7 +177,15 @@ def _topic(name: str, logs: Sequence[LogFacts], goal: _Goal, keys: int) -> Value
         "age": asdict(age_promise(config, delays)),
         "disk_overhead": disk_overhead(config) if config.compact else None,
         "keys_a_pass": keys if config.compact else None,
-        "remarks": [asdict(each) for each in remarks(config, facts.origins, partitions=len(logs))],
+        "remarks": [
+            asdict(each)
+            for each in remarks(
+                config,
+                facts.origins,
+                partitions=len(logs),
+                consumed=[log.view.consumed for log in logs],
+            )
+        ],
         "refused": "",
         "promises": {},
     }

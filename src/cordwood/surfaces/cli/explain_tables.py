@@ -27,7 +27,7 @@ _MARKS: Final = {
     "k": "kept",
     "A": "active",
 }
-_BLOCKING: Final = {"hold", "future-timestamp", "older-segment", "high-watermark"}
+_BLOCKING: Final = {"hold", "future-timestamp", "older-segment", "high-watermark", "group-guard"}
 
 _SEGMENTS: Final = (
     Column("segment"),
@@ -105,6 +105,7 @@ def _show_log(partition: Value, now_ms: int, screen: Screen, *, all_segments: bo
     )
     for line in _setting_lines(partition["settings"]):
         typer.echo(f"  {line}")
+    _show_groups(partition, screen)
     _show_compaction(partition, now_ms)
     _show_timeline(segments)
     groups: list[list[Value]] = (
@@ -124,6 +125,21 @@ def _setting_lines(settings: Value) -> list[str]:
             where += f" ({setting['source']})"
         by_level.setdefault(where, []).append(f"{name}={setting['value']}")
     return [f"{where}: {', '.join(texts)}" for where, texts in by_level.items()]
+
+
+def _show_groups(partition: Value, screen: Screen) -> None:
+    """The groups that the log waits for, and what they have lost."""
+    for each in partition["groups"]:
+        lag = "" if each["lag"] is None else f", lag {each['lag']}"
+        typer.echo(f"  {each['text']}{lag}")
+    for each in partition["losses"]:
+        lost = "lost" if each["known"] else "may have lost"
+        screen.line(
+            f"  group {each['group']} {lost} offsets {each['first_offset']} to "
+            f"{each['last_offset']}, at most {each['records_at_most']} records, by "
+            f"{each['setting']} at {_moment(each['at_ms'])}",
+            style="red",
+        )
 
 
 def _show_compaction(partition: Value, now_ms: int) -> None:

@@ -9,6 +9,7 @@ from typing import Annotated, Final
 
 import typer
 
+from cordwood.cleanup.clean import offline_groups
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.run_directory import temporary_directory
@@ -17,9 +18,7 @@ from cordwood.cleanup.spark.session import cores_here
 from cordwood.insight.compared_cleanings import (
     Compared,
     Comparison,
-    committed_offsets,
     compare,
-    has_groups,
 )
 from cordwood.insight.whatif import Outcome, Unread, cost_of, forecast, unread
 from cordwood.model.clock import Clock, SystemClock
@@ -203,7 +202,7 @@ def _answer(asked: _Asked, engine: CleanEngine, display: CleanProgress, clock: C
             if sizes is not None:
                 answer.forecasts.setdefault(side, {})[compared.name] = sizes
     if asked.groups:
-        answer.unread = _unread(now, comparison, display, clock)
+        answer.unread = _unread(now, comparison, display)
     return answer
 
 
@@ -221,7 +220,7 @@ def _add_costs(answer: Answer, compared: Compared, cleaners: dict[str, CleanerSe
 
 
 def _unread(
-    request: CleanRequest, comparison: Comparison, display: CleanProgress, clock: Clock
+    request: CleanRequest, comparison: Comparison, display: CleanProgress
 ) -> list[Unread] | None:
     """What groups lose where the log start offset moves; None if there are no groups to look at."""
     starts = {
@@ -231,19 +230,15 @@ def _unread(
     }
     if not starts:
         return []
-    if not has_groups(request):
+    groups = offline_groups(request)
+    if not groups.has_partitions:
         return None
     name = GROUP_METADATA_TOPIC
-    done = total = 0
-
-    def begin(size_bytes: int) -> None:
-        nonlocal total
-        total = size_bytes
+    done, total = 0, groups.size_bytes
 
     def progress(size_bytes: int) -> None:
         nonlocal done
         done += size_bytes
         display.bytes_done(name, "reading", done, total)
 
-    committed = committed_offsets(request, clock=clock, begin=begin, progress=progress)
-    return unread(committed, starts)
+    return unread(groups.read(progress), starts)

@@ -14,6 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from cordwood import __version__
 from cordwood.broker.configs.describe import topic_origins
+from cordwood.cleanup.online_groups import consumed_of
 from cordwood.cleanup.online_holds import add_hold
 from cordwood.insight.explain import explain
 from cordwood.insight.online_facts import online_facts
@@ -181,6 +182,7 @@ class ObservedBroker:
             )
         )
         lines = manager.all_cleaner_checkpoints()
+        known = manager.groups.look_up(logs)
         return {
             "now_ms": now_ms,
             "partitions": [
@@ -193,6 +195,7 @@ class ObservedBroker:
                         origins=origins[log.topic_partition.topic],
                         transactional_ids=ids,
                         now_ms=now_ms,
+                        consumed=consumed_of(known, log),
                     ),
                     now_ms=now_ms,
                 ).to_json()

@@ -159,6 +159,20 @@ def _open_transactions(snapshot: Snapshot) -> Iterator[Value]:
             yield Value(_labels(partition.log) | labels, seconds)
 
 
+# ---- groups that retention waits for
+
+
+def _lost_offsets(snapshot: Snapshot) -> Iterator[Value]:
+    """From 0 on for every group that a log here waits for."""
+    found = {
+        (log.topic_partition.topic, group): 0
+        for log, _ in snapshot.logs
+        for group in log.config.cordwood_retention_groups
+    } | dict(snapshot.cleaner.manager.groups.losses.offsets())
+    for (topic, group), count in sorted(found.items()):
+        yield Value({"topic": topic, "group": group}, count)
+
+
 # ---- legal holds
 
 
@@ -222,6 +236,14 @@ LOGS: tuple[Metric[Snapshot], ...] = (
         "(`cordwood hold list`).",
         read=_holds,
         given_name="cordwood_log_holds",
+    ),
+    Metric(
+        kind=Kind.COUNTER,
+        labels=("topic", "group"),
+        help="Offsets that retention removed before a group of cordwood.retention.groups had "
+        "consumed them, because a limit ended the wait.",
+        read=_lost_offsets,
+        given_name="cordwood_log_group_lost_offsets_total",
     ),
     _directory_count(
         "OfflineLogDirectoryCount", "Log directories that failed.", lambda each: len(_offline(each))

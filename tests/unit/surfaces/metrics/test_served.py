@@ -77,7 +77,7 @@ def consume(broker: RunningBroker, topic: str, count: int) -> Consumer:
 
 
 def test_every_metric_of_the_table_is_served(broker: RunningBroker, probe: Probe) -> None:
-    create(broker, "table", cleanup_policy="compact")
+    create(broker, "table", cleanup_policy="compact", cordwood_retention_groups="readers")
     assert produce(broker, "table", b"v") == [None]
     consumer = consume(broker, "table", 1)
     producer = Producer(client(broker, transactional_id="open"))

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.committed_offsets import Committed, read_committed
 from cordwood.format.compression import Codec
 from cordwood.format.offset_commit import (
     OffsetCommitKey,
@@ -13,7 +14,6 @@ from cordwood.format.offset_commit import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from cordwood.insight.committed_offsets import Committed, read_committed
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from cordwood.model.uuids import ZERO_UUID

@@ -1,0 +1,246 @@
+"""The offsets that groups have committed, for the retention of the logs on this broker.
+
+Those of groups whose coordinator is here are taken from its memory, the others are asked for with
+OffsetFetch. What no coordinator says in time is not known: it may be loading its groups, or moving.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from cordwood.broker.broker_thread import BrokerThread
+from cordwood.broker.peers import Peers
+from cordwood.cleanup.group_guard import Consumed
+from cordwood.coordinator.group.offset_requests import FetchTopic
+from cordwood.coordinator.group.service import GroupCoordinator
+from cordwood.metadata.cache import MetadataCache
+from cordwood.metadata.image import NO_LEADER
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import ZERO_UUID
+
+_log = logging.getLogger(__name__)
+
+_WAIT_S: Final = 10.0
+_NO_ANSWER: Final = "its coordinator has not answered"
+
+
+class GroupOffsets:
+    """Looks committed offsets up at the coordinators of groups."""
+
+    def __init__(
+        self,
+        groups: GroupCoordinator,
+        metadata: MetadataCache,
+        peers: Peers,
+        thread: BrokerThread,
+        *,
+        node_id: int,
+    ) -> None:
+        """Asks nobody yet.
+
+        Args:
+            groups: the coordinator of this broker.
+            metadata: says who leads the partitions of `__consumer_offsets`.
+            peers: the other brokers.
+            thread: the event loop's.
+            node_id: of this broker.
+        """
+        self._groups = groups
+        self._metadata = metadata
+        self._peers = peers
+        self._thread = thread
+        self._node_id = node_id
+
+    def look_up(
+        self, wanted: Mapping[TopicPartition, Sequence[str]]
+    ) -> Mapping[TopicPartition, Consumed]:
+        """The committed offsets of these groups for each partition.
+
+        It waits for the event loop and for other brokers, ten seconds at most; to be called by any
+        thread but the event loop's.
+        """
+        found = _Found(wanted)
+        try:
+            self._thread.call_soon(lambda: self._begin(found))
+        except RuntimeError as error:  # the event loop has ended
+            _log.debug("The committed offsets of groups are not looked up: %s", error)
+        else:
+            found.done.wait(_WAIT_S)
+        return found.consumed()
+
+    def _begin(self, found: _Found) -> None:
+        """On the event loop's thread: asks every coordinator."""
+        try:
+            remote = self._ask_here(found)
+            found.expect(len(remote))
+            for leader, groups in remote.items():
+                self._ask_there(found, leader, groups)
+        except Exception:  # the thread that waits must not wait for nothing
+            _log.exception("Error while looking up the committed offsets of groups")
+            found.done.set()
+
+    def _ask_here(self, found: _Found) -> dict[int, list[str]]:
+        """Answers what is known here; returns the other groups, by the broker that knows them."""
+        remote: defaultdict[int, list[str]] = defaultdict(list)
+        topic = self._metadata.image.topics.get(GROUP_METADATA_TOPIC)
+        for group in found.by_group:
+            if topic is None:  # so no group has ever committed anything
+                found.committed(group, {})
+                continue
+            index = self._groups.partition_for(group)
+            partition = topic.partitions.get(index)
+            leader = NO_LEADER if partition is None else partition.leader
+            if leader == self._node_id:
+                self._ask_coordinator(found, group)
+            elif leader == NO_LEADER:
+                found.refused(group, f"{GROUP_METADATA_TOPIC}-{index} has no leader")
+            else:
+                remote[leader].append(group)
+        return remote
+
+    def _ask_coordinator(self, found: _Found, group: str) -> None:
+        topics = [
+            FetchTopic(topic, tuple(numbers), self._id_of(topic))
+            for topic, numbers in found.topics_of(group).items()
+        ]
+        try:
+            fetched = self._groups.fetch(group, topics, require_stable=False)
+        except KafkaError as error:
+            found.refused(group, _refusal(error.code))
+            return
+        found.committed(
+            group,
+            {
+                TopicPartition(topic.name, each.partition): each.offset
+                for topic in fetched
+                for each in topic.partitions
+                if each.offset >= 0
+            },
+        )
+
+    def _ask_there(self, found: _Found, leader: int, groups: Sequence[str]) -> None:
+        asked = [
+            {
+                "group_id": group,
+                "topics": [
+                    {"name": topic, "topic_id": self._id_of(topic), "partition_indexes": numbers}
+                    for topic, numbers in found.topics_of(group).items()
+                ],
+            }
+            for group in groups
+        ]
+
+        def answered(answer: Any) -> None:
+            try:
+                if answer is not None:
+                    for each in answer.groups:
+                        self._take(found, each)
+            finally:
+                found.answered()
+
+        self._peers.ask_soon(
+            leader, "offset_fetch", {"groups": asked, "require_stable": False}, answered
+        )
+
+    def _take(self, found: _Found, answer: Any) -> None:
+        """Takes the answer about one group. Source: OffsetFetchResponse."""
+        if answer.error_code:
+            found.refused(answer.group_id, _refusal(answer.error_code))
+            return
+        names = self._metadata.image.topic_names
+        offsets: dict[TopicPartition, int] = {}
+        failed: dict[TopicPartition, str] = {}
+        for topic in answer.topics:
+            name: str | None = topic.name or names.get(topic.topic_id)
+            if name is None:
+                continue
+            for each in topic.partitions:
+                partition = TopicPartition(name, each.partition_index)
+                if each.error_code:
+                    failed[partition] = _refusal(each.error_code)
+                elif each.committed_offset >= 0:
+                    offsets[partition] = each.committed_offset
+        found.committed(answer.group_id, offsets, failed)
+
+    def _id_of(self, name: str) -> Any:
+        """A topic's id: what was committed for a deleted topic of its name does not count."""
+        topic = self._metadata.image.topics.get(name)
+        return ZERO_UUID if topic is None else topic.topic_id
+
+
+class _Found:
+    """What was found out so far; `done` is set when all coordinators have answered."""
+
+    def __init__(self, wanted: Mapping[TopicPartition, Sequence[str]]) -> None:
+        self.done = threading.Event()
+        self.by_group: defaultdict[str, list[TopicPartition]] = defaultdict(list)
+        for partition, groups in wanted.items():
+            for group in dict.fromkeys(groups):
+                self.by_group[group].append(partition)
+        self._wanted = wanted
+        self._committed: defaultdict[TopicPartition, dict[str, int | None]] = defaultdict(dict)
+        self._unknown: defaultdict[TopicPartition, dict[str, str]] = defaultdict(dict)
+        self._waiting = 0
+
+    def topics_of(self, group: str) -> dict[str, list[int]]:
+        """The partitions for which a group is asked, by topic."""
+        found: dict[str, list[int]] = {}
+        for partition in self.by_group[group]:
+            found.setdefault(partition.topic, []).append(partition.partition)
+        return found
+
+    def expect(self, count: int) -> None:
+        """So many brokers are asked."""
+        self._waiting = count
+        if not count:
+            self.done.set()
+
+    def answered(self) -> None:
+        """One of them has answered, or will not."""
+        self._waiting -= 1
+        if self._waiting <= 0:
+            self.done.set()
+
+    def committed(
+        self,
+        group: str,
+        offsets: Mapping[TopicPartition, int],
+        failed: Mapping[TopicPartition, str] | None = None,
+    ) -> None:
+        """What a group has committed; nothing for a partition in neither mapping."""
+        for partition in self.by_group.get(group, ()):
+            if failed and partition in failed:
+                self._unknown[partition][group] = failed[partition]
+            else:
+                self._committed[partition][group] = offsets.get(partition)
+
+    def refused(self, group: str, why: str) -> None:
+        """The offsets of a group are not known."""
+        for partition in self.by_group.get(group, ()):
+            self._unknown[partition][group] = why
+
+    def consumed(self) -> dict[TopicPartition, Consumed]:
+        """All that is known by now."""
+        return {
+            partition: Consumed(
+                committed=dict(self._committed.get(partition, {})),
+                unknown=dict(self._unknown.get(partition, {})),
+                others=_NO_ANSWER,
+            )
+            for partition in self._wanted
+        }
+
+
+def _refusal(code: int) -> str:
+    if code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
+        return "its coordinator is still loading its offsets"
+    if code == ErrorCode.NOT_COORDINATOR:
+        return "its coordinator is moving"
+    return f"its coordinator does not give its offsets: {ErrorCode(code).name}"
