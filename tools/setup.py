@@ -78,9 +78,12 @@ def main() -> None:
     python = str(VENV / "bin" / "python")
     _run(python, "-m", "pip", "install", "-q", "-r", "requirements/bootstrap.txt")
     uv = (python, "-m", "uv", "pip")
-    _run(*uv, "sync", "-q", "--require-hashes", "--python", python, "requirements/dev.lock")
+    # Bytecode at once: the first commands start twice as fast, also where Python may not write it.
+    sync = ("sync", "-q", "--require-hashes", "--compile-bytecode")
+    _run(*uv, *sync, "--python", python, "requirements/dev.lock")
     _run(*uv, "install", "-q", "--python", python, "-r", "requirements/bootstrap.txt")
     _run(*uv, "install", "-q", "--python", python, "--no-deps", "--no-build-isolation", "-e", ".")
+    _run(python, "-m", "compileall", "-q", "src")
     print("setup: preparing Spark's classes for quick starts", flush=True)
     maker = [python, "-m", "cordwood.cleanup.spark.archive_maker"]
     if subprocess.run(maker, cwd=ROOT, check=False).returncode:

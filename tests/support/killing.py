@@ -28,6 +28,7 @@ from cordwood.format.varint import Buffer
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import DirectoryLock, OsFile, OsFileSystem
 from support.erasing import erase_here
+from support.erasing_online import erase_running_here, running_logs
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS
 
@@ -118,9 +119,15 @@ class _Job:
     side: str = OWNER
     kill_at: int | None = None
     erased: tuple[str, ...] = ()
+    is_online: bool = False
 
     def work(self) -> list[str]:
         """Cleans, or erases from some topics; what failed and why."""
+        if self.is_online:
+            (topic,) = self.erased
+            with running_logs(self.log_dir, self.configs) as logs:
+                result = erase_running_here(logs, topic)
+            return [f"{name}: {why}" for name, why in result.failed.items()]
         if self.erased:
             result = erase_here(
                 self.log_dir, *self.erased, configs=self.configs, now_ms=self.now_ms
@@ -183,8 +190,12 @@ class KillableCleanings:
         *,
         side: str = OWNER,
         kill_at: int | None = 0,
+        is_online: bool = False,
     ) -> Ended:
-        """Erases `support.erasing.KEY` from a topic, as `clean` cleans; None is for `load`."""
+        """Erases `support.erasing.KEY` from a topic, as `clean` cleans; None is for `load`.
+
+        With `is_online`, `log_dir` is above the log directory of logs that run.
+        """
         return self._ask(
             _Job(
                 log_dir=log_dir,
@@ -193,6 +204,7 @@ class KillableCleanings:
                 side=side,
                 kill_at=kill_at,
                 erased=(topic,),
+                is_online=is_online,
             )
         )
 

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeGuard
 
 from cordwood.model.errors import (
+    ConfigError,
     CordwoodError,
     CorruptError,
     EngineError,
@@ -29,6 +30,7 @@ _KINDS: dict[str, type[CordwoodError]] = {
     "staging": StagingError,
     "engine": EngineError,
     "corrupt": CorruptError,
+    "config": ConfigError,
 }
 
 

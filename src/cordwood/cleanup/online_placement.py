@@ -67,8 +67,9 @@ class OnlinePlacement:
         group = compaction.groups[number]
         self._tell(compaction, [self._sources[base] for base in group], group[0])
         staged = staged_files(compaction, manifest)
-        replacement = self._replacement(compaction, staged)
+        trashed = self._trashed(compaction, staged)
         with self._log.lock:
+            self._require_allowed()
             segments = self._log.segments
             left = [base for base in group if segments.contains(base)]
             if self._log.truncation_count != self._truncation_count or any(
@@ -81,7 +82,7 @@ class OnlinePlacement:
             old = [self._sources[base] for base in left]
             segment = None
             if left:
-                segment = self._log.replace_segments(staged, left, replacement)
+                segment = self._log.replace_segments(staged, left, trashed)
         if segment is None:
             for path in staged.paths().values():
                 self._log.context.fs.remove(path)
@@ -94,8 +95,8 @@ class OnlinePlacement:
             self._log,
         )
 
-    def _replacement(self, compaction: LogCompaction, staged: StagedSegment) -> Replacement | None:
-        """What the trash needs to know; read before the log is locked."""
+    def _trashed(self, compaction: LogCompaction, staged: StagedSegment) -> Replacement | None:
+        """What the trash needs to know; read before the log is locked. None: it gets nothing."""
         if not is_trashed(self._log):
             return None
         path, fs = staged.paths()[LOG_SUFFIX], self._log.context.fs
@@ -103,6 +104,9 @@ class OnlinePlacement:
             rewritten=rewritten_of(path, base_offset=staged.base_offset, fs=fs),
             cleaner_checkpoint=compaction.first_dirty,
         )
+
+    def _require_allowed(self) -> None:
+        """Called with the log's lock held, before a group takes the place of its sources."""
 
     def _tell(
         self, compaction: LogCompaction, sources: Sequence[LogSegment], base_offset: int

@@ -24,7 +24,12 @@ from cordwood.cleanup.compaction_values import Manifest, failure_from_json
 from cordwood.cleanup.spark_child import CHILD_MODULE, SparkChild
 from cordwood.cleanup.supervise import CommittersOwner, begin_all, require_word, supervise
 from cordwood.model.clock import Clock, SystemClock
-from cordwood.model.errors import EngineError, EngineUnavailableError, MissingExtraError
+from cordwood.model.errors import (
+    CordwoodError,
+    EngineError,
+    EngineUnavailableError,
+    MissingExtraError,
+)
 from cordwood.model.extras import SPARK, require_extra
 
 _log = logging.getLogger(__name__)
@@ -37,6 +42,7 @@ _ITS_OWN = frozenset(
     {errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.EPIPE, errno.ECONNRESET}
 )
 _TABLE_BYTES_MAX = (1 << 31) - 1
+_LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +75,15 @@ class _Run:
         """Whether none of its compactions may continue, though some are not done."""
         errors = [c.result.error is not None for c in self.committers if not c.done]
         return bool(errors) and all(errors)
+
+
+class _Search:
+    """A search of an erasure that a child executes or will execute; `found` is its answer."""
+
+    def __init__(self) -> None:
+        self.over = threading.Event()
+        self.error: CordwoodError | OSError | None = None
+        self.found: list[Any] = []
 
 
 class SparkProcess:
@@ -104,7 +119,7 @@ class SparkProcess:
         self._lock = threading.Lock()
         self._child: SparkChild | None = None
         self._children: set[SparkChild] = set()
-        self._runs: dict[tuple[SparkChild, int], _Run] = {}
+        self._runs: dict[tuple[SparkChild, int], _Run | _Search] = {}
         self._numbers = 0
         self._failures = 0
         self._retry_at_s = 0.0
@@ -126,7 +141,8 @@ class SparkProcess:
         if not committers:
             return
         run = _Run(committers)
-        child, number = self._hand_over(run)
+        rounds = [committer.compaction.to_json() for committer in committers]
+        child, number = self._hand_over(run, do="run", rounds=rounds)
         try:
             supervise(committers, self._watching(run, child, number), sparing=True)
         except BaseException:
@@ -151,8 +167,42 @@ class SparkProcess:
                 self.rounds_done += len(committers)
         require_word(committers)
 
-    def _hand_over(self, run: _Run) -> tuple[SparkChild, int]:
-        compactions = [committer.compaction.to_json() for committer in run.committers]
+    def search(
+        self,
+        segments: Sequence[dict[str, Any]],
+        expressions: Sequence[str],
+        require_wanted: Callable[[], None],
+    ) -> list[Any]:
+        """What Spark SQL finds in segment files: of each its records, and the ranges of offsets.
+
+        Args:
+            segments: each as `partition`, its name, and `source`, a `SegmentSource` as JSON.
+            expressions: boolean, of which one has to be true.
+            require_wanted: raises if the search must not continue; called several times a second.
+
+        Raises:
+            ConfigError: an expression cannot be evaluated.
+            CorruptError, OSError: a file cannot be read.
+            EngineUnavailableError, EngineError: as `run`.
+        """
+        search = _Search()
+        child, number = self._hand_over(
+            search, do="search", segments=list(segments), expressions=list(expressions)
+        )
+        try:
+            while not search.over.wait(_LOOK_S):
+                require_wanted()
+        except BaseException:
+            child.withdraw(number)  # one that has begun only reads
+            raise
+        finally:
+            with self._lock:
+                self._runs.pop((child, number), None)
+        if search.error is not None:
+            raise search.error
+        return search.found
+
+    def _hand_over(self, run: _Run | _Search, **order: Any) -> tuple[SparkChild, int]:
         with self._lock:
             self._require_available()
             child = self._child
@@ -172,7 +222,7 @@ class SparkProcess:
             self._runs[child, number] = run
         child.send(
             number,
-            {"do": "run", "run": number, "rounds": compactions, "table_bytes": self._table_bytes()},
+            {"run": number, "table_bytes": self._table_bytes()} | order,
         )
         return child, number
 
@@ -225,7 +275,9 @@ class SparkProcess:
         elif "run" in message:
             with self._lock:
                 run = self._runs.get((child, message["run"]))
-            if run is not None:
+            if isinstance(run, _Search):
+                _note_found(run, message)
+            elif run is not None:
                 self._note(run, message, child)
 
     def _note(self, run: _Run, message: dict[str, Any], child: SparkChild) -> None:
@@ -364,3 +416,13 @@ class SparkProcess:
             child.kill("the cleaner is being stopped")
         for child in children:
             child.join()
+
+
+def _note_found(search: _Search, message: dict[str, Any]) -> None:
+    if message["of"] == "found":
+        search.found = message["found"]
+    elif message["of"] == "not found":
+        search.error = failure_from_json(message["failure"])
+    else:
+        return
+    search.over.set()

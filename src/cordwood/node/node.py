@@ -36,6 +36,7 @@ from cordwood.cleanup.cleaner_settings import (
     VERIFY,
     CleanerSettings,
 )
+from cordwood.cleanup.erasure.online_erasures import OnlineErasures
 from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
 from cordwood.controller.controller import Controller
 from cordwood.coordinator.group.settings import GroupSettings
@@ -488,6 +489,8 @@ class Node:
         settings = CleanerSettings.of(logs.broker, self._own_integers())
         self.cleaner = LogCleaner(logs, self._cleaner_manager, engine, self.clock, settings)
         self._at_end(self.cleaner.shutdown, waits=True)
+        self.erasures = OnlineErasures(self.cleaner)
+        self._at_end(self.erasures.close, waits=True)
         self._scheduler = SchedulerThread(logs.context.scheduler, self.clock)
         self._at_end(self._scheduler.stop, waits=True)
         logs.start_tasks()

@@ -140,7 +140,10 @@ class _Partition:
         if not OS.exists(path):
             text = "it is gone: deleted by retention, or replaced by a later cleaning"
             return Finding(verdict=Verdict.CHANGED_SINCE, subject=subject, text=text)
-        now = hash_of(path)
+        try:
+            now = hash_of(path)
+        except FileNotFoundError:  # just now
+            return self._of_known(directory, each)
         if now == known:
             return None
         log = directory / f"{each['name'].partition('.')[0]}{LOG_SUFFIX}"
@@ -164,16 +167,13 @@ class _Partition:
 
     def _of_offsets(self, path: Path) -> Finding | None:
         """What is to be said of the records of a log file."""
-        source = SegmentSource(
-            path=str(path),
-            base_offset=base_offset_of(path.name),
-            next_base_offset=_OFFSET_MAX,
-            size_bytes=OS.facts_of(path).size_bytes,
-            modified_ns=0,
-        )
+        if base_offset_of(path.name) >= self._end:
+            return None  # it was begun after the erasure
         subject = f"{self._name}/{path.name}"
         try:
-            left = present_in(source, self._erased)
+            left = self._left_in(path)
+        except FileNotFoundError:
+            return None  # retention, or another cleaning, has removed it just now
         except (CordwoodError, OSError) as error:
             return Finding(verdict=Verdict.FAILED, subject=subject, text=str(error))
         if not left:
@@ -182,6 +182,29 @@ class _Partition:
             f"{count_in(left)} records that were erased are there, the first at offset {left[0][0]}"
         )
         return Finding(verdict=Verdict.FAILED, subject=subject, text=text)
+
+    def _left_in(self, path: Path) -> OffsetRanges:
+        """The erased offsets that a log file has; a broker may be appending to it.
+
+        Raises:
+            CorruptError: it is damaged.
+            OSError: it cannot be read.
+        """
+        while True:
+            size_bytes = OS.facts_of(path).size_bytes
+            source = SegmentSource(
+                path=str(path),
+                base_offset=base_offset_of(path.name),
+                next_base_offset=_OFFSET_MAX,
+                size_bytes=size_bytes,
+                modified_ns=0,
+            )
+            try:
+                return present_in(source, self._erased)
+            except CorruptError:
+                # The end of a batch that was being written is there by now.
+                if OS.facts_of(path).size_bytes == size_bytes:
+                    raise
 
 
 def _of_file(entry: Mapping[str, Any]) -> Finding:

@@ -10,23 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from cordwood.cleanup.capture import Captured, capture_offline
 from cordwood.cleanup.commit import CompactionCommitter
-from cordwood.cleanup.compaction import CompactionPlan
 from cordwood.cleanup.compaction_values import OffsetRanges, SegmentSource
+from cordwood.cleanup.erasure.erasing import LogOutcome
 from cordwood.cleanup.erasure.loose import LooseFile, loose_in
-from cordwood.cleanup.erasure.offsets import united, within
 from cordwood.cleanup.erasure.report import hash_of
-from cordwood.cleanup.log_compaction import (
-    AttemptLimits,
-    LogCompaction,
-    limited,
-    prepare_compaction,
-)
+from cordwood.cleanup.erasure.request import EraseRequest
+from cordwood.cleanup.erasure.rewriting import compaction_without, touched_by
+from cordwood.cleanup.log_compaction import AttemptLimits, limited
 from cordwood.cleanup.offline_placement import OfflinePlacement
 from cordwood.format.file_names import DELETED_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX
 from cordwood.format.record_batch import HEADER_BYTES
@@ -49,15 +44,6 @@ from cordwood.storage.segment.batch_walk import parse_head
 _FILES = (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 
 
-@dataclass(slots=True, kw_only=True)
-class LogOutcome:
-    """How a partition fared; `error` is empty unless it failed."""
-
-    error: str = ""
-    warnings: list[str] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-
-
 class ErasedLog:
     """A log whose directory is locked, or of which a dry run only reads.
 
@@ -65,17 +51,17 @@ class ErasedLog:
     """
 
     def __init__(
-        self, place: Place, config: LogConfig, *, attempt: str, dry_run: bool, now_ms: int
+        self, place: Place, config: LogConfig, *, request: EraseRequest, remover: Executor
     ) -> None:
-        """Takes the directory and the settings of its topic; `attempt` is no other run's."""
+        """Takes the directory, the settings of its topic, and what removes files."""
         self.outcome = LogOutcome()
         self.log_dir = place.log_dir
+        self.home = place.log_dir.path
         self.partition: TopicPartition = place.partition.topic_partition
         self.directory: Path = place.partition.path
         self._config = config
-        self._attempt = attempt
-        self._dry_run = dry_run
-        self._now_ms = now_ms
+        self._request = request
+        self._remover = remover
         self._captured: Captured | None = None
         self._loose: list[LooseFile] = []
 
@@ -134,12 +120,12 @@ class ErasedLog:
             checkpoints=checkpoints,
             clean_shutdown=self.log_dir.is_whole,
             producer_expiration_ms=(1 << 63) - 1,  # as a broker finds them, so they stay
-            now_ms=self._now_ms,
+            now_ms=self._request.now_ms,
         )
         captured = capture_offline(
             offline, cleaner_checkpoint=checkpoints.cleaner.get(self.partition)
         )
-        if not self._dry_run:
+        if not self._request.dry_run:
             require_closed(self.directory)
             offline.repair()
         self._captured = captured
@@ -153,13 +139,19 @@ class ErasedLog:
         """Its segments that have any bytes."""
         return tuple(source for source in self.captured.sources if source.size_bytes)
 
+    @property
+    def end(self) -> int:
+        """As `ErasedPartition.end`."""
+        return self.captured.view.log_end_offset
+
+    def roll_if_touched(self, erased: OffsetRanges) -> tuple[SegmentSource, ...]:
+        """As `ErasedPartition.roll_if_touched`: it is rolled with the rewriting; nobody appends."""
+        del erased
+        return ()
+
     def touched(self, erased: OffsetRanges) -> tuple[SegmentSource, ...]:
         """The segments that are rewritten: those with an erased offset."""
-        return tuple(
-            source
-            for source in self.sources
-            if within(erased, source.base_offset, source.next_base_offset)
-        )
+        return touched_by(erased, self.sources)
 
     def cut_tail(self) -> None:
         """Removes what is behind the last whole batch of the active segment, a broken append.
@@ -190,28 +182,22 @@ class ErasedLog:
             "next start of a broker does"
         )
 
-    def committer(
-        self, erased: OffsetRanges, remover: Executor, *, space_max: int | None
-    ) -> CompactionCommitter | None:
-        """Commits the rewritten segments, when an engine runs it; None if there is nothing to do.
-
-        Raises:
-            CorruptError, OSError, NoSpaceError: the active segment could not be rolled.
-        """
+    def committer(self, erased: OffsetRanges) -> CompactionCommitter | None:
+        """As `ErasedPartition.committer`."""
         touched = self.touched(erased)
         if not touched:
             return None
         active = self.captured.sources[-1]
         if touched[-1] == active:
             self._roll()
-        compaction = self._compaction(touched, erased)
+        compaction = compaction_without(self.captured, touched, erased, now_ms=self._request.now_ms)
         limits = AttemptLimits(
             seed=0,
-            attempt=self._attempt,
+            attempt=self._request.id,
             free_bytes=OS.free_bytes(self.directory),
-            space_max=space_max,
+            space_max=self._request.max_extra_bytes,
         )
-        placement = OfflinePlacement(self.directory, remover=remover)
+        placement = OfflinePlacement(self.directory, remover=self._remover)
         return CompactionCommitter(limited(compaction, limits), placement)
 
     def _roll(self) -> None:
@@ -219,32 +205,6 @@ class ErasedLog:
         end = captured.view.log_end_offset
         segment = NewSegment(base_offset=end, producers=captured.producers, model=captured.model)
         segment.write(self.directory)
-
-    def _compaction(
-        self, touched: tuple[SegmentSource, ...], erased: OffsetRanges
-    ) -> LogCompaction:
-        captured = self.captured
-        plan = CompactionPlan(
-            first_dirty=0,
-            first_uncleanable=captured.view.log_end_offset,
-            groups=tuple((source.base_offset,) for source in touched),
-            legacy_horizon_ms=0,
-        )
-        compaction = prepare_compaction(captured, plan, now_ms=self._now_ms, seed=0)
-        ranges = [
-            each
-            for source in touched
-            for each in within(erased, source.base_offset, source.next_base_offset)
-        ]
-        first_in_open = sorted(each.current_txn_first_offset for each in captured.producers)
-        # A transaction index is kept as it is, also where it names what is long gone.
-        return replace(
-            compaction,
-            segments=touched,
-            aborted=captured.aborted,
-            erased=united(ranges),
-            first_in_open=tuple(offset for offset in first_in_open if offset >= 0),
-        )
 
     def finish(self, committer: CompactionCommitter) -> None:
         """Ends the journal, and reads the log again.
@@ -261,6 +221,9 @@ class ErasedLog:
         """Removes what tasks have staged: the run is interrupted."""
         with suppress(OSError, NoSpaceError):
             committer.clear()
+
+    def conclude(self) -> None:
+        """As `ErasedPartition.conclude`: nothing else changes a log whose directory is locked."""
 
     # ---- report
 

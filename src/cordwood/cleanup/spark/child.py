@@ -22,10 +22,11 @@ from typing import Any
 from cordwood.cleanup.announcements import wanted_mark
 from cordwood.cleanup.child_session import die_with, end_session, ignore_stop_signals
 from cordwood.cleanup.commit import IndexStats
-from cordwood.cleanup.compaction_values import Manifest, failure_to_json
+from cordwood.cleanup.compaction_values import Manifest, SegmentSource, failure_to_json
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.model.clock import pause
-from cordwood.model.errors import EngineError
+from cordwood.model.errors import CordwoodError, EngineError
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 
 _NICE = 10
@@ -109,6 +110,30 @@ def _execute(line: Line, spark: Any, message: dict[str, Any], fs: FileSystem) ->
     line.say(of="ended", run=number, gave_up=owner.gave_up)
 
 
+def _search(line: Line, runner: Any, message: dict[str, Any]) -> None:
+    """Answers a search of an erasure by SQL expressions."""
+    from cordwood.cleanup.erasure.search import Searched  # noqa: PLC0415  # loaded by now
+    from cordwood.cleanup.spark.erase import WhereSearcher  # noqa: PLC0415
+
+    number = message["run"]
+    segments = [
+        Searched(
+            partition=TopicPartition.parse(each["partition"]),
+            source=SegmentSource(**each["source"]),
+        )
+        for each in message["segments"]
+    ]
+    try:
+        searcher = WhereSearcher(runner.session(), message["expressions"], slots=runner.slots)
+        found = searcher.find(segments)
+    except Exception as error:
+        known = isinstance(error, (CordwoodError, OSError))
+        failure = error if known else EngineError(f"{type(error).__name__}: {error}")
+        line.say(of="not found", run=number, failure=failure_to_json(failure))
+    else:
+        line.say(of="found", run=number, found=[[each.records, each.offsets] for each in found])
+
+
 def _watch_machine(line: Line, process: Any) -> None:
     """Ends this process when its virtual machine is gone."""
     while process.poll() is None:
@@ -132,7 +157,11 @@ def _serve(line: Line, orders: dict[str, Any], lock: int, fs: FileSystem) -> Non
         threading.Thread(target=_watch_machine, args=(line, machine), daemon=True).start()
         runner.run(1, lambda _: [])  # the first job takes a second longer than others
         line.say(of="ready", machine=machine.pid)
-        while (message := line.hear()) is not None and message["do"] == "run":
+        while (message := line.hear()) is not None and message["do"] in {"run", "search"}:
+            if message["do"] == "search":
+                searching = (line, runner, message)
+                threading.Thread(target=_search, args=searching, daemon=True).start()
+                continue
             # Each compaction has a slot of Spark's to itself, and so the whole table of keys.
             limits = TaskLimits.of_tables(message["table_bytes"])
             spark = SparkCompactions(runner, slots=1, limits=limits, fs=fs)

@@ -89,6 +89,15 @@ class DeletedFiles:
                         self._context.dispose(directory / name)
                         del self._removals[name]
 
+    def settle_all(self, directory: Path) -> None:
+        """As `settle`, of every file that waits."""
+        if self._context.trash is None:
+            return
+        with self._lock:
+            for name in list(self._removals):
+                self._context.dispose(directory / name)
+                del self._removals[name]
+
     def remove_later(
         self, log: LocatedLog, segments: Sequence[LogSegment], names: Sequence[str]
     ) -> None:
@@ -136,3 +145,21 @@ class DeletedFiles:
                 self._context.dispose(path)
                 del self._removals[name]
             _log.info("Deleted %s.", path)
+
+    def remove_all(self, directory: Path, fs: FileSystem) -> list[str]:
+        """Removes at once every file that waits; their names.
+
+        Raises:
+            OSError: a file could not be removed; it waits no more, and goes when the log is opened.
+        """
+        removed: list[str] = []
+        while True:
+            with self._lock:
+                if not self._removals:
+                    break
+                name, _ = self._removals.popitem()
+                fs.remove(directory / name)
+            removed.append(name)
+        if removed:
+            fs.sync_directory(directory)
+        return removed

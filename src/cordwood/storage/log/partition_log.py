@@ -128,6 +128,7 @@ class PartitionLog:
         self.gap_offset: int | None = None
         self.last_flush_ms = context.clock.now_ms()
         self.is_closed = False
+        #: What was replaced or deleted, and waits for file.delete.delay.ms.
         self.deleted_files = DeletedFiles(context)
         self._has_unsynced_names = False  # segments have gone, and may come back
         self._high_watermark = LogPosition(log_start_offset)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +22,7 @@ from cordwood.cleanup.erasure.criteria import (
 from cordwood.cleanup.erasure.ledger import read_ledger
 from cordwood.cleanup.erasure.report import build_report, read_signing_key, sealed
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure
+from cordwood.cleanup.request import Resolved
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import (
     ConfigError,
@@ -31,6 +33,7 @@ from cordwood.model.errors import (
 from cordwood.model.extras import NATIVE, require_extra
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.clean_progress import CleanProgress, columns
+from cordwood.surfaces.cli.erase_running import erase_running
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
     LogFormat,
@@ -40,8 +43,15 @@ from cordwood.surfaces.cli.log_options import (
     LogOptions,
     logging_to,
 )
+from cordwood.surfaces.cli.running_broker import (
+    AddressedBroker,
+    BootstrapServerOption,
+    LogDirOption,
+    UrlOption,
+    find_broker,
+)
 from cordwood.surfaces.cli.screen import Screen
-from cordwood.surfaces.cli.setting_options import LogDirsArgument
+from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument
 from cordwood.surfaces.cli.stopping import STOPPING
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, parse_time
@@ -55,6 +65,7 @@ Examples:
   cordwood erase /data1 /data2 --topic orders --key-file keys.txt \\
       --reason 'request 93' --report erasure.json --signing-key key.pem
   cordwood erase /data --topic orders:3 --where "value_text LIKE '%4711%'"
+  cordwood erase --bootstrap-server localhost:9092 --topic orders --key-file keys.txt
   cordwood erase /restored --from-ledger /data/cordwood-erasures.jsonl
   cordwood verify --erasure erasure.json /data
 
@@ -67,7 +78,7 @@ _PathOption = Path | None
 
 def erase_command(
     context: typer.Context,
-    log_dirs: LogDirsArgument,
+    log_dirs: OptionalLogDirsArgument = None,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="TOPIC[:PARTITION]", help="Where to erase."),
@@ -132,41 +143,48 @@ def erase_command(
         str | None, typer.Option(metavar="SIZE", help="Extra disk space a rewrite may take.")
     ] = None,
     master: Annotated[str, typer.Option(metavar="URL", help="Spark master.")] = "local[*]",
+    log_dir: LogDirOption = None,
+    bootstrap_server: BootstrapServerOption = None,
+    url: UrlOption = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_file: LogFileOption = None,
 ) -> None:
-    """Erase records from the log directories of a stopped Kafka broker, by key or by predicate.
+    """Erase records by key or by predicate, from stopped log directories or in a running broker.
 
-    LOG_DIR is an entry of the broker's log.dirs, or one partition's directory in it.
+    LOG_DIR is an entry of a stopped broker's log.dirs, or one partition's directory in it. A
+    running Cordwood broker is given by --log-dir, --bootstrap-server or --url, and does the work.
 
     Every segment that has such a record is rewritten without it, whatever the topic's cleanup
     policy is; all other records stay as they are. The report proves it without holding a key.
     """
     STOPPING.command(
         "cordwood erase",
-        note="the next run completes what was begun",
+        note="the next run completes what was begun; a running broker continues",
         ends_processes=True,
     )
     screen = context.with_resource(Screen())
     try:
         log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
         context.with_resource(logging_to(screen.line, log))
-        require_extra(NATIVE, what="cordwood erase")
         if from_ledger is not None and (topic or key or key_hex or key_file or where):
             raise ConfigError("--from-ledger has its own topics, keys and expressions")
-        suppressions = () if from_ledger is None else (read_ledger(from_ledger),)
-        settings = read_settings(
-            SettingOptions(log_dirs=log_dirs, server_properties=server_properties, defaults=True)
+        addressed = {"log_dir": log_dir, "bootstrap_server": bootstrap_server, "url": url}
+        broker = _broker_of(
+            log_dirs,
+            addressed,
+            {"--from-ledger": from_ledger, "--ledger": ledger, "--trash": trash, "--also": also}
+            | {"--server-properties": server_properties, "--now": now},
         )
+        suppressions = () if from_ledger is None else (read_ledger(from_ledger),)
         signer = None if signing_key is None else read_signing_key(signing_key)
         request = EraseRequest(
-            log_dirs=tuple(log_dirs),
+            log_dirs=tuple(log_dirs or ()),
             targets=tuple(_targets(topic or (), suppressions)),
             criteria=_criteria(key or (), key_hex or (), key_file, where, suppressions),
             suppressions=suppressions,
-            resolve=settings.resolve,
+            resolve=_resolve_of(log_dirs or [], server_properties),
             now_ms=SystemClock().now_ms() if now is None else parse_time(now, option="--now"),
             id=f"erasure-{secrets.token_hex(6)}",
             salt=secrets.token_bytes(SALT_BYTES),
@@ -179,7 +197,7 @@ def erase_command(
             dry_run=dry_run,
             max_extra_bytes=_size_of(max_extra_bytes),
         )
-        result = _erased(request, master, screen, shows_bars=not json_)
+        result = _erased(request, broker, master, screen, shows_bars=not json_)
         document = sealed(result.report, signer)
         if report is not None:
             OS.replace_durably(report, build_report(document))
@@ -199,15 +217,54 @@ def erase_command(
         raise typer.Exit(_EXIT_FAILED)
 
 
-def _erased(request: EraseRequest, master: str, screen: Screen, *, shows_bars: bool) -> Erasure:
-    # Both load compiled code, which --help works without.
-    from cordwood.cleanup.erasure.erase import erase  # noqa: PLC0415
-    from cordwood.surfaces.cli.erase_means import ErasureMeans  # noqa: PLC0415
+def _broker_of(
+    log_dirs: list[Path] | None, addressed: dict[str, Any], of_directories: dict[str, Any]
+) -> AddressedBroker | None:
+    """The running broker that is addressed; None where stopped directories are given.
 
+    Raises:
+        ConfigError: both are, or an option that is of directories.
+        CordwoodError: no broker runs there.
+    """
+    if log_dirs:
+        if any(each is not None for each in addressed.values()):
+            raise ConfigError("give LOG_DIR of a stopped broker, or a running one, not both")
+        return None
+    for name, value in of_directories.items():
+        if value:
+            raise ConfigError(f"{name} needs LOG_DIR of a stopped broker")
+    return find_broker(**addressed)
+
+
+def _resolve_of(
+    log_dirs: list[Path], server_properties: Path | None
+) -> Callable[[str], Resolved | None]:
+    """The settings of topics; those of a running broker are its own."""
+    if not log_dirs:
+        return lambda _: None
+    options = SettingOptions(log_dirs=log_dirs, server_properties=server_properties, defaults=True)
+    return read_settings(options).resolve
+
+
+def _erased(
+    request: EraseRequest,
+    broker: AddressedBroker | None,
+    master: str,
+    screen: Screen,
+    *,
+    shows_bars: bool,
+) -> Erasure:
     with ExitStack() as stack:
         display = CleanProgress(None)
         if shows_bars and screen.is_terminal:
             display = CleanProgress(stack.enter_context(screen.bars(*columns())))
+        if broker is not None:
+            return erase_running(request, broker, display)
+        require_extra(NATIVE, what="cordwood erase")
+        # Both load compiled code, which --help works without.
+        from cordwood.cleanup.erasure.erase import erase  # noqa: PLC0415
+        from cordwood.surfaces.cli.erase_means import ErasureMeans  # noqa: PLC0415
+
         means = stack.enter_context(closing(ErasureMeans(request, master, display)))
         result = erase(request, means.means(), listener=display)
         display.finish()

@@ -94,13 +94,13 @@ class AddressedBroker:
         self.url = url
         self.identity = identity
 
-    def ask(self, path: str, method: str = "GET") -> Any:
+    def ask(self, path: str, method: str = "GET", *, body: bytes = b"") -> Any:
         """The JSON that it answers.
 
         Raises:
             EndpointError: it does not answer, or refuses.
         """
-        return ask(self.url, path, method)
+        return ask(self.url, path, method, body=body)
 
     @property
     def line(self) -> str:

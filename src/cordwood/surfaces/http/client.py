@@ -18,31 +18,36 @@ class EndpointError(CordwoodError):
     """The endpoint does not answer or refuses the request; the text says what to do."""
 
 
-def ask(url: str, path: str, method: str = "GET", *, timeout_s: float = _ANSWER_S) -> Any:
+def ask(
+    url: str, path: str, method: str = "GET", *, body: bytes = b"", timeout_s: float = _ANSWER_S
+) -> Any:
     """The JSON that a node answers.
 
     Args:
         url: of its endpoint, such as `http://127.0.0.1:9464`.
         path: below that, with a query.
         method: GET or POST.
+        body: of a POST, JSON.
         timeout_s: how long its answer may take.
 
     Raises:
         EndpointError: there is no broker, or it refuses.
     """
     try:
-        return json.loads(read(url, path, method, timeout_s=timeout_s))
+        return json.loads(read(url, path, method, body=body, timeout_s=timeout_s))
     except ValueError:
         raise EndpointError(f"{url} is not the HTTP endpoint of a Cordwood broker") from None
 
 
-def read(url: str, path: str, method: str = "GET", *, timeout_s: float = _ANSWER_S) -> str:
+def read(
+    url: str, path: str, method: str = "GET", *, body: bytes = b"", timeout_s: float = _ANSWER_S
+) -> str:
     """The text that a node answers; as `ask`.
 
     Raises:
         EndpointError: there is no node, or it refuses.
     """
-    status, body = _request(url, path, method, timeout_s)
+    status, body = _request(url, path, method, body, timeout_s)
     text = body.decode("utf-8", "replace").strip()
     if status != http.client.OK:
         raise EndpointError(f"{url} answers {status}: {text}")
@@ -70,7 +75,7 @@ def parse_url(url: str) -> tuple[str, int | None]:
     return host, port
 
 
-def _request(url: str, path: str, method: str, timeout_s: float) -> tuple[int, bytes]:
+def _request(url: str, path: str, method: str, body: bytes, timeout_s: float) -> tuple[int, bytes]:
     try:
         host, port = parse_url(url)
     except ConfigError as error:
@@ -80,7 +85,7 @@ def _request(url: str, path: str, method: str, timeout_s: float) -> tuple[int, b
         connection.connect()
         connection.sock.settimeout(timeout_s)
         headers = {"Content-Type": "application/json"} if method == "POST" else {}
-        connection.request(method, urlsplit(url).path.rstrip("/") + path, headers=headers)
+        connection.request(method, urlsplit(url).path.rstrip("/") + path, body or None, headers)
         response = connection.getresponse()
         return response.status, response.read()
     except (OSError, http.client.HTTPException) as error:

@@ -13,6 +13,8 @@
     GET  /trash                       of a broker: what is in its trash
     POST /trash/restore?topic=T       restores a deleted topic; with hold=ID it is held
     POST /trash/empty?older_than_ms=N deletes for good what is that old; dry_run=true only looks
+    GET  /erasures                    of a broker: erasures under way, and the last ones; id=I
+    POST /erasures/start              starts one, described by a body of JSON
     GET  /health                      200 while the node serves
 
 A request that changes something is refused if a page of another site may have sent it.

@@ -14,18 +14,22 @@ from prometheus_client import CollectorRegistry
 
 from cordwood import __version__
 from cordwood.broker.configs.describe import topic_origins
+from cordwood.cleanup.erasure.online_erasures import ErasureRunsError
+from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.online_groups import consumed_of
 from cordwood.cleanup.online_holds import add_hold
 from cordwood.insight.explain import explain
 from cordwood.insight.online_facts import online_facts
 from cordwood.model.clock import Clock
 from cordwood.model.hold import Hold, parse_target
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.controller_node import ControllerNode
 from cordwood.node.node import Node
 from cordwood.storage.holds import HoldRegistry, holds_status
+from cordwood.surfaces.http.erasures import parse_erasure
 from cordwood.surfaces.http import trash
 from cordwood.surfaces.http.identity import BROKER, CONTROLLER, NodeIdentity
-from cordwood.surfaces.http.server import Request
+from cordwood.surfaces.http.server import Refusal, Request
 from cordwood.surfaces.metrics.collector import registry
 from cordwood.surfaces.metrics.snapshot import take, take_controller
 from cordwood.surfaces.metrics.table import CONTROLLER_METRICS, METRICS
@@ -116,6 +120,7 @@ class ObservedBroker:
             "/explain": self._explain,
             "/holds": self._show_holds,
             "/trash": lambda _on_loop, _: trash.show(self._node),
+            "/erasures": self._show_erasures,
             "/health": self._health,
         }
 
@@ -127,6 +132,7 @@ class ObservedBroker:
             "/holds/release": self._release_hold,
             "/trash/restore": lambda request: trash.restore(self._node, request),
             "/trash/empty": lambda request: trash.empty(self._node, request),
+            "/erasures/start": self._start_erasure,
         }
 
     def identity(self, http_url: str | None) -> NodeIdentity:
@@ -227,6 +233,30 @@ class ObservedBroker:
     def _release_hold(self, request: Request) -> Any:
         self._holds.release(request.one("id"))
         return holds_status(self._holds)
+
+    def _show_erasures(self, _on_loop: OnLoop, request: Request) -> Any:
+        return self._node.erasures.status(request.one("id") or None)
+
+    def _start_erasure(self, request: Request) -> Any:
+        asked = parse_erasure(request.body, now_ms=self.clock.now_ms())
+        try:
+            self._node.erasures.start(asked)
+        except ErasureRunsError as error:
+            raise Refusal(409, str(error)) from error
+        return self._node.erasures.status(asked.id) | {"elsewhere": self._elsewhere(asked)}
+
+    def _elsewhere(self, request: EraseRequest) -> dict[str, list[int]]:
+        """The other brokers that have a replica of a partition of an erasure, by partition."""
+        broker = self._node.broker
+        image, found = broker.metadata.image, {}
+        for topic in dict.fromkeys(target.topic for target in request.targets):
+            known = image.topics.get(topic)
+            for number, each in () if known is None else known.partitions.items():
+                partition = TopicPartition(topic, number)
+                others = [node for node in each.replicas if node != broker.node_id]
+                if others and any(target.covers(partition) for target in request.targets):
+                    found[str(partition)] = others
+        return found
 
     def _health(self, on_loop: OnLoop, _: Request) -> Any:
         broker = self._node.broker

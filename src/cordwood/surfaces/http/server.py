@@ -47,12 +47,13 @@ class Answer(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request; a body has been read and discarded."""
+    """A request."""
 
     method: str
     path: str
     query: dict[str, list[str]]
     headers: Message
+    body: bytes = b""
 
     def one(self, name: str, default: str = "") -> str:
         """A parameter of the query."""
@@ -70,7 +71,7 @@ class RequestLimits:
     receive_s: float = 10.0
     send_s: float = 10.0
     head_bytes: int = 16 << 10
-    body_bytes: int = 64 << 10
+    body_bytes: int = 1 << 20
     connections: int = 128
     answers: int = 16
 
@@ -197,8 +198,8 @@ class HttpServer:
             raise Refusal(411, "a body needs a Content-Length")
         if size > self._limits.body_bytes:
             raise Refusal(413, f"a body may have at most {self._limits.body_bytes} bytes")
-        await reader.readexactly(size)
-        return Request(words[0], url.path, parse_qs(url.query), headers)
+        body = await reader.readexactly(size)
+        return Request(words[0], url.path, parse_qs(url.query), headers, body)
 
     async def _answered(self, request: Request) -> tuple[int, Answer]:
         if self._answering >= self._limits.answers:

@@ -221,7 +221,7 @@ def test_an_answer_that_is_not_taken_is_given_up(broker: RunningBroker) -> None:
     [
         (b"GET /clock HTTP/1.1\r\nX: " + b"y" * 20_000 + b"\r\n\r\n", 431),
         (b"GET /clock HTTP/1.1\r\n" + b"X: y\r\n" * 200 + b"\r\n", 431),
-        (b"POST /clock/advance HTTP/1.1\r\nContent-Length: 70000\r\n\r\n", 413),
+        (b"POST /clock/advance HTTP/1.1\r\nContent-Length: 2000000\r\n\r\n", 413),
         (b"POST /clock/advance HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n", 411),
         (b"GET /clock HTTP/1.1\r\nContent-Length: many\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00\r\n\r\n", 400),

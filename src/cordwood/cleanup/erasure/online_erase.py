@@ -1,0 +1,121 @@
+"""Erases records from the logs of a running broker; the steps are those of `erasing`.
+
+The cleaning of each of these logs is paused meanwhile. Records that are appended meanwhile are not
+searched, but for those that come before a segment is rolled: the report has the end of each log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from cordwood.cleanup.cleaner_manager import CleanerManager
+from cordwood.cleanup.erasure.erase import is_cut_of_target
+from cordwood.cleanup.erasure.erasing import TIERED, Erasing, refused_by
+from cordwood.cleanup.erasure.loose import partitions_below
+from cordwood.cleanup.erasure.online_log import OnlineErasedLog
+from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
+from cordwood.cleanup.request import Listener
+from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
+from cordwood.model.errors import CordwoodError
+from cordwood.storage.directory_names import parse_directory_name
+from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.partition_log import PartitionLog
+
+
+def erase_online(
+    request: EraseRequest,
+    means: Means,
+    manager: CleanerManager,
+    *,
+    listener: Listener,
+    require_wanted: Callable[[], None],
+) -> Erasure:
+    """Erases records from running logs; a dry run only searches.
+
+    Args:
+        request: what, and of which topics.
+        means: what searches and rewrites.
+        manager: of the broker's cleaner.
+        listener: for the progress.
+        require_wanted: raises if the erasure must not continue.
+
+    Raises:
+        ConfigError: the predicate cannot be evaluated.
+        CorruptError: the plan of an interrupted erasure, or a ledger, cannot be read.
+        EngineError: the engine is needed and unavailable, or the broker is being stopped.
+    """
+    context = manager.logs.context
+    homes = [
+        each.path for each in manager.logs.directories if each.path not in context.failures.offline
+    ]
+    erasing = Erasing(request, means, homes, listener=listener, fs=context.fs)
+    logs = [log for log in manager.current_logs() if erasing.covers(log.topic_partition)]
+    with ExitStack() as stack:
+        for log in logs:
+            refused = _refused(log)
+            if refused is not None:
+                erasing.fail(str(log.directory), refused)
+                continue
+            manager.abort_and_pause(log.topic_partition)
+            stack.callback(manager.resume_cleaning, [log.topic_partition])
+            erasing.add_log(
+                OnlineErasedLog(log, manager.logs, request, require_wanted=require_wanted)
+            )
+        for home in homes:
+            _add_beside(erasing, manager, home)
+        _add_trash(erasing, logs, context, homes, dry_run=request.dry_run)
+        return erasing.run()
+
+
+def _add_trash(
+    erasing: Erasing,
+    logs: Sequence[PartitionLog],
+    context: LogContext,
+    homes: Sequence[Path],
+    *,
+    dry_run: bool,
+) -> None:
+    """What is in the broker's trash, and what would be moved there while the erasure runs."""
+    if context.trash is None or not homes:
+        return
+    if not dry_run:
+        for log in logs:
+            log.deleted_files.settle_all(log.directory)
+    for path, partition in partitions_below(context.trash.directory, fs=context.fs):
+        if erasing.covers(partition):
+            erasing.add_loose(homes[0], path, partition)
+
+
+def _refused(log: PartitionLog) -> str | None:
+    if log.config.remote_storage_enable:
+        return TIERED
+    return refused_by(log.holds)
+
+
+def _add_beside(erasing: Erasing, manager: CleanerManager, home: Path) -> None:
+    """Directories that are no running log's: what waits for its deletion, and what is stray."""
+    context = manager.logs.context
+    topics = [target.topic for target in erasing.targets]
+    for entry in context.fs.entries_in(home):
+        if not entry.is_directory:
+            continue
+        try:
+            partition, suffix = parse_directory_name(entry.name)
+        except CordwoodError:
+            continue
+        path, is_target = home / entry.name, erasing.covers(partition)
+        is_deleted = suffix == DELETE_DIR_SUFFIX
+        if is_deleted and not is_target:
+            is_target = is_cut_of_target(entry.name, partition, topics)
+        # Without a suffix it is a log's, and a future one is refused with its log.
+        if not is_target or suffix in {"", FUTURE_DIR_SUFFIX}:
+            continue
+        refused = refused_by(context.holds.ids(partition, home))
+        if refused is not None:
+            erasing.fail(str(path), refused)
+        elif is_deleted:
+            erasing.add_removed(home, path)
+        else:
+            erasing.add_loose(home, path, partition)

@@ -1,0 +1,279 @@
+"""One partition of an erasure in a running broker, in parallel with appends and reads.
+
+Its cleaning is paused by the caller. Each segment that has records to be erased is rewritten, and
+put in place under the log's lock as a compaction's groups are; readers of the old one keep its
+file. An active segment that has some is rolled first. There is no journal: after a crash the loader
+finds either segment whole, and the plan of the erasure says that it has not ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cordwood.cleanup.capture import Captured, capture
+from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
+from cordwood.cleanup.compaction_values import Manifest, OffsetRanges, SegmentSource
+from cordwood.cleanup.erasure.erasing import LogOutcome, refused_by
+from cordwood.cleanup.erasure.loose import LooseFile, loose_in, remove_staged
+from cordwood.cleanup.erasure.report import hash_of
+from cordwood.cleanup.erasure.request import EraseRequest
+from cordwood.cleanup.erasure.rewriting import compaction_without, touched_by
+from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction, limited
+from cordwood.cleanup.online_placement import OnlinePlacement
+from cordwood.format.file_names import (
+    DELETED_SUFFIX,
+    PRODUCER_SNAPSHOT_SUFFIX,
+    base_offset_of,
+)
+from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log_manager import LogManager
+from cordwood.storage.replace import SEGMENT_SUFFIXES
+from cordwood.storage.segment.log_segment import LogSegment
+
+_FILES = (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
+
+
+class OnlineErasedLog:
+    """An `ErasedPartition` that is in use."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        logs: LogManager,
+        request: EraseRequest,
+        *,
+        require_wanted: Callable[[], None],
+    ) -> None:
+        """Prepares; nothing happens yet.
+
+        Args:
+            log: which nobody cleans until the erasure has ended.
+            logs: has it.
+            request: of the erasure.
+            require_wanted: raises if the erasure must not continue.
+        """
+        self.outcome = LogOutcome()
+        self.home: Path = log.log_dir
+        self.directory: Path = log.directory
+        self.partition: TopicPartition = log.topic_partition
+        self.end = 0
+        self._log = log
+        self._logs = logs
+        self._request = request
+        self._require_wanted = require_wanted
+        self._fs = log.context.fs
+        self._captured: Captured | None = None
+        self._has_active = True
+        self._loose: list[LooseFile] = []
+        self._rewritten: set[int] = set()
+
+    @contextmanager
+    def guard(self) -> Iterator[None]:
+        """As `ErasedPartition.guard`."""
+        try:
+            yield
+        except (CordwoodError, OSError) as error:
+            self.outcome.error = self.outcome.error or str(error)
+
+    @property
+    def captured(self) -> Captured:
+        """The log as it was last read."""
+        assert self._captured is not None, "a log is read before it is planned on"
+        return self._captured
+
+    @property
+    def loose(self) -> list[LooseFile]:
+        """As `ErasedPartition.loose`."""
+        return self._loose
+
+    @property
+    def sources(self) -> tuple[SegmentSource, ...]:
+        """As `ErasedPartition.sources`; of the active segment what it had when it was read."""
+        return tuple([source for source in self.captured.sources if source.size_bytes])
+
+    # ---- what there is
+
+    def recover(self) -> None:
+        """As `ErasedPartition.recover`; a loader has done the rest when the broker started."""
+        self._remove_deleted()
+        remove_staged(self.directory, fs=self._fs)
+
+    def _remove_deleted(self) -> None:
+        removed = _remove_deleted(self._log)
+        self.outcome.removed += [f"{self.directory.name}/{name}" for name in removed]
+
+    def capture(self) -> None:
+        """As `ErasedPartition.capture`."""
+        self._require_allowed()
+        self._captured = capture(self._log)
+        self.end = self.captured.view.log_end_offset
+        live = {segment.path.name for segment in self._log.segments}
+        self._loose = [
+            each
+            for each in loose_in(self.directory, self.partition, fs=self._fs)
+            if each.path.name not in live and not each.path.name.endswith(DELETED_SUFFIX)
+        ]
+
+    def _require_allowed(self) -> None:
+        """Refuses what a legal hold, or a move to another directory, forbids.
+
+        Raises:
+            CordwoodError: one does.
+        """
+        refused = refused_by(self._log.holds)
+        if refused is None and self._logs.get(self.partition, future=True) is not None:
+            refused = "it is being moved to another log directory: erase when that is done"
+        if refused is not None:
+            raise CordwoodError(refused)
+
+    def roll_if_touched(self, erased: OffsetRanges) -> tuple[SegmentSource, ...]:
+        """As `ErasedPartition.roll_if_touched`; a dry run rolls nothing."""
+        before = self.captured
+        active = before.sources[-1]
+        if self._request.dry_run or not erased or erased[-1][1] < active.base_offset:
+            return ()
+        log = self._log
+        with log.lock:
+            self._require_same_log()
+            if log.active.base_offset == active.base_offset:
+                log.roll()
+            self.end = log.active.base_offset
+        self._captured = capture(log, end=self.end)
+        self._has_active = False
+        return tuple([each for each in self.sources if each.base_offset >= active.base_offset])
+
+    def touched(self, erased: OffsetRanges) -> tuple[SegmentSource, ...]:
+        """As `ErasedPartition.touched`."""
+        return touched_by(erased, self.sources)
+
+    # ---- the work
+
+    def cut_tail(self) -> None:
+        """As `ErasedPartition.cut_tail`: a running log has no broken append."""
+
+    def committer(self, erased: OffsetRanges) -> CompactionCommitter | None:
+        """As `ErasedPartition.committer`."""
+        touched = self.touched(erased)
+        if not touched:
+            return None
+        self._rewritten = {source.base_offset for source in touched}
+        captured, context = self.captured, self._log.context
+        compaction = compaction_without(captured, touched, erased, now_ms=self._request.now_ms)
+        limits = AttemptLimits(
+            seed=0,
+            attempt=context.rng.unique_id()[:8],
+            free_bytes=self._fs.free_bytes(self.directory),
+            space_max=self._request.max_extra_bytes,
+        )
+        placement = _Placement(
+            self._log,
+            captured.segments,
+            truncation_count=captured.truncation_count,
+            require_wanted=self._require_wanted,
+            require_allowed=self._require_allowed,
+        )
+        return CompactionCommitter(limited(compaction, limits), placement, fs=self._fs)
+
+    def finish(self, committer: CompactionCommitter) -> None:
+        """As `ErasedPartition.finish`."""
+        self.abandon(committer)
+        if not committer.done:
+            raise committer.result.error or EngineError("the engine stopped before the end")
+        now = {source.base_offset: source for source in capture(self._log, end=self.end).sources}
+        sources = [
+            now.get(each.base_offset, each) if each.base_offset in self._rewritten else each
+            for each in self.captured.sources
+        ]
+        self._captured = replace(self.captured, sources=tuple(sources))
+
+    def abandon(self, committer: CompactionCommitter) -> None:
+        """As `ErasedPartition.abandon`; what the disk keeps, the next rewriting removes."""
+        with suppress(OSError, NoSpaceError):
+            committer.close()
+
+    def conclude(self) -> None:
+        """As `ErasedPartition.conclude`."""
+        self._require_same_log()
+        self._remove_deleted()
+        if self._logs.get(self.partition, future=True) is not None:
+            raise StalePlanError(
+                f"{self.partition}: a move to another log directory has begun meanwhile, whose "
+                "copy may have such records: erase again when it is done"
+            )
+
+    def _require_same_log(self) -> None:
+        """Refuses a log that is another one, or was cut off, since it was read."""
+        is_same = self._logs.get(self.partition) is self._log
+        if not is_same or self._log.truncation_count != self.captured.truncation_count:
+            raise StalePlanError(
+                f"{self.partition}: its log was truncated, moved or deleted meanwhile: erase again"
+            )
+
+    # ---- report
+
+    def files(self, known: dict[str, Any] | None = None) -> dict[str, Any]:
+        """As `ErasedPartition.files`: those of segments that are not appended to any more."""
+        known = known or {}
+        end = self.captured.sources[-1].base_offset if self._has_active else self.end
+        found = {}
+        for name in self._fs.names_in(self.directory):
+            if name.endswith(_FILES) and base_offset_of(name) < end:
+                with suppress(FileNotFoundError):
+                    path = self.directory / name
+                    found[name] = known.get(name) or hash_of(path, fs=self._fs)
+        return found
+
+
+class _Placement(OnlinePlacement):
+    """Puts rewritten segments in place, and removes the replaced ones at once."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        sources: tuple[LogSegment, ...],
+        *,
+        truncation_count: int,
+        require_wanted: Callable[[], None],
+        require_allowed: Callable[[], None],
+    ) -> None:
+        super().__init__(
+            log,
+            sources,
+            truncation_count=truncation_count,
+            require_wanted=require_wanted,
+            prefix="Erasure: ",
+        )
+        self._erased_log = log
+        self._allowed = require_allowed
+
+    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
+        """As `Placement.place`; nothing that waits for its removal goes to a trash."""
+        _remove_deleted(self._erased_log)
+        super().place(compaction, number, manifest)
+        _remove_deleted(self._erased_log)
+
+    def _require_allowed(self) -> None:
+        """Under the log's lock: a hold that was added is in force when its command returns."""
+        self._allowed()
+
+    def _trashed(self, *_: object) -> None:
+        """Replaced segments have the records that are erased."""
+
+    def _tell(self, *_: object) -> None:
+        """Tombstones stay: there is nothing to log of them."""
+
+
+def _remove_deleted(log: PartitionLog) -> list[str]:
+    """Removes the files that wait for file.delete.delay.ms at once; a reader of one reads on.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    with log.guard("deleting segments of"):
+        return log.deleted_files.remove_all(log.directory, log.context.fs)

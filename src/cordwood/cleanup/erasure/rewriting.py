@@ -1,0 +1,46 @@
+"""The rewriting of an erasure, as a compaction in which offsets decide and not keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from cordwood.cleanup.capture import Captured
+from cordwood.cleanup.compaction import CompactionPlan
+from cordwood.cleanup.compaction_values import OffsetRanges, SegmentSource
+from cordwood.cleanup.erasure.offsets import united, within
+from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
+
+
+def touched_by(erased: OffsetRanges, sources: Iterable[SegmentSource]) -> tuple[SegmentSource, ...]:
+    """The segments with an erased offset: those that are rewritten."""
+    return tuple(
+        source for source in sources if within(erased, source.base_offset, source.next_base_offset)
+    )
+
+
+def compaction_without(
+    captured: Captured, touched: tuple[SegmentSource, ...], erased: OffsetRanges, *, now_ms: int
+) -> LogCompaction:
+    """The compaction that rewrites each of `touched` into one with the same base offset."""
+    plan = CompactionPlan(
+        first_dirty=0,
+        first_uncleanable=captured.view.log_end_offset,
+        groups=tuple((source.base_offset,) for source in touched),
+        legacy_horizon_ms=0,
+    )
+    compaction = prepare_compaction(captured, plan, now_ms=now_ms, seed=0)
+    ranges = [
+        each
+        for source in touched
+        for each in within(erased, source.base_offset, source.next_base_offset)
+    ]
+    first_in_open = sorted(each.current_txn_first_offset for each in captured.producers)
+    # A transaction index is kept as it is, also where it names what is long gone.
+    return replace(
+        compaction,
+        segments=touched,
+        aborted=captured.aborted,
+        erased=united(ranges),
+        first_in_open=tuple(offset for offset in first_in_open if offset >= 0),
+    )

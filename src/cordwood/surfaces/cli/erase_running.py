@@ -1,0 +1,67 @@
+"""The part of `cordwood erase` that addresses a running broker, which does the work."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cordwood.cleanup.erasure.request import EraseRequest, Erasure
+from cordwood.model.clock import pause
+from cordwood.model.errors import ConfigError, CordwoodError
+from cordwood.surfaces.cli.clean_progress import CleanProgress
+from cordwood.surfaces.cli.running_broker import AddressedBroker
+from cordwood.surfaces.http.client import EndpointError, query_of
+from cordwood.surfaces.http.erasures import build_erasure
+
+_LOOK_S = 0.2
+
+
+def erase_running(
+    request: EraseRequest, broker: AddressedBroker, display: CleanProgress
+) -> Erasure:
+    """Has a broker erase records, and returns its report when it is done.
+
+    Replicas on other brokers are reported as failed: the command is to be run at each of them.
+
+    Raises:
+        ConfigError: the broker refuses the request, or what it asks for is wrong.
+        CordwoodError: the erasure failed as a whole, or another one is under way.
+        EndpointError: the broker does not answer, or has ended meanwhile.
+    """
+    begun = broker.ask("/erasures/start", "POST", body=build_erasure(request))
+    ended = _ended(broker, request.id, begun, display)
+    if ended["state"] == "failed":
+        raise (ConfigError if ended["usage"] else CordwoodError)(ended["error"])
+    report: dict[str, Any] = ended["report"]
+    for partition, nodes in begun["elsewhere"].items():
+        for node in nodes:
+            report["failed"][f"{partition} on broker {node}"] = (
+                "this replica was not addressed: run the command at its broker, too, after that "
+                "of the leader"
+            )
+    if report["failed"]:
+        report["status"] = "failed"
+    return Erasure(report=report, failed=report["failed"], warnings=tuple(ended["warnings"]))
+
+
+def _ended(
+    broker: AddressedBroker, erasure_id: str, answer: dict[str, Any], display: CleanProgress
+) -> dict[str, Any]:
+    """The operation, when it has ended; its progress is shown meanwhile."""
+    where = f"broker {broker.identity.node_id}"
+    while True:
+        found = next((each for each in answer["erasures"] if each["id"] == erasure_id), None)
+        if found is None:
+            raise EndpointError(
+                f"{where} does not know of {erasure_id} any more: it was started again, and the "
+                "erasure has not ended. Erase again"
+            )
+        operation: dict[str, Any] = found
+        if operation["state"] != "running":
+            return operation
+        if operation["total"]:
+            display.bytes_done(where, operation["phase"], operation["done"], operation["total"])
+        pause(_LOOK_S)
+        try:
+            answer = broker.ask(query_of("/erasures", id=erasure_id))
+        except EndpointError as error:
+            raise EndpointError(f"{error} The erasure may not have ended: erase again") from error

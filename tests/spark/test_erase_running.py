@@ -1,0 +1,44 @@
+"""Erasure by an SQL expression in a running broker, whose cleaner's process evaluates it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from cordwood.cleanup.erasure.criteria import Criteria
+from cordwood.testing.broker import RunningBroker
+from support.erasing import KEY, VALUE, kept_records, sweep
+from support.erasing_online import request_of
+
+pytestmark = pytest.mark.spark
+WAIT_S = 120
+
+
+def test_what_an_expression_finds_is_erased_and_a_wrong_one_changes_nothing(tmp_path: Path) -> None:
+    log_dir = tmp_path / "data"
+    log_dir.mkdir()
+    with RunningBroker(log_dir=log_dir) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        for future in admin.create_topics([NewTopic("t", 1, 1)]).values():
+            future.result()
+        producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+        for number in range(300):
+            key = KEY if number % 3 == 0 else b"other"
+            producer.produce("t", VALUE if key == KEY else b"%d" % number, key)
+        assert producer.flush(30) == 0
+        before = kept_records(log_dir / "t-0")
+        wrong = request_of("t", criteria=Criteria(where="nothing like it"))
+        operation = broker.node.erasures.start(wrong)
+        assert operation.over.wait(WAIT_S)
+        assert (operation.state, operation.is_usage) == ("failed", True)
+        assert "--where 'nothing like it'" in operation.error
+        right = request_of("t", criteria=Criteria(where=f"key_text = '{KEY.decode()}'"))
+        operation = broker.node.erasures.start(right)
+        assert operation.over.wait(WAIT_S)
+        assert operation.report is not None, operation.error
+        assert operation.report["partitions"][0]["erased"] == 100
+        assert sweep(log_dir / "t-0", KEY, VALUE) == []  # the ledger has the expression
+        assert kept_records(log_dir / "t-0") == before
