@@ -17,6 +17,7 @@ from cordwood.cleanup.announcements import require_wanted
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.commit import CompactionCommitter
+from cordwood.cleanup.estimate.values import Estimator
 from cordwood.cleanup.report import Report
 from cordwood.cleanup.request import CleanRequest, Engine, Listener, Resolved
 from cordwood.cleanup.supervise import begin_all, commit_ready
@@ -108,7 +109,8 @@ def clean_in_process(
 ) -> Report:
     """Cleans a log directory without Spark.
 
-    `options` are fields of `CleanRequest`, or `listener` or `engine`, which `clean` takes.
+    `options` are fields of `CleanRequest`, or `listener`, `engine` or `estimator`, which `clean`
+    takes.
 
     Topics without an entry in `configs` are those that no source describes.
     """
@@ -119,5 +121,12 @@ def clean_in_process(
 
     listener: Listener | None = options.pop("listener", None)
     engine = options.pop("engine", in_process)
+    estimator: Estimator | None = options.pop("estimator", None)
     given: dict[str, Any] = {"log_dirs": (log_dir,), "resolve": resolve, "now_ms": now_ms}
-    return clean(CleanRequest(**given | options), engine, clock=SystemClock(), listener=listener)
+    return clean(
+        CleanRequest(**given | options),
+        engine,
+        clock=SystemClock(),
+        listener=listener,
+        estimator=estimator,
+    )

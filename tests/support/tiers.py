@@ -63,6 +63,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/unit/test_benchmarks.py::test_a_warm_session_says_how_long_each_step_took",
     "tests/unit/test_benchmarks.py::test_the_broker_benchmark_runs_without_kafka_too",
     "tests/unit/test_benchmarks.py::test_the_benchmark_of_a_large_log_measures_memory_and_both_sides",
+    "tests/unit/test_benchmarks.py::test_the_benchmark_of_estimates_measures_both_sides",
     "tests/unit/test_benchmarks.py::test_the_benchmark_of_groups_runs",
     "tests/unit/test_benchmarks.py::test_the_benchmark_of_transactions_runs",
     "tests/unit/test_benchmarks.py::test_the_benchmark_of_replication_runs",

@@ -455,6 +455,18 @@ def test_the_benchmark_of_a_large_log_measures_memory_and_both_sides(tmp_path: P
     assert document["peak_bytes"]["together"] >= document["peak_bytes"]["workers"] > 0
 
 
+@pytest.mark.spark
+def test_the_benchmark_of_estimates_measures_both_sides(tmp_path: Path) -> None:
+    printed, document = _run_benchmark(
+        "bench_estimate.py", "--quick", "--logs", "lz4", work=tmp_path
+    )
+    (row,) = document["rows"]
+    assert row["other_name"] == "--exact"
+    assert all(figure > 0 for figure in [*row["ours"], *row["other"], *row["memory"]])
+    assert row["errors"] == [0.0], "a small log is looked at as a whole"
+    assert "error +0.00%" in printed
+
+
 def test_what_a_terminal_shows_of_the_time_left_is_understood(
     load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -97,6 +97,12 @@ class Captured:
     warnings: tuple[str, ...] = ()
     beyond_end: int | None = None
 
+    def seen_as(self, view: LogView) -> Captured:
+        """The log with another view; its sources are those whose segments are in it."""
+        bases = {segment.base_offset for segment in view.segments}
+        sources = tuple(source for source in self.sources if source.base_offset in bases)
+        return replace(self, view=view, sources=sources)
+
 
 def view_of(log: PartitionLog, cleaner_checkpoint: int | None) -> LogView:
     """A log at this moment.

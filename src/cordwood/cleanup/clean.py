@@ -19,7 +19,9 @@ from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaning import compact, retain
 from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
-from cordwood.cleanup.compaction import plan_compaction
+from cordwood.cleanup.compaction import CompactionPlan, plan_compaction
+from cordwood.cleanup.estimate.values import Estimator
+from cordwood.cleanup.log_compaction import prepare_compaction
 from cordwood.cleanup.log_on_disk import LogFiles, LogOnDisk
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.measured_log import MeasuredLog
@@ -40,7 +42,7 @@ from cordwood.cleanup.shared_retention import (
 from cordwood.cleanup.view_after import after_retention
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import NoSpaceError
+from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import HoldRegistry
 from cordwood.storage.offline_directories import Locks, Place, find_places, locked, open_log_dirs
@@ -60,6 +62,7 @@ def clean(
     clock: Clock,
     require_engine: Callable[[], None] = lambda: None,
     listener: Listener | None = None,
+    estimator: Estimator | None = None,
 ) -> Report:
     """Cleans log directories, each under its lock.
 
@@ -72,6 +75,7 @@ def clean(
         clock: for timings.
         require_engine: called before anything is touched when there is something to compact.
         listener: receives the progress.
+        estimator: estimates what the compactions would free that a dry run plans; None for none.
 
     Raises:
         ConfigError: no topic has a name that was asked for, or the trash cannot be used.
@@ -94,6 +98,8 @@ def clean(
             require_engine()
         if not executes:
             run.plan_only()
+            if estimator is not None:
+                run.estimate(estimator)
         else:
             run.execute(engine)
         run.finish()
@@ -157,6 +163,7 @@ class _Cleaning:
         self._owners: list[OfflineOwner] = []
         self._holds = HoldRegistry(OS)
         self._measured: dict[OfflineOwner, MeasuredLog] = {}
+        self._due: list[tuple[OfflineOwner, Captured, CompactionPlan]] = []
         self.scratch: Path | None = None
         self.trash = None if request.trash is None else Trash(request.trash)
         self.report = Report(
@@ -349,6 +356,7 @@ class _Cleaning:
             )
             if cleanable.reason is None:
                 compaction = plan_compaction(after, cleanable)
+                self._due.append((owner, owner.captured.seen_as(after), compaction))
         before = owner.report.before
         assert before is not None, "a plan is made of what was captured"
         owner.report.after = Size(
@@ -358,6 +366,19 @@ class _Cleaning:
         if (plan and plan.expired) or owner.report.rolled_at is not None or compaction:
             owner.report.status = Status.PLANNED
         owner.note_plan(plan, cleanable, compaction)
+
+    def estimate(self, estimator: Estimator) -> None:
+        """Estimates what the planned compactions would free; what cannot be read has none."""
+        started = self._clock.monotonic_s()
+        for owner, captured, plan in self._due:
+            compaction = prepare_compaction(
+                captured, plan, now_ms=self._request.now_ms, seed=owner.limits().seed
+            )
+            try:
+                owner.report.estimate = estimator(compaction)
+            except (CordwoodError, OSError) as error:
+                owner.report.warnings.append(f"what its compaction would free is unknown: {error}")
+        self.report.timing.estimate += self._clock.monotonic_s() - started
 
     # ---- execute and commit
 

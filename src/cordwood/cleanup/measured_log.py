@@ -21,7 +21,7 @@ from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.compaction_values import Manifest, SegmentSource
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.log_on_disk import LogFiles
-from cordwood.cleanup.log_view import CleanedSegment, LogView, SegmentView
+from cordwood.cleanup.log_view import CleanedSegment, SegmentView
 from cordwood.cleanup.retention import RetentionPlan
 from cordwood.cleanup.view_after import after_retention, after_roll, empty_segment, with_segments
 from cordwood.format.file_names import DELETED_SUFFIX
@@ -89,19 +89,19 @@ class MeasuredLog:
 
     def roll(self, captured: Captured) -> None:
         """As `LogFiles.roll`."""
-        self._predicted = _seen_as(captured, after_roll(captured.view, now_ms=self._now_ms))
+        self._predicted = captured.seen_as(after_roll(captured.view, now_ms=self._now_ms))
 
     def delete_oldest(self, captured: Captured, plan: RetentionPlan) -> None:
         """As `LogFiles.delete_oldest`."""
-        self._predicted = _seen_as(
-            captured, after_retention(captured.view, plan, now_ms=self._now_ms)
+        self._predicted = captured.seen_as(
+            after_retention(captured.view, plan, now_ms=self._now_ms)
         )
 
     def restart(self, captured: Captured, offset: int) -> None:
         """As `LogFiles.restart`."""
         segments = (empty_segment(offset, now_ms=self._now_ms),)
         restarted = with_segments(captured.view, segments, log_start_offset=offset)
-        self._predicted = replace(_seen_as(captured, restarted), beyond_end=None)
+        self._predicted = replace(captured.seen_as(restarted), beyond_end=None)
 
     def set_cleaner_offset(self, offset: int) -> None:
         """As `LogFiles.set_cleaner_offset`."""
@@ -143,7 +143,7 @@ class MeasuredLog:
             )
         )
         rest = tuple(s for s in captured.view.segments if s.base_offset >= end)
-        compacted = _seen_as(captured, with_segments(captured.view, (*segments, *rest)))
+        compacted = captured.seen_as(with_segments(captured.view, (*segments, *rest)))
         self._predicted = replace(
             compacted, sources=tuple(s for s in compacted.sources if s.base_offset >= end)
         )
@@ -164,13 +164,6 @@ class _Nowhere:
 
     def end(self) -> None:
         """There is nothing to end."""
-
-
-def _seen_as(captured: Captured, view: LogView) -> Captured:
-    """The log with another view; its sources are those whose segments are in it."""
-    bases = {segment.base_offset for segment in view.segments}
-    sources = tuple(source for source in captured.sources if source.base_offset in bases)
-    return replace(captured, view=view, sources=sources)
 
 
 def _rewritten(last: CleanedSegment, manifest: Manifest) -> SegmentView:

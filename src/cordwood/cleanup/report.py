@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from cordwood.cleanup.compaction_values import Discarded
+from cordwood.cleanup.estimate.values import CompactionEstimate
 from cordwood.cleanup.group_guard import GroupLoss
 
 
@@ -39,7 +40,8 @@ class PartitionReport:
     Sizes are None if it was skipped. `rolled_at` is the base offset of the active segment that took
     the place of an idle one, None if none did. `holds` are the ids of its legal holds. `keys` is
     how many keys the dirty section had, None where no compaction counted them; `log_start_offset`
-    that of afterwards. `losses` are what groups of cordwood.retention.groups lose.
+    that of afterwards. `losses` are what groups of cordwood.retention.groups lose. `estimate` is
+    what a planned compaction would free, if that was estimated.
     """
 
     topic: str
@@ -56,6 +58,7 @@ class PartitionReport:
     cleaner_checkpoint: int | None = None
     log_start_offset: int | None = None
     keys: int | None = None
+    estimate: CompactionEstimate | None = None
     warnings: list[str] = field(default_factory=list)
     holds: tuple[str, ...] = ()
     losses: list[GroupLoss] = field(default_factory=list)
@@ -88,6 +91,7 @@ class PartitionReport:
             "cleaner_checkpoint": self.cleaner_checkpoint,
             "log_start_offset": self.log_start_offset,
             "keys": self.keys,
+            "estimate": self.estimate.to_json() if self.estimate is not None else None,
             "warnings": self.warnings,
         }
 
@@ -99,6 +103,7 @@ class Timing:
     session: float = 0.0
     capture: float = 0.0
     plan: float = 0.0
+    estimate: float = 0.0
     execute: float = 0.0
     commit: float = 0.0
     total: float = 0.0

@@ -10,6 +10,7 @@ Source: org.apache.kafka.storage.internals.log.Cleaner.cleanSegments, cleanInto.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -23,7 +24,7 @@ from cordwood.cleanup.compaction_values import (
 )
 from cordwood.cleanup.output import CountedFiles, Output, SegmentFiles, StagedFiles
 from cordwood.cleanup.scan import Block, Bytes, Ints, SegmentReader, records_of
-from cordwood.cleanup.survivors import Progress, no_progress, verdict_of
+from cordwood.cleanup.survivors import Progress, discardable, no_progress
 from cordwood.cleanup.transactions import (
     AbortedTransactions,
     TransactionSummary,
@@ -41,7 +42,6 @@ from cordwood.storage.filesystem import OS, FileFacts, FileSystem
 from cordwood.storage.replace import StagedSegment
 
 _CONTROL = 0x20
-_TRANSACTIONAL = 0x10
 _HORIZON = 0x40
 _UNKNOWN = -1
 _OUT_BYTES = 8 << 20
@@ -113,6 +113,31 @@ class RewriteSpec:
             files = StagedFiles(self.staged, model=self.model, modified_ns=modified_ns, fs=fs)
         manifest = Manifest(self.staged.base_offset, self.staged.token, after=self.after.to_json())
         return Output(files, manifest, index_interval_bytes=self.index_interval_bytes)
+
+
+class _Batches(Protocol):
+    """Takes the batches that a rewrite retains, as `Output` does."""
+
+    def append(self, data: memoryview, written: Ints, count: int) -> None:
+        """Appends `count` batches, described by the rows of `written`."""
+
+
+@dataclass(slots=True)
+class RewrittenBlock:
+    """What a rewrite leaves of each batch of a block: int64[rows] of bytes, and of records."""
+
+    sizes: Ints
+    kept: Ints
+
+
+class _Sizes:
+    """`_Batches` of which only the sizes are wanted."""
+
+    def __init__(self) -> None:
+        self.sizes: list[Ints] = []
+
+    def append(self, data: memoryview, written: Ints, count: int) -> None:
+        self.sizes.append(written[:count, 0].copy())
 
 
 class GroupRewriter:
@@ -190,7 +215,8 @@ class GroupRewriter:
             if spec.erases:
                 verdicts = rules.decide_by_bits(block, ordinals, keep, manifest)
             else:
-                verdicts = rules.decide(block, ordinals, keep, nulls, tracker, manifest)
+                can_discard = discardable(tracker, segment.source, block)
+                verdicts = rules.decide(block, ordinals, keep, nulls, can_discard, manifest)
             if block.legacy is not None and spec.erases and verdicts.actions[0] == rebuild.COPY:
                 self._copy_legacy(block.legacy, output)
             elif block.legacy is not None:
@@ -200,6 +226,43 @@ class GroupRewriter:
             self._progress(int(block.table[:, rows_of.SIZE].sum()))
             self._wrote(output.appended_bytes - before)
 
+    def rewritten(
+        self,
+        spec: RewriteSpec,
+        source: SegmentSource,
+        block: Block,
+        keep: Bytes,
+        nulls: Bytes,
+        can_discard: npt.NDArray[np.bool_],
+    ) -> RewrittenBlock:
+        """What a rewrite leaves of some batches of a segment; they need not be consecutive.
+
+        Args:
+            spec: of the compaction; its segments and transactions are not looked at.
+            source: the segment.
+            block: the batches.
+            keep: uint8, a bit for each record of the block in order; changed as a rewrite does.
+            nulls: uint8, the same for null values.
+            can_discard: bool[rows], as `discardable` says.
+
+        Raises:
+            CorruptError: a batch is damaged.
+        """
+        counts = block.table[:, rows_of.COUNT]
+        ordinals = np.cumsum(counts) - counts
+        rules = _Rules(spec, source)
+        unused = Manifest(0, "")
+        verdicts = rules.decide(block, ordinals, keep, nulls, can_discard, unused)
+        sink = _Sizes()
+        if block.legacy is not None:
+            self._rebuild_legacy(block, 0, keep, sink)
+        else:
+            self._write(spec, source, block, ordinals, keep, verdicts, sink)
+        sizes = np.zeros(block.rows, dtype=np.int64)
+        left = verdicts.actions != rebuild.DISCARD
+        sizes[left] = np.concatenate([np.empty(0, dtype=np.int64), *sink.sizes])
+        return RewrittenBlock(sizes, verdicts.kept)
+
     def _write(
         self,
         spec: RewriteSpec,
@@ -208,7 +271,7 @@ class GroupRewriter:
         ordinals: Ints,
         keep: Bytes,
         verdicts: _Verdicts,
-        output: Output,
+        output: _Batches,
     ) -> None:
         written = np.empty((block.rows, 3), dtype=np.int64)
         if self._out.shape[0] > _OUT_BYTES:  # one large batch: the next need less memory
@@ -267,7 +330,7 @@ class GroupRewriter:
         ordinals: Ints,
         keep: Bytes,
         verdicts: _Verdicts,
-        output: Output,
+        output: _Batches,
     ) -> None:
         """Rebuilds one batch of a codec that compiled code does not speak."""
         codec, data = records_of(block, row)
@@ -328,7 +391,7 @@ class GroupRewriter:
         written = np.array([[entry.size_bytes, entry.offset, entry.max_timestamp]], dtype=np.int64)
         output.append(memoryview(entry.raw), written, 1)
 
-    def _rebuild_legacy(self, block: Block, ordinal: int, keep: Bytes, output: Output) -> None:
+    def _rebuild_legacy(self, block: Block, ordinal: int, keep: Bytes, output: _Batches) -> None:
         """A magic 0 or 1 entry becomes a magic 2 batch of what survives of it."""
         entry = block.legacy
         assert entry is not None, "called for a legacy block"
@@ -391,16 +454,13 @@ class _Rules:
         ordinals: Ints,
         keep: Bytes,
         nulls: Bytes,
-        tracker: TransactionTracker,
+        can_discard: npt.NDArray[np.bool_],
         manifest: Manifest,
     ) -> _Verdicts:
         table, spec = block.table, self._spec
         attributes = table[:, rows_of.ATTRIBUTES]
         counts = table[:, rows_of.COUNT]
         control = (attributes & _CONTROL) != 0
-        can_discard = np.zeros(block.rows, dtype=np.bool_)
-        for row in np.flatnonzero(attributes & (_CONTROL | _TRANSACTIONAL)).tolist():
-            can_discard[row] = verdict_of(tracker, self._source, block, row)
         has_horizon = (attributes & _HORIZON) != 0
         horizon = table[:, rows_of.BASE_TIMESTAMP]
         past = has_horizon & (horizon <= spec.now_ms)

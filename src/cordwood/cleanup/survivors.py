@@ -483,6 +483,17 @@ def verdict_of(tracker: TransactionTracker, source: SegmentSource, block: Block,
     return tracker.control_batch(producer_id, last_offset, control)
 
 
+def discardable(
+    tracker: TransactionTracker, source: SegmentSource, block: Block
+) -> npt.NDArray[np.bool_]:
+    """For each batch of a block, the next one of the tracker: `verdict_of`. Raises as that."""
+    found = np.zeros(block.rows, dtype=np.bool_)
+    attributes = block.table[:, rows_of.ATTRIBUTES]
+    for row in np.flatnonzero(attributes & (_CONTROL | _TRANSACTIONAL)).tolist():
+        found[row] = verdict_of(tracker, source, block, row)
+    return found
+
+
 def merge(
     generations: Iterator[tuple[bool, npt.NDArray[np.uint64]]],
     secrets: Secrets,

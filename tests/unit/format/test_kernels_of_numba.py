@@ -17,6 +17,7 @@ CALLERS = (
     "unit/cleanup/test_replace.py",
     "unit/cleanup/test_odd_logs.py",
     "unit/cleanup/test_transactions.py",
+    "unit/cleanup/estimate/test_watched_kernels.py",
     "unit/cleanup/verification/test_contents_kernels.py",
     "unit/storage/test_record_walk.py",
     "unit/storage/test_segment_recovery.py",

@@ -42,8 +42,10 @@ if TYPE_CHECKING or _compiled is None:
     )
     from cordwood.format.native.source.records import (
         index_batches,
+        judge_watched,
         list_batches,
         probe_batches,
+        watch_batches,
     )
     from cordwood.format.native.source.survivor_bits import count_bits, count_survivors, set_bits
     from cordwood.format.native.source.walk import walk
@@ -63,6 +65,7 @@ else:
         index_batches,
         index_rows,
         index_written,
+        judge_watched,
         list_batches,
         list_contents,
         mark_newest,
@@ -76,6 +79,7 @@ else:
         split_entries,
         split_table,
         walk,
+        watch_batches,
     )
 
 __all__ = [
@@ -94,6 +98,7 @@ __all__ = [
     "index_batches",
     "index_rows",
     "index_written",
+    "judge_watched",
     "list_batches",
     "list_contents",
     "mark_newest",
@@ -107,4 +112,5 @@ __all__ = [
     "split_entries",
     "split_table",
     "walk",
+    "watch_batches",
 ]

@@ -28,6 +28,7 @@ from cordwood.format.file_names import (
 )
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import TrashError
+from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.segment.log_segment import LogSegment
 

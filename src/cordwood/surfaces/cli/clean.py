@@ -28,6 +28,7 @@ from cordwood.surfaces.cli.clean_engine import (
     parse_memory,
     require_master,
 )
+from cordwood.surfaces.cli.clean_estimate import estimated_column, estimated_line, estimator_for
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.erased_again import erased_again
 from cordwood.surfaces.cli.log_options import (
@@ -60,6 +61,7 @@ EPILOG = """\b
 Examples:
   cordwood clean /var/lib/kafka/data --dry-run
   cordwood clean /var/lib/kafka/data --dry-run --exact
+  cordwood clean /var/lib/kafka/data --dry-run --no-estimate
   cordwood clean /data1 /data2 --server-properties /etc/kafka/server.properties
   cordwood clean ./backup --topic 'orders*' --set orders:cleanup.policy=compact
   cordwood clean /var/lib/kafka/data --retention-only --trash /mnt/spare/trash
@@ -87,6 +89,13 @@ def clean_command(
     exact: Annotated[
         bool,
         typer.Option("--exact", help="With --dry-run: measure what compaction would free."),
+    ] = False,
+    no_estimate: Annotated[
+        bool,
+        typer.Option(
+            "--no-estimate",
+            help="With --dry-run: read no records to estimate what compaction would free.",
+        ),
     ] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Compact whatever the dirty ratio is.")
@@ -188,10 +197,17 @@ def clean_command(
             verify=verify,
             trash=trash,
         )
-        _require_sensible(request)
+        _require_sensible(request, no_estimate=no_estimate)
         with clean_display(screen, shown=not json_ and screen.is_terminal) as display:
             erased = erased_again(apply_erasures, request, master, display)
-            report = _cleaned(request, clock, display, master=master, memory_bytes=memory_bytes)
+            report = _cleaned(
+                request,
+                clock,
+                display,
+                master=master,
+                memory_bytes=memory_bytes,
+                estimates=not no_estimate,
+            )
     except (ConfigError, NotALogDirError) as error:
         _stop(error, _EXIT_USAGE)
     except DirectoryInUseError as error:
@@ -200,16 +216,17 @@ def clean_command(
     except (CordwoodError, OSError) as error:
         _stop(error, _EXIT_FAILED)
     report.warnings = [*settings.warnings, *erased, *report.warnings]
-    if json_:
-        print(json.dumps(report.to_json()))  # noqa: T201  # the JSON document is the output
-    else:
-        show_report(report, screen)
-    if report.failed:
-        raise typer.Exit(_EXIT_FAILED)
+    _end(report, screen, as_json=json_)
 
 
 def _cleaned(
-    request: CleanRequest, clock: Clock, display: CleanProgress, *, master: str, memory_bytes: int
+    request: CleanRequest,
+    clock: Clock,
+    display: CleanProgress,
+    *,
+    master: str,
+    memory_bytes: int,
+    estimates: bool,
 ) -> Report:
     """The report of the cleaning, with its engine. Raises as `clean`."""
     engine = CleanEngine(
@@ -226,17 +243,20 @@ def _cleaned(
             clock=clock,
             require_engine=engine.require,
             listener=display,
+            estimator=estimator_for(display) if estimates else None,
         )
     report.engine = engine.facts
     return report
 
 
-def _require_sensible(request: CleanRequest) -> None:
+def _require_sensible(request: CleanRequest, *, no_estimate: bool) -> None:
     """Checks options that depend on each other; raises ConfigError."""
     if not request.retention and not request.compaction:
         raise ConfigError("--retention-only and --compaction-only exclude each other")
     if request.measured and not request.dry_run:
         raise ConfigError("--exact says how --dry-run measures: use both, or neither")
+    if no_estimate and (request.measured or not request.dry_run):
+        raise ConfigError("--no-estimate is for --dry-run without --exact: nothing else estimates")
 
 
 def _size_of(text: str | None, option: str) -> int | None:
@@ -246,6 +266,16 @@ def _size_of(text: str | None, option: str) -> int | None:
 def _stop(error: object, code: int) -> None:
     typer.echo(f"cordwood clean: {error}", err=True)
     raise typer.Exit(code)
+
+
+def _end(report: Report, screen: Screen, *, as_json: bool) -> None:
+    """Shows the report; a partition that failed ends the command with 1."""
+    if as_json:
+        print(json.dumps(report.to_json()))  # noqa: T201  # the JSON document is the output
+    else:
+        show_report(report, screen)
+    if report.failed:
+        raise typer.Exit(_EXIT_FAILED)
 
 
 def show_report(report: Report, screen: Screen) -> None:
@@ -258,13 +288,15 @@ def show_report(report: Report, screen: Screen) -> None:
         )
     for warning in report.warnings:
         screen.line(f"warning: {warning}", style="yellow")
-    rows = [
-        _row(partition)
+    shown = [
+        partition
         for partition in report.partitions
         if partition.status is not Status.UNCHANGED and partition.before is not None
     ]
+    rows = [_row(partition) for partition in shown]
+    columns = [*_COLUMNS, *estimated_column(shown, rows)]
     if rows:
-        print_table("Plan" if report.dry_run else "Cleaned", _COLUMNS, rows)
+        print_table("Plan" if report.dry_run else "Cleaned", columns, rows)
     _show_rest(report, screen)
 
 
@@ -282,6 +314,9 @@ def _row(partition: PartitionReport) -> list[str]:
     records = ""
     if before.records is not None and after is not None and after.records is not None:
         records = f"{before.records - after.records:,}"
+    elif partition.estimate is not None:
+        about = "" if partition.estimate.is_exact else "~"
+        records = f"{about}{partition.estimate.records_discarded:,}"
     return [
         f"{partition.topic}-{partition.partition}",
         partition.policy,
@@ -314,8 +349,7 @@ def _show_rest(report: Report, screen: Screen) -> None:
         result = f"it would free {format_bytes(freed)}, measured in {report.timing.total:.1f} s"
     elif report.dry_run:
         result = f"retention would free {format_bytes(freed)}"
-        if any(entry.get("compaction", {}).get("groups") for entry in report.plan):
-            result += "; what compaction would free is not counted"
+        result += estimated_line(report)
     else:
         result = f"freed {format_bytes(freed)} in {report.timing.total:.1f} s"
     typer.echo(f"{words or 'no partitions'}; {result}")

@@ -26,8 +26,8 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.controller_node import ControllerNode
 from cordwood.node.node import Node
 from cordwood.storage.holds import HoldRegistry, holds_status
-from cordwood.surfaces.http.erasures import parse_erasure
 from cordwood.surfaces.http import trash
+from cordwood.surfaces.http.erasures import parse_erasure
 from cordwood.surfaces.http.identity import BROKER, CONTROLLER, NodeIdentity
 from cordwood.surfaces.http.server import Refusal, Request
 from cordwood.surfaces.metrics.collector import registry

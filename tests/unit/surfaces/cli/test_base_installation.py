@@ -10,6 +10,7 @@ import pytest
 
 from cordwood.model.extras import PACKAGES, SPARK
 from cordwood.testing.broker import RunningBroker
+from support.log_builder import LogBuilder, write_log_dir
 from support.no_engine import NoEngine
 
 HIDDEN = (*PACKAGES[SPARK], "py4j", "grpc", "google.protobuf", "llvmlite")
@@ -71,3 +72,23 @@ def test_a_broker_starts_and_stops_without_any_extra(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "Shut down completed" in done.stderr
     assert (tmp_path / "logs" / ".kafka_cleanshutdown").exists()
+
+
+def test_a_dry_run_without_compiled_code_says_what_an_estimate_needs(tmp_path: Path) -> None:
+    log = LogBuilder("x-0")
+    log.put(b"key", b"value")
+    log.roll()
+    log.put(b"key", b"value")
+    root = write_log_dir(tmp_path / "logs", [log])
+    done = run(
+        "clean",
+        str(root),
+        "--dry-run",
+        "--force",
+        "--defaults",
+        "--set",
+        "x:cleanup.policy=compact",
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    need = "what compaction would free is not counted: that needs pip install 'cordwood[native]'"
+    assert need in done.stdout

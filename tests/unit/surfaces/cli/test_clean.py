@@ -99,6 +99,8 @@ def tree(top: Path) -> dict[str, tuple[int, int, bytes]]:
         (["--metadata-dir", "/nowhere"], "/nowhere"),
         (["--retention-only", "--compaction-only"], "exclude each other"),
         (["--exact"], "--exact says how --dry-run measures"),
+        (["--no-estimate"], "--no-estimate is for --dry-run without --exact"),
+        (["--dry-run", "--exact", "--no-estimate"], "--no-estimate is for --dry-run"),
     ],
 )
 def test_wrong_usage_ends_with_2_says_why_and_touches_nothing(
@@ -339,7 +341,59 @@ def test_dry_run_beside_a_broker_touches_nothing_and_says_that_it_is_a_snapshot(
     assert result.exit_code == 0
     assert f"process {pid} uses {root}, a running broker" in result.stderr
     assert "this is a snapshot" in result.stderr
-    assert "what compaction would free is not counted" in result.stdout
+
+
+DRY = ["--dry-run", "--compaction-only", "--set", "x:cleanup.policy=compact", "--force"]
+
+
+def test_dry_run_estimates_what_compaction_would_free(root: Path) -> None:
+    before = tree(root)
+    report = report_of(root, "--defaults", *DRY, *NOW)
+    assert tree(root) == before
+    found = {p["topic"]: p["estimate"] for p in report["partitions"]}
+    size = sum((root / "x-0" / f"{base:020d}.log").stat().st_size for base in (0, 2))
+    # Of two batches alike, the older one goes.
+    assert found.pop("x") == {
+        "bytes_before": size,
+        "bytes_freed": size // 2,
+        "bytes_freed_low": size // 2,
+        "bytes_freed_high": size // 2,
+        "records_before": 4,
+        "records_discarded": 2,
+        "tombstones_discarded": 0,
+        "keys": 2,
+        "bytes_read": 2 * size,
+        "is_exact": True,
+    }
+    assert set(found.values()) == {None}
+    result = run(root, "--defaults", *DRY, *NOW)
+    assert "compaction frees" in result.stdout
+    assert f"retention would free 0, compaction {size // 2} (estimated in" in result.stdout
+
+
+def test_without_an_estimate_no_record_is_read(root: Path) -> None:
+    with (root / "x-0" / f"{0:020d}.log").open("r+b") as file:
+        file.seek(70)
+        file.write(b"??")  # no batch that can be read
+    report = report_of(root, "--defaults", *DRY, *NOW, "--no-estimate")
+    (partition,) = [p for p in report["partitions"] if p["topic"] == "x"]
+    assert (partition["estimate"], partition["warnings"]) == (None, [])
+    result = run(root, "--defaults", *DRY, *NOW, "--no-estimate")
+    assert "retention would free 0; what compaction would free is not counted" in result.stdout
+    assert "compaction frees" not in result.stdout
+
+
+def test_what_cannot_be_estimated_is_a_warning_and_is_not_counted(root: Path) -> None:
+    with (root / "x-0" / f"{0:020d}.log").open("r+b") as file:
+        file.seek(70)
+        file.write(b"??")
+    options = [*DRY, *NOW, "--set", "orders:cleanup.policy=compact"]
+    result = run(root, "--defaults", *options)
+    assert result.exit_code == 0
+    words = " ".join(result.stderr.split())
+    assert "x-0: warning: what its compaction would free is unknown" in words
+    assert "a batch whose CRC does not match" in words
+    assert ", not counting 1 that failed (estimated in" in result.stdout
 
 
 def test_dry_run_of_a_stopped_broker_names_no_process(root: Path) -> None:

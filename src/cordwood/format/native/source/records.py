@@ -9,7 +9,15 @@ import numpy as np
 
 from cordwood.format.native.batches import BASE_OFFSET, COUNT
 from cordwood.format.native.key_table import SLOT_WORDS
-from cordwood.format.native.records import BAD_RECORD, OK, TABLE_FULL
+from cordwood.format.native.records import (
+    BAD_RECORD,
+    OK,
+    REGISTER_BITS,
+    TABLE_FULL,
+    WATCHED_FIRST,
+    WATCHED_LEVEL_SHIFT,
+    WATCHED_NONE,
+)
 from cordwood.format.native.source.kernel import Bytes, Entries, Ints, Rows, Words, inlined, kernel
 from cordwood.format.native.source.key_table import find, home_of, identity_of
 from cordwood.format.native.source.machine import prefetch
@@ -22,6 +30,8 @@ _GROUP = 256
 _HOME = 3
 _ORDINAL = 4
 _GROUP_WORDS = 5
+_WATCHED_MASK = np.uint64((1 << WATCHED_LEVEL_SHIFT) - 1)
+_RANK_MAX = 64 - REGISTER_BITS + 1
 
 
 @inlined
@@ -303,5 +313,163 @@ def list_batches(
             nulls,
             secrets,
         ):
+            return BAD_RECORD, i
+    return OK, last
+
+
+@inlined
+def _register(registers, home):
+    """Raises the register of a hash to the rank of the hash: its first set bit, counted from 1."""
+    rest = home << np.uint64(REGISTER_BITS)
+    rank = 1
+    while rank < _RANK_MAX and rest >> np.uint64(63) == 0:
+        rest <<= np.uint64(1)
+        rank += 1
+    at = np.int64(home >> np.uint64(64 - REGISTER_BITS))
+    registers[at] = max(registers[at], rank)
+
+
+@inlined
+def _watch(table, slot, group, row, level, used):
+    """Notes a record of a key, whose slot was found; a level of -1 adds no key."""
+    newest = group[row, _ORDINAL]
+    if table[slot, 3] == 0:
+        if level >= 0:
+            for word in range(SLOT_WORDS - 1):
+                table[slot, word] = group[row, word]
+            table[slot, 3] = (np.uint64(level) << np.uint64(WATCHED_LEVEL_SHIFT)) | newest
+            used[0] += 1
+        return
+    known = table[slot, 3]
+    highest = max(np.int64(known >> np.uint64(WATCHED_LEVEL_SHIFT)), level)
+    newest = max(newest, known & _WATCHED_MASK)
+    table[slot, 3] = (np.uint64(highest) << np.uint64(WATCHED_LEVEL_SHIFT)) | newest
+
+
+@inlined
+def _watch_batch(
+    buffer, start, end, count, base_offset, first_dirty, number, level, table, used, registers,
+    secrets, group
+):  # fmt: skip
+    """`watch_batches` for one batch; whether its records are well-formed."""
+    mask = np.uint64(table.shape[0] - 1)
+    position = start
+    pending = 0
+    last_delta = np.int64(-1)
+    for i in range(count):
+        position, delta, key_start, key_size, _ = _record(buffer, position, end)
+        if position < 0 or delta <= last_delta:
+            return False
+        last_delta = delta
+        is_dirty = base_offset + delta >= first_dirty
+        if key_size >= 0 and (is_dirty or level >= 0):
+            newest = number + i + WATCHED_FIRST if is_dirty else WATCHED_NONE
+            home = _put(group, pending, buffer, key_start, key_size, secrets, newest)
+            prefetch(table, np.int64(home & mask))
+            if is_dirty:
+                _register(registers, home)
+            pending += 1
+        if pending == _GROUP or (i == count - 1 and pending > 0):
+            for j in range(pending):
+                slot = find(table, group[j, 0], group[j, 1], group[j, 2], group[j, _HOME])
+                _watch(table, slot, group, j, level, used)
+            pending = 0
+    return position == end
+
+
+@kernel
+def watch_batches(
+    buffer: Bytes,
+    batches: Rows,
+    first: int,
+    last: int,
+    spans: Rows,
+    first_dirty: int,
+    numbers: Ints,
+    levels: Ints,
+    table: Entries,
+    used: Ints,
+    registers: Bytes,
+    secrets: Words,
+) -> tuple[int, int]:
+    """Watches the keys of chosen batches: which record of each is the newest, of all that follow.
+
+    The arguments are those of `index_batches`, except for:
+
+    Args:
+        numbers: int64[rows], of each batch's first record among all records.
+        levels: int64[rows]; a level of 0 to 127 has the keys of a batch watched from now on, -1
+            only looks its records up among those that are.
+        table: of watched keys. A key has the highest of the levels of its batches.
+        registers: uint8[REGISTERS], of all keys at or above `first_dirty`; updated.
+
+    Returns:
+        As `index_batches`; TABLE_FULL means that the table has no space for a watched batch.
+    """
+    group = np.empty((_GROUP, _GROUP_WORDS), dtype=np.uint64)
+    for i in range(first, last):
+        if spans[i, 0] < 0:
+            continue
+        count = batches[i, COUNT]
+        if levels[i] >= 0 and (used[0] + count) * 2 > table.shape[0]:
+            return TABLE_FULL, i
+        if not _watch_batch(
+            buffer,
+            spans[i, 0],
+            spans[i, 1],
+            count,
+            batches[i, BASE_OFFSET],
+            first_dirty,
+            numbers[i],
+            levels[i],
+            table,
+            used,
+            registers,
+            secrets,
+            group,
+        ):
+            return BAD_RECORD, i
+    return OK, last
+
+
+@kernel
+def judge_watched(
+    buffer: Bytes,
+    batches: Rows,
+    first: int,
+    last: int,
+    spans: Rows,
+    numbers: Ints,
+    ordinals: Ints,
+    table: Entries,
+    keep: Bytes,
+    nulls: Bytes,
+    secrets: Words,
+) -> tuple[int, int]:
+    """Sets the bit in `keep` of each record of watched batches that none of its key supersedes.
+
+    The arguments are those of `watch_batches` and `probe_batches`; the keys of the batches are in
+    `table`, and `ordinals` are where their bits are.
+    """
+    for i in range(first, last):
+        if spans[i, 0] < 0:
+            continue
+        position = spans[i, 0]
+        last_delta = np.int64(-1)
+        for j in range(batches[i, COUNT]):
+            position, delta, key_start, key_size, null = _record(buffer, position, spans[i, 1])
+            if position < 0 or delta <= last_delta:
+                return BAD_RECORD, i
+            last_delta = delta
+            if null:
+                set_bit(nulls, ordinals[i] + j)
+            if key_size >= 0:
+                one, two, three = identity_of(buffer, key_start, key_size, secrets)
+                home = home_of(one, two, three, secrets)
+                slot = find(table, one, two, three, home)
+                newest = np.int64(table[slot, 3] & _WATCHED_MASK)
+                if newest <= numbers[i] + j + WATCHED_FIRST:
+                    set_bit(keep, ordinals[i] + j)
+        if position != spans[i, 1]:
             return BAD_RECORD, i
     return OK, last

@@ -1,0 +1,1 @@
+"""What a compaction would free, estimated from a sample of its batches."""

@@ -1,0 +1,322 @@
+"""Estimates what a compaction would free: one walk over its records, and a rewrite of a sample.
+
+1. Every batch is read, and its CRC checked. The keys of the batches of a `WatchedSample` are
+   watched from there on; those of all others above the first dirty offset are looked up among them.
+2. The batches of the sample are read again, and rewritten by the code that cleans, to nowhere:
+   which records go is known by then. So their headers, their compression, delete horizons, aborted
+   transactions and markers count as a cleaning has them.
+
+What the sample loses stands for all. The error is that of a sample with one point in each stratum:
+half of the squared differences of neighbours, added up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from cordwood.cleanup.compaction_values import SegmentSource
+from cordwood.cleanup.estimate import watched_sample as sample_of
+from cordwood.cleanup.estimate.values import CompactionEstimate
+from cordwood.cleanup.estimate.watched_sample import (
+    BadRecordError,
+    SampleLimits,
+    Walked,
+    WatchedSample,
+)
+from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec
+from cordwood.cleanup.scan import Block, Bytes, Ints, PayloadReader, SegmentReader
+from cordwood.cleanup.survivors import Progress, Secrets, discardable, no_progress
+from cordwood.cleanup.transactions import (
+    AbortedTransactions,
+    TransactionSummary,
+    TransactionTracker,
+)
+from cordwood.format.native import batches as rows_of
+from cordwood.format.native import kernels
+from cordwood.model.errors import CorruptError
+from cordwood.storage.filesystem import OS, File, FileSystem
+from cordwood.storage.replace import StagedSegment
+
+_CONTROL = 0x20
+_SLACK = 64
+# So many bytes of the sample are read at once, but at least a batch.
+_READ_BYTES = 4 << 20
+# 95 of 100 results of a normal distribution are within so many standard errors.
+_DEVIATIONS = 1.96
+# If none of n samples has something, it may be in 3 of n: so many points are the least error.
+_POINTS_UNSEEN = 3
+
+
+def estimate_compaction(
+    compaction: LogCompaction,
+    *,
+    limits: SampleLimits | None = None,
+    progress: Progress = no_progress,
+    fs: FileSystem = OS,
+) -> CompactionEstimate:
+    """What a compaction would free. Nothing is written.
+
+    Args:
+        compaction: with its seed, of the sample and of the hashes of keys.
+        limits: of the sample, and so of memory.
+        progress: receives how many bytes were read, of those of the segments.
+        fs: where they are.
+
+    Raises:
+        CorruptError: a segment is damaged, or was changed while it was read.
+        BatchTooLargeError: a batch takes more memory than it may.
+        OSError: a segment cannot be read.
+    """
+    return _Estimate(compaction, limits or SampleLimits(), progress, fs).made()
+
+
+@dataclass(slots=True)
+class _Lost:
+    """What the batches of the sample lose, int64 by batch."""
+
+    bytes: Ints
+    records: Ints
+    tombstones: Ints
+
+
+class _Estimate:
+    """One call of `estimate_compaction`."""
+
+    def __init__(
+        self, compaction: LogCompaction, limits: SampleLimits, progress: Progress, fs: FileSystem
+    ) -> None:
+        secrets = Secrets.from_seed(compaction.seed)
+        self._compaction = compaction
+        self._progress = progress
+        self._fs = fs
+        self._sample = WatchedSample(seed=compaction.seed, secrets=secrets.words, limits=limits)
+        self._reader = SegmentReader(fs=fs)
+        self._payloads = PayloadReader(batch_bytes_max=compaction.batch_bytes_max)
+        self._records = 0
+        self._bytes_read = 0
+
+    def made(self) -> CompactionEstimate:
+        self._walk()
+        size_bytes = self._compaction.size_bytes
+        sample = self._sample
+        lost = self._lost()
+        freed_by_point = sample.by_point(size_bytes, lost.bytes)
+        freed = round(float(freed_by_point.sum()))
+        error = 0
+        if sample.level:
+            differences = float((np.diff(freed_by_point) ** 2).sum()) / 2
+            error = round(max(_DEVIATIONS * differences**0.5, _POINTS_UNSEEN * (1 << sample.level)))
+        return CompactionEstimate(
+            bytes_before=size_bytes,
+            bytes_freed=freed,
+            bytes_freed_low=freed - error,
+            bytes_freed_high=min(size_bytes, freed + error),
+            records_before=self._records,
+            records_discarded=self._share(lost.records),
+            tombstones_discarded=self._share(lost.tombstones),
+            keys=sample.keys(),
+            bytes_read=self._bytes_read,
+            is_exact=not sample.level,
+        )
+
+    def _share(self, values: Ints) -> int:
+        found = self._sample.by_point(self._compaction.size_bytes, values).sum()
+        return min(self._records, round(float(found)))
+
+    # ---- the walk over all
+
+    def _walk(self) -> None:
+        compaction = self._compaction
+        tracker = TransactionTracker(
+            AbortedTransactions(compaction.aborted), TransactionSummary.from_json(compaction.before)
+        )
+        start = 0
+        for number, source in enumerate(compaction.segments):
+            blocks = self._reader.blocks(source, batch_bytes_max=compaction.batch_bytes_max)
+            for block in blocks:
+                walked = self._walked(block, number, start + block.position_of(0), tracker)
+                levels = self._sample.levels_of(walked.start, walked.sizes)
+                self._watch(walked, levels)
+                self._sample.add(walked, levels)
+                self._bytes_read += int(walked.sizes.sum())
+                self._progress(int(walked.sizes.sum()))
+            start += source.size_bytes
+
+    def _walked(
+        self, block: Block, segment: int, start: int, tracker: TransactionTracker
+    ) -> Walked:
+        table = block.table
+        counts = table[:, rows_of.COUNT]
+        can_discard = discardable(tracker, self._compaction.segments[segment], block)
+        is_control = (table[:, rows_of.ATTRIBUTES] & _CONTROL) != 0
+        numbers = self._records + np.cumsum(counts) - counts
+        self._records += int(counts.sum())
+        sizes = table[:, rows_of.SIZE].copy()
+        if block.legacy is not None:
+            sizes[0] = block.legacy.size_bytes
+        return Walked(
+            block=block,
+            segment=segment,
+            start=start,
+            sizes=sizes,
+            numbers=numbers,
+            # What is neither control nor of an aborted transaction may stay, if it has records.
+            wanted=~is_control & ~can_discard & (counts > 0),
+            can_discard=can_discard,
+        )
+
+    def _watch(self, walked: Walked, levels: Ints) -> None:
+        """Walks over what is above the first dirty offset, and over what is sampled below it."""
+        first_dirty = self._compaction.first_dirty
+        source = self._compaction.segments[walked.segment]
+        is_dirty = walked.block.table[:, rows_of.LAST_OFFSET] >= first_dirty
+        wanted = walked.wanted & (is_dirty | (levels >= 0))
+        for payload in self._payloads.payloads(source, walked.block, wanted):
+            try:
+                self._sample.watch(payload, walked, levels, first_dirty)
+            except BadRecordError as error:
+                raise CorruptError(
+                    "a batch with a record that cannot be read",
+                    path=source.path,
+                    position=walked.block.position_of(error.row),
+                ) from error
+
+    # ---- the sample again
+
+    def _lost(self) -> _Lost:
+        """What the batches of the sample lose when they are rewritten."""
+        rows = self._sample.rows()
+        lost = _Lost(*np.zeros((3, len(rows)), dtype=np.int64))
+        rewriter = GroupRewriter(fs=self._fs)
+        spec = _spec_of(self._compaction)
+        for segment in np.unique(rows[:, sample_of.SEGMENT]).tolist():
+            first, last = np.searchsorted(rows[:, sample_of.SEGMENT], [segment, segment + 1])
+            source = self._compaction.segments[segment]
+            at = int(first)
+            for block in self._again(source, rows[first:last]):
+                those = slice(at, at + block.rows)
+                self._rewrite(spec, source, block, rows[those], rewriter, lost, those)
+                at += block.rows
+            assert at == last, f"{at - int(first)} of {last - first} batches were read again"
+        return lost
+
+    def _rewrite(
+        self,
+        spec: RewriteSpec,
+        source: SegmentSource,
+        block: Block,
+        rows: Ints,
+        rewriter: GroupRewriter,
+        lost: _Lost,
+        those: slice,
+    ) -> None:
+        counts = block.table[:, rows_of.COUNT]
+        if not np.array_equal(counts, rows[:, sample_of.COUNT]):
+            raise _changed(source)
+        keep, nulls = np.zeros((2, int(counts.sum()) // 8 + 8), dtype=np.uint8)
+        wanted = rows[:, sample_of.IS_WANTED] != 0
+        for payload in self._payloads.payloads(source, block, wanted):
+            try:
+                self._sample.judge(
+                    payload, block.table, rows[:, sample_of.NUMBER].copy(), keep, nulls
+                )
+            except BadRecordError as error:
+                raise _changed(source) from error
+        by_key = _kept_by_key(block, keep, nulls)
+        left = rewriter.rewritten(
+            spec, source, block, keep, nulls, rows[:, sample_of.CAN_DISCARD] != 0
+        )
+        lost.bytes[those] = rows[:, sample_of.SIZE] - left.sizes
+        lost.records[those] = counts - left.kept
+        lost.tombstones[those] = np.where(wanted, by_key - left.kept, 0)
+
+    def _again(self, source: SegmentSource, rows: Ints) -> Iterator[Block]:
+        """The batches of the sample in one segment, as blocks."""
+        with closing(self._fs.open(Path(source.path))) as file:
+            first = 0
+            while first < len(rows):
+                if rows[first, sample_of.IS_LEGACY]:
+                    start = int(rows[first, sample_of.FILE_POSITION])
+                    end = start + int(rows[first, sample_of.SIZE])
+                    yield from self._reader.blocks(replace(source, size_bytes=end), start=start)
+                    first += 1
+                    continue
+                others = np.flatnonzero(rows[first:, sample_of.IS_LEGACY])
+                sizes = np.cumsum(rows[first:, sample_of.SIZE])
+                count = max(1, int(np.searchsorted(sizes, _READ_BYTES, side="right")))
+                count = min(count, int(others[0]) if len(others) else count)
+                yield self._gathered(source, file, rows[first : first + count])
+                first += count
+
+    def _gathered(self, source: SegmentSource, file: File, rows: Ints) -> Block:
+        """Some batches of a segment beside each other."""
+        sizes, positions = rows[:, sample_of.SIZE], rows[:, sample_of.FILE_POSITION]
+        total = int(sizes.sum())
+        buffer = np.zeros(total + _SLACK, dtype=np.uint8)
+        # Neighbours in the file are read at once.
+        apart = np.flatnonzero(positions[1:] != positions[:-1] + sizes[:-1]) + 1
+        begins = [0, *apart.tolist(), len(rows)]
+        have = 0
+        for first, after in pairwise(begins):
+            wanted = int(sizes[first:after].sum())
+            _fill(source, file, buffer.data[have : have + wanted], int(positions[first]))
+            have += wanted
+        self._bytes_read += total
+        table = np.empty((len(rows) + 1, rows_of.COLUMNS), dtype=np.int64)
+        found, after, _ = kernels.scan_batches(buffer, 0, total, table, True)
+        if found != len(rows) or after != total:
+            raise _changed(source)
+        return Block(buffer, table[:found], int(positions[0]))
+
+
+def _fill(source: SegmentSource, file: File, view: memoryview, position: int) -> None:
+    have = 0
+    while have < len(view):
+        came = file.read_into(view[have:], position + have)
+        if came == 0:
+            raise _changed(source)
+        have += came
+
+
+def _changed(source: SegmentSource) -> CorruptError:
+    return CorruptError("the segment has changed since it was read", path=source.path)
+
+
+def _kept_by_key(block: Block, keep: Bytes, nulls: Bytes) -> Ints:
+    """How many records of each batch no later one supersedes."""
+    counts = block.table[:, rows_of.COUNT]
+    kept, kept_nulls = np.empty((2, block.rows), dtype=np.int64)
+    none = np.zeros(block.rows, dtype=np.uint8)
+    kernels.count_survivors(
+        block.table, block.rows, np.cumsum(counts) - counts, keep, nulls, none, kept, kept_nulls
+    )
+    return kept
+
+
+def _spec_of(compaction: LogCompaction) -> RewriteSpec:
+    """The rules by which batches of any segment of a compaction are rewritten."""
+    return RewriteSpec(
+        staged=StagedSegment(
+            directory=compaction.directory, base_offset=0, token=compaction.attempt
+        ),
+        segments=(),
+        upper_bound=compaction.first_uncleanable,
+        now_ms=compaction.now_ms,
+        delete_retention_ms=compaction.delete_retention_ms,
+        index_interval_bytes=compaction.index_interval_bytes,
+        legacy_horizon_ms=compaction.legacy_horizon_ms,
+        producers=compaction.producers,
+        aborted=(),
+        before=TransactionSummary(),
+        after=TransactionSummary(),
+        model=compaction.model,
+        batch_bytes_max=compaction.batch_bytes_max,
+        is_measured=True,
+    )

@@ -1,0 +1,50 @@
+"""What an estimate says; it needs no compiled code."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cordwood.cleanup.log_compaction import LogCompaction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompactionEstimate:
+    """What one compaction would free.
+
+    Bytes are those of logs, without indexes; `bytes_freed` is less than 0 if the log would grow.
+    `bytes_freed_low` and `bytes_freed_high` are the ends of an interval that has the result in 95
+    of 100 cases. `records_discarded` counts all records that would go, `tombstones_discarded` those
+    of them that are past their delete horizon. `keys` is how many keys the dirty section has.
+    `bytes_read` is what was read, `bytes_before` the size of the segments of the compaction. With
+    `is_exact` every batch was looked at, and nothing is estimated.
+    """
+
+    bytes_before: int
+    bytes_freed: int
+    bytes_freed_low: int
+    bytes_freed_high: int
+    records_before: int
+    records_discarded: int
+    tombstones_discarded: int
+    keys: int
+    bytes_read: int
+    is_exact: bool
+
+    @property
+    def error(self) -> int:
+        """Half of the interval, in bytes."""
+        return (self.bytes_freed_high - self.bytes_freed_low + 1) // 2
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values."""
+        return asdict(self)
+
+
+#: Estimates what a compaction would free.
+#:
+#: Raises:
+#:     CorruptError: a segment is damaged, or was changed while it was read.
+#:     OSError: a segment cannot be read.
+Estimator = Callable[[LogCompaction], CompactionEstimate]

@@ -1,0 +1,73 @@
+"""What a dry run of `cordwood clean` says about compactions that it has not run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cordwood.cleanup.estimate.values import CompactionEstimate, Estimator
+from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.cleanup.report import PartitionReport, Report
+from cordwood.model.extras import NATIVE, missing_packages
+from cordwood.surfaces.cli.clean_progress import CleanProgress
+from cordwood.surfaces.cli.tables import Column
+from cordwood.surfaces.cli.values import format_bytes
+
+
+def estimator_for(display: CleanProgress) -> Estimator | None:
+    """Estimates, and shows how far it is; None where compiled code is not installed."""
+    if missing_packages(NATIVE):
+        return None
+
+    def estimate(compaction: LogCompaction) -> CompactionEstimate:
+        # numpy takes a tenth of a second to import: only where something would be compacted.
+        from cordwood.cleanup.estimate.estimate import estimate_compaction  # noqa: PLC0415
+
+        total = compaction.size_bytes
+        done = 0
+
+        def progress(count: int) -> None:
+            nonlocal done
+            done += count
+            display.bytes_done(compaction.name, "estimating", done, total)
+
+        return estimate_compaction(compaction, progress=progress)
+
+    return estimate
+
+
+def estimated_column(
+    partitions: Sequence[PartitionReport], rows: Sequence[list[str]]
+) -> tuple[Column, ...]:
+    """The column with what compaction would free, if any was estimated; it is added to `rows`."""
+    if not any(partition.estimate for partition in partitions):
+        return ()
+    for partition, row in zip(partitions, rows, strict=True):
+        row.append("" if partition.estimate is None else _bytes_of(partition.estimate))
+    return (Column("compaction frees", is_number=True),)
+
+
+def _bytes_of(estimate: CompactionEstimate) -> str:
+    return _with_error(estimate.bytes_freed, estimate.error)
+
+
+def _with_error(count: int, error: float) -> str:
+    return f"{format_bytes(count)} ±{format_bytes(error)}" if error else format_bytes(count)
+
+
+def estimated_line(report: Report) -> str:
+    """What the last line of a dry run adds about compactions; empty if none is planned."""
+    planned = sum(bool(e.get("compaction", {}).get("groups")) for e in report.plan)
+    if not planned:
+        return ""
+    found = [p.estimate for p in report.partitions if p.estimate is not None]
+    if not found:
+        need = ": that needs pip install 'cordwood[native]'" if missing_packages(NATIVE) else ""
+        return f"; what compaction would free is not counted{need}"
+    error = sum(estimate.error**2 for estimate in found) ** 0.5
+    freed = _with_error(sum(estimate.bytes_freed for estimate in found), error)
+    read = format_bytes(sum(estimate.bytes_read for estimate in found))
+    rest = "" if len(found) == planned else f", not counting {planned - len(found)} that failed"
+    return (
+        f", compaction {freed}{rest} (estimated in {report.timing.estimate:.1f} s, {read} read; "
+        "--exact measures)"
+    )
