@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,11 @@ from cordwood.cleanup.erasure.check import Verdict, check_erasure
 from cordwood.cleanup.erasure.pending import PENDING_NAME
 from cordwood.cleanup.erasure.report import build_report, sealed
 from cordwood.cleanup.online_holds import add_hold
+from cordwood.format.trash_notes import RETENTION
 from cordwood.model.config import LogConfig
 from cordwood.model.hold import Hold
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.broker_trash import BrokerTrash
 from support.erasing import KEY, VALUE, erasable_log, kept_records, sweep
 from support.erasing_online import erase_running_here, running_logs
 from support.log_builder import write_log_dir
@@ -119,6 +122,24 @@ def test_a_log_that_is_cut_off_meanwhile_fails_and_the_next_run_completes_it(
         assert erase_running_here(logs, "kept").failed == {}
         assert sweep(log_dir, KEY, VALUE) == []
         assert not (log_dir / PENDING_NAME).exists()
+
+
+def test_the_trash_of_the_broker_is_erased_too_and_gets_nothing_meanwhile(tmp_path: Path) -> None:
+    log_dir, trash = directory_of(tmp_path, "kept-0"), tmp_path / "trash"
+    configs = {"kept": replace(CONFIGS["kept"], cordwood_trash_ms=60_000)}
+    with running_logs(tmp_path, configs) as logs:
+        logs.manager.context.trash = BrokerTrash(trash, logs.directories)
+        log = logs.log("kept-0")
+        log.delete_segments(1, reason=RETENTION)
+        log.deleted_files.settle_all(log.directory)
+        log.delete_segments(1, reason=RETENTION)
+        assert sweep(trash, KEY), "of the first"
+        assert any(name.endswith(".deleted") for name in sweep(log_dir, KEY)), "of the second"
+        result = erase_running_here(logs, "kept")
+        assert result.failed == {}
+        assert len(result.report["beside"]) == 2
+        assert sweep(tmp_path, KEY, VALUE) == []
+        logs.manager.context.trash.close()
 
 
 def test_a_dry_run_changes_no_byte(tmp_path: Path) -> None:
