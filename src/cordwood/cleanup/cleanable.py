@@ -116,7 +116,11 @@ def _first_dirty(view: LogView) -> tuple[int, bool, list[str]]:
 def _first_uncleanable(view: LogView, first_dirty: int, now_ms: int) -> tuple[int, list[Blocker]]:
     """(the bound, exclusive, before it is snapped to a segment; what sets it, at least one)."""
     active = view.active.base_offset
-    text = "all dirty records are in the active segment"
+    text = (
+        f"records from {active} on are in the active segment"
+        if first_dirty < active
+        else "all dirty records are in the active segment"
+    )
     limits = [(active, Blocker(code=Code.ACTIVE_SEGMENT, offset=active, text=text))]
     if view.last_stable_offset < active:
         blocker = Blocker(
