@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.broker.group_offsets import GroupOffsets
@@ -45,9 +45,25 @@ def produce(broker: RunningBroker, segments: int) -> None:
         broker.advance(compact=False, seconds=2)
 
 
+_ATTEMPTS = 200
+_NOT_READY = {
+    KafkaError.NOT_COORDINATOR,
+    KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+}
+
+
 def commit(broker: RunningBroker, offset: int) -> None:
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"})
-    consumer.commit(offsets=[TopicPartition("t", 0, offset)], asynchronous=False)
+    for attempt in range(_ATTEMPTS):
+        try:
+            consumer.commit(offsets=[TopicPartition("t", 0, offset)], asynchronous=False)
+            break
+        except KafkaException as error:
+            # The first request makes the offsets topic, and this client does not try again itself.
+            if error.args[0].code() not in _NOT_READY or attempt == _ATTEMPTS - 1:
+                raise
+            consumer.poll(0.05)
     consumer.close()
 
 
