@@ -56,7 +56,14 @@ class RetentionOwner(Protocol):
         """
 
 
-class LogOwner(RetentionOwner, Protocol):
+class Abandoning(Protocol):
+    """Has a compaction done, and can give it up."""
+
+    def abandon(self, committer: CompactionCommitter) -> None:
+        """Removes what tasks have staged: the run is interrupted."""
+
+
+class LogOwner(RetentionOwner, Abandoning, Protocol):
     """The right to clean one log; methods are called in the order given here.
 
     An `OfflineOwner` may be compacted again, from `interrupted` on.
@@ -87,9 +94,6 @@ class LogOwner(RetentionOwner, Protocol):
 
     def finish(self, committer: CompactionCommitter) -> None:
         """Records what was committed, which may be less than all of it, and removes the rest."""
-
-    def abandon(self, committer: CompactionCommitter) -> None:
-        """Removes what tasks have staged: the run is interrupted."""
 
 
 T = TypeVar("T", bound=LogOwner)
@@ -128,7 +132,7 @@ def compact(owners: Iterable[T], engine: Callable[[], Engine], *, now_ms: int) -
                 work.append((owner, committer))
     if not work:
         return []
-    _execute(engine(), work)
+    execute(engine(), work)
     for owner, committer in work:
         with owner.guard():
             owner.finish(committer)
@@ -155,7 +159,7 @@ def _plan(owner: LogOwner, now_ms: int) -> CompactionCommitter | None:
     return owner.committer(limited(compaction, limits), captured)
 
 
-def _execute(engine: Engine, work: Sequence[tuple[LogOwner, CompactionCommitter]]) -> None:
+def execute(engine: Engine, work: Sequence[tuple[Abandoning, CompactionCommitter]]) -> None:
     """Runs compactions; their groups are committed while it runs."""
     try:
         engine.run([committer for _, committer in work])

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from cordwood import __version__
+from cordwood.cleanup.cleaning import execute
 from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.compaction_values import OffsetRanges, SegmentSource
 from cordwood.cleanup.erasure.bits import present_in
@@ -31,7 +32,7 @@ from cordwood.cleanup.erasure.report import FORMAT, hash_of
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.erasure.search import Found, Searched
 from cordwood.cleanup.request import Listener
-from cordwood.model.errors import CordwoodError, EngineError
+from cordwood.model.errors import CordwoodError
 from cordwood.model.hold import held_by
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
@@ -463,16 +464,7 @@ class Erasing:
         if not work:
             return
         engine = self._means.engine(sum(c.compaction.size_bytes for _, c in work))
-        try:
-            engine.run([committer for _, committer in work])
-        except EngineError as error:
-            for _, committer in work:
-                if not committer.done:
-                    committer.result.error = committer.result.error or error
-        except BaseException:
-            for each, committer in work:
-                each.log.abandon(committer)
-            raise
+        execute(engine, [(each.log, committer) for each, committer in work])
         for each, committer in work:
             with each.log.guard():
                 each.log.finish(committer)

@@ -45,6 +45,7 @@ def erase_online(
         ConfigError: the predicate cannot be evaluated.
         CorruptError: the plan of an interrupted erasure, or a ledger, cannot be read.
         EngineError: the engine is needed and unavailable, or the broker is being stopped.
+        TrashError: what waits to go to the broker's trash could not go there; nothing is erased.
     """
     context = manager.logs.context
     homes = [
