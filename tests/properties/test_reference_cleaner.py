@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import numpy.typing as npt
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cordwood.cleanup import tasks
@@ -18,7 +18,15 @@ from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction, split_by_bytes
 from cordwood.cleanup.rewrite import GroupRewriter
-from cordwood.cleanup.survivors import Secrets, SegmentFacts, Spill, Walk, merge
+from cordwood.cleanup.survivors import (
+    Secrets,
+    SegmentFacts,
+    Spill,
+    Versions,
+    Walk,
+    merge,
+    merge_versions,
+)
 from cordwood.cleanup.transactions import AbortedTransactions
 from cordwood.cleanup.whole import Lane
 from cordwood.format.native import key_table
@@ -43,7 +51,14 @@ CONTENTS = st.builds(
 )
 
 
-def planned(log: LogBuilder, directory: Path, seed: int) -> LogCompaction | None:
+STRATEGIES = st.sampled_from(["timestamp", "header"])
+fewer = settings(max_examples=settings().max_examples // 6)
+VERSIONED = CONTENTS.map(lambda contents: replace(contents, versions=True))
+
+
+def planned(
+    log: LogBuilder, directory: Path, seed: int, strategy: str = "offset"
+) -> LogCompaction | None:
     """A compaction of a written log, with segments of a random size; None when nothing is dirty."""
     rng = random.Random(seed)
     config = LogConfig(
@@ -52,6 +67,8 @@ def planned(log: LogBuilder, directory: Path, seed: int) -> LogCompaction | None
         segment_index_bytes=rng.choice([24, 10_000]),
         index_interval_bytes=log.index_interval_bytes,
         delete_retention_ms=rng.choice([0, 1, 86_400_000, 400_000_000]),
+        cordwood_compaction_strategy=strategy,
+        cordwood_compaction_strategy_header="v",
     )
     captured = log.capture(directory, config)
     cleanable = plan_cleanable(captured.view, now_ms=NOW_MS, force=True)
@@ -99,7 +116,15 @@ def assert_same(groups: list[dict[str, bytes]], expected: list[CleanedSegment]) 
 
 def facts_of(survivors: tasks.Survivors) -> dict[int, tuple[object, ...]]:
     return {
-        base: (f.records, f.batches, f.aborted, f.keep, f.nulls, f.transactions.to_json())
+        base: (
+            f.records,
+            f.batches,
+            f.aborted,
+            f.keep,
+            f.nulls,
+            f.pinned,
+            f.transactions.to_json(),
+        )
         for base, f in survivors.facts.items()
     }
 
@@ -156,6 +181,7 @@ def walk_with(compaction: LogCompaction, secrets: Secrets) -> Walk:
         first_dirty=compaction.first_dirty,
         aborted=AbortedTransactions(compaction.aborted),
         secrets=secrets,
+        versions=compaction.versions,
     )
 
 
@@ -230,3 +256,63 @@ def test_a_round_goes_on_from_any_group_with_the_same_bytes(seed: int, contents:
         assert {n: spec for n, spec in whole.items() if n >= first} == {
             n: spec for n, spec in rest.items() if n >= first
         }
+
+
+def versions_by_merge(
+    compaction: LogCompaction, rng: random.Random, secrets: Secrets
+) -> tasks.Survivors:
+    """Survivors by version, found in chunks that spill early, merged shard by shard."""
+    shards = rng.randint(1, 4)
+    facts: list[list[SegmentFacts]] = []
+    blocks: list[tuple[int, Versions]] = []
+    for number, segments in enumerate(split_by_bytes(compaction.dirty, rng.randint(1, 4))):
+        walk = walk_with(compaction, secrets)
+        spills: list[Spill] = []
+        entries_max = rng.choice([1, 5, 50])
+        found = walk_to_end(walk.index(segments, entries_max=entries_max, shards=shards), spills)
+        facts.append(tasks.facts_from_json(tasks.facts_to_json(found)))
+        blocks += [
+            (shard, Versions(number, spill.entries[spill.starts[shard] : spill.starts[shard + 1]]))
+            for spill in spills
+            for shard in range(shards)
+        ]
+    pinned: dict[int, list[npt.NDArray[np.uint64]]] = {}
+    for shard in range(shards):
+        mine = [each for of, each in blocks if of == shard]
+        for each, (dead, held) in zip(mine, merge_versions(mine, secrets, expected=1), strict=True):
+            tasks.clear_dead(facts[each.chunk], dead)
+            pinned.setdefault(each.chunk, []).append(held)
+    for chunk, ordinals in pinned.items():
+        tasks.set_pinned(facts[chunk], np.concatenate(ordinals))
+    return tasks.combine([f for chunk in facts for f in chunk])
+
+
+@fewer
+@given(seed=SEEDS, contents=VERSIONED, strategy=STRATEGIES)
+def test_versions_give_the_bytes_of_the_reference(
+    seed: int, contents: Contents, strategy: str
+) -> None:
+    log = random_log(seed, contents)
+    with TemporaryDirectory() as root:
+        compaction = planned(log, log.write(Path(root) / "log-0"), seed, strategy)
+        if compaction is None:
+            return
+        survivors = survivors_of(compaction)
+        assert_same(rewritten(compaction, survivors), clean_by_reference(compaction))
+
+
+@fewer
+@given(seed=SEEDS, contents=VERSIONED, strategy=STRATEGIES, cores=st.integers(2, 5))
+def test_versions_are_the_same_in_one_task_and_in_many(
+    seed: int, contents: Contents, strategy: str, cores: int
+) -> None:
+    log = random_log(seed, contents)
+    with TemporaryDirectory() as root:
+        compaction = planned(log, log.write(Path(root) / "log-0"), seed, strategy)
+        if compaction is None:
+            return
+        alone = survivors_of(compaction)
+        assert survivors_of(compaction, [Lane()] * cores) == alone
+        secrets = Secrets.from_seed(compaction.seed)
+        merged = versions_by_merge(compaction, random.Random(seed), secrets)
+        assert facts_of(merged) == facts_of(alone)

@@ -1,8 +1,8 @@
 """One log directory, cleaned by every engine there is: the same bytes, and those of the reference.
 
 The directory holds logs that one task does whole, on one core or several, one whose keys are
-indexed in chunks that spill, one whose clean section is spilled too, and one whose clean section is
-only looked up.
+indexed in chunks that spill, one whose clean section is spilled too, one whose clean section is
+only looked up, and one whose records have versions.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ CONFIG = {
     "delete_retention_ms": 1_000,
 }
 SMALL = CONFIG | {"segment_bytes": 1_500, "index_interval_bytes": 200}
-TOPICS = {"big": CONFIG, "mixed": CONFIG, "probed": CONFIG, "small": SMALL}
+TIMED = CONFIG | {"cordwood_compaction_strategy": "timestamp"}
+TOPICS = {"big": CONFIG, "mixed": CONFIG, "probed": CONFIG, "small": SMALL, "timed": TIMED}
 ENTRIES_MAX, WHOLE_BYTES = 2_500, 200_000
 DONE = {"cleaned", "unchanged"}
 MASTERS = ("local[1]", "local[2]", "standalone", "connect")
@@ -56,6 +57,7 @@ def big_log(name: str, seed: int, *, records: int = 16_000, keys: int = 9_000) -
             ],
             codec=rng.choice(list(Codec)),
             producer=(rng.randrange(3), 0) if rng.random() < 0.5 else None,
+            timestamp=NOW_MS - rng.randrange(86_400_000),
         )
         if log.active.size_bytes > 40_000:
             log.roll()
@@ -69,7 +71,9 @@ def logs() -> list[LogBuilder]:
     mixed, probed = big_log("mixed-0", 2), big_log("probed-0", 3)
     mixed.cleaner_checkpoint = mixed.segments[len(mixed.segments) // 2].base_offset + 7
     probed.cleaner_checkpoint = probed.active.base_offset - 500
-    made = [big_log("big-0", 1), mixed, probed]
+    timed = big_log("timed-0", 4)
+    timed.cleaner_checkpoint = timed.segments[len(timed.segments) // 2].base_offset
+    made = [big_log("big-0", 1), mixed, probed, timed]
     for seed in range(6):
         log = random_log(seed, Contents(batches=60), name=f"small-{seed}")
         log.log_start_offset = None

@@ -37,7 +37,7 @@ class Contents:
 
     `batches` is how many appends there are, `records_max` how many records a batch has at most,
     `keys` how many keys there are, `value_bytes_max` how long a value is at most, and `roll` the
-    probability of a new segment after an append.
+    probability of a new segment after an append. With `versions`, most records have a header `v`.
     """
 
     batches: int = 40
@@ -49,6 +49,7 @@ class Contents:
     transactions: bool = True
     unkeyed: bool = True
     index_interval_bytes: int = 200
+    versions: bool = False
 
 
 class RandomLog:
@@ -142,7 +143,18 @@ class RandomLog:
                 Header(f"h{n}é", None if rng.random() < 0.3 else rng.randbytes(n))
                 for n in range(rng.randint(1, 3))
             )
+        if self._contents.versions and rng.random() < 0.9:
+            headers += (self._version(),)
         return Record(offset, self._timestamp(), key, self._value(), headers)
+
+    def _version(self) -> Header:
+        """A header `v`: few versions, so that some are equal, extreme ones, and what is none."""
+        rng = self._rng
+        value = rng.choice([rng.randint(-3, 6), rng.randint(0, 1 << 40), (1 << 63) - 1, -(1 << 63)])
+        data: bytes | None = value.to_bytes(8, "big", signed=True)
+        if rng.random() < 0.1:
+            data = rng.choice([None, b"", b"1234567", b"123456789"])
+        return Header("v", data)
 
     def _timestamp(self) -> int:
         rng = self._rng

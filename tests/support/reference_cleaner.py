@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cordwood.cleanup.compaction_values import LastRecord
+from cordwood.cleanup.compaction_values import LastRecord, VersionRule
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.file_names import (
@@ -43,6 +43,7 @@ from cordwood.storage.filesystem import OS, FileSystem
 from support.log_builder import index_entries
 from support.reference_rules import (
     Action,
+    Highest,
     decide_batch,
     is_last_of_producer,
     should_discard_records,
@@ -66,6 +67,7 @@ class ReferenceRound:
     legacy_horizon_ms: int = 0
     producers: tuple[LastRecord, ...] = ()
     aborted: tuple[AbortedTransaction, ...] = ()
+    versions: VersionRule | None = None
     fs: FileSystem = OS
 
     @classmethod
@@ -82,6 +84,7 @@ class ReferenceRound:
             legacy_horizon_ms=compaction.legacy_horizon_ms,
             producers=compaction.producers,
             aborted=compaction.aborted,
+            versions=compaction.versions,
             fs=fs,
         )
 
@@ -198,10 +201,10 @@ class ReferenceCleaner:
 
     # ---- first pass
 
-    def _offset_map(self) -> dict[bytes, int]:
-        """The newest offset of each key of the dirty section."""
+    def _offset_map(self) -> Highest:
+        """The newest record of each key of the dirty section, or that of the highest version."""
         compaction = self._round
-        newest: dict[bytes, int] = {}
+        newest = Highest(compaction.versions)
         transactions = SequentialTransactions()
         transactions.add(self._aborted_in(compaction.first_dirty, compaction.first_uncleanable))
         for base in (base for group in compaction.groups for base in group):
@@ -212,12 +215,12 @@ class ReferenceCleaner:
                     continue
                 for record in batch.records():
                     if record.key is not None and record.offset >= compaction.first_dirty:
-                        newest[record.key] = record.offset
+                        newest.add(record.key, record)
         return newest
 
     # ---- second pass
 
-    def _clean_group(self, group: tuple[int, ...], newest: dict[bytes, int]) -> CleanedSegment:
+    def _clean_group(self, group: tuple[int, ...], newest: Highest) -> CleanedSegment:
         compaction = self._round
         written = _Written()
         self._transactions.kept_aborted = []
@@ -252,7 +255,7 @@ class ReferenceCleaner:
     def _clean_batch(
         self,
         batch: Batch,
-        newest: dict[bytes, int],
+        newest: Highest,
         written: _Written,
         keep_legacy_tombstones: bool,  # named as in Kafka
     ) -> None:
@@ -308,15 +311,17 @@ class ReferenceCleaner:
     def _should_retain(
         self,
         record: Record,
-        newest: dict[bytes, int],
+        newest: Highest,
         keep_tombstones: bool,  # named as in Kafka
     ) -> bool:
         if record.offset >= self._round.first_uncleanable:
             return True
         if record.key is None:
             return False
-        if record.offset < newest.get(record.key, -1):
+        is_below = record.offset < self._round.first_dirty
+        if newest.beats(record.key, record) or (is_below and self._round.versions is not None):
             return False
+        keep_tombstones = keep_tombstones or newest.is_pinned(record.key, record)
         return record.value is not None or keep_tombstones
 
     def _must_leave_header(self, batch: RecordBatch) -> bool:

@@ -12,7 +12,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from cordwood.cleanup.compaction_values import LastRecord
+from cordwood.cleanup.compaction_values import LastRecord, VersionRule
+from cordwood.format.record_batch import Record
 
 
 class Action(enum.Enum):
@@ -94,3 +95,47 @@ def decide_batch(
         return Verdict(action=Action.COPY)
     horizon = now_ms + delete_retention_ms if stamp else delete_horizon_ms
     return Verdict(action=Action.REBUILD, delete_horizon_ms=horizon)
+
+
+def rank_of(record: Record, rule: VersionRule | None) -> tuple[int, int, int]:
+    """What is compared of two records of a key: of the higher one survives.
+
+    Whether it has a version, the version, the offset (KIP-280). Without a rule, only offsets count.
+    """
+    if rule is None:
+        return 0, 0, record.offset
+    if rule.header is None:
+        return 1, record.timestamp, record.offset
+    version = None
+    for header in record.headers:
+        if header.key == rule.header:
+            version = header.value
+    if version is None or len(version) != 8:
+        return 0, 0, record.offset
+    number = 0
+    for byte in version:
+        number = number * 256 + byte
+    return 1, number - (1 << 64) * (version[0] >> 7), record.offset
+
+
+class Highest:
+    """The record of each key that survives, and the newest offset of each key."""
+
+    def __init__(self, rule: VersionRule | None) -> None:
+        self._rule = rule
+        self._highest: dict[bytes, tuple[int, int, int]] = {}
+        self._newest: dict[bytes, int] = {}
+
+    def add(self, key: bytes, record: Record) -> None:
+        """Takes a record, in offset order."""
+        rank = rank_of(record, self._rule)
+        self._highest[key] = max(rank, self._highest.get(key, rank))
+        self._newest[key] = record.offset
+
+    def beats(self, key: bytes, record: Record) -> bool:
+        """Whether another record of its key survives instead of one."""
+        return key in self._highest and rank_of(record, self._rule) < self._highest[key]
+
+    def is_pinned(self, key: bytes, record: Record) -> bool:
+        """Whether a record has beaten a newer one, so that it stays though it is a tombstone."""
+        return self._rule is not None and self._newest.get(key, -1) > record.offset

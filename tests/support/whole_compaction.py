@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from cordwood.cleanup.compaction_values import Manifest
+from cordwood.cleanup.compaction_values import Manifest, SegmentSource
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.rewrite import RewriteSpec
 from cordwood.cleanup.tasks import Survivors, still_to_do
@@ -30,7 +30,9 @@ def verify_rewritten(compaction: LogCompaction, spec: RewriteSpec, manifest: Man
     Raises:
         CorruptError: it was refused.
     """
-    segments = still_to_do(compaction, compaction.segments)
+    segments: Sequence[SegmentSource] = still_to_do(compaction, compaction.segments)
+    if compaction.versions is not None:
+        segments = compaction.segments
     evidence = find_evidence(Scope.of(compaction), segments, entries_max=ENTRIES_MAX)
     bases = [segment.source.base_offset for segment in spec.segments]
     verify_group(replace(spec, evidence=tuple(evidence[base] for base in bases)), manifest)

@@ -155,6 +155,7 @@ FORMAT_TOOLS = {
     "byte_reader.py": "a cursor",
     "columns.py": "arrays to and from entries of any index",
     "java_map.py": "an order",
+    "record_longs.py": "values of headers of records",
 }
 
 # Written so that this file does not contain them.

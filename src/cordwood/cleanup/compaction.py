@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cordwood.cleanup.cleanable import Cleanable
+from cordwood.cleanup.compaction_values import VersionRule
 from cordwood.cleanup.log_view import CleanedSegment, LogView
 
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
@@ -17,6 +18,8 @@ _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 class CompactionPlan:
     """One compaction of one log.
 
+    From `first_dirty` on, keys are indexed: from the first dirty offset, or, where records have
+    versions, from the log start, since a clean record may have a higher version than a dirty one.
     `groups` holds the base offsets of the segments of each group, ascending. `legacy_horizon_ms`
     is the horizon for tombstones of magic 0 and 1.
     """
@@ -30,10 +33,11 @@ class CompactionPlan:
 def plan_compaction(view: LogView, cleanable: Cleanable) -> CompactionPlan:
     """The groups of a compaction that covers the whole dirty section."""
     end = cleanable.first_uncleanable
+    versions = VersionRule.of(view.config) is not None
     segments = [s for s in view.segments if s.base_offset < end]
     clean = [s for s in segments if s.base_offset < cleanable.first_dirty]
     return CompactionPlan(
-        first_dirty=cleanable.first_dirty,
+        first_dirty=view.log_start_offset if versions else cleanable.first_dirty,
         first_uncleanable=end,
         groups=tuple(
             tuple(s.base_offset for s in group) for group in group_segments(view, segments, end)

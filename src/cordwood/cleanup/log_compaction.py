@@ -18,6 +18,7 @@ from cordwood.cleanup.compaction_values import (
     LastRecord,
     OffsetRanges,
     SegmentSource,
+    VersionRule,
 )
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.storage.append.payload import decompressed_bytes_max
@@ -44,6 +45,9 @@ class LogCompaction:
     With `erased`, ascending ranges of offsets (first and last, inclusive), records are not selected
     by their keys: those of these offsets go, and all others stay. `first_in_open` are the first
     offsets of open transactions: their batches stay, if empty, so that the last stable offset does.
+
+    With `versions`, the record of the highest version of a key survives, not the newest. Then all
+    records from `first_dirty` on, the log start, are indexed, and those below it go.
 
     With `is_measured` its tasks write no segment: they announce in `directory`, which then holds
     none, what they would write.
@@ -72,6 +76,7 @@ class LogCompaction:
     batch_bytes_max: int = BATCH_BYTES_MAX
     erased: OffsetRanges | None = None
     first_in_open: tuple[int, ...] = ()
+    versions: VersionRule | None = None
     is_measured: bool = False
     groups_done: int = 0
     log_start_offset: int = 0
@@ -79,12 +84,16 @@ class LogCompaction:
 
     @property
     def dirty(self) -> tuple[SegmentSource, ...]:
-        """The segments with offsets at or above the first dirty one."""
+        """The segments with offsets at or above the first dirty one; all, if there are versions."""
+        if self.versions is not None:
+            return self.segments
         return tuple(s for s in self.segments if s.next_base_offset > self.first_dirty)
 
     @property
     def clean(self) -> tuple[SegmentSource, ...]:
         """The segments with offsets below the first dirty one; one may be in both sections."""
+        if self.versions is not None:
+            return ()
         return tuple(s for s in self.segments if s.base_offset < self.first_dirty)
 
     @property
@@ -96,6 +105,21 @@ class LogCompaction:
         """The segments of a group."""
         bases = set(self.groups[number])
         return tuple(s for s in self.segments if s.base_offset in bases)
+
+    def over(self, sources: Sequence[SegmentSource]) -> LogCompaction:
+        """The same compaction, interrupted, with the segments that its groups in place became.
+
+        Args:
+            sources: the segments of the log as they are now.
+        """
+        if self.versions is None or not 0 < self.groups_done < len(self.groups):
+            return self
+        first = self.groups[self.groups_done][0]
+        return replace(
+            self,
+            segments=tuple(s for s in sources if s.base_offset < first)
+            + tuple(s for s in self.segments if s.base_offset >= first),
+        )
 
     def measured_in(self, scratch: Path) -> LogCompaction:
         """The same compaction, of which only the result's sizes are wanted.
@@ -138,6 +162,7 @@ class LogCompaction:
                 "aborted": tuple(AbortedTransaction(**a) for a in value["aborted"]),
                 "erased": _ranges_from(value.get("erased")),
                 "first_in_open": tuple(value.get("first_in_open", ())),
+                "versions": _rule_from(value.get("versions")),
                 "model": FileFacts(**value["model"]),
             }
         )
@@ -179,6 +204,10 @@ def limited(compaction: LogCompaction, limits: AttemptLimits) -> LogCompaction:
 
 def _ranges_from(value: list[list[int]] | None) -> OffsetRanges | None:
     return None if value is None else tuple((first, last) for first, last in value)
+
+
+def _rule_from(value: dict[str, Any] | None) -> VersionRule | None:
+    return None if value is None else VersionRule(**value)
 
 
 def records_max(segments: Sequence[SegmentSource]) -> int:
@@ -226,6 +255,7 @@ def prepare_compaction(
         model=captured.model,
         seed=seed,
         log_start_offset=view.log_start_offset,
+        versions=VersionRule.of(config),
         batch_bytes_max=decompressed_bytes_max(config.max_message_bytes),
     )
 

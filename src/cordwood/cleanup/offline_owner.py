@@ -271,7 +271,8 @@ class OfflineOwner:
         """As `LogOwner.interrupted`: where what is left of it is still as it was planned."""
         compaction, self._interrupted = self._interrupted, None
         if compaction is None or _still_holds(compaction, self.captured):
-            return compaction
+            # Where records have versions, one in a group in place may beat one that is left.
+            return compaction and compaction.over(self.captured.sources)
         self.committer(compaction).close()
         self.report.warnings.append(
             "an earlier run's compaction was dropped: the log has changed since then"

@@ -59,6 +59,7 @@ class SurvivingSegment:
     nulls: bytes
     unkeyed: int
     aborted: int
+    pinned: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +197,10 @@ class GroupRewriter:
     ) -> None:
         keep = np.frombuffer(segment.keep + b"\0" * 8, dtype=np.uint8).copy()
         nulls = np.frombuffer(segment.nulls + b"\0" * 8, dtype=np.uint8)
+        mortal = nulls
+        if any(segment.pinned):
+            pinned = np.frombuffer(segment.pinned + b"\0" * 8, dtype=np.uint8)
+            mortal = np.frombuffer((nulls & ~pinned).tobytes(), dtype=np.uint8)
         manifest = output.manifest
         manifest.bytes_before += segment.source.size_bytes
         manifest.discarded.aborted += segment.aborted
@@ -216,7 +221,9 @@ class GroupRewriter:
                 verdicts = rules.decide_by_bits(block, ordinals, keep, manifest)
             else:
                 can_discard = discardable(tracker, segment.source, block)
-                verdicts = rules.decide(block, ordinals, keep, nulls, can_discard, manifest)
+                verdicts = rules.decide(
+                    block, ordinals, keep, (nulls, mortal), can_discard, manifest
+                )
             if block.legacy is not None and spec.erases and verdicts.actions[0] == rebuild.COPY:
                 self._copy_legacy(block.legacy, output)
             elif block.legacy is not None:
@@ -252,7 +259,7 @@ class GroupRewriter:
         ordinals = np.cumsum(counts) - counts
         rules = _Rules(spec, source)
         unused = Manifest(0, "")
-        verdicts = rules.decide(block, ordinals, keep, nulls, can_discard, unused)
+        verdicts = rules.decide(block, ordinals, keep, (nulls, nulls), can_discard, unused)
         sink = _Sizes()
         if block.legacy is not None:
             self._rebuild_legacy(block, 0, keep, sink)
@@ -453,10 +460,11 @@ class _Rules:
         block: Block,
         ordinals: Ints,
         keep: Bytes,
-        nulls: Bytes,
+        nulls: tuple[Bytes, Bytes],
         can_discard: npt.NDArray[np.bool_],
         manifest: Manifest,
     ) -> _Verdicts:
+        """The verdicts on a block; `nulls` are the tombstones, and those that a horizon removes."""
         table, spec = block.table, self._spec
         attributes = table[:, rows_of.ATTRIBUTES]
         counts = table[:, rows_of.COUNT]
@@ -474,9 +482,15 @@ class _Rules:
         first = int(ordinals[0])
         total = int(counts.sum())
         kept_by_key = kernels.count_bits(keep, first, total)
+        tombstones, mortal = nulls
         kernels.count_survivors(
-            table, block.rows, ordinals, keep, nulls, drop_nulls.astype(np.uint8), kept, kept_nulls
+            table, block.rows, ordinals, keep, mortal, drop_nulls.astype(np.uint8), kept, kept_nulls
         )
+        if mortal is not tombstones:
+            none = np.zeros(block.rows, dtype=np.uint8)
+            kernels.count_survivors(
+                table, block.rows, ordinals, keep, tombstones, none, kept, kept_nulls
+            )
         newest = int(kept.sum())
         markers = int(counts[control].sum())
         kept[control] = np.where(can_discard & past, 0, counts)[control]

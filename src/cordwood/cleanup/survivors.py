@@ -7,6 +7,9 @@ whole bytes. A chunk whose keys outgrow the table's budget spills: the table is 
 by shard, as a *generation*, and filled again. `merge` then finds, over all chunks and generations
 of a shard, the entries that a newer one supersedes.
 
+Where records have versions (KIP-280), the table keeps the record of the highest version of each
+key, of the whole log, and the merge compares them.
+
 Source: org.apache.kafka.storage.internals.log.Cleaner.buildOffsetMap, with no limit on the number
 of keys, so that one compaction always covers the whole dirty section.
 """
@@ -19,8 +22,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, SegmentSource
-from cordwood.cleanup.scan import Block, Bytes, Ints, PayloadReader, SegmentReader
+from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, SegmentSource, VersionRule
+from cordwood.cleanup.record_longs import RecordLongs
+from cordwood.cleanup.scan import Block, Bytes, Ints, Payload, PayloadReader, SegmentReader
 from cordwood.cleanup.transactions import (
     AbortedTransactions,
     TransactionSummary,
@@ -64,6 +68,9 @@ class SegmentFacts:
 
     `keep` and `nulls` hold one bit a record, in order, lowest bit first: survives by its key, and
     has a null value. Control records and records of aborted transactions are never in `keep`.
+    `pinned` are the records that have beaten a newer one, where records have versions: such a
+    tombstone stays, whatever its horizon, until a compaction in which there is no such record. Else
+    one that ends after it has removed the tombstone would bring the newer one back to life.
     """
 
     base_offset: int
@@ -75,6 +82,7 @@ class SegmentFacts:
     special: bool = False
     keep: bytes = b""
     nulls: bytes = b""
+    pinned: bytes = b""
     transactions: TransactionSummary = field(default_factory=TransactionSummary)
 
 
@@ -134,8 +142,14 @@ class Walk:
         secrets: Secrets,
         progress: Progress = no_progress,
         batch_bytes_max: int = BATCH_BYTES_MAX,
+        versions: VersionRule | None = None,
         fs: FileSystem = OS,
     ) -> None:
+        """Takes the lot; with `versions`, the table has the record of the highest of each key."""
+        self._versions = None if versions is None else RecordLongs.of_versions(versions)
+        self._words = key_table.SLOT_WORDS
+        if versions is not None:
+            self._words = key_table.VERSIONED_SLOT_WORDS
         self._first_dirty = first_dirty
         self._aborted = aborted
         self._secrets = secrets.words
@@ -143,7 +157,7 @@ class Walk:
         self._batch_bytes_max = batch_bytes_max
         self._reader = SegmentReader(fs=fs)
         self._payloads = PayloadReader(batch_bytes_max=batch_bytes_max)
-        self.table = key_table.new_table(_TABLE_SLOTS_MIN)
+        self.table = key_table.new_table(_TABLE_SLOTS_MIN, self._words)
         self.used = np.zeros(1, dtype=np.int64)
 
     def index(
@@ -173,10 +187,11 @@ class Walk:
             TableFullError: there may be no spills, and one would be due.
             CorruptError: a segment is damaged.
         """
-        newest, keyed, nulls = _Bits(), _Bits(), _Bits()
+        newest, keyed, nulls, pinned = _Bits(), _Bits(), _Bits(), _Bits()
         facts: list[SegmentFacts] = []
         ordinal = generation = 0
         starts: list[int] = []
+        entries_max = self._capacity(entries_max)
         offsets = sum(s.next_base_offset - s.base_offset for s in segments)
         self._make_room(min(offsets, entries_max, _ENTRIES_AT_FIRST) // _RECORDS_A_KEY)
         for segment in segments:
@@ -185,24 +200,13 @@ class Walk:
             walk = _SegmentWalk(segment, self._aborted)
             for block in self._reader.blocks(segment, batch_bytes_max=self._batch_bytes_max):
                 wanted, ordinals, after = walk.begin(block, ordinal)
-                for bits in (newest, keyed, nulls):
+                for bits in (newest, keyed, nulls, pinned):
                     bits.require(after)
-                for payload in self._payloads.payloads(segment, block, wanted):
+                for payload in self._with_versions(segment, block, wanted):
                     row = payload.first
                     while row < payload.last:
-                        status, row = kernels.index_batches(
-                            payload.buffer,
-                            block.table,
-                            row,
-                            payload.last,
-                            payload.spans,
-                            self._first_dirty,
-                            ordinals,
-                            self.table,
-                            self.used,
-                            keyed.bytes,
-                            nulls.bytes,
-                            self._secrets,
+                        status, row = self._insert(
+                            payload, block, row, ordinals, keyed.bytes, nulls.bytes
                         )
                         if status == records.BAD_RECORD:
                             raise _bad_record(segment, block, row)
@@ -218,13 +222,53 @@ class Walk:
                 self._progress(_bytes_of(block))
             facts.append(walk.facts)
         if not spills:
-            kernels.mark_newest(self.table, newest.bytes)
+            self._mark(newest.bytes, pinned.bytes)
         else:
             yield self._empty_table(newest.bytes, generation, shards)
         for fact, first in zip(facts, starts, strict=True):
             fact.keep = _bits_from(newest.bytes, first, fact.records)
             fact.nulls = _bits_from(nulls.bytes, first, fact.records)
+            fact.pinned = _bits_from(pinned.bytes, first, self._pinned_of(fact))
         return facts
+
+    def _capacity(self, entries_max: int) -> int:
+        """How many keys take the memory of so many; slots with versions are wider."""
+        return entries_max if self._versions is None else max(1, entries_max // 2)
+
+    def _with_versions(
+        self, segment: SegmentSource, block: Block, wanted: npt.NDArray[np.bool_]
+    ) -> Iterator[Payload]:
+        """The payloads of a block; the versions of their records have been read."""
+        for payload in self._payloads.payloads(segment, block, wanted):
+            if self._versions is not None:
+                self._versions.read(segment, block, payload)
+            yield payload
+
+    def _mark(self, newest: Bytes, pinned: Bytes) -> None:
+        kernels.mark_newest(self.table, newest)
+        if self._versions is not None:
+            kernels.mark_pinned(self.table, pinned)
+
+    def _pinned_of(self, fact: SegmentFacts) -> int:
+        """How many bits say which records are pinned."""
+        return 0 if self._versions is None else fact.records
+
+    def _insert(
+        self,
+        payload: Payload,
+        block: Block,
+        row: int,
+        ordinals: Ints,
+        keyed: Bytes,
+        nulls: Bytes,
+    ) -> tuple[int, int]:
+        """Puts the keys of a payload's batches from `row` on into the table; as the kernels."""
+        where = payload.buffer, block.table, row, payload.last, payload.spans, self._first_dirty
+        into = self.table, self.used, keyed, nulls, self._secrets
+        if self._versions is None:
+            return kernels.index_batches(*where, ordinals, *into)
+        values, known = self._versions.values, self._versions.known
+        return kernels.index_versions(*where, ordinals, values, known, *into)
 
     def _empty_table(self, newest: Bytes, generation: int, shards: int) -> Spill:
         kernels.mark_newest(self.table, newest)
@@ -345,7 +389,7 @@ class Walk:
     def release_entries(self) -> npt.NDArray[np.uint64]:
         """Empties the table; what was in it, as uint64 (n, 4)."""
         entries, _ = kernels.split_table(self.table, 1, self._secrets)
-        self.table = key_table.new_table(_TABLE_SLOTS_MIN)
+        self.table = key_table.new_table(_TABLE_SLOTS_MIN, self._words)
         self.used[0] = 0
         return entries
 
@@ -377,7 +421,7 @@ class Walk:
         if slots == self.table.shape[0]:
             return
         if not self.used[0]:
-            self.table = key_table.new_table(slots)
+            self.table = key_table.new_table(slots, self._words)
         else:
             self.table = kernels.grow_table(self.table, slots, self._secrets)
 
@@ -519,6 +563,41 @@ def merge(
         dead = np.empty(len(entries), dtype=np.uint64)
         count = kernels.merge_entries(entries, table, used, dead, secrets.words, not is_clean)
         yield dead[:count]
+
+
+@dataclass(frozen=True, slots=True)
+class Versions:
+    """Entries of versions: those of one generation of a chunk, by the number of the chunk."""
+
+    chunk: int
+    entries: npt.NDArray[np.uint64]
+
+
+def merge_versions(
+    generations: Sequence[Versions], secrets: Secrets, *, expected: int
+) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
+    """For each generation of one shard, the ordinals that others beat, and those that are pinned.
+
+    Args:
+        generations: the oldest first, which is what breaks ties.
+        secrets: those the entries were made with.
+        expected: about how many entries there are in all; a hint.
+    """
+    slots = _TABLE_SLOTS_MIN
+    while slots < 2 * expected:
+        slots *= 2
+    table = key_table.new_table(slots, key_table.VERSIONED_SLOT_WORDS)
+    used = np.zeros(1, dtype=np.int64)
+    for each in generations:
+        while (int(used[0]) + len(each.entries)) * 2 > table.shape[0]:
+            table = kernels.grow_table(table, 2 * table.shape[0], secrets.words)
+        kernels.put_versions(each.entries, table, used, each.chunk, secrets.words)
+    for each in generations:
+        dead, pinned = np.empty((2, len(each.entries)), dtype=np.uint64)
+        lost, held = kernels.judge_versions(
+            each.entries, table, each.chunk, dead, pinned, secrets.words
+        )
+        yield dead[:lost], pinned[:held]
 
 
 def _bits_from(bits: Bytes, first: int, count: int) -> bytes:

@@ -42,6 +42,7 @@ from cordwood.cleanup.survivors import (
 from cordwood.cleanup.transactions import AbortedTransactions, TransactionSummary
 from cordwood.cleanup.verification.evidence import Scope, find_evidence
 from cordwood.cleanup.verification.group import verify_group
+from cordwood.format.native import key_table
 from cordwood.model.clock import Clock, SystemClock, pause
 from cordwood.model.errors import EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS, FileSystem
@@ -87,6 +88,7 @@ def walk_of(
         secrets=Secrets.from_seed(compaction.seed),
         batch_bytes_max=compaction.batch_bytes_max,
         progress=progress,
+        versions=compaction.versions,
         fs=fs,
     )
 
@@ -135,6 +137,17 @@ def still_to_do(
     return [s for s in segments if s.base_offset >= first]
 
 
+def to_index(compaction: LogCompaction) -> list[SegmentSource]:
+    """The segments whose keys are indexed.
+
+    Where records have versions, those of groups in place are, too: one there may beat one in a
+    group that is left.
+    """
+    if compaction.versions is not None:
+        return list(compaction.segments)
+    return still_to_do(compaction, compaction.dirty)
+
+
 def combine(facts: Sequence[SegmentFacts]) -> Survivors:
     """Joins the facts of both sections; a segment that lies in both has its bits united."""
     by_base: dict[int, SegmentFacts] = {}
@@ -173,6 +186,7 @@ def rewrite_specs(compaction: LogCompaction, survivors: Survivors) -> dict[int, 
                         source=source,
                         keep=fact.keep,
                         nulls=fact.nulls,
+                        pinned=fact.pinned,
                         unkeyed=fact.unkeyed,
                         aborted=fact.aborted,
                     )
@@ -238,7 +252,9 @@ def evidence_of(
     directory = Path(compaction.directory)
     return find_evidence(
         Scope.of(compaction),
-        still_to_do(compaction, compaction.segments),
+        to_index(compaction)
+        if compaction.versions
+        else still_to_do(compaction, compaction.segments),
         entries_max=entries_max,
         threads=threads,
         progress=lambda _: require_wanted(directory, compaction.attempt, fs=fs),
@@ -478,6 +494,7 @@ def facts_to_json(facts: Sequence[SegmentFacts]) -> bytes:
                 "special": f.special,
                 "keep": base64.b64encode(f.keep).decode(),
                 "nulls": base64.b64encode(f.nulls).decode(),
+                "pinned": base64.b64encode(f.pinned).decode(),
                 "transactions": f.transactions.to_json(),
             }
             for f in facts
@@ -494,6 +511,7 @@ def facts_from_json(data: bytes) -> list[SegmentFacts]:
             | {
                 "keep": base64.b64decode(value["keep"]),
                 "nulls": base64.b64decode(value["nulls"]),
+                "pinned": base64.b64decode(value["pinned"]),
                 "transactions": TransactionSummary.from_json(value["transactions"]),
             }
         )
@@ -503,23 +521,40 @@ def facts_from_json(data: bytes) -> list[SegmentFacts]:
 
 def clear_dead(facts: Sequence[SegmentFacts], dead: npt.NDArray[np.uint64]) -> None:
     """Clears, in the facts of a chunk, the bits of superseded records by ordinal."""
+    for fact, gone in _bits_of(facts, dead):
+        fact.keep = (np.frombuffer(fact.keep, dtype=np.uint8) & ~gone).tobytes()
+
+
+def set_pinned(facts: Sequence[SegmentFacts], pinned: npt.NDArray[np.uint64]) -> None:
+    """Sets, in the facts of a chunk, the bits of pinned records by ordinal, and no others."""
+    for fact, bits in _bits_of(facts, pinned):
+        fact.pinned = bits.tobytes()
+
+
+def _bits_of(
+    facts: Sequence[SegmentFacts], ordinals: npt.NDArray[np.uint64]
+) -> Iterator[tuple[SegmentFacts, npt.NDArray[np.uint8]]]:
+    """The bits of some ordinals of a chunk, for each of its segments."""
     total = 0
     starts = []
     for fact in facts:
         starts.append(total)
         total += -(-fact.records // 8) * 8
     mask = np.zeros(total, dtype=np.bool_)
-    mask[dead.astype(np.int64)] = True
+    mask[ordinals.astype(np.int64)] = True
     packed = np.packbits(mask, bitorder="little")
     for fact, start in zip(facts, starts, strict=True):
-        keep = np.frombuffer(fact.keep, dtype=np.uint8)
-        gone = packed[start // 8 : start // 8 + len(keep)]
-        fact.keep = (keep & ~gone).tobytes()
+        yield fact, packed[start // 8 : start // 8 + len(fact.keep)]
 
 
 def entries_of(block: bytes | memoryview) -> npt.NDArray[np.uint64]:
     """A block of entries as an array of shape (n, 4)."""
-    return np.frombuffer(block, dtype=np.uint64).reshape(-1, 4)
+    return np.frombuffer(block, dtype=np.uint64).reshape(-1, key_table.SLOT_WORDS)
+
+
+def versions_of(block: bytes | memoryview) -> npt.NDArray[np.uint64]:
+    """A block of entries of versions as an array of shape (n, 6)."""
+    return np.frombuffer(block, dtype=np.uint64).reshape(-1, key_table.VERSIONED_SLOT_WORDS)
 
 
 def generations_of(blocks: Sequence[bytes]) -> Iterator[npt.NDArray[np.uint64]]:

@@ -25,9 +25,12 @@ from cordwood.cleanup.log_compaction import LogCompaction, split_by_bytes
 from cordwood.cleanup.rewrite import RewriteSpec
 from cordwood.cleanup.survivors import (
     Progress,
+    Secrets,
     SegmentFacts,
     Spill,
+    Versions,
     Walk,
+    merge_versions,
     no_progress,
 )
 from cordwood.cleanup.tasks import (
@@ -37,7 +40,9 @@ from cordwood.cleanup.tasks import (
     combine,
     evidence_of,
     rewrite_specs,
+    set_pinned,
     still_to_do,
+    to_index,
     unchanged_manifest,
     verified_specs,
     walk_of,
@@ -214,7 +219,7 @@ def find_survivors(
     """
     if compaction.erased is not None:
         return _bits_of_erasure(compaction, lanes, fs=fs)
-    dirty = split_by_bytes(still_to_do(compaction, compaction.dirty), len(lanes)) or [()]
+    dirty = split_by_bytes(to_index(compaction), len(lanes)) or [()]
     clean = split_by_bytes(still_to_do(compaction, compaction.clean), len(lanes))
     walks = [walk_of(compaction, lane.read, fs=fs) for lane in lanes]
 
@@ -223,6 +228,9 @@ def find_survivors(
         return _returned(walk.index(segments, entries_max=entries_max, spills=False))
 
     indexed = _side_by_side(index, list(zip(walks, dirty, strict=False)))
+    if compaction.versions is not None:
+        keys = _merge_versions(compaction, walks[: len(indexed)], indexed)
+        return replace(combine([fact for facts in indexed for fact in facts]), keys=keys)
     *older, (newest, _) = zip(walks, indexed, strict=False)
     for walk, facts in reversed(older):
         clear_dead(facts, newest.add_older(walk.release_entries()))
@@ -232,6 +240,26 @@ def find_survivors(
     probed = _side_by_side(lambda work: work[0].probe(work[1]), lookups)
     every = [fact for facts in [*probed, *indexed] for fact in facts]
     return replace(combine(every), keys=int(newest.used[0]))
+
+
+def _merge_versions(
+    compaction: LogCompaction, walks: Sequence[Walk], indexed: Sequence[list[SegmentFacts]]
+) -> int:
+    """Settles which records of several chunks have the highest versions; how many keys there are.
+
+    That of the only chunk knows already.
+    """
+    if len(walks) < 2:
+        return int(walks[0].used[0])
+    chunks = [Versions(number, walk.release_entries()) for number, walk in enumerate(walks)]
+    expected = max(len(chunk.entries) for chunk in chunks)
+    verdicts = merge_versions(chunks, Secrets.from_seed(compaction.seed), expected=expected)
+    keys = 0
+    for chunk, facts, (dead, pinned) in zip(chunks, indexed, verdicts, strict=True):
+        clear_dead(facts, dead)
+        set_pinned(facts, pinned)
+        keys += len(chunk.entries) - len(dead)
+    return keys
 
 
 def _bits_of_erasure(

@@ -54,6 +54,7 @@ def remarks(
 
 def _remarks(config: LogConfig, origins: Mapping[str, Origin], partitions: int) -> Iterator[Remark]:
     yield from _without_effect(config, origins)
+    yield from _strategy(config, {n: o for n, o in origins.items() if o.level is Level.TOPIC})
     if config.delete and config.retention_bytes >= 0:
         yield from _size(config, partitions)
     if config.delete and config.retention_ms >= 0 and config.segment_ms > config.retention_ms:
@@ -80,15 +81,34 @@ def _remarks(config: LogConfig, origins: Mapping[str, Origin], partitions: int) 
 def _without_effect(config: LogConfig, origins: Mapping[str, Origin]) -> Iterator[Remark]:
     idle: tuple[str, ...] = () if config.compact else _COMPACTION
     idle += () if config.delete else _RETENTION
-    policy = ",".join(sorted(config.cleanup_policy))
     for name in idle:
         origin = origins.get(name)
         if origin is not None and origin.level is Level.TOPIC:
-            yield Remark(
-                code="no-effect",
-                setting=name,
-                text=f"{name}={origin.value} has no effect: cleanup.policy is {policy or 'empty'}",
-            )
+            yield _no_effect(name, origins, f"cleanup.policy is {_policy(config)}")
+
+
+def _strategy(config: LogConfig, origins: Mapping[str, Origin]) -> Iterator[Remark]:
+    strategy, header = "cordwood.compaction.strategy", "cordwood.compaction.strategy.header"
+    if strategy in origins and not config.compact:
+        yield _no_effect(strategy, origins, f"cleanup.policy is {_policy(config)}")
+    if header in origins and config.cordwood_compaction_strategy != "header":
+        why = f"{strategy} is {config.cordwood_compaction_strategy}"
+        yield _no_effect(header, origins, why)
+    if (
+        config.cordwood_compaction_strategy == "header"
+        and not config.cordwood_compaction_strategy_header
+    ):
+        yield _no_effect(strategy, origins, f"{header} names no header: the newest record is kept")
+
+
+def _no_effect(name: str, origins: Mapping[str, Origin], why: str) -> Remark:
+    origin = origins.get(name)
+    value = "" if origin is None else origin.value
+    return Remark(code="no-effect", setting=name, text=f"{name}={value} has no effect: {why}")
+
+
+def _policy(config: LogConfig) -> str:
+    return ",".join(sorted(config.cleanup_policy)) or "empty"
 
 
 def _size(config: LogConfig, partitions: int) -> Iterator[Remark]:

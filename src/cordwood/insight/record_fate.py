@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cordwood.cleanup.compaction_values import VersionRule
 from cordwood.insight.explain import LogExplanation
 from cordwood.insight.record_search import FoundRecord
 
@@ -68,8 +69,7 @@ def record_fate(
     Args:
         explanation: of its log.
         found: the record.
-        newer: the offsets of the newer records of its key, ascending, without those of aborted
-            transactions.
+        newer: the offsets of the records of its key that beat it (`winners`), the highest last.
     """
     by_retention = _by_retention(explanation, found.segment_base)
     if explanation.compaction is None:
@@ -94,6 +94,25 @@ def record_fate(
         superseded_by=superseded_by,
         gone_by_ms=by_retention,
     )
+
+
+def winners(records: Sequence[FoundRecord], rule: VersionRule | None) -> list[list[int]]:
+    """For each record of a key, the offsets of those that beat it, the highest last.
+
+    Those of aborted transactions beat none.
+
+    Args:
+        records: all of the key, in offset order.
+        rule: what their versions are; None if the newer beats the older.
+    """
+    ranks = [_rank(each, rule) for each in records]
+    live = sorted(rank for each, rank in zip(records, ranks, strict=True) if not each.is_aborted)
+    return [[other[-1] for other in live if other > rank] for rank in ranks]
+
+
+def _rank(found: FoundRecord, rule: VersionRule | None) -> tuple[bool, int, int]:
+    version = None if rule is None else rule.version_of(found.record)
+    return version is not None, version or 0, found.record.offset
 
 
 def _by_retention(explanation: LogExplanation, base_offset: int) -> int | None:
@@ -148,12 +167,18 @@ class _Compacted:
     def fate(self, state: RecordState) -> tuple[int | None, str]:
         """(when it is gone at the latest, why)."""
         if state is RecordState.NEWEST:
-            return None, "it is the newest record of its key, which a compaction keeps"
+            versions = VersionRule.of(self._explanation.facts.view.config)
+            what = "the newest record" if versions is None else "the record of the highest version"
+            return None, f"it is {what} of its key, which a compaction keeps"
         if state is RecordState.MARKER:
             return None, "a marker stays for as long as a record of its transaction is there"
         if state is RecordState.TOMBSTONE:
             return self._tombstone()
         if state is RecordState.SUPERSEDED:
+            if VersionRule.of(self._explanation.facts.view.config) is not None:
+                highest = self._newer[-1]
+                why = f"the record at {highest} has the same key and a higher version"
+                return self._at_next(min(self._newer), why)
             # Only keys of the dirty section are compared with the rest of the log.
             dirty = [offset for offset in self._newer if offset >= self._first_dirty]
             newer = dirty[0] if dirty else self._newer[-1]

@@ -110,6 +110,7 @@ _CODEC = Rule(
     choices=("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer"),
 )
 _FUTURE_POLICY = Rule(kind=Kind.STRING, choices=("kafka", "append-time"))
+_STRATEGY = Rule(kind=Kind.STRING, choices=("offset", "timestamp", "header"))
 _TIMESTAMP_TYPE = Rule(kind=Kind.STRING, choices=("CreateTime", "LogAppendTime"))
 _THROTTLED = Rule(
     kind=Kind.LIST,
@@ -240,6 +241,12 @@ _TOPIC_TABLE = (
          "How long what a broker removes stays in cordwood.trash.dir, from where it can be put "
          "back; 0 removes it for good. It counts from the removal; a change is for what is removed "
          "later."),
+    _own("compaction.strategy", _STRATEGY, "offset", "",
+         "Which record of a key a compaction keeps: that of the highest offset, timestamp, or "
+         "value of a header; of equal ones that of the highest offset."),
+    _own("compaction.strategy.header", _STRING, "", "",
+         "With cordwood.compaction.strategy=header: the key of the header with the version, a "
+         "big-endian integer of 8 bytes; a record without loses against any with one."),
 )  # fmt: skip
 
 
@@ -476,6 +483,8 @@ class LogConfig:
     cordwood_retention_groups_max_bytes: int = -1
     cordwood_segment_roll_idle: bool = False
     cordwood_trash_ms: int = 0
+    cordwood_compaction_strategy: str = "offset"
+    cordwood_compaction_strategy_header: str = ""
 
     @property
     def compact(self) -> bool:

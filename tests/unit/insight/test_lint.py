@@ -56,6 +56,17 @@ def test_a_setting_of_the_other_policy_has_no_effect() -> None:
     assert "no-effect" in codes(COMPACT, own=("retention.ms",))
 
 
+def test_a_strategy_without_effect_is_named() -> None:
+    strategy, header = "cordwood.compaction.strategy", "cordwood.compaction.strategy.header"
+    by_header = replace(COMPACT, cordwood_compaction_strategy="header")
+    assert codes(by_header, own=(strategy,)).count("no-effect") == 1
+    named = replace(by_header, cordwood_compaction_strategy_header="v")
+    assert "no-effect" not in codes(named, own=(strategy, header))
+    assert codes(COMPACT, own=(header,)).count("no-effect") == 1
+    deleted = replace(named, cleanup_policy=frozenset({"delete"}))
+    assert codes(deleted, own=(strategy,)) == ["no-effect"]
+
+
 def test_timestamps_of_clients_are_named() -> None:
     clients = replace(DELETE, message_timestamp_type="CreateTime")
     assert codes(clients) == ["old-timestamps"]

@@ -11,7 +11,8 @@ import pytest
 
 from cordwood.cleanup.capture import capture
 from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.insight.record_fate import RecordFate, RecordState, record_fate
+from cordwood.cleanup.compaction_values import VersionRule
+from cordwood.insight.record_fate import RecordFate, RecordState, record_fate, winners
 from cordwood.insight.record_search import FoundRecord, RecordSearch
 from cordwood.model.config import LogConfig
 from support.explained_log import HOUR_MS, ExplainedLog
@@ -67,6 +68,29 @@ def test_a_superseded_record_goes_with_the_next_compaction(tmp_path: Path) -> No
     assert (newest.state, newest.gone_by_ms) == (RecordState.NEWEST, None)
     log.check()
     assert offsets(log) == [1]
+
+
+def test_a_lower_version_goes_with_the_next_compaction_though_it_is_newer(tmp_path: Path) -> None:
+    by_time = replace(COMPACT, cordwood_compaction_strategy="timestamp")
+    log = explained(tmp_path, by_time)
+    for age_ms in (1, 3, 2):
+        log.logs.put(log.log, (b"k", b"v"), timestamp=log.now_ms - age_ms)
+    roll(log)
+    found = list(search(log).with_key(b"k"))
+    beaten_by = winners(found, VersionRule.of(by_time))
+    assert beaten_by == [[], [2, 0], [0]]
+    given = zip(found, beaten_by, strict=True)
+    fates_of = [record_fate(log.explain(), each, newer) for each, newer in given]
+    assert states(fates_of) == [
+        RecordState.NEWEST,
+        RecordState.SUPERSEDED,
+        RecordState.SUPERSEDED,
+    ]
+    assert "highest version" in fates_of[0].text
+    assert [each.superseded_by for each in fates_of] == [None, 0, 0]
+    assert fates_of[2].gone_by_ms is not None
+    log.check()
+    assert offsets(log) == [0]
 
 
 def test_a_newer_record_in_the_active_segment_does_not_count_yet(tmp_path: Path) -> None:

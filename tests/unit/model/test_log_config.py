@@ -76,6 +76,7 @@ INVALID: dict[str, list[str]] = {
     "cordwood.retention.groups": [],
     "cordwood.retention.groups.max.ms": ["not_a_number", "-2"],
     "cordwood.retention.groups.max.bytes": ["not_a_number", "-2"],
+    "cordwood.compaction.strategy.header": [],  # any text
 }
 
 

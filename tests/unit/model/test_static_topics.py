@@ -64,5 +64,5 @@ def test_every_own_setting_of_topics_is_off_by_default_and_has_a_broker_setting(
     assert own
     for setting in own:
         assert setting.name.startswith(OWN_PREFIX)
-        assert setting.default in ("kafka", -1, False, (), ""), setting.name
+        assert setting.default in ("kafka", "offset", -1, False, (), ""), setting.name
         assert [each.name for each in setting.broker_names] == [setting.name]

@@ -42,5 +42,6 @@ def compaction_without(
         segments=touched,
         aborted=captured.aborted,
         erased=united(ranges),
+        versions=None,
         first_in_open=tuple(offset for offset in first_in_open if offset >= 0),
     )

@@ -335,7 +335,7 @@ class SparkCompactions:
             owner.fail(compaction.name, error)
 
     def _find_survivors(self, compaction: LogCompaction, owner: Owner) -> tasks.Survivors:
-        dirty = tasks.still_to_do(compaction, compaction.dirty)
+        dirty = tasks.to_index(compaction)
         clean = tasks.still_to_do(compaction, compaction.clean)
         few = records_max(dirty) <= self._limits.entries_max
         if clean and few:
@@ -346,13 +346,16 @@ class SparkCompactions:
         shards = max(self._slots, -(-records_max([*dirty, *clean]) // self._limits.entries_max))
         plan, entries_max = json.dumps(compaction.to_json()), self._limits.entries_max
         seed, fs = compaction.seed, self._fs
+        versions = compaction.versions is not None
 
         def index(number: int) -> Iterator[Block]:
             segments, is_clean = chunks[number]
             return worker.index(plan, number, segments, is_clean, shards, entries_max, fs)
 
         def merge_shard(blocks: Sequence[Block]) -> Iterator[Row]:
-            return worker.merge_shard(blocks, seed, [is_clean for _, is_clean in chunks])
+            return worker.merge_shard(
+                blocks, seed, [is_clean for _, is_clean in chunks], versions=versions
+            )
 
         total = sum(s.size_bytes for s in [*dirty, *clean])
         owner.begin([compaction.name], "index", total, 0)
@@ -388,9 +391,7 @@ class SparkCompactions:
         owner.indexed(
             compaction.name,
             IndexStats(
-                bytes_read=sum(
-                    s.size_bytes for s in tasks.still_to_do(compaction, compaction.dirty)
-                ),
+                bytes_read=sum(s.size_bytes for s in tasks.to_index(compaction)),
                 elapsed_s=SystemClock().monotonic_s() - begun_s,
                 keys=sum(sum(keys) for keys in counts),
                 utilization=min(1.0, fullest / self._limits.entries_max),
@@ -607,12 +608,13 @@ def _pack(compactions: Sequence[LogCompaction], bins: int) -> list[list[LogCompa
 def _survivors_from(rows: Sequence[Row]) -> tasks.Survivors:
     _raise_errors(rows)
     chunks = {r.task: _facts(r) for r in rows if r.kind == worker.FACTS}
-    dead: dict[int, list[Any]] = {}
-    for row in rows:
-        if row.kind == worker.DEAD:
-            dead.setdefault(row.task, []).append(np.frombuffer(row.payload, dtype=np.uint32))
-    for chunk, ordinals in dead.items():
-        tasks.clear_dead(chunks[chunk], np.concatenate(ordinals))
+    for kind, apply in ((worker.DEAD, tasks.clear_dead), (worker.PINNED, tasks.set_pinned)):
+        found: dict[int, list[Any]] = {}
+        for row in rows:
+            if row.kind == kind:
+                found.setdefault(row.task, []).append(np.frombuffer(row.payload, dtype=np.uint32))
+        for chunk, ordinals in found.items():
+            apply(chunks[chunk], np.concatenate(ordinals))
     return tasks.combine([fact for chunk in sorted(chunks) for fact in chunks[chunk]])
 
 

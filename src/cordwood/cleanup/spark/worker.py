@@ -22,14 +22,21 @@ from cordwood.cleanup.compaction_values import SegmentEvidence, SegmentSource, f
 from cordwood.cleanup.log_compaction import LogCompaction, records_max
 from cordwood.cleanup.rewrite import RewriteSpec
 from cordwood.cleanup.spark.runner import Block, Row
-from cordwood.cleanup.survivors import ENTRY_BYTES, Secrets, TableFullError, merge
+from cordwood.cleanup.survivors import (
+    ENTRY_BYTES,
+    Secrets,
+    TableFullError,
+    Versions,
+    merge,
+    merge_versions,
+)
 from cordwood.cleanup.whole import Lane
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import FileSystem
 
 # Facts and errors pass the merge as a shard of their own.
 ASIDE = -1
-ENTRIES, FACTS, ERROR, DEAD, COUNT, FULL, EVIDENCE = range(7)
+ENTRIES, FACTS, ERROR, DEAD, COUNT, FULL, EVIDENCE, PINNED = range(8)
 # A block of entries travels as it is, and is held several times on its way.
 _BLOCK_ENTRIES_MAX = (1 << 20) // ENTRY_BYTES
 
@@ -216,7 +223,9 @@ def probe(
     yield Row(number, FACTS, tasks.facts_to_json(facts))
 
 
-def merge_shard(blocks: Sequence[Block], seed: int, is_clean: Sequence[bool]) -> Iterator[Row]:
+def merge_shard(
+    blocks: Sequence[Block], seed: int, is_clean: Sequence[bool], *, versions: bool
+) -> Iterator[Row]:
     """One shard: the dirty section's blocks newest first, then the clean section's."""
     entries = []
     for block in blocks:
@@ -224,6 +233,9 @@ def merge_shard(blocks: Sequence[Block], seed: int, is_clean: Sequence[bool]) ->
             entries.append(block)
         else:
             yield Row(block.chunk, block.kind, block.payload)
+    if versions:
+        yield from _merge_versions(entries, seed)
+        return
     entries.sort(key=lambda block: (is_clean[block.chunk], -block.chunk, -block.generation))
     size = sum(len(block.payload) for block in entries)
     dead = merge(
@@ -234,3 +246,16 @@ def merge_shard(blocks: Sequence[Block], seed: int, is_clean: Sequence[bool]) ->
     for block, ordinals in zip(entries, dead, strict=True):
         if len(ordinals):
             yield Row(block.chunk, DEAD, ordinals.astype(np.uint32).tobytes())
+
+
+def _merge_versions(blocks: Sequence[Block], seed: int) -> Iterator[Row]:
+    """One shard of a log whose records have versions: its blocks, the oldest first."""
+    blocks = sorted(blocks, key=lambda block: (block.chunk, block.generation))
+    generations = [Versions(block.chunk, tasks.versions_of(block.payload)) for block in blocks]
+    expected = sum(len(each.entries) for each in generations)
+    verdicts = merge_versions(generations, Secrets.from_seed(seed), expected=expected)
+    for block, (dead, pinned) in zip(blocks, verdicts, strict=True):
+        if len(dead):
+            yield Row(block.chunk, DEAD, dead.astype(np.uint32).tobytes())
+        if len(pinned):
+            yield Row(block.chunk, PINNED, pinned.astype(np.uint32).tobytes())

@@ -1,7 +1,8 @@
 """Two copies of log directories, before and after a cleaning, as a consumer of both would see them.
 
 Every record of the second is in the first, at the same offset and unchanged; the newest value of
-each key is in both, or is a tombstone that has gone together with all it deleted; transactions are
+each key, or that of the highest version, is in both, or is a tombstone that has gone together with
+all it deleted; transactions are
 committed in both, aborted in both, or open in both.
 """
 
@@ -14,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from cordwood.cleanup.compaction_values import SegmentEvidence, SegmentSource
+from cordwood.cleanup.compaction_values import SegmentEvidence, SegmentSource, VersionRule
 from cordwood.cleanup.scan import Ints, SegmentReader
 from cordwood.cleanup.survivors import Secrets
 from cordwood.cleanup.transactions import TransactionSummary
@@ -45,10 +46,13 @@ def compare_copies(
     *,
     topics: Sequence[str] = (),
     clock: Clock,
+    versions_of: Callable[[str], VersionRule | None] = lambda _: None,
     watch: Watch | None = None,
     fs: FileSystem = OS,
 ) -> Verification:
     """Compares the partitions of two log directories; changes nothing.
+
+    `versions_of` says of a topic what the version of a record is, if it is not its offset.
 
     Raises:
         NotALogDirError: a path is no log directory, nor a partition's.
@@ -73,7 +77,8 @@ def compare_copies(
             try:
                 old = _sources(path, fs)
                 new = _sources(there[name].partition.path, fs)
-                comparison = _Comparison(old, new, starts.get(name, 0), findings, fs)
+                rule = versions_of(name.topic)
+                comparison = _Comparison(old, new, starts.get(name, 0), rule, findings, fs)
                 comparison.note_start(old_starts.get(name, 0))
                 facts = comparison.run(partial(watch.advance, str(name)))
             except CorruptError as error:
@@ -123,7 +128,13 @@ class _Side:
     transactions: Transactions
 
     @classmethod
-    def of(cls, sources: Sequence[SegmentSource], log_start: int, fs: FileSystem) -> _Side:
+    def of(
+        cls,
+        sources: Sequence[SegmentSource],
+        log_start: int,
+        versions: VersionRule | None,
+        fs: FileSystem,
+    ) -> _Side:
         transactions = Transactions(log_start_offset=log_start, before=TransactionSummary())
         for source in sources:
             for block in SegmentReader(fs=fs).blocks(source):
@@ -135,6 +146,7 @@ class _Side:
             legacy_horizon_ms=_BEFORE_ALL_MS,
             seed=_SEED,
             log_start_offset=log_start,
+            versions=versions,
         )
         evidence = find_evidence(scope, sources, entries_max=_ENTRIES_MAX, fs=fs)
         return cls(sources, evidence, transactions)
@@ -158,12 +170,13 @@ class _Comparison:
         old: Sequence[SegmentSource],
         new: Sequence[SegmentSource],
         log_start: int,
+        versions: VersionRule | None,
         findings: Findings,
         fs: FileSystem,
     ) -> None:
         self._log_start = max(log_start, new[0].base_offset)
-        self._old = _Side.of(old, self._log_start, fs)
-        self._new = _Side.of(new, self._log_start, fs)
+        self._old = _Side.of(old, self._log_start, versions, fs)
+        self._new = _Side.of(new, self._log_start, versions, fs)
         self._findings = findings
         self._fs = fs
         self._reader = ContentReader(Secrets.from_seed(_SEED).words, fs=fs)

@@ -19,14 +19,16 @@ from cordwood.cleanup.compaction_values import (
     BATCH_BYTES_MAX,
     SegmentEvidence,
     SegmentSource,
+    VersionRule,
 )
 from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.scan import Block, Bytes, PayloadReader, SegmentReader
+from cordwood.cleanup.record_longs import RecordLongs
+from cordwood.cleanup.scan import Block, Bytes, Ints, Payload, PayloadReader, SegmentReader
 from cordwood.cleanup.survivors import Secrets
 from cordwood.cleanup.transactions import TransactionSummary
 from cordwood.cleanup.verification.transactions import Flags, Transactions
 from cordwood.format.native import batches as rows_of
-from cordwood.format.native import contents, kernels, key_table
+from cordwood.format.native import contents, kernels, key_table, records
 from cordwood.format.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError
@@ -35,6 +37,10 @@ from cordwood.storage.filesystem import OS, FileSystem
 _OTHER_SECRETS = 0x9E3779B97F4A7C15
 _SLOTS_MIN = 1 << 12
 _SHARDS_MAX = 1 << 12
+_OFFSET_MAX = (1 << 63) - 1
+# A record to be sorted: identity, ordinal, whether it has a version, and the version.
+_SORTED_COLUMNS = 6
+_MIX = np.uint64(0x9E3779B97F4A7C15)
 
 Progress = Callable[[int], None]
 
@@ -49,6 +55,7 @@ class Scope:
     log_start_offset: int = 0
     aborted: tuple[AbortedTransaction, ...] = ()
     before: TransactionSummary = field(default_factory=TransactionSummary)
+    versions: VersionRule | None = None
     batch_bytes_max: int = BATCH_BYTES_MAX
 
     @classmethod
@@ -60,7 +67,11 @@ class Scope:
             seed=compaction.seed,
             log_start_offset=compaction.log_start_offset,
             aborted=compaction.aborted,
-            before=TransactionSummary.from_json(compaction.before),
+            # Where records have versions, the segments in place are looked at as well.
+            before=TransactionSummary.from_json(compaction.before)
+            if compaction.versions is None
+            else TransactionSummary(),
+            versions=compaction.versions,
             batch_bytes_max=compaction.batch_bytes_max,
         )
 
@@ -115,11 +126,15 @@ def find_evidence(
             break
         shards *= 2
     newest = np.bitwise_or.reduce([walk.newest for walk in walks])
-    return walks[0].evidence(newest)
+    pinned = np.bitwise_or.reduce([walk.pinned for walk in walks])
+    return walks[0].evidence(newest, pinned)
 
 
 class _Walk:
-    """A walk over all records, for one shard of the keys."""
+    """A walk over all records, for one shard of the keys.
+
+    Of the records with versions, `pinned` has the highest of a key that is not the newest.
+    """
 
     def __init__(
         self,
@@ -138,8 +153,8 @@ class _Walk:
         self._progress = progress
         self._fs = fs
         self._secrets = Secrets.from_seed(scope.seed ^ _OTHER_SECRETS).words
-        self.newest, self._unkeyed, self._nulls = (
-            np.zeros(records // 8 + 8, dtype=np.uint8) for _ in range(3)
+        self.newest, self.pinned, self._unkeyed, self._nulls = (
+            np.zeros(records // 8 + 8, dtype=np.uint8) for _ in range(4)
         )
         # Of records: markers that must stay, may go as tombstones, aborted, below the log start.
         self._markers, self._deletable, self._aborted, self._below = (
@@ -148,6 +163,8 @@ class _Walk:
 
     def run(self, shard: int, shards: int, entries_max: int) -> bool:
         """Finds the newest records of the keys of a shard; False if there are too many."""
+        if self._scope.versions is not None:
+            return self._run_versions(self._scope.versions, shard, shards, entries_max)
         reader = SegmentReader(fs=self._fs)
         payloads = PayloadReader(batch_bytes_max=self._scope.batch_bytes_max)
         table, used = key_table.new_table(_SLOTS_MIN), np.zeros(1, dtype=np.int64)
@@ -195,6 +212,91 @@ class _Walk:
         kernels.mark_newest(table, self.newest)
         return True
 
+    def _run_versions(self, rule: VersionRule, shard: int, shards: int, entries_max: int) -> bool:
+        """The same by versions: the records of a shard are sorted, and the last of a key counts."""
+        reader = SegmentReader(fs=self._fs)
+        payloads = PayloadReader(batch_bytes_max=self._scope.batch_bytes_max)
+        versions = RecordLongs.of_versions(rule)
+        found = [np.empty((0, _SORTED_COLUMNS), dtype=np.uint64)]
+        for segment, start in zip(self._segments, self._starts, strict=True):
+            ordinal, taken = start, 0
+            for block in reader.blocks(segment, batch_bytes_max=self._scope.batch_bytes_max):
+                counts = block.table[:, rows_of.COUNT]
+                ordinals = ordinal + np.cumsum(counts) - counts
+                aborted = self._transactions.aborted(block.table)
+                if shard == 0:
+                    self._note_batches(segment, block, aborted, int(ordinals[0]))
+                is_control = (block.table[:, rows_of.ATTRIBUTES] & CONTROL_BIT) != 0
+                wanted = ~is_control & ~aborted & (counts > 0)
+                for payload in payloads.payloads(segment, block, wanted):
+                    versions.read(segment, block, payload)
+                    entries = self._listed(segment, block, payload, ordinals)
+                    mixed = (entries[:, 0] ^ entries[:, 1]) * _MIX ^ entries[:, 2] * _MIX
+                    entries = entries[(mixed >> np.uint64(32)) % np.uint64(shards) == shard]
+                    at = entries[:, 3].astype(np.int64) - ordinal
+                    known = versions.known[at].astype(np.uint64)
+                    # Ordered as unsigned numbers.
+                    version = versions.values[at].astype(np.uint64) ^ np.uint64(1 << 63)
+                    found.append(np.column_stack((entries, known, version * known)))
+                    taken += len(entries)
+                ordinal += int(counts.sum())
+                if taken > entries_max:
+                    found = [np.concatenate(found)]
+                    if len(found[0]) > entries_max and shards < _SHARDS_MAX:
+                        return False
+                self._progress(int(block.table[:, rows_of.SIZE].sum()))
+        self._settle(np.concatenate(found))
+        return True
+
+    def _listed(
+        self, segment: SegmentSource, block: Block, payload: Payload, ordinals: Ints
+    ) -> npt.NDArray[np.uint64]:
+        """Identity and ordinal of each keyed record from the log start on."""
+        rows = slice(payload.first, payload.last)
+        room = int(block.table[rows, rows_of.COUNT].sum())
+        lists = []
+        for until in (_OFFSET_MAX, self._scope.log_start_offset):
+            entries = np.empty((room, key_table.SLOT_WORDS), dtype=np.uint64)
+            used = np.zeros(1, dtype=np.int64)
+            status, row = kernels.list_batches(
+                payload.buffer,
+                block.table,
+                payload.first,
+                payload.last,
+                payload.spans,
+                until,
+                ordinals,
+                entries,
+                used,
+                self._unkeyed,
+                self._nulls,
+                self._secrets,
+            )
+            if status != records.OK:
+                raise CorruptError(
+                    "a batch with a record that cannot be read",
+                    path=segment.path,
+                    position=block.position_of(row),
+                )
+            lists.append(entries[: int(used[0])])
+        every, below = lists
+        return every[len(below) :]  # both are in offset order
+
+    def _settle(self, found: npt.NDArray[np.uint64]) -> None:
+        """Marks the highest version of each key, and whether a newer record has a lower one."""
+        if not len(found):
+            return
+        one, two, three, ordinals, known, version = found.T
+        order = np.lexsort((ordinals, version, known, three, two, one))
+        found, ordinals = found[order], ordinals[order]
+        is_first = np.ones(len(found), dtype=np.bool_)
+        is_first[1:] = (found[1:, :3] != found[:-1, :3]).any(axis=1)
+        firsts = np.flatnonzero(is_first)
+        winners = ordinals[np.append(firsts[1:], len(found)) - 1]
+        kernels.set_bits(self.newest, np.ascontiguousarray(winners))
+        newest = np.maximum.reduceat(ordinals, firsts)
+        kernels.set_bits(self.pinned, np.ascontiguousarray(winners[newest > winners]))
+
     def _grown(self, table: npt.NDArray[np.uint64], entries: int) -> npt.NDArray[np.uint64]:
         slots = table.shape[0]
         while 2 * entries > slots:
@@ -222,14 +324,14 @@ class _Walk:
         # What is below the log start is read by nobody, and may go.
         self._below[where] = np.repeat(is_below, counts)
 
-    def evidence(self, newest: Bytes) -> dict[int, SegmentEvidence]:
+    def evidence(self, newest: Bytes, pinned: Bytes) -> dict[int, SegmentEvidence]:
         """What is known of each segment, with the newest records of all shards."""
         count = len(self._markers)
         bits = [
             np.unpackbits(each, count=count, bitorder="little").astype(np.bool_)
-            for each in (newest, self._nulls)
+            for each in (newest, self._nulls, pinned)
         ]
-        must = (bits[0] & ~(bits[1] & self._deletable)) | self._markers
+        must = (bits[0] & ~(bits[1] & self._deletable & ~bits[2])) | self._markers
         must &= ~self._below
         ends = [*self._starts[1:], count]
         return {

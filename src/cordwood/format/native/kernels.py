@@ -40,6 +40,7 @@ if TYPE_CHECKING or _compiled is None:
         put_header,
         retained_records,
     )
+    from cordwood.format.native.source.record_longs import record_longs
     from cordwood.format.native.source.records import (
         index_batches,
         judge_watched,
@@ -48,6 +49,12 @@ if TYPE_CHECKING or _compiled is None:
         watch_batches,
     )
     from cordwood.format.native.source.survivor_bits import count_bits, count_survivors, set_bits
+    from cordwood.format.native.source.versions import (
+        index_versions,
+        judge_versions,
+        mark_pinned,
+        put_versions,
+    )
     from cordwood.format.native.source.walk import walk
 else:
     from cordwood.format.native._compiled import (
@@ -64,15 +71,20 @@ else:
         identify,
         index_batches,
         index_rows,
+        index_versions,
         index_written,
+        judge_versions,
         judge_watched,
         list_batches,
         list_contents,
         mark_newest,
+        mark_pinned,
         merge_entries,
         newest_of_shard,
         probe_batches,
         put_header,
+        put_versions,
+        record_longs,
         retained_records,
         scan_batches,
         set_bits,
@@ -97,15 +109,20 @@ __all__ = [
     "identify",
     "index_batches",
     "index_rows",
+    "index_versions",
     "index_written",
+    "judge_versions",
     "judge_watched",
     "list_batches",
     "list_contents",
     "mark_newest",
+    "mark_pinned",
     "merge_entries",
     "newest_of_shard",
     "probe_batches",
     "put_header",
+    "put_versions",
+    "record_longs",
     "retained_records",
     "scan_batches",
     "set_bits",

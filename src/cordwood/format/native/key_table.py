@@ -9,9 +9,12 @@ import numpy.typing as npt
 # record's ordinal plus one; zero there marks an empty slot.
 SLOT_WORDS = 4
 SLOT_BYTES = 8 * SLOT_WORDS
+# A table of versions: two words more, a version (int64) and flags.
+VERSIONED_SLOT_WORDS = 6
+VERSIONED_SLOT_BYTES = 8 * VERSIONED_SLOT_WORDS
 SECRETS = 8
 
 
-def new_table(slots: int) -> npt.NDArray[np.uint64]:
-    """An empty key table; `slots` is a power of two."""
-    return np.zeros((slots, SLOT_WORDS), dtype=np.uint64)
+def new_table(slots: int, words: int = SLOT_WORDS) -> npt.NDArray[np.uint64]:
+    """An empty key table; `slots` is a power of two, `words` the width of a slot."""
+    return np.zeros((slots, words), dtype=np.uint64)

@@ -9,8 +9,9 @@ from typing import Any
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 
 from cordwood.cleanup.capture import Captured
+from cordwood.cleanup.compaction_values import VersionRule
 from cordwood.insight.explain import LogExplanation
-from cordwood.insight.record_fate import record_fate
+from cordwood.insight.record_fate import record_fate, winners
 from cordwood.insight.record_search import FoundRecord, RecordSearch
 from cordwood.surfaces.cli.screen import Screen
 
@@ -30,7 +31,11 @@ def explain_records(
     with _bar(screen, total) as progress:
         for captured, explanation in logs:
             search = RecordSearch(captured.sources, captured.aborted, progress=progress)
-            wanted = _with_key(search, key) if key is not None else _at(search, offset, explanation)
+            rule = VersionRule.of(captured.view.config)
+            if key is not None:
+                wanted = _with_key(search, key, rule)
+            else:
+                wanted = _at(search, offset, explanation, rule)
             for record, newer in wanted:
                 fate = record_fate(explanation, record, newer)
                 partition = captured.view.topic_partition
@@ -40,15 +45,19 @@ def explain_records(
     return found
 
 
-def _with_key(search: RecordSearch, key: bytes) -> list[tuple[FoundRecord, Sequence[int]]]:
-    """Every record of a key, with the offsets of the newer ones."""
+def _with_key(
+    search: RecordSearch, key: bytes, rule: VersionRule | None
+) -> list[tuple[FoundRecord, Sequence[int]]]:
+    """Every record of a key, with the offsets of those that beat it."""
     records = list(search.with_key(key))
-    live = [each.record.offset for each in records if not each.is_aborted]
-    return [(each, [o for o in live if o > each.record.offset]) for each in records]
+    return list(zip(records, winners(records, rule), strict=True))
 
 
 def _at(
-    search: RecordSearch, offset: int, explanation: LogExplanation
+    search: RecordSearch,
+    offset: int,
+    explanation: LogExplanation,
+    rule: VersionRule | None,
 ) -> list[tuple[FoundRecord, Sequence[int]]]:
     record = search.at(offset)
     if record is None:
@@ -56,7 +65,7 @@ def _at(
     key = record.record.key
     if explanation.compaction is None or key is None or record.is_control:
         return [(record, ())]
-    return [each for each in _with_key(search, key) if each[0].record.offset == offset]
+    return [each for each in _with_key(search, key, rule) if each[0].record.offset == offset]
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from cordwood.surfaces.cli.log_options import (
     logging_to,
 )
 from cordwood.surfaces.cli.screen import Screen
-from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument
+from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument, SetOption
 from cordwood.surfaces.cli.stopping import STOPPING
 from cordwood.surfaces.cli.values import parse_path
 
@@ -60,6 +60,7 @@ def verify_command(
     topic: Annotated[
         list[str] | None, typer.Option("--topic", metavar="GLOB", help="Only these topics.")
     ] = None,
+    set_: SetOption = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,
@@ -71,7 +72,8 @@ def verify_command(
     changed or locked; a broker may run, and its logs are then looked at as they are at one moment.
 
     With --cleaning, two copies of a log directory are compared as consumers see them: nothing is
-    invented or changed, the newest value of each key is kept, and transactions end alike.
+    invented or changed, the newest value of each key is kept, and transactions end alike. Which one
+    is kept follows from cordwood.compaction.strategy in the metadata log of BEFORE, or from --set.
 
     With --erasure, a report is checked against LOG_DIR, or where it says: its signature, the hashes
     of files, and that no erased offset is there.
@@ -85,6 +87,8 @@ def verify_command(
         context.with_resource(logging_to(screen.line, log))
         if public_key is not None and erasure is None:
             raise ConfigError("--public-key needs --erasure")
+        if set_ and not cleaning:
+            raise ConfigError("--set needs --cleaning")
         if not log_dirs and erasure is None:
             raise ConfigError("name at least one LOG_DIR")
         require_extra(NATIVE, what="cordwood verify")
@@ -98,6 +102,7 @@ def verify_command(
                 tuple(topic or ()),
                 screen,
                 is_cleaning=cleaning,
+                set_options=tuple(set_ or ()),
                 json_=json_,
             )
     except (ConfigError, NotALogDirError) as error:

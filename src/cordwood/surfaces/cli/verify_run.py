@@ -6,21 +6,24 @@ It loads compiled code, which the command's help works without.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
+from cordwood.cleanup.compaction_values import VersionRule
 from cordwood.cleanup.erasure.check import Verdict, check_erasure
 from cordwood.cleanup.verification.copies import compare_copies
 from cordwood.cleanup.verification.directories import CheckedLog, Verification, Watch, verify
 from cordwood.cleanup.verification.findings import Finding, Level
 from cordwood.model.clock import SystemClock
+from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.values import format_bytes
+from cordwood.surfaces.settings import SettingOptions, read_settings
 
 
 def check_logs(
@@ -29,6 +32,7 @@ def check_logs(
     screen: Screen,
     *,
     is_cleaning: bool,
+    set_options: Sequence[str] = (),
     json_: bool,
 ) -> bool:
     """Checks log directories, or two copies of one, and prints the result; whether it is sound.
@@ -41,7 +45,14 @@ def check_logs(
         clock = SystemClock()
         if is_cleaning:
             before, after = log_dirs
-            result = compare_copies(before, after, topics=topics, clock=clock, watch=watch)
+            result = compare_copies(
+                before,
+                after,
+                topics=topics,
+                clock=clock,
+                versions_of=_versions_in(before, set_options),
+                watch=watch,
+            )
         else:
             result = verify(log_dirs, topics=topics, clock=clock, watch=watch)
     if json_:
@@ -49,6 +60,22 @@ def check_logs(
     else:
         _show(result, screen)
     return result.is_sound
+
+
+def _versions_in(log_dir: Path, set_options: Sequence[str]) -> Callable[[str], VersionRule | None]:
+    """What the version of a record is, by topic: as the directory's metadata log or options say.
+
+    Raises:
+        ConfigError, CorruptError: the settings cannot be read.
+    """
+    options = SettingOptions(log_dirs=[log_dir], set_options=set_options, defaults=True)
+    settings = reread(lambda: read_settings(options))
+
+    def of(topic: str) -> VersionRule | None:
+        resolved = settings.resolve(topic)
+        return None if resolved is None else VersionRule.of(resolved.config)
+
+    return of
 
 
 def check_report(

@@ -57,6 +57,26 @@ def test_a_cleaning_is_found_sound(tmp_path: Path, seed: int) -> None:
         assert compared(before, after) == []
 
 
+def test_with_versions_the_highest_counts_and_not_the_newest(tmp_path: Path) -> None:
+    log = LogBuilder("log-0")
+    log.put(b"k", b"new", timestamp=NOW_MS)
+    log.put(b"k", b"old", timestamp=NOW_MS - 1)
+    log.roll()
+    log.put(b"z", b"end")
+    before = write_log_dir(tmp_path / "before", [log])
+    after = tmp_path / "after"
+    shutil.copytree(before, after)
+    by_time = replace(CONFIG, cordwood_compaction_strategy="timestamp")
+    assert not clean_in_process(after, {"log": by_time}, now_ms=NOW_MS, force=True).failed
+    command = ["verify", "--cleaning", str(before), str(after)]
+    assert CliRunner().invoke(app, command).exit_code == 1
+    strategy = ["--set", "log:cordwood.compaction.strategy=timestamp"]
+    found = CliRunner().invoke(app, [*command, *strategy])
+    assert found.exit_code == 0, found.output
+    unused = CliRunner().invoke(app, ["verify", str(after), *strategy])
+    assert (unused.exit_code, "--set needs --cleaning" in unused.output) == (2, True)
+
+
 @pytest.mark.parametrize("number", ["", "-2"])
 def test_kafkas_own_cleanings_are_sound(golden_a: Golden, number: str) -> None:
     root = golden_a.root

@@ -99,12 +99,12 @@ def find(table, first, second, third, home):
 @kernel
 def grow_table(table: Entries, slots: int, secrets: Words) -> Entries:
     """A copy of `table` with `slots` slots."""
-    bigger = np.zeros((slots, SLOT_WORDS), dtype=np.uint64)
+    bigger = np.zeros((slots, table.shape[1]), dtype=np.uint64)
     for i in range(table.shape[0]):
         if table[i, 3] != 0:
             home = home_of(table[i, 0], table[i, 1], table[i, 2], secrets)
             slot = find(bigger, table[i, 0], table[i, 1], table[i, 2], home)
-            for word in range(SLOT_WORDS):
+            for word in range(table.shape[1]):
                 bigger[slot, word] = table[i, word]
     return bigger
 
@@ -122,8 +122,8 @@ def split_table(table: Entries, shards: int, secrets: Words) -> tuple[Entries, I
     """The table's entries by shard, in slot order.
 
     Returns:
-        (entries, starts): uint64 of shape (entries, SLOT_WORDS), with the ordinal itself in the
-        last column, and int64[shards + 1], where each shard's rows begin.
+        (entries, starts): uint64 of shape (entries, width of a slot), with the ordinal itself in
+        the fourth column, and int64[shards + 1], where each shard's rows begin.
     """
     counts = np.zeros(shards + 1, dtype=np.int64)
     for i in range(table.shape[0]):
@@ -132,13 +132,13 @@ def split_table(table: Entries, shards: int, secrets: Words) -> tuple[Entries, I
             counts[np.int64((home >> np.uint64(40)) % np.uint64(shards)) + 1] += 1
     starts = np.cumsum(counts)
     cursor = starts.copy()
-    entries = np.empty((starts[shards], SLOT_WORDS), dtype=np.uint64)
+    entries = np.empty((starts[shards], table.shape[1]), dtype=np.uint64)
     for i in range(table.shape[0]):
         if table[i, 3] != 0:
             home = home_of(table[i, 0], table[i, 1], table[i, 2], secrets)
             shard = np.int64((home >> np.uint64(40)) % np.uint64(shards))
             target = cursor[shard]
-            for word in range(SLOT_WORDS):
+            for word in range(table.shape[1]):
                 entries[target, word] = table[i, word]
             entries[target, 3] -= np.uint64(1)
             cursor[shard] += 1

@@ -48,7 +48,7 @@ def _put(group, row, buffer, key_start, key_size, secrets, ordinal):
 
 
 @inlined
-def _record(buffer, position, end):
+def record_at(buffer, position, end):
     """(end, offset delta, start of the key, size of the key, value is null) of a record.
 
     The end is -1 when the record is malformed, or ends after `end`.
@@ -90,7 +90,7 @@ def _index_batch(
     pending = 0
     last_delta = np.int64(-1)
     for i in range(count):
-        position, delta, key_start, key_size, null = _record(buffer, position, end)
+        position, delta, key_start, key_size, null = record_at(buffer, position, end)
         if position < 0 or delta <= last_delta:
             return False
         last_delta = delta
@@ -183,7 +183,7 @@ def _probe_batch(
     pending = 0
     last_delta = np.int64(-1)
     for i in range(count):
-        position, delta, key_start, key_size, null = _record(buffer, position, end)
+        position, delta, key_start, key_size, null = record_at(buffer, position, end)
         if position < 0 or delta <= last_delta:
             return False
         last_delta = delta
@@ -253,7 +253,7 @@ def _list_batch(
     last_delta = np.int64(-1)
     at = used[0]
     for i in range(count):
-        position, delta, key_start, key_size, null = _record(buffer, position, end)
+        position, delta, key_start, key_size, null = record_at(buffer, position, end)
         if position < 0 or delta <= last_delta:
             return False
         last_delta = delta
@@ -357,7 +357,7 @@ def _watch_batch(
     pending = 0
     last_delta = np.int64(-1)
     for i in range(count):
-        position, delta, key_start, key_size, _ = _record(buffer, position, end)
+        position, delta, key_start, key_size, _ = record_at(buffer, position, end)
         if position < 0 or delta <= last_delta:
             return False
         last_delta = delta
@@ -457,7 +457,7 @@ def judge_watched(
         position = spans[i, 0]
         last_delta = np.int64(-1)
         for j in range(batches[i, COUNT]):
-            position, delta, key_start, key_size, null = _record(buffer, position, spans[i, 1])
+            position, delta, key_start, key_size, null = record_at(buffer, position, spans[i, 1])
             if position < 0 or delta <= last_delta:
                 return BAD_RECORD, i
             last_delta = delta

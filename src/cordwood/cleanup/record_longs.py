@@ -1,0 +1,64 @@
+"""One number of each record of a block: its version."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cordwood.cleanup.compaction_values import SegmentSource, VersionRule
+from cordwood.cleanup.scan import Block, Payload
+from cordwood.format.native import batches as rows_of
+from cordwood.format.native import kernels, records
+from cordwood.format.native import record_longs as kinds
+from cordwood.model.errors import CorruptError
+
+
+class RecordLongs:
+    """Reads the numbers of the records of blocks.
+
+    `values` and `known` are those of the last payload's block, in the order of its records; they
+    mean nothing for records of batches that were left out.
+    """
+
+    def __init__(self, kind: int, header: str) -> None:
+        """Takes the kind of `kernels.record_longs`, and the key of the header."""
+        self._kind = kind
+        self._key = np.frombuffer(bytearray(header.encode()), dtype=np.uint8)
+        self.values = np.zeros(0, dtype=np.int64)
+        self.known = np.zeros(0, dtype=np.bool_)
+
+    @classmethod
+    def of_versions(cls, rule: VersionRule) -> RecordLongs:
+        """Reads versions."""
+        if rule.header is None:
+            return cls(kinds.TIMESTAMP, "")
+        return cls(kinds.HEADER, rule.header)
+
+    def read(self, source: SegmentSource, block: Block, payload: Payload) -> None:
+        """Reads those of a payload.
+
+        Raises:
+            CorruptError: a record is malformed.
+        """
+        counts = block.table[:, rows_of.COUNT]
+        total = int(counts.sum())
+        if len(self.values) < total:
+            self.values = np.zeros(total, dtype=np.int64)
+            self.known = np.zeros(total, dtype=np.bool_)
+        status, row = kernels.record_longs(
+            payload.buffer,
+            block.table,
+            payload.first,
+            payload.last,
+            payload.spans,
+            np.cumsum(counts) - counts,
+            self._kind,
+            self._key,
+            self.values,
+            self.known,
+        )
+        if status != records.OK:
+            raise CorruptError(
+                "a batch with a record that cannot be read",
+                path=source.path,
+                position=block.position_of(row),
+            )
