@@ -7,27 +7,22 @@ if it has one. The files that are replaced are removed, and never moved to a tra
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import Executor
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.capture import Captured, capture_offline
+from cordwood.cleanup.capture import capture_offline
 from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.compaction_values import OffsetRanges, SegmentSource
-from cordwood.cleanup.erasure.erasing import LogOutcome
-from cordwood.cleanup.erasure.loose import LooseFile, loose_in
+from cordwood.cleanup.erasure.erased_partition import ErasedPartition
 from cordwood.cleanup.erasure.report import hash_of
 from cordwood.cleanup.erasure.request import EraseRequest
-from cordwood.cleanup.erasure.rewriting import compaction_without, touched_by
-from cordwood.cleanup.log_compaction import AttemptLimits, limited
 from cordwood.cleanup.offline_placement import OfflinePlacement
 from cordwood.format.file_names import DELETED_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX
 from cordwood.format.record_batch import HEADER_BYTES
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import CordwoodError, CorruptError, EngineError, NoSpaceError
-from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.errors import CorruptError, EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log.offline_changes import NewSegment
 from cordwood.storage.log.offline_log import load_offline_log
@@ -44,45 +39,23 @@ from cordwood.storage.segment.batch_walk import parse_head
 _FILES = (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 
 
-class ErasedLog:
-    """A log whose directory is locked, or of which a dry run only reads.
-
-    Methods are called in the order given here.
-    """
+class ErasedLog(ErasedPartition):
+    """A log whose directory is locked, or of which a dry run only reads."""
 
     def __init__(
         self, place: Place, config: LogConfig, *, request: EraseRequest, remover: Executor
     ) -> None:
         """Takes the directory, the settings of its topic, and what removes files."""
-        self.outcome = LogOutcome()
+        super().__init__(
+            place.partition.path,
+            place.partition.topic_partition,
+            home=place.log_dir.path,
+            request=request,
+            fs=OS,
+        )
         self.log_dir = place.log_dir
-        self.home = place.log_dir.path
-        self.partition: TopicPartition = place.partition.topic_partition
-        self.directory: Path = place.partition.path
         self._config = config
-        self._request = request
         self._remover = remover
-        self._captured: Captured | None = None
-        self._loose: list[LooseFile] = []
-
-    @contextmanager
-    def guard(self) -> Iterator[None]:
-        """Records the error of this partition, so that the others continue."""
-        try:
-            yield
-        except (CordwoodError, OSError) as error:
-            self.outcome.error = self.outcome.error or str(error)
-
-    @property
-    def captured(self) -> Captured:
-        """The log as it was last read."""
-        assert self._captured is not None, "a log is read before it is planned on"
-        return self._captured
-
-    @property
-    def loose(self) -> list[LooseFile]:
-        """Log files of other names in its directory, such as copies that somebody has made."""
-        return self._loose
 
     def recover(self) -> None:
         """Finishes or undoes the group that an interrupted run was putting in place.
@@ -130,14 +103,7 @@ class ErasedLog:
             offline.repair()
         self._captured = captured
         live = {Path(source.path).name for source in captured.sources}
-        self._loose = [
-            each for each in loose_in(self.directory, self.partition) if each.path.name not in live
-        ]
-
-    @property
-    def sources(self) -> tuple[SegmentSource, ...]:
-        """Its segments that have any bytes."""
-        return tuple(source for source in self.captured.sources if source.size_bytes)
+        self.loose = self._loose_beside(live)
 
     @property
     def end(self) -> int:
@@ -148,10 +114,6 @@ class ErasedLog:
         """As `ErasedPartition.roll_if_touched`: it is rolled with the rewriting; nobody appends."""
         del erased
         return ()
-
-    def touched(self, erased: OffsetRanges) -> tuple[SegmentSource, ...]:
-        """The segments that are rewritten: those with an erased offset."""
-        return touched_by(erased, self.sources)
 
     def cut_tail(self) -> None:
         """Removes what is behind the last whole batch of the active segment, a broken append.
@@ -190,15 +152,9 @@ class ErasedLog:
         active = self.captured.sources[-1]
         if touched[-1] == active:
             self._roll()
-        compaction = compaction_without(self.captured, touched, erased, now_ms=self._request.now_ms)
-        limits = AttemptLimits(
-            seed=0,
-            attempt=self._request.id,
-            free_bytes=OS.free_bytes(self.directory),
-            space_max=self._request.max_extra_bytes,
-        )
+        compaction = self._compaction(touched, erased, attempt=self._request.id)
         placement = OfflinePlacement(self.directory, remover=self._remover)
-        return CompactionCommitter(limited(compaction, limits), placement)
+        return CompactionCommitter(compaction, placement)
 
     def _roll(self) -> None:
         captured = self.captured

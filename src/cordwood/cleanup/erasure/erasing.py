@@ -13,10 +13,9 @@ reports both as one. What goes wrong with one partition is reported, and the oth
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from cordwood import __version__
 from cordwood.cleanup.cleaning import execute
@@ -24,6 +23,7 @@ from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.compaction_values import OffsetRanges, SegmentSource
 from cordwood.cleanup.erasure.bits import present_in
 from cordwood.cleanup.erasure.criteria import Suppression, digest_of, parse_target
+from cordwood.cleanup.erasure.erased_partition import ErasedPartition
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, Ledger
 from cordwood.cleanup.erasure.loose import LooseFile, loose_in, remove_staged, rewrite_loose
 from cordwood.cleanup.erasure.offsets import count_in, united, within
@@ -49,104 +49,6 @@ def refused_by(holds: Sequence[str]) -> str | None:
     if not holds:
         return None
     return f"{held_by(holds)}. Release it with `cordwood hold release` to erase its records"
-
-
-@dataclass(slots=True, kw_only=True)
-class LogOutcome:
-    """How a partition fared; `error` is empty unless it failed."""
-
-    error: str = ""
-    warnings: list[str] = field(default_factory=list)
-    removed: list[str] = field(default_factory=list)
-
-
-class ErasedPartition(Protocol):
-    """A log that records are erased from; methods are called in the order given here."""
-
-    @property
-    def outcome(self) -> LogOutcome:
-        """How it has fared so far."""
-
-    @property
-    def home(self) -> Path:
-        """Its log directory."""
-
-    @property
-    def directory(self) -> Path:
-        """Its own directory."""
-
-    @property
-    def partition(self) -> TopicPartition:
-        """Its name."""
-
-    def guard(self) -> AbstractContextManager[None]:
-        """Records the error of this partition, so that the others continue."""
-
-    def recover(self) -> None:
-        """Finishes or undoes what an interrupted run has left; removes what waits for removal.
-
-        Raises:
-            CorruptError: that cannot be decided.
-        """
-
-    def capture(self) -> None:
-        """Reads the log.
-
-        Raises:
-            CorruptError, OSError, StorageError: it cannot be read.
-        """
-
-    @property
-    def loose(self) -> list[LooseFile]:
-        """Log files of other names in its directory, such as copies that somebody has made."""
-
-    @property
-    def sources(self) -> tuple[SegmentSource, ...]:
-        """Its segments that have any bytes."""
-
-    @property
-    def end(self) -> int:
-        """The offset up to which records are erased, exclusive: the log's end when it was read."""
-
-    def roll_if_touched(self, erased: OffsetRanges) -> tuple[SegmentSource, ...]:
-        """The active segment, to be searched again, if it had to be rolled for these offsets."""
-
-    def touched(self, erased: OffsetRanges) -> tuple[SegmentSource, ...]:
-        """The segments that are rewritten: those with an erased offset."""
-
-    def cut_tail(self) -> None:
-        """Removes a broken append at the log's end.
-
-        Raises:
-            CorruptError: what is there is no beginning of a batch.
-        """
-
-    def committer(self, erased: OffsetRanges) -> CompactionCommitter | None:
-        """Commits the rewritten segments, when an engine runs it; None if there is nothing to do.
-
-        Raises:
-            CorruptError, OSError, NoSpaceError: the active segment could not be rolled.
-        """
-
-    def finish(self, committer: CompactionCommitter) -> None:
-        """Ends the rewriting, and reads the log again.
-
-        Raises:
-            The error of the erasure, unless all segments are in place.
-        """
-
-    def abandon(self, committer: CompactionCommitter) -> None:
-        """Removes what tasks have staged: the run is interrupted."""
-
-    def conclude(self) -> None:
-        """Removes what was marked to be removed meanwhile; called when all is rewritten.
-
-        Raises:
-            StalePlanError: the log is not the one that was read any more.
-        """
-
-    def files(self, known: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Size and SHA-256 of its segments' files, by name; those `known` are not read again."""
 
 
 @dataclass(slots=True, kw_only=True)

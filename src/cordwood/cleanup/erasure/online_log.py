@@ -8,21 +8,20 @@ finds either segment whole, and the plan of the erasure says that it has not end
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.capture import Captured, capture
+from cordwood.cleanup.capture import capture
 from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.compaction_values import Manifest, OffsetRanges, SegmentSource
-from cordwood.cleanup.erasure.erasing import LogOutcome, refused_by
-from cordwood.cleanup.erasure.loose import LooseFile, loose_in, remove_staged
+from cordwood.cleanup.erasure.erased_partition import ErasedPartition
+from cordwood.cleanup.erasure.erasing import refused_by
+from cordwood.cleanup.erasure.loose import remove_staged
 from cordwood.cleanup.erasure.report import hash_of
 from cordwood.cleanup.erasure.request import EraseRequest
-from cordwood.cleanup.erasure.rewriting import compaction_without, touched_by
-from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction, limited
+from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.online_placement import OnlinePlacement
 from cordwood.format.file_names import (
     DELETED_SUFFIX,
@@ -30,7 +29,6 @@ from cordwood.format.file_names import (
     base_offset_of,
 )
 from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
-from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.replace import SEGMENT_SUFFIXES
@@ -39,8 +37,8 @@ from cordwood.storage.segment.log_segment import LogSegment
 _FILES = (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 
 
-class OnlineErasedLog:
-    """An `ErasedPartition` that is in use."""
+class OnlineErasedLog(ErasedPartition):
+    """A log that is in use."""
 
     def __init__(
         self,
@@ -58,44 +56,15 @@ class OnlineErasedLog:
             request: of the erasure.
             require_wanted: raises if the erasure must not continue.
         """
-        self.outcome = LogOutcome()
-        self.home: Path = log.log_dir
-        self.directory: Path = log.directory
-        self.partition: TopicPartition = log.topic_partition
-        self.end = 0
+        super().__init__(
+            log.directory, log.topic_partition, home=log.log_dir, request=request, fs=log.context.fs
+        )
         self._log = log
         self._logs = logs
-        self._request = request
         self._require_wanted = require_wanted
-        self._fs = log.context.fs
-        self._captured: Captured | None = None
+        self._end = 0
         self._has_active = True
-        self._loose: list[LooseFile] = []
         self._rewritten: set[int] = set()
-
-    @contextmanager
-    def guard(self) -> Iterator[None]:
-        """As `ErasedPartition.guard`."""
-        try:
-            yield
-        except (CordwoodError, OSError) as error:
-            self.outcome.error = self.outcome.error or str(error)
-
-    @property
-    def captured(self) -> Captured:
-        """The log as it was last read."""
-        assert self._captured is not None, "a log is read before it is planned on"
-        return self._captured
-
-    @property
-    def loose(self) -> list[LooseFile]:
-        """As `ErasedPartition.loose`."""
-        return self._loose
-
-    @property
-    def sources(self) -> tuple[SegmentSource, ...]:
-        """As `ErasedPartition.sources`; of the active segment what it had when it was read."""
-        return tuple([source for source in self.captured.sources if source.size_bytes])
 
     # ---- what there is
 
@@ -112,12 +81,10 @@ class OnlineErasedLog:
         """As `ErasedPartition.capture`."""
         self._require_allowed()
         self._captured = capture(self._log)
-        self.end = self.captured.view.log_end_offset
+        self._end = self.captured.view.log_end_offset
         live = {segment.path.name for segment in self._log.segments}
-        self._loose = [
-            each
-            for each in loose_in(self.directory, self.partition, fs=self._fs)
-            if each.path.name not in live and not each.path.name.endswith(DELETED_SUFFIX)
+        self.loose = [
+            each for each in self._loose_beside(live) if not each.path.name.endswith(DELETED_SUFFIX)
         ]
 
     def _require_allowed(self) -> None:
@@ -132,6 +99,11 @@ class OnlineErasedLog:
         if refused is not None:
             raise CordwoodError(refused)
 
+    @property
+    def end(self) -> int:
+        """As `ErasedPartition.end`."""
+        return self._end
+
     def roll_if_touched(self, erased: OffsetRanges) -> tuple[SegmentSource, ...]:
         """As `ErasedPartition.roll_if_touched`; a dry run rolls nothing."""
         before = self.captured
@@ -143,14 +115,10 @@ class OnlineErasedLog:
             self._require_same_log()
             if log.active.base_offset == active.base_offset:
                 log.roll()
-            self.end = log.active.base_offset
+            self._end = log.active.base_offset
         self._captured = capture(log, end=self.end)
         self._has_active = False
         return tuple([each for each in self.sources if each.base_offset >= active.base_offset])
-
-    def touched(self, erased: OffsetRanges) -> tuple[SegmentSource, ...]:
-        """As `ErasedPartition.touched`."""
-        return touched_by(erased, self.sources)
 
     # ---- the work
 
@@ -163,14 +131,8 @@ class OnlineErasedLog:
         if not touched:
             return None
         self._rewritten = {source.base_offset for source in touched}
-        captured, context = self.captured, self._log.context
-        compaction = compaction_without(captured, touched, erased, now_ms=self._request.now_ms)
-        limits = AttemptLimits(
-            seed=0,
-            attempt=context.rng.unique_id()[:8],
-            free_bytes=self._fs.free_bytes(self.directory),
-            space_max=self._request.max_extra_bytes,
-        )
+        captured, rng = self.captured, self._log.context.rng
+        compaction = self._compaction(touched, erased, attempt=rng.unique_id()[:8])
         placement = _Placement(
             self._log,
             captured.segments,
@@ -178,7 +140,7 @@ class OnlineErasedLog:
             require_wanted=self._require_wanted,
             require_allowed=self._require_allowed,
         )
-        return CompactionCommitter(limited(compaction, limits), placement, fs=self._fs)
+        return CompactionCommitter(compaction, placement, fs=self._fs)
 
     def finish(self, committer: CompactionCommitter) -> None:
         """As `ErasedPartition.finish`."""
