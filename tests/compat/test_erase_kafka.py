@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from support.erasing import KEY, VALUE, sweep
 from support.kafka import RealKafka, poll_until
+from support.served import ServedBroker
 from support.workload import Workload
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
@@ -29,16 +31,18 @@ SECONDS_MAX = 300
 Read = list[tuple[int, bytes | None, bytes | None, int]]
 
 
-def consumed(kafka: RealKafka, topic: str, isolation: str) -> Read:
+def consumed(servers: str, topic: str, isolation: str) -> Read:
     """Offset, key, value and time of every record of a partition, by a stock consumer."""
     settings = {
+        "bootstrap.servers": servers,
+        "log_level": 0,
         "group.id": f"reader-{topic}-{isolation}",
         "isolation.level": isolation,
         "enable.partition.eof": True,
         "enable.auto.commit": False,
         "auto.offset.reset": "error",
     }
-    consumer = Consumer(kafka.client(settings))
+    consumer = Consumer(settings)
     read: Read = []
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
@@ -90,7 +94,9 @@ def test_kafka_serves_the_rest_and_an_open_transaction_ends_whole(tmp_path: Path
             work.send(left_open, "erased-transactions", value, key=key)
             work.flush(left_open)
         work.fill("erased-transactions", 20)
-        before = {topic: consumed(kafka, topic, "read_uncommitted") for topic in TOPICS}
+        before = {
+            topic: consumed(kafka.bootstrap_servers, topic, "read_uncommitted") for topic in TOPICS
+        }
         kafka.stop()
         (data,) = kafka.log_dirs
         report = tmp_path / "report.json"
@@ -105,15 +111,54 @@ def test_kafka_serves_the_rest_and_an_open_transaction_ends_whole(tmp_path: Path
         assert "the check passed" in cordwood("verify", "--erasure", str(report))
         kafka.start_without_cleaning()
         for topic in TOPICS:
-            after = consumed(kafka, topic, "read_uncommitted")
+            after = consumed(kafka.bootstrap_servers, topic, "read_uncommitted")
             assert after == without_key(before[topic]), topic
-        committed = consumed(kafka, "erased-transactions", "read_committed")
+        committed = consumed(kafka.bootstrap_servers, "erased-transactions", "read_committed")
         assert b"stays" not in {key for _, key, _, _ in committed}, "the transaction is open"
         left_open.commit_transaction(READ_SECONDS_MAX)
         work.fill("erased-transactions", 10)
-        committed = consumed(kafka, "erased-transactions", "read_committed")
+        committed = consumed(kafka.bootstrap_servers, "erased-transactions", "read_committed")
         assert (b"stays", b"in the transaction") in {(key, value) for _, key, value, _ in committed}
         assert KEY not in {key for _, key, _, _ in committed}
         assert kafka.errors_since_start == []
         kafka.stop()
         assert "the check passed" in cordwood("verify", "--erasure", str(report), str(data))
+
+
+def test_kafka_serves_the_rest_of_what_a_running_broker_erased(tmp_path: Path) -> None:
+    served = ServedBroker(tmp_path / "data", {"node.id": "1"})
+    served.start()
+    try:
+        servers = served.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": servers})
+        new = [NewTopic(topic, 1, 1, config=TOPICS[topic]) for topic in TOPICS]
+        for future in admin.create_topics(new).values():
+            future.result()
+        producer = Producer({"bootstrap.servers": servers, "transactional.id": "eraser"})
+        producer.init_transactions(READ_SECONDS_MAX)
+        for number in range(400):
+            producer.begin_transaction()
+            for topic in TOPICS:
+                is_mine = number % 9 == 0
+                value = VALUE if is_mine else b"value-%d" % number
+                producer.produce(topic, value, KEY if is_mine else b"key-%d" % number)
+            producer.commit_transaction(READ_SECONDS_MAX)
+        before = {topic: consumed(servers, topic, "read_committed") for topic in TOPICS}
+        topics = [part for topic in TOPICS for part in ("--topic", topic)]
+        by_address = ("erase", *topics[:4], "--bootstrap-server", servers)
+        cordwood(*by_address, "--key", KEY.decode(), "--report", str(tmp_path / "one.json"))
+        by_directory = ("erase", *topics[4:], "--log-dir", str(served.log_dir))
+        cordwood(*by_directory, "--key", KEY.decode(), "--report", str(tmp_path / "two.json"))
+        assert sweep(served.log_dir, KEY, VALUE) == []
+    finally:
+        served.stop()
+    reports = [json.loads((tmp_path / f"{name}.json").read_bytes()) for name in ("one", "two")]
+    erased = [entry["erased"] for report in reports for entry in report["partitions"]]
+    assert erased == [45] * len(TOPICS)
+    with RealKafka(tmp_path) as kafka:
+        kafka.start_without_cleaning()
+        for topic in TOPICS:
+            after = consumed(kafka.bootstrap_servers, topic, "read_committed")
+            assert after == without_key(before[topic]), topic
+        assert kafka.errors_since_start == []
+        kafka.stop()
