@@ -137,7 +137,8 @@ def address_of(master: str, scratch: Path) -> Iterator[str]:
 class Cleaned:
     """What one engine made of it: with limits that split logs, the same again, and with others.
 
-    `crowded` was first tried on two cores, whose memory its keys did not fit.
+    `crowded` was first tried on two cores, whose memory its keys did not fit. It and `on_cores`
+    were compared with their sources before they were put in place.
     """
 
     split: Path
@@ -158,14 +159,15 @@ def cleaned(
         shutil.copytree(case.before, scratch / name) for name in names
     )
 
-    def job(root: Path, entries_max: int, whole_bytes: int, cores: int = 1) -> Job:
+    def job(root: Path, entries_max: int, whole_bytes: int, verified_on: int | None = None) -> Job:
         return Job(
             log_dir=str(root),
             now_ms=NOW_MS,
             configs=TOPICS,
             entries_max=entries_max,
             whole_bytes=whole_bytes,
-            cores=cores,
+            cores=verified_on or 1,
+            verify=verified_on is not None,
         )
 
     tight = job(split, ENTRIES_MAX, WHOLE_BYTES)

@@ -29,7 +29,8 @@ _SECONDS_MAX = 600
 class Job:
     """One log directory to be cleaned at `now_ms`, whatever the dirty ratio.
 
-    `configs` holds fields of `LogConfig` by topic; `cores` is how many a task that runs alone uses.
+    `configs` holds fields of `LogConfig` by topic; `cores` is how many a task that runs alone uses;
+    `verify` compares what is written with its sources.
     """
 
     log_dir: str
@@ -38,6 +39,7 @@ class Job:
     entries_max: int
     whole_bytes: int
     cores: int = 1
+    verify: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +104,13 @@ def _run(runner: Any, job: Job) -> Outcome:
     engine = SparkEngine(runner, slots=slots, cores=job.cores, limits=limits, watch=watch)
     engine.require_visible([Path(job.log_dir)])
     report = clean(
-        CleanRequest(log_dirs=(Path(job.log_dir),), resolve=resolve, now_ms=job.now_ms, force=True),
+        CleanRequest(
+            log_dirs=(Path(job.log_dir),),
+            resolve=resolve,
+            now_ms=job.now_ms,
+            force=True,
+            verify=job.verify,
+        ),
         lambda: nullcontext(engine),
         clock=SystemClock(),
     )

@@ -237,12 +237,14 @@ def verified_specs(
 
 def evidence_of(
     compaction: LogCompaction,
+    progress: Sequence[Progress] = (no_progress,),
     *,
     entries_max: int,
-    threads: int = 1,
     fs: FileSystem = OS,
 ) -> dict[int, SegmentEvidence]:
     """The evidence for all segments that are not replaced yet; ends when it is not wanted.
+
+    It is found by a thread for each `progress`.
 
     Raises:
         EngineError: the owner of the log gave up the compaction.
@@ -250,14 +252,21 @@ def evidence_of(
         OSError: a segment cannot be read.
     """
     directory = Path(compaction.directory)
+
+    def counting(read: Progress) -> Progress:
+        def count(size_bytes: int) -> None:
+            require_wanted(directory, compaction.attempt, fs=fs)
+            read(size_bytes)
+
+        return count
+
     return find_evidence(
         Scope.of(compaction),
         to_index(compaction)
         if compaction.versions
         else still_to_do(compaction, compaction.segments),
         entries_max=entries_max,
-        threads=threads,
-        progress=lambda _: require_wanted(directory, compaction.attempt, fs=fs),
+        progress=[counting(read) for read in progress],
         fs=fs,
     )
 

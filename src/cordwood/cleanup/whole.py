@@ -127,10 +127,8 @@ class WholeCompaction:
         compaction, survivors = self._compaction, self._survivors
         specs = rewrite_specs(compaction, survivors)
         if compaction.verify and specs:
-            threads = len(self._lanes)
-            evidence = evidence_of(
-                compaction, entries_max=self._entries_max, threads=threads, fs=self._fs
-            )
+            reading = [lane.read for lane in self._lanes]
+            evidence = evidence_of(compaction, reading, entries_max=self._entries_max, fs=self._fs)
             specs = verified_specs(compaction, specs, evidence)
         directory = Path(compaction.directory)
         for number in range(compaction.groups_done, len(compaction.groups)):

@@ -11,12 +11,13 @@ from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.survivors import TableFullError
+from cordwood.cleanup.tasks import evidence_of
 from cordwood.cleanup.whole import Lane, find_survivors
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import StagingError
+from cordwood.model.errors import EngineError, StagingError
 from cordwood.storage.filesystem import OS
 from support.log_builder import NOW_MS, LogBuilder
-from support.whole_compaction import clean_whole, survivors_of
+from support.whole_compaction import ENTRIES_MAX, clean_whole, survivors_of
 
 KEYS = 9_000
 
@@ -73,3 +74,17 @@ def test_the_error_of_the_thread_that_failed_first_is_raised(compaction: LogComp
         clean_whole(compaction, [Lane(), Lane(wrote=fail)])
     left = {path.name for path in directory.iterdir()} - before
     assert all(name.endswith(".staged") for name in left)
+
+
+def test_evidence_is_read_twice_and_ends_when_its_reader_does(compaction: LogCompaction) -> None:
+    begin_attempt(Path(compaction.directory), compaction.attempt, fs=OS)
+    read: list[int] = []
+    evidence_of(compaction, [read.append, read.append], entries_max=ENTRIES_MAX)
+    # The batches once, and the records once by each thread.
+    assert sum(read) == 3 * compaction.size_bytes
+
+    def refuse(size_bytes: int) -> None:
+        raise EngineError(f"not wanted after {size_bytes} bytes")
+
+    with pytest.raises(EngineError, match="not wanted"):
+        evidence_of(compaction, [refuse], entries_max=ENTRIES_MAX)

@@ -242,7 +242,7 @@ class SparkCompactions:
         def run(task: int) -> Iterator[Row]:
             return worker.clean_whole(task, plans[task], 1, entries_max, fs)
 
-        total = 2 * sum(r.size_bytes for r in compactions)
+        total = sum(_bytes_read(r) for r in compactions)
         owner.begin([r.name for r in compactions], "clean", total, 0)
         by_name = {r.name: r for r in compactions}
         full = []
@@ -289,7 +289,7 @@ class SparkCompactions:
         def run(task: int) -> Iterator[Row]:
             return worker.clean_whole(task, plan, cores, entries_max, fs)
 
-        owner.begin([compaction.name], "clean", 2 * compaction.size_bytes, 0)
+        owner.begin([compaction.name], "clean", _bytes_read(compaction, cores), 0)
         (row,) = self._rows(1, run)
         found = json.loads(row.payload)
         if row.kind == worker.FULL:
@@ -310,7 +310,7 @@ class SparkCompactions:
             return
         specs = tasks.rewrite_specs(compaction, survivors)
         if compaction.verify and specs:
-            specs = tasks.verified_specs(compaction, specs, self._find_evidence(compaction))
+            specs = tasks.verified_specs(compaction, specs, self._find_evidence(compaction, owner))
         owner.skip(
             compaction.name,
             {
@@ -366,7 +366,7 @@ class SparkCompactions:
         self._tell_index(compaction, owner, rows, begun)
         return _survivors_from(rows)
 
-    def _find_evidence(self, compaction: LogCompaction) -> dict[int, SegmentEvidence]:
+    def _find_evidence(self, compaction: LogCompaction, owner: Owner) -> dict[int, SegmentEvidence]:
         """What a verification needs, found by one task in as many passes as its memory asks for."""
         plan, entries_max = json.dumps(compaction.to_json()), self._limits.entries_max
         fs = self._fs
@@ -374,6 +374,7 @@ class SparkCompactions:
         def find(task: int) -> Iterator[Row]:
             return worker.evidence(task, plan, entries_max, fs)
 
+        owner.begin([compaction.name], "verify", 2 * compaction.size_bytes, 0)
         rows = self._rows(1, find)
         _raise_errors(rows)
         return worker.evidence_from(rows)
@@ -514,12 +515,19 @@ class SparkEngine:
 
 
 # Which part of a compaction a phase is: where it begins and how much it is. Of logs that are split,
-# the index takes most of the time.
+# the index takes most of the time; a verification that is asked for takes as long as it.
 _PARTS: Final = {
     "clean": (0.0, 1.0),
     "index": (0.0, 0.6),
     "probe": (0.0, 0.6),
     "rewrite": (0.6, 0.4),
+}
+_PARTS_VERIFIED: Final = {
+    "clean": (0.0, 1.0),
+    "index": (0.0, 0.35),
+    "probe": (0.0, 0.35),
+    "verify": (0.35, 0.4),
+    "rewrite": (0.75, 0.25),
 }
 
 
@@ -569,15 +577,22 @@ class _Watched(CommittersOwner):
         self._watch.overall(self._size_bytes, self._size_bytes)
 
     def _report_overall(self, names: Sequence[str], phase: str, share: float) -> None:
-        before, part = _PARTS[phase]
         present = set(names)
         done_bytes = 0.0
         for name, committer in self._committers.items():
             if name in present:
+                parts = _PARTS_VERIFIED if committer.compaction.verify else _PARTS
+                before, part = parts[phase]
                 done_bytes += (before + part * share) * committer.compaction.size_bytes
             elif committer.done or committer.result.error is not None:
                 done_bytes += committer.compaction.size_bytes
         self._watch.overall(int(done_bytes), self._size_bytes)
+
+
+def _bytes_read(compaction: LogCompaction, cores: int = 1) -> int:
+    """How many bytes one task reads: to index and to write; to verify once, and on each core."""
+    passes = 3 + cores if compaction.verify else 2
+    return passes * compaction.size_bytes
 
 
 def _title(names: Sequence[str]) -> str:

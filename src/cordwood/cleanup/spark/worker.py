@@ -139,11 +139,14 @@ def rewrite(
 def evidence(task: int, plan: str, entries_max: int, fs: FileSystem) -> Iterator[Row]:
     """The evidence that what is written will be compared with, a row a segment."""
     compaction = LogCompaction.from_json(json.loads(plan))
+    progress = _progress(compaction, "verify", fs)
     try:
-        found = tasks.evidence_of(compaction, entries_max=entries_max, fs=fs)
+        found = tasks.evidence_of(compaction, [progress], entries_max=entries_max, fs=fs)
     except (CordwoodError, OSError) as error:
         yield Row(task, ERROR, _failure(compaction.name, error))
         return
+    finally:
+        progress.close()
     for each in found.values():
         value = {
             "base_offset": each.base_offset,

@@ -10,7 +10,7 @@ import fnmatch
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cordwood.cleanup.verification.findings import Finding, Findings, Rule, has_damage
 from cordwood.cleanup.verification.log import Bounds, LogFacts, check_log
@@ -23,6 +23,12 @@ from cordwood.storage.offline_directories import Place, find_places, open_log_di
 from cordwood.storage.offline_log_directory import OfflineLogDirectory
 
 _ATTEMPTS = 5
+
+#: What a broker that runs, or ran until it was killed, may have left behind its logs.
+NOT_CHECKED: Final = (
+    "whether the offsets of its checkpoints lie in the logs",
+    "whether active segments have their indexes",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,13 +64,15 @@ class CheckedLog:
 class Verification:
     """The result of `verify`.
 
-    `in_use` are the directories that a broker runs on, each with `log_dir` and `pid`. `findings`
-    are those of no partition.
+    `in_use` are the directories that a broker runs on, each with `log_dir` and `pid`. `unsettled`
+    are these and those whose broker did not stop in good order: `NOT_CHECKED` applies to them.
+    `findings` are those of no partition.
     """
 
     logs: list[CheckedLog] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
     in_use: list[dict[str, Any]] = field(default_factory=list)
+    unsettled: list[Path] = field(default_factory=list)
     elapsed_s: float = 0.0
 
     @property
@@ -86,6 +94,11 @@ class Verification:
             "bytes": self.size_bytes,
             "elapsed_s": self.elapsed_s,
             "in_use": self.in_use,
+            "not_checked": [
+                {"log_dir": str(log_dir), "what": what}
+                for log_dir in self.unsettled
+                for what in NOT_CHECKED
+            ],
             "findings": [each.to_json() for each in self.findings],
             "partitions": [log.to_json() for log in self.logs],
         }
@@ -163,6 +176,8 @@ class _Directory:
             result.in_use.append({"log_dir": str(log_dir.path), "pid": pid})
         self._is_in_use = pid is not None
         self._is_settled = pid is None and log_dir.is_whole
+        if not self._is_settled:
+            result.unsettled.append(log_dir.path)
         findings = Findings()
         self._lines: dict[Path, dict[TopicPartition, int]] = {}
         self._log_starts: dict[TopicPartition, int] | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from queue import SimpleQueue
 
 import numpy as np
 import numpy.typing as npt
@@ -81,8 +82,7 @@ def find_evidence(
     segments: Sequence[SegmentSource],
     *,
     entries_max: int,
-    threads: int = 1,
-    progress: Progress = lambda _: None,
+    progress: Sequence[Progress] = (lambda _: None,),
     fs: FileSystem = OS,
 ) -> dict[int, SegmentEvidence]:
     """The evidence for each of the last segments of a compaction, by base offset.
@@ -91,8 +91,8 @@ def find_evidence(
         scope: of the compaction.
         segments: all that are not replaced yet.
         entries_max: how many keys a thread holds at once.
-        threads: how many passes are made side by side.
-        progress: gets the bytes read, to end what is not wanted any more.
+        progress: of each thread, and so many passes are made side by side: gets the bytes read. It
+            may raise what ends the search.
         fs: where they are.
 
     Raises:
@@ -110,15 +110,19 @@ def find_evidence(
         for block in reader.blocks(segment, batch_bytes_max=scope.batch_bytes_max):
             transactions.note(block)
             total += int(block.table[:, rows_of.COUNT].sum())
+            progress[0](int(block.table[:, rows_of.SIZE].sum()))
         total = -(-total // 8) * 8
     end = segments[-1].next_base_offset if segments else 0
     transactions.end(each for each in scope.aborted if each.last_offset >= end)
-    shards = threads
+    free: SimpleQueue[Progress] = SimpleQueue()
+    for each in progress:
+        free.put(each)
+    shards = len(progress)
     while True:
         walks = [
-            _Walk(scope, segments, starts, total, transactions, progress, fs) for _ in range(shards)
+            _Walk(scope, segments, starts, total, transactions, free, fs) for _ in range(shards)
         ]
-        with ThreadPoolExecutor(threads, thread_name_prefix="evidence") as pool:
+        with ThreadPoolExecutor(len(progress), thread_name_prefix="evidence") as pool:
             fits = list(
                 pool.map(lambda n, w=walks, s=shards: w[n].run(n, s, entries_max), range(shards))
             )
@@ -143,14 +147,14 @@ class _Walk:
         starts: Sequence[int],
         records: int,
         transactions: Transactions,
-        progress: Progress,
+        free: SimpleQueue[Progress],
         fs: FileSystem,
     ) -> None:
         self._scope = scope
         self._segments = segments
         self._starts = starts
         self._transactions = transactions
-        self._progress = progress
+        self._free = free
         self._fs = fs
         self._secrets = Secrets.from_seed(scope.seed ^ _OTHER_SECRETS).words
         self.newest, self.pinned, self._unkeyed, self._nulls = (
@@ -163,8 +167,16 @@ class _Walk:
 
     def run(self, shard: int, shards: int, entries_max: int) -> bool:
         """Finds the newest records of the keys of a shard; False if there are too many."""
-        if self._scope.versions is not None:
-            return self._run_versions(self._scope.versions, shard, shards, entries_max)
+        progress = self._free.get()
+        try:
+            if self._scope.versions is not None:
+                rule = self._scope.versions
+                return self._run_versions(rule, shard, shards, entries_max, progress)
+            return self._run_offsets(shard, shards, entries_max, progress)
+        finally:
+            self._free.put(progress)
+
+    def _run_offsets(self, shard: int, shards: int, entries_max: int, progress: Progress) -> bool:
         reader = SegmentReader(fs=self._fs)
         payloads = PayloadReader(batch_bytes_max=self._scope.batch_bytes_max)
         table, used = key_table.new_table(_SLOTS_MIN), np.zeros(1, dtype=np.int64)
@@ -208,11 +220,13 @@ class _Walk:
                                 path=segment.path,
                                 position=block.position_of(row),
                             )
-                self._progress(int(block.table[:, rows_of.SIZE].sum()))
+                progress(int(block.table[:, rows_of.SIZE].sum()))
         kernels.mark_newest(table, self.newest)
         return True
 
-    def _run_versions(self, rule: VersionRule, shard: int, shards: int, entries_max: int) -> bool:
+    def _run_versions(
+        self, rule: VersionRule, shard: int, shards: int, entries_max: int, progress: Progress
+    ) -> bool:
         """The same by versions: the records of a shard are sorted, and the last of a key counts."""
         reader = SegmentReader(fs=self._fs)
         payloads = PayloadReader(batch_bytes_max=self._scope.batch_bytes_max)
@@ -244,7 +258,7 @@ class _Walk:
                     found = [np.concatenate(found)]
                     if len(found[0]) > entries_max and shards < _SHARDS_MAX:
                         return False
-                self._progress(int(block.table[:, rows_of.SIZE].sum()))
+                progress(int(block.table[:, rows_of.SIZE].sum()))
         self._settle(np.concatenate(found))
         return True
 

@@ -16,7 +16,13 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Tr
 from cordwood.cleanup.compaction_values import VersionRule
 from cordwood.cleanup.erasure.check import Verdict, check_erasure
 from cordwood.cleanup.verification.copies import compare_copies
-from cordwood.cleanup.verification.directories import CheckedLog, Verification, Watch, verify
+from cordwood.cleanup.verification.directories import (
+    NOT_CHECKED,
+    CheckedLog,
+    Verification,
+    Watch,
+    verify,
+)
 from cordwood.cleanup.verification.findings import Finding, Level
 from cordwood.model.clock import SystemClock
 from cordwood.storage.reread import reread
@@ -147,6 +153,8 @@ def _show(result: Verification, screen: Screen) -> None:
             "this is a snapshot of its files at one moment",
             style="yellow",
         )
+    for log_dir in result.unsettled:
+        screen.line(f"{log_dir}: not checked: {'; '.join(NOT_CHECKED)}")
     rows = [_row("", finding) for finding in result.findings]
     rows += [_row(str(log.partition), each) for log in result.logs for each in log.findings]
     if rows:

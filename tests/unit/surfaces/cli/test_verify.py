@@ -40,6 +40,18 @@ def test_a_sound_directory_ends_with_zero_and_one_line(root: Path) -> None:
     assert result.exit_code == 0
     assert result.stdout.startswith("sound: 3 partitions, 9 records, ")
     assert result.stdout.count("\n") == 1
+    assert "not checked" not in result.stderr
+
+
+def test_what_is_not_checked_of_a_broker_that_was_killed_is_said(root: Path) -> None:
+    (root / ".kafka_cleanshutdown").unlink()
+    result = run(root)
+    assert result.exit_code == 0
+    assert f"{root}: not checked: whether the offsets of its checkpoints lie in the logs" in (
+        " ".join(result.stderr.split())
+    )
+    document = json.loads(run(root, "--json").stdout)
+    assert [each["log_dir"] for each in document["not_checked"]] == [str(root)] * 2
 
 
 def test_damage_is_shown_with_its_place_and_remedy(root: Path) -> None:
