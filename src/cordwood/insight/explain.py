@@ -68,7 +68,7 @@ class LogExplanation:
         if self.compaction is None:
             return None
         ended_ms = self._ended_ms(covered_ms(self.facts.view, self.compaction, offset))
-        return None if ended_ms is None else ended_ms + self.facts.delays.file_delete_ms
+        return None if ended_ms is None else ended_ms + self.facts.delays.removal_ms
 
     def _ended_ms(self, due_ms: int | None) -> int | None:
         if due_ms is None or self.facts.cleaner:
@@ -79,7 +79,7 @@ class LogExplanation:
         """When the files of a segment are removed at the latest (ms); None if they stay."""
         if fate.goes_ms is None:
             return None
-        return fate.goes_ms + self.facts.delays.check_ms + self.facts.delays.file_delete_ms
+        return fate.goes_ms + self.facts.delays.check_ms + self.facts.delays.removal_ms
 
     def section(self, fate: SegmentFate) -> str:
         """The section of the log that a segment belongs to for the cleaner."""

@@ -27,13 +27,21 @@ class Delays:
     """How long after a plan is due its effect may come at the latest, in ms.
 
     `check_ms` is between two checks of retention, `backoff_ms` between two checks of the cleaner,
-    `file_delete_ms` until the files of a removed segment go. They are 0 for a stopped log, which
-    is cleaned when `cordwood clean` runs.
+    `file_delete_ms` until the files of a removed segment go. A broker's trash keeps them from the
+    removal on for `trash_ms`, 0 without one, and looks every `check_ms`. They are 0 for a stopped
+    log, which is cleaned when `cordwood clean` runs.
     """
 
     check_ms: int = 0
     backoff_ms: int = 0
     file_delete_ms: int = 0
+    trash_ms: int = 0
+
+    @property
+    def removal_ms(self) -> int:
+        """From the removal of a segment until no file has its records."""
+        in_trash_ms = self.trash_ms + self.check_ms if self.trash_ms else 0
+        return max(self.file_delete_ms, in_trash_ms)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,8 @@ def offline_facts(
     """The facts about one log.
 
     The delays are those of a broker with these settings: a stopped log is cleaned when the broker
-    runs again, or by `cordwood clean`, which waits for nothing.
+    runs again, or by `cordwood clean`, which waits for nothing. That it has a trash is taken for
+    granted where cordwood.trash.ms is set.
     """
     rate = broker.log_cleaner_io_max_bytes_per_second
     return LogFacts(
@@ -35,6 +36,7 @@ def offline_facts(
             check_ms=broker.log_retention_check_interval_ms,
             backoff_ms=broker.log_cleaner_backoff_ms,
             file_delete_ms=resolved.config.file_delete_delay_ms,
+            trash_ms=resolved.config.cordwood_trash_ms,
         ),
         throttle_bytes=bytes_a_second(rate),
         warnings=(*resolved.warnings, *captured.warnings),

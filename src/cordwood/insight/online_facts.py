@@ -16,6 +16,7 @@ from cordwood.insight.offline_facts import bytes_a_second
 from cordwood.model.config_levels import Origin
 from cordwood.storage.log.open_transactions import open_transactions
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.removal_notes import is_trashed
 
 
 def online_facts(
@@ -60,6 +61,7 @@ def online_facts(
             check_ms=settings.retention_check_interval_ms,
             backoff_ms=settings.backoff_ms,
             file_delete_ms=log.config.file_delete_delay_ms,
+            trash_ms=log.config.cordwood_trash_ms if is_trashed(log) else 0,
         ),
         throttle_bytes=bytes_a_second(settings.io_max_bytes_per_second),
         losses=manager.groups.losses.of(log.topic_partition),

@@ -96,9 +96,19 @@ def age_promise(config: LogConfig, delays: Delays) -> Promise:
         Part(setting="segment.ms", value=config.segment_ms),
         _age_limit(config),
         Part(setting="log.retention.check.interval.ms", value=delays.check_ms),
-        Part(setting="file.delete.delay.ms", value=delays.file_delete_ms),
+        *_removal(delays),
     )
     return Promise(bound=sum(part.value for part in parts), parts=parts)
+
+
+def _removal(delays: Delays) -> tuple[Part, ...]:
+    """The parts of `Delays.removal_ms`."""
+    if delays.removal_ms == delays.file_delete_ms:
+        return (Part(setting="file.delete.delay.ms", value=delays.file_delete_ms),)
+    return (
+        Part(setting="cordwood.trash.ms", value=delays.trash_ms),
+        Part(setting="log.retention.check.interval.ms", value=delays.check_ms),
+    )
 
 
 def keep_age(config: LogConfig, delays: Delays, max_age_ms: int) -> Promise:
@@ -118,13 +128,13 @@ def keep_age(config: LogConfig, delays: Delays, max_age_ms: int) -> Promise:
         return now
     ahead_ms = min(config.message_timestamp_after_max_ms, _HOUR_MS)
     limited = replace(config, message_timestamp_after_max_ms=ahead_ms)
-    fixed = delays.check_ms + delays.file_delete_ms + sum(part.value for part in _ahead(limited))
+    fixed = delays.check_ms + delays.removal_ms + sum(part.value for part in _ahead(limited))
     left = max_age_ms - fixed
     if left < 2:
         raise ConfigError(
             f"no retention.ms keeps {max_age_ms} ms: the delays of the broker alone take {fixed} "
-            "ms. Lower log.retention.check.interval.ms, file.delete.delay.ms or, with CreateTime, "
-            "message.timestamp.after.max.ms"
+            "ms. Lower log.retention.check.interval.ms, file.delete.delay.ms, cordwood.trash.ms "
+            "or, with CreateTime, message.timestamp.after.max.ms"
         )
     limit_ms = left - min(config.segment_ms, max(1, left // _SEGMENTS_AN_AGE))
     limited = replace(

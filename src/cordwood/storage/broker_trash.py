@@ -39,7 +39,11 @@ _log = logging.getLogger(__name__)
 
 
 class BrokerTrash:
-    """The trash of a broker; any thread may call. `topics` has the deleted topics."""
+    """The trash of a broker; any thread may call. `topics` has the deleted topics.
+
+    `removals` and `size_bytes` are what was here after the last `remove_expired`, without what
+    could not be read.
+    """
 
     def __init__(self, directory: Path, log_dirs: Sequence[Path], *, fs: FileSystem = OS) -> None:
         """Makes and locks the directory.
@@ -53,6 +57,7 @@ class BrokerTrash:
         self._trash = Trash(directory, named=TRASH_DIR, fs=fs)
         self._trash.make(log_dirs)
         self.topics = TrashedTopics(directory, fs=fs)
+        self.removals = self.size_bytes = 0
         self._locked: Lock | None = fs.lock(directory)
         self._lock = threading.RLock()
 
@@ -123,13 +128,20 @@ class BrokerTrash:
 
         What cannot be read or deleted is logged, and stays.
         """
+        sizes = []
         count = 0
         for trashed, removal in self._removals():
-            if removal.expires_ms is not None and removal.expires_ms <= now_ms:
-                count += self._forget(trashed, removal)
+            is_due = removal.expires_ms is not None and removal.expires_ms <= now_ms
+            if is_due and self._forget(trashed, removal):
+                count += 1
+            else:
+                sizes.append(removal.size_bytes)
         for topic in self._topics():
-            if topic.expires_ms <= now_ms:
-                count += self._forget_topic(topic)
+            if topic.expires_ms <= now_ms and self._forget_topic(topic):
+                count += 1
+            else:
+                sizes.append(self.topics.size_bytes(topic))
+        self.removals, self.size_bytes = len(sizes), sum(sizes)
         return count
 
     def remove_oldest(self) -> bool:

@@ -224,10 +224,15 @@ def require_restored(
 def test_a_topic_is_gone_when_its_time_is_over(broker: RunningBroker, probe: Probe) -> None:
     fill(broker)
     delete(broker, "orders")
-    broker.advance(hours=23)
-    assert len(in_trash(probe)) == 1
-    broker.advance(hours=2)
+    broker.advance(minutes=10)
+    broker.advance(hours=22)
+    (removed,) = in_trash(probe)
+    scrape = probe.scrape()
+    assert scrape.value("cordwood_trash_removals") == 1
+    assert scrape.value("cordwood_trash_bytes") == removed["bytes"] > 0
+    broker.advance(hours=3)
     assert in_trash(probe) == []
+    assert probe.scrape().value("cordwood_trash_bytes") == 0
     said = run("restore", "--url", probe.url, "--topic", "orders", code=1).output
     assert "--topic orders: there is nothing of it in the trash" in said
 
@@ -310,6 +315,33 @@ def test_removed_segments_go_to_the_trash_and_expire(
     broker.advance(days=8)
     assert in_trash(probe) == []
     assert list((tmp_path / "trash").glob("*-0")) == []
+
+
+def test_no_file_has_a_record_from_the_moment_on_that_is_predicted(
+    broker: RunningBroker, probe: Probe, tmp_path: Path
+) -> None:
+    create(broker, "kept", {"retention.ms": "3600000", "cordwood.trash.ms": "7200000"})
+    produce(broker, "kept", "a value to be found")
+    broker.advance(minutes=20)
+    produce(broker, "kept", "another")
+
+    def found() -> list[Path]:
+        files = [path for path in tmp_path.rglob("*") if path.suffix in {".log", ".deleted"}]
+        return [path for path in files if b"a value to be found" in path.read_bytes()]
+
+    (log,) = json.loads(probe.ask("/explain?topic=kept").text)["partitions"]
+    gone_by_ms = log["segments"][0]["gone_by_ms"]
+    minute_ms = 60_000
+
+    def advance_to(moment_ms: int) -> None:
+        while (left_ms := moment_ms - broker.node.clock.now_ms()) > 0:
+            broker.advance(milliseconds=min(left_ms, minute_ms))
+
+    # It comes two checks later at the latest, of five minutes each: of retention, of the trash.
+    advance_to(gone_by_ms - 11 * minute_ms)
+    assert found()
+    advance_to(gone_by_ms)
+    assert not found()
 
 
 def test_segments_of_a_stopped_broker_are_put_back(tmp_path: Path) -> None:

@@ -82,22 +82,29 @@ class DeletedFiles:
         """
         if self._context.trash is None:
             return
-        for segment in segments:
-            for suffix in _SUFFIXES:
-                name = segment_file_name(segment.base_offset, suffix) + DELETED_SUFFIX
-                with self._lock:
-                    if name in self._removals:
-                        self._context.dispose(directory / name)
-                        del self._removals[name]
+        self._settle(
+            [
+                segment_file_name(segment.base_offset, suffix) + DELETED_SUFFIX
+                for segment in segments
+                for suffix in _SUFFIXES
+            ],
+            directory,
+        )
 
     def settle_all(self, directory: Path) -> None:
         """As `settle`, of every file that waits."""
         if self._context.trash is None:
             return
         with self._lock:
-            for name in list(self._removals):
-                self._context.dispose(directory / name)
-                del self._removals[name]
+            names = list(self._removals)
+        self._settle(names, directory)
+
+    def _settle(self, names: Iterable[str], directory: Path) -> None:
+        for name in names:
+            with self._lock:
+                if name in self._removals:
+                    self._context.dispose(directory / name)
+                    del self._removals[name]
 
     def remove_later(
         self, log: LocatedLog, segments: Sequence[LogSegment], names: Sequence[str]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from cordwood.broker.partition import Partition
 from cordwood.metadata.image import PartitionImage
+from cordwood.storage.broker_trash import BrokerTrash
 from cordwood.storage.log.open_transactions import open_transactions
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
@@ -72,6 +73,17 @@ def min_isr(partition: Partition, image: PartitionImage) -> int:
 def _flushes(snapshot: Snapshot) -> Iterator[Times]:
     count, seconds, recent = snapshot.broker.replicas.logs.context.flushes.read()
     yield Times({}, count, 1000 * seconds, [1000 * each for each in recent])
+
+
+def _trash(name: str, text: str, value: Callable[[BrokerTrash], float]) -> Metric[Snapshot]:
+    """A value of the broker's trash, if it has one."""
+
+    def read(snapshot: Snapshot) -> Iterator[Value]:
+        trash = snapshot.broker.replicas.logs.context.trash
+        if trash is not None:
+            yield Value({}, value(trash))
+
+    return Metric(kind=Kind.GAUGE, labels=(), help=text, read=read, given_name=name)
 
 
 # ---- directories
@@ -244,6 +256,17 @@ LOGS: tuple[Metric[Snapshot], ...] = (
         "consumed them, because a limit ended the wait.",
         read=_lost_offsets,
         given_name="cordwood_log_group_lost_offsets_total",
+    ),
+    _trash(
+        "cordwood_trash_removals",
+        "What the trash of cordwood.trash.dir had after the last check: removals of segments, and "
+        "deleted topics (`cordwood trash list`).",
+        lambda trash: trash.removals,
+    ),
+    _trash(
+        "cordwood_trash_bytes",
+        "The bytes of what the trash had after the last check.",
+        lambda trash: trash.size_bytes,
     ),
     _directory_count(
         "OfflineLogDirectoryCount", "Log directories that failed.", lambda each: len(_offline(each))

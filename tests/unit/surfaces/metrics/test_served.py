@@ -25,8 +25,13 @@ TOPIC = "kafka_server_brokertopicmetrics_"
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
     # The clock is the test's: the cleaner's own threads find nothing to do before it is moved.
-    properties = {"offsets.topic.num.partitions": "1", "log.cleaner.backoff.ms": "3600000"}
-    with RunningBroker(properties, log_dir=tmp_path, engine=ManagedInProcessEngine) as running:
+    properties = {
+        "offsets.topic.num.partitions": "1",
+        "log.cleaner.backoff.ms": "3600000",
+        "cordwood.trash.dir": str(tmp_path / "trash"),
+    }
+    log_dir = tmp_path / "logs"
+    with RunningBroker(properties, log_dir=log_dir, engine=ManagedInProcessEngine) as running:
         yield running
 
 
@@ -248,12 +253,12 @@ def test_a_directory_that_fails_is_shown_with_its_replicas(
     broker: RunningBroker, probe: Probe, tmp_path: Path
 ) -> None:
     create(broker, "orders", partitions=3)
-    directory = {"logDirectory": str(tmp_path)}
+    directory = {"logDirectory": str(tmp_path / "logs")}
     before = probe.scrape()
     assert before.value("kafka_server_replicamanager_partitioncount") == 3
     assert before.value("kafka_server_replicamanager_leadercount") == 3
     assert before.value("kafka_log_logmanager_logdirectoryoffline", **directory) == 0
-    broker.broker.replicas.logs.context.failures.fail(tmp_path, "the disk is gone")
+    broker.broker.replicas.logs.context.failures.fail(tmp_path / "logs", "the disk is gone")
     after = probe.scrape()
     assert after.value("kafka_log_logmanager_logdirectoryoffline", **directory) == 1
     assert after.value("kafka_log_logmanager_offlinelogdirectorycount") == 1
