@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cordwood.broker.auto_topic_creation import AutoTopicCreation
+from cordwood.broker.committed_offsets import CommittedOffsets
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.node_parts import NodeParts
 from cordwood.broker.replica_manager import ReplicaManager
@@ -28,6 +29,7 @@ class Broker(NodeParts):
         voter_count: the number of voters of the metadata quorum.
         replicas: the partitions and logs of this broker.
         groups: the coordinator of groups.
+        committed_offsets: what all groups of the cluster have committed, for other threads.
         transactions: the coordinator of transactions.
         transaction_partitions: adds partitions to transactions.
         verification: verifies partitions before a transaction writes to them.
@@ -40,6 +42,7 @@ class Broker(NodeParts):
     voter_count: Callable[[], int]
     replicas: ReplicaManager
     groups: GroupCoordinator
+    committed_offsets: CommittedOffsets
     transactions: TransactionCoordinator
     transaction_partitions: TransactionPartitions
     verification: TransactionVerification

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cordwood.cleanup.group_guard import NOTHING_KNOWN, Consumed, GroupLoss
 from cordwood.cleanup.group_losses import GroupLosses
+from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
@@ -36,11 +37,15 @@ class OnlineGroups:
 
         It waits for coordinators, so no lock is to be held, and no log to be paused.
         """
-        wanted = {
-            log.topic_partition: log.config.cordwood_retention_groups
-            for log in logs
-            if log.config.cordwood_retention_groups and log.config.delete
-        }
+        return self.look_up_for((log.topic_partition, log.config) for log in logs)
+
+    def look_up_for(self, settings: Iterable[tuple[TopicPartition, LogConfig]]) -> KnownOffsets:
+        """The same for the groups of these settings, of which a partition may have several."""
+        wanted: dict[TopicPartition, tuple[str, ...]] = {}
+        for partition, config in settings:
+            if config.cordwood_retention_groups and config.delete:
+                groups = (*wanted.get(partition, ()), *config.cordwood_retention_groups)
+                wanted[partition] = tuple(dict.fromkeys(groups))
         if not wanted or self.source is None:
             return {}
         try:

@@ -7,9 +7,7 @@ others are measured, as `cordwood clean --dry-run --exact` measures, without a c
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.clean import clean, survey
@@ -18,44 +16,10 @@ from cordwood.cleanup.named_topics import missing_topics
 from cordwood.cleanup.offline_groups import OfflineGroups
 from cordwood.cleanup.report import PartitionReport, Report, Status
 from cordwood.cleanup.request import CleanRequest, EngineFactory, Listener
+from cordwood.insight.comparison import NOW, THEN, Compared, Comparison, LeftAlone
 from cordwood.insight.whatif import How, Outcome, bytes_to_read, changed_settings, settled
 from cordwood.model.clock import Clock
 from cordwood.storage.offline_directories import find_places, open_log_dirs
-
-
-@dataclass(slots=True, kw_only=True)
-class Compared:
-    """One partition; `now` and `then` are None if a side could not be found out: see `reason`."""
-
-    topic: str
-    partition: int
-    log_dir: str
-    view: LogView
-    then_view: LogView
-    now: Outcome | None = None
-    then: Outcome | None = None
-    reason: str = ""
-
-    @property
-    def name(self) -> str:
-        """Topic and partition."""
-        return f"{self.topic}-{self.partition}"
-
-
-@dataclass(slots=True, kw_only=True)
-class Comparison:
-    """Partitions whose settings change, the changes by topic, and the others with the reason.
-
-    `seconds` is how long measuring took, of which each side is one run.
-    """
-
-    changes: Mapping[str, Mapping[str, tuple[str, str]]]
-    partitions: list[Compared] = field(default_factory=list)
-    left_alone: list[PartitionReport] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    in_use: list[dict[str, Any]] = field(default_factory=list)
-    unchanged_topics: int = 0
-    seconds: float = 0.0
 
 
 def compare(
@@ -93,9 +57,11 @@ def compare(
         comparison.partitions.append(_compared(report, captured, then, found.groups))
     known = {each.name for each in comparison.partitions}
     comparison.left_alone = [
-        each for each in found.report.partitions if f"{each.topic}-{each.partition}" not in known
+        LeftAlone(topic=each.topic, partition=each.partition, reason=each.reason)
+        for each in found.report.partitions
+        if f"{each.topic}-{each.partition}" not in known
     ]
-    for side, request in (("now", now), ("then", then)):
+    for side, request in ((NOW, now), (THEN, then)):
         _measure(comparison, side, request, engine, clock=clock, listener=listener)
     return comparison
 
@@ -153,7 +119,7 @@ def _measure(
     listener: Listener | None,
 ) -> None:
     """Measures the partitions that this side cannot tell from their views."""
-    open_ = {each.name: each for each in comparison.partitions if getattr(each, side) is None}
+    open_ = {each.name: each for each in comparison.partitions if each.outcome(side) is None}
     if not open_:
         return
     topics = tuple(sorted({each.topic for each in open_.values()}))
@@ -171,8 +137,8 @@ def _measure(
         if found.status in {Status.FAILED, Status.NO_SPACE, Status.LEFT_ALONE}:
             compared.reason = found.reason
         else:
-            view = compared.view if side == "now" else compared.then_view
-            setattr(compared, side, _measured(found, view, now_ms=request.now_ms))
+            outcome = _measured(found, compared.view_of(side), now_ms=request.now_ms)
+            setattr(compared, side, outcome)
 
 
 def _measured(report: PartitionReport, view: LogView, *, now_ms: int) -> Outcome:

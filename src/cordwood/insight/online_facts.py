@@ -56,7 +56,7 @@ def online_facts(
             )
             for each in open_transactions(log)
         ),
-        cleaner=_cleaner(manager, settings, log, now_ms),
+        cleaner=(cleaner_blockers(manager, settings, log, now_ms) if log.config.compact else ()),
         delays=Delays(
             check_ms=settings.retention_check_interval_ms,
             backoff_ms=settings.backoff_ms,
@@ -68,11 +68,10 @@ def online_facts(
     )
 
 
-def _cleaner(
+def cleaner_blockers(
     manager: CleanerManager, settings: CleanerSettings, log: PartitionLog, now_ms: int
 ) -> tuple[Blocker, ...]:
-    if not log.config.compact:
-        return ()
+    """What keeps the cleaner from a log that is compacted, whatever it holds."""
     if not settings.enable:
         text = "log.cleaner.enable=false: no log is compacted"
         return (Blocker(code=Code.CLEANER_OFF, setting="log.cleaner.enable", text=text),)

@@ -38,10 +38,13 @@ class How(StrEnum):
     """How an outcome is known.
 
     `planned`: from names, sizes and indexes. `measured`: from a cleaning that wrote nothing.
+    `retention`: what retention removes is planned; what the compaction that is due discards on top
+    of that is not known.
     """
 
     PLANNED = "planned"
     MEASURED = "measured"
+    RETENTION = "retention"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +77,28 @@ class Outcome:
 def settled(view: LogView, *, now_ms: int) -> Outcome | None:
     """What a cleaning at `now_ms` does, if no record has to be read to know it; else None."""
     after = retained(view, now_ms=now_ms)
-    if view.config.compact and plan_cleanable(after, now_ms=now_ms).reason is None:
-        return None
+    return None if is_compaction_due(after, now_ms=now_ms) else _outcome(view, after)
+
+
+def retention_outcome(view: LogView, *, now_ms: int) -> Outcome:
+    """What retention at `now_ms` removes, whether or not a compaction is due, too.
+
+    A compaction is due if it is before retention, or after it: a running cleaner may compact a log
+    first.
+    """
+    after = retained(view, now_ms=now_ms)
+    if not any(is_compaction_due(each, now_ms=now_ms) for each in (view, after)):
+        return _outcome(view, after)
+    bytes_read = bytes_to_read(view, now_ms=now_ms)
+    return replace(_outcome(view, after), how=How.RETENTION, bytes_read=bytes_read)
+
+
+def is_compaction_due(view: LogView, *, now_ms: int) -> bool:
+    """Whether a cleaning at `now_ms` compacts the log."""
+    return view.config.compact and plan_cleanable(view, now_ms=now_ms).reason is None
+
+
+def _outcome(view: LogView, after: LogView) -> Outcome:
     return Outcome(
         how=How.PLANNED,
         segments=len(after.segments),

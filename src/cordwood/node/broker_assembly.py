@@ -14,6 +14,7 @@ from pathlib import Path
 from cordwood.broker.auto_topic_creation import AutoTopicCreation
 from cordwood.broker.broker import Broker
 from cordwood.broker.broker_thread import BrokerThread
+from cordwood.broker.committed_offsets import CommittedOffsets
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.group_cluster import GroupCluster
@@ -171,9 +172,8 @@ def make_broker(
         timeout_ms=settings.integer("request.timeout.ms"),
     )
     at_end(peers.close)
-    cleaner.groups.source = GroupOffsets(
-        groups, metadata, peers, thread, node_id=settings.node_id
-    ).look_up
+    offsets = GroupOffsets(groups, metadata, peers, thread, node_id=settings.node_id)
+    cleaner.groups.source = offsets.look_up
     producer_ids = ProducerIds(member.channel, thread)
     parts = TransactionParts.of(settings, replicas, groups, metadata, producer_ids, thread, peers)
     return Broker(
@@ -189,6 +189,9 @@ def make_broker(
         voter_count=lambda: member.voter_count,
         replicas=replicas,
         groups=groups,
+        committed_offsets=CommittedOffsets(
+            groups, offsets, metadata, peers, thread, node_id=settings.node_id
+        ),
         transactions=parts.coordinator,
         transaction_partitions=parts.partitions,
         verification=parts.verification,

@@ -6,6 +6,7 @@ Source: kafka.server.ConfigHelper, ConfigAdminManager, DynamicBrokerConfig, Kafk
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 
 from cordwood.broker.configs import alter, describe
 from cordwood.broker.configs.alter import Outcome, Resource
@@ -14,7 +15,7 @@ from cordwood.broker.configs.effective import EffectiveConfigs
 from cordwood.broker.configs.resource_checks import require_topic
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import ConfigError
-from cordwood.model.kafka_errors import InvalidConfigError
+from cordwood.model.kafka_errors import InvalidConfigError, KafkaError
 
 
 class ConfigService(EffectiveConfigs):
@@ -76,3 +77,21 @@ class ConfigService(EffectiveConfigs):
     def check_replacement(self, resources: Sequence[Resource]) -> list[Outcome]:
         """The result of AlterConfigs."""
         return alter.check_replacement(self, resources)
+
+    def supposing(self, resources: Sequence[Resource]) -> ConfigService:
+        """The settings as they would be after IncrementalAlterConfigs; nothing is changed.
+
+        Raises:
+            KafkaError: that request would refuse a resource, the first of them.
+        """
+        changed = {}
+        for outcome in self.check_incremental(resources, validate_only=True):
+            if isinstance(outcome, KafkaError):
+                raise outcome
+            if outcome is not None:
+                texts = {**self.recorded(outcome.resource_type, outcome.name), **outcome.values}
+                changed[outcome.resource_type, outcome.name] = {
+                    name: text for name, text in texts.items() if text is not None
+                }
+        image = replace(self.image, configs=self.image.configs.changed(changed))
+        return ConfigService(self.settings, image)

@@ -1,79 +1,65 @@
-"""`cordwood whatif`: what a changed setting would do to the logs of a directory."""
+"""`cordwood whatif`: what a changed setting would do to the logs of a directory or a broker."""
 
 from __future__ import annotations
 
 import json
-from contextlib import closing
-from dataclasses import dataclass, replace
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from cordwood.cleanup.clean import offline_groups
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.request import CleanRequest
-from cordwood.cleanup.run_directory import temporary_directory
-from cordwood.cleanup.shared_retention import DirectoryLimits
-from cordwood.cleanup.spark.session import cores_here
-from cordwood.insight.compared_cleanings import (
-    Compared,
-    Comparison,
-    compare,
-)
-from cordwood.insight.whatif import Outcome, Unread, cost_of, forecast, unread
-from cordwood.model.clock import Clock, SystemClock
-from cordwood.model.errors import ConfigError, CordwoodError, NotALogDirError
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-from cordwood.storage.reread import reread
-from cordwood.surfaces.cli.clean_engine import (
-    CleanEngine,
-    clean_display,
-    parse_memory,
-    require_master,
-)
-from cordwood.surfaces.cli.clean_progress import CleanProgress
+from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
     LogFormat,
     LogFormatOption,
-    LogLevel,
     LogLevelOption,
-    LogOptions,
-    logging_to,
+)
+from cordwood.surfaces.cli.running_broker import (
+    AddressedBroker,
+    BootstrapServerOption,
+    LogDirOption,
+    UrlOption,
+    broker_command,
+    find_broker,
 )
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_options import (
     ConfigFileOption,
     DefaultsOption,
-    LogDirsArgument,
     MetadataDirOption,
+    OptionalLogDirsArgument,
     ServerPropertiesOption,
     SetOption,
     TopicsOption,
 )
-from cordwood.surfaces.cli.values import parse_time
-from cordwood.surfaces.cli.whatif_answer import SIDES, Answer
 from cordwood.surfaces.cli.whatif_tables import show_answer
-from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
+from cordwood.surfaces.http.client import RefusedError, query_of
+from cordwood.surfaces.settings import SettingOptions
 
-_EXIT_FAILED, _EXIT_USAGE = 1, 2
+_FAILED: Final = 1
+_BAD_REQUEST: Final = 400
 _DAYS: Final = 7
 _DAYS_MAX: Final = 366
+_MASTER: Final = "local[*]"
 
 EPILOG = """\b
 Examples:
   cordwood whatif /var/lib/kafka/data --set clicks:retention.ms=86400000
   cordwood whatif /data1 /data2 --set log.retention.bytes=1073741824 --json
   cordwood whatif /var/lib/kafka/data --set users:cleanup.policy=compact
+  cordwood whatif --bootstrap-server localhost:9092 --set clicks:retention.ms=86400000
 
 \b
-Exit codes: 0 done; 1 a partition could not be read (the others are done);
-2 usage."""
+LOG_DIR may be in use by a broker or a Kafka: its files are only read.
+
+\b
+Exit codes: 0 done; 1 a partition or the broker could not be asked (other
+partitions are shown); 2 usage, or a value that the broker refuses."""
 
 
 def whatif_command(
     context: typer.Context,
-    log_dirs: LogDirsArgument,
+    log_dirs: OptionalLogDirsArgument = None,
     set_: SetOption = None,
     topic: TopicsOption = None,
     config_file: ConfigFileOption = None,
@@ -92,7 +78,10 @@ def whatif_command(
     ] = None,
     master: Annotated[
         str, typer.Option(metavar="URL", help="Spark master, or sc:// for Spark Connect.")
-    ] = "local[*]",
+    ] = _MASTER,
+    log_dir: LogDirOption = None,
+    bootstrap_server: BootstrapServerOption = None,
+    url: UrlOption = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,
@@ -100,145 +89,100 @@ def whatif_command(
 ) -> None:
     """Compare what a cleaning would do under the settings in force, and under changed ones.
 
-    LOG_DIR is an entry of the broker's log.dirs, or one partition's directory in it; a broker may
-    run on it. Nothing is written to it. --set gives the changed settings; all other options are
-    those of `cordwood clean`.
+    With LOG_DIR from the files of log directories, which are only read; settings come from the same
+    places as those of `cordwood clean`. Or from the memory of a running broker, given by --log-dir,
+    --bootstrap-server or --url. --set gives the changed settings.
     """
-    screen = context.with_resource(Screen())
-    try:
-        log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
-        context.with_resource(logging_to(screen.line, log))
+    with broker_command(
+        context, "whatif", log_level=log_level, log_format=log_format, log_file=log_file
+    ):
+        screen = context.with_resource(Screen())
         if not set_:
             raise ConfigError("nothing is changed: give a setting with --set [TOPIC:]KEY=VALUE")
         if not 0 <= days <= _DAYS_MAX:
             raise ConfigError(f"--days {days}: expected 0 to {_DAYS_MAX}")
-        require_master(master)
         options = SettingOptions(
-            log_dirs=log_dirs,
+            log_dirs=log_dirs or (),
             config_file=config_file,
             server_properties=server_properties,
             metadata_dir=metadata_dir,
             defaults=defaults,
         )
-        clock = SystemClock()
-        asked = _Asked(
-            options=options,
-            changes=tuple(set_),
-            topics=tuple(topic or ()),
-            now_ms=clock.now_ms() if now is None else parse_time(now, option="--now"),
-            days=days,
-            groups=not no_groups,
-        )
-        with clean_display(screen, shown=not json_ and screen.is_terminal) as display:
-            engine = CleanEngine(
-                master=master,
-                memory_bytes=parse_memory(memory),
-                shared_dirs=[temporary_directory()],
-                display=display,
-                otherwise="A change of retention alone needs no Java.",
+        if log_dirs:
+            if log_dir or bootstrap_server or url:
+                raise ConfigError("give LOG_DIR, or a running broker, not both")
+            # What a directory needs is not loaded to ask a broker.
+            from cordwood.surfaces.cli.whatif_files import (  # noqa: PLC0415
+                FilesQuestion,
+                whatif_files,
             )
-            with closing(engine):
-                answer = _answer(asked, engine, display, clock)
-    except (ConfigError, NotALogDirError) as error:
-        _stop(error, _EXIT_USAGE)
-    except (CordwoodError, OSError) as error:
-        _stop(error, _EXIT_FAILED)
+
+            question = FilesQuestion(
+                options=options,
+                changes=tuple(set_),
+                topics=tuple(topic or ()),
+                now=now,
+                days=days,
+                groups=not no_groups,
+                memory=memory,
+                master=master,
+            )
+            shows_progress = not json_ and screen.is_terminal
+            answer = whatif_files(question, screen, shows_progress=shows_progress)
+        else:
+            _require_none(options, now=now, memory=memory, master=master)
+            broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
+            answer = _asked(broker, set_, topic or [], days=days, groups=not no_groups)
+            if not json_:
+                typer.echo(broker.line)
     if json_:
-        print(json.dumps(answer.to_json()))  # noqa: T201  # the JSON document is the output
+        typer.echo(json.dumps(answer))
     else:
         show_answer(answer, screen)
-    if any(each.reason for each in answer.comparison.partitions):
-        raise typer.Exit(_EXIT_FAILED)
+    if any(each["reason"] for each in answer["partitions"]):
+        raise typer.Exit(_FAILED)
 
 
-def _stop(error: object, code: int) -> None:
-    typer.echo(f"cordwood whatif: {error}", err=True)
-    raise typer.Exit(code)
+def _asked(
+    broker: AddressedBroker, changes: list[str], topics: list[str], *, days: int, groups: bool
+) -> dict[str, Any]:
+    """The broker's answer.
+
+    Raises:
+        ConfigError: it refuses a setting, as it would if it were to be changed.
+        EndpointError: it does not answer.
+    """
+    query = query_of(
+        "/whatif", set=changes, topic=topics, days=str(days), groups="true" if groups else "false"
+    )
+    try:
+        answer: dict[str, Any] = broker.ask(query)
+    except RefusedError as error:
+        if error.status == _BAD_REQUEST:
+            raise ConfigError(error.reason) from error
+        raise
+    return answer | {"broker": broker.identity.to_json()}
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Asked:
-    """The question."""
+def _require_none(
+    options: SettingOptions, *, now: str | None, memory: str | None, master: str
+) -> None:
+    """A running broker knows its settings and the time, and measures no compaction.
 
-    options: SettingOptions
-    changes: tuple[str, ...]
-    topics: tuple[str, ...]
-    now_ms: int
-    days: int
-    groups: bool
-
-    def settings(self, changes: tuple[str, ...]) -> Settings:
-        """The settings with so many of the changes; a broker may be writing its metadata log."""
-        return reread(lambda: read_settings(replace(self.options, set_options=changes)))
-
-    def request(self, settings: Settings) -> CleanRequest:
-        """The cleaning under these settings."""
-        return CleanRequest(
-            log_dirs=tuple(self.options.log_dirs),
-            resolve=settings.resolve,
-            now_ms=self.now_ms,
-            topics=self.topics,
-            named_topics=settings.named_topics,
-            directory_limits=DirectoryLimits.of(settings.broker),
-            producer_expiration_ms=settings.broker.producer_id_expiration_ms,
-            dry_run=True,
-        )
-
-
-def _answer(asked: _Asked, engine: CleanEngine, display: CleanProgress, clock: Clock) -> Answer:
-    before, after = asked.settings(()), asked.settings(asked.changes)
-    now, then = asked.request(before), asked.request(after)
-    comparison = compare(now, then, engine.factory(), clock=clock, listener=display)
-    warnings = [*after.warnings, *comparison.warnings]
-    answer = Answer(now_ms=asked.now_ms, days=asked.days, comparison=comparison, warnings=warnings)
-    cleaners = {
-        side: CleanerSettings.of(settings.broker)
-        for side, settings in (("now", before), ("then", after))
+    Raises:
+        ConfigError: an option is given that needs LOG_DIR.
+    """
+    given = {
+        "--now": now,
+        "--config-file": options.config_file,
+        "--server-properties": options.server_properties,
+        "--metadata-dir": options.metadata_dir,
+        "--defaults": options.defaults,
+        "--memory": memory,
+        "--master": "" if master == _MASTER else master,
     }
-    for compared in comparison.partitions:
-        _add_costs(answer, compared, cleaners)
-        for side, view in (("now", compared.view), ("then", compared.then_view)):
-            sizes = forecast(view, now_ms=asked.now_ms, days=asked.days) if asked.days else None
-            if sizes is not None:
-                answer.forecasts.setdefault(side, {})[compared.name] = sizes
-    if asked.groups:
-        answer.unread = _unread(now, comparison, display)
-    return answer
-
-
-def _add_costs(answer: Answer, compared: Compared, cleaners: dict[str, CleanerSettings]) -> None:
-    for side in SIDES:
-        outcome: Outcome | None = getattr(compared, side)
-        if outcome is not None and outcome.bytes_read:
-            view = compared.view
-            keys = outcome.keys
-            if keys is None:
-                keys = view.log_end_offset - view.log_start_offset
-            answer.costs.setdefault(side, {})[compared.name] = cost_of(
-                outcome.bytes_read, keys, cores=cores_here(), cleaner=cleaners[side]
+    for name, value in given.items():
+        if value:
+            raise ConfigError(
+                f"{name} needs LOG_DIR: the log directory of a running broker may be given, too"
             )
-
-
-def _unread(
-    request: CleanRequest, comparison: Comparison, display: CleanProgress
-) -> list[Unread] | None:
-    """What groups lose where the log start offset moves; None if there are no groups to look at."""
-    starts = {
-        each.name: (each.view.log_start_offset, each.then.log_start_offset)
-        for each in comparison.partitions
-        if each.then is not None and each.then.offsets_gone > 0
-    }
-    if not starts:
-        return []
-    groups = offline_groups(request)
-    if not groups.has_partitions:
-        return None
-    name = GROUP_METADATA_TOPIC
-    done, total = 0, groups.size_bytes
-
-    def progress(size_bytes: int) -> None:
-        nonlocal done
-        done += size_bytes
-        display.bytes_done(name, "reading", done, total)
-
-    return unread(groups.read(progress), starts)

@@ -1,55 +1,64 @@
-"""The tables of `cordwood whatif`."""
+"""The tables of `cordwood whatif`, from the document that --json prints."""
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 import typer
 
-from cordwood.insight.compared_cleanings import Comparison
-from cordwood.insight.whatif import Outcome
+from cordwood.insight.comparison import NOW, SIDES, THEN
+from cordwood.insight.whatif import How
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.values import format_bytes
-from cordwood.surfaces.cli.whatif_answer import SIDES, Answer, total_of
+
+Value = dict[str, Any]
+
+_GONE: Final = ("segments_gone", "records_discarded", "tombstones_discarded", "offsets_gone")
 
 
-def show_answer(answer: Answer, screen: Screen) -> None:
+def show_answer(answer: Value, screen: Screen) -> None:
     """The tables on standard output; warnings, and what could not be found out, on the screen."""
-    comparison = answer.comparison
-    for each in comparison.in_use:
+    for each in answer["in_use"]:
         screen.line(
             f"process {each['pid']} uses {each['log_dir']}, a running broker or a cleaning: this "
             "is a snapshot of its files at one moment",
             style="yellow",
         )
-    for warning in answer.warnings:
+    for warning in answer["warnings"]:
         screen.line(f"warning: {warning}", style="yellow")
-    for report in comparison.left_alone:
-        screen.line(f"{report.topic}-{report.partition}: left alone: {report.reason}")
-    for compared in comparison.partitions:
-        if compared.reason:
-            screen.line(f"{compared.name}: {compared.reason}", style="red")
-    if not comparison.partitions:
+    for each in answer["left_alone"]:
+        screen.line(f"{_name(each)}: left alone: {each['reason']}")
+    for each in answer["partitions"]:
+        if each["reason"]:
+            screen.line(f"{_name(each)}: {each['reason']}", style="red")
+    if not answer["partitions"]:
         typer.echo("no setting of a topic here changes")
         return
-    _show_changes(comparison)
-    _show_partitions(comparison)
+    _show_changes(answer)
+    _show_partitions(answer)
+    _show_not_measured(answer, screen)
     _show_costs(answer)
     _show_groups(answer)
     _show_forecast(answer)
 
 
-def _show_changes(comparison: Comparison) -> None:
+def _name(partition: Value) -> str:
+    return f"{partition['topic']}-{partition['partition']}"
+
+
+def _show_changes(answer: Value) -> None:
     rows = [
-        [topic, name, now or "(none)", then or "(none)"]
-        for topic, changed in comparison.changes.items()
-        for name, (now, then) in changed.items()
+        [topic, name, values[NOW] or "(none)", values[THEN] or "(none)"]
+        for topic, changed in answer["changes"].items()
+        for name, values in changed.items()
         if name
     ]
     columns = [Column("topic"), Column("setting"), Column("now"), Column("then")]
     print_table("Settings", columns, rows)
 
 
-def _show_partitions(comparison: Comparison) -> None:
+def _show_partitions(answer: Value) -> None:
     columns = [
         Column("partition"),
         *(
@@ -60,50 +69,25 @@ def _show_partitions(comparison: Comparison) -> None:
         Column("offsets", is_number=True),
         Column("known by"),
     ]
-    rows = []
-    for each in comparison.partitions:
-        now, then = each.now, each.then
-        if now is None or then is None:
-            continue
-        size = each.view.size_bytes
-        rows.append([each.name, *_cells(size, now, then), _how(now, then)])
-    total = [total_of(comparison.partitions, side) for side in SIDES]
+    known = [each for each in answer["partitions"] if each["difference"] is not None]
+    rows = [
+        [_name(each), *_cells(each["bytes"], each[NOW], each[THEN]), _how(each)] for each in known
+    ]
     if len(rows) > 1:
-        size = sum(
-            each.view.size_bytes
-            for each in comparison.partitions
-            if each.now is not None and each.then is not None
-        )
-        rows.append(["total", *_cells(size, _Sums(total[0]), _Sums(total[1])), ""])
+        total, size = answer["total"], sum(each["bytes"] for each in known)
+        rows.append(["total", *_cells(size, total[NOW], total[THEN]), ""])
     typer.echo()
     print_table("After a cleaning", columns, rows)
     typer.echo("segments, records, tombstones and offsets are those that go: now→then")
 
 
-class _Sums:
-    """Totals with the attributes of an `Outcome`."""
-
-    def __init__(self, values: dict[str, int]) -> None:
-        self.bytes = values["bytes"]
-        self.segments_gone = values["segments_gone"]
-        self.records_discarded = values["records_discarded"]
-        self.tombstones_discarded = values["tombstones_discarded"]
-        self.offsets_gone = values["offsets_gone"]
-
-
-def _cells(size: int, now: Outcome | _Sums, then: Outcome | _Sums) -> list[str]:
-    def both(before: int, after: int) -> str:
-        return f"{before:,}→{after:,}"
-
+def _cells(size: int, now: Value, then: Value) -> list[str]:
     return [
         format_bytes(size),
-        format_bytes(now.bytes),
-        format_bytes(then.bytes),
-        _signed(then.bytes - now.bytes),
-        both(now.segments_gone, then.segments_gone),
-        both(now.records_discarded, then.records_discarded),
-        both(now.tombstones_discarded, then.tombstones_discarded),
-        both(now.offsets_gone, then.offsets_gone),
+        format_bytes(now["bytes"]),
+        format_bytes(then["bytes"]),
+        _signed(then["bytes"] - now["bytes"]),
+        *(f"{now[name]:,}→{then[name]:,}" for name in _GONE),
     ]
 
 
@@ -111,24 +95,45 @@ def _signed(size_bytes: int) -> str:
     return f"{'+' if size_bytes > 0 else ''}{format_bytes(size_bytes)}"
 
 
-def _how(now: Outcome, then: Outcome) -> str:
-    return str(now.how) if now.how is then.how else f"{now.how}→{then.how}"
+def _how(partition: Value) -> str:
+    now, then = (_known_by(partition[side]["how"]) for side in SIDES)
+    return now if now == then else f"{now}→{then}"
 
 
-def _show_costs(answer: Answer) -> None:
-    rows = [
-        [
-            name,
-            side,
-            format_bytes(cost.bytes_read),
-            f"{cost.keys:,}",
-            f"{cost.seconds_least:.1f} to {cost.seconds_most:.1f} s",
-            format_bytes(cost.memory_bytes),
-            f"{cost.kafka_passes:,}",
-        ]
-        for side, costs in answer.costs.items()
-        for name, cost in costs.items()
-    ]
+def _known_by(how: str) -> str:
+    return "planned, without compaction" if how == How.RETENTION else how
+
+
+def _show_not_measured(answer: Value, screen: Screen) -> None:
+    """Where the sizes shown are without a compaction, and what measures it."""
+    names = dict.fromkeys(name for side in SIDES for name in answer["not_measured"][side])
+    if names:
+        screen.line(
+            f"a compaction of {', '.join(names)} is due: what it removes on top of this takes "
+            "reading all records. `cordwood whatif LOG_DIR`, on a log directory of the running "
+            "broker, measures it",
+            style="yellow",
+        )
+
+
+def _show_costs(answer: Value) -> None:
+    rows = []
+    for side in SIDES:
+        for each in answer["partitions"]:
+            cost = None if each[side] is None else each[side]["cost"]
+            if cost is None:
+                continue
+            rows.append(
+                [
+                    _name(each),
+                    side,
+                    format_bytes(cost["bytes_read"]),
+                    f"{cost['keys']:,}",
+                    f"{cost['seconds_least']:.1f} to {cost['seconds_most']:.1f} s",
+                    format_bytes(cost["memory_bytes"]),
+                    f"{cost['kafka_passes']:,}",
+                ]
+            )
     if rows:
         numbers = ("reads", "keys", "time", "memory", "Kafka's passes")
         columns = [Column("partition"), Column("settings")]
@@ -137,8 +142,8 @@ def _show_costs(answer: Answer) -> None:
         print_table("What the compaction takes", columns, rows)
 
 
-def _show_groups(answer: Answer) -> None:
-    if not answer.unread:
+def _show_groups(answer: Value) -> None:
+    if not answer["groups"]:
         return
     columns = [Column("group"), Column("partition")]
     columns += [
@@ -146,33 +151,36 @@ def _show_groups(answer: Answer) -> None:
     ]
     rows = [
         [
-            each.group,
-            each.partition,
-            f"{each.committed:,}",
-            f"{each.log_start_offset:,}",
-            f"{each.lost:,}",
+            each["group"],
+            each["partition"],
+            f"{each['committed']:,}",
+            f"{each['log_start_offset']:,}",
+            f"{each['lost']:,}",
         ]
-        for each in answer.unread
+        for each in answer["groups"]
     ]
     typer.echo()
     print_table("Consumer groups that lose records they have not read", columns, rows)
 
 
-def _show_forecast(answer: Answer) -> None:
-    now, then = (answer.forecasts.get(side, {}) for side in SIDES)
-    names = [name for name in now if name in then]
-    if not names:
+def _show_forecast(answer: Value) -> None:
+    forecasts = [
+        [each[side]["bytes_after_days"] for side in SIDES]
+        for each in answer["partitions"]
+        if each["difference"] is not None
+        and all(each[side]["bytes_after_days"] is not None for side in SIDES)
+    ]
+    if not forecasts:
         return
     columns = [Column("day"), *(Column(title, is_number=True) for title in SIDES)]
     rows = [
         [
             f"+{day + 1}",
-            format_bytes(sum(now[name][day] for name in names)),
-            format_bytes(sum(then[name][day] for name in names)),
+            *(format_bytes(sum(both[side][day] for both in forecasts)) for side in (0, 1)),
         ]
-        for day in range(answer.days)
+        for day in range(answer["days"])
     ]
     typer.echo()
     print_table(
-        f"Bytes of {len(names)} partitions, at the rate of their own history", columns, rows
+        f"Bytes of {len(forecasts)} partitions, at the rate of their own history", columns, rows
     )

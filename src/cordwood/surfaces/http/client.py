@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+from collections.abc import Sequence
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -16,6 +17,15 @@ _ANSWER_S = 3600.0
 
 class EndpointError(CordwoodError):
     """The endpoint does not answer or refuses the request; the text says what to do."""
+
+
+class RefusedError(EndpointError):
+    """The endpoint refuses the request: its status, and the reason that it gives."""
+
+    def __init__(self, url: str, status: int, reason: str) -> None:
+        super().__init__(f"{url} answers {status}: {reason}")
+        self.status = status
+        self.reason = reason
 
 
 def ask(
@@ -31,7 +41,8 @@ def ask(
         timeout_s: how long its answer may take.
 
     Raises:
-        EndpointError: there is no broker, or it refuses.
+        RefusedError: it refuses.
+        EndpointError: there is no broker.
     """
     try:
         return json.loads(read(url, path, method, body=body, timeout_s=timeout_s))
@@ -45,18 +56,19 @@ def read(
     """The text that a node answers; as `ask`.
 
     Raises:
-        EndpointError: there is no node, or it refuses.
+        RefusedError: it refuses.
+        EndpointError: there is no node.
     """
     status, body = _request(url, path, method, body, timeout_s)
     text = body.decode("utf-8", "replace").strip()
     if status != http.client.OK:
-        raise EndpointError(f"{url} answers {status}: {text}")
+        raise RefusedError(url, status, text)
     return text
 
 
-def query_of(path: str, **parameters: str) -> str:
-    """A path with the parameters of a query."""
-    return f"{path}?{urlencode(parameters)}"
+def query_of(path: str, **parameters: str | Sequence[str]) -> str:
+    """A path with the parameters of a query; one with several values occurs as often."""
+    return f"{path}?{urlencode(parameters, doseq=True)}"
 
 
 def parse_url(url: str) -> tuple[str, int | None]:

@@ -4,6 +4,8 @@
     GET  /metrics                     metrics for Prometheus
     GET  /cleaner                     of a broker: the state of every compacted log, with the reason
     GET  /explain?topic=GLOB          of a broker: why each segment stays or goes, and when
+    GET  /whatif?set=[T:]KEY=VALUE    of a broker: what changed settings would do; set and
+                                      topic as often as needed, days=N, groups=false
     GET  /clock                       the node's time
     POST /clock/advance?ms=N          advances the clock, with --test-clock; `wait=false` leaves
                                       compaction to the cleaner's threads

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from prometheus_client import CollectorRegistry
 
@@ -26,27 +26,14 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.controller_node import ControllerNode
 from cordwood.node.node import Node
 from cordwood.storage.holds import HoldRegistry, holds_status
-from cordwood.surfaces.http import trash
+from cordwood.surfaces.http import trash, whatif
 from cordwood.surfaces.http.erasures import parse_erasure
 from cordwood.surfaces.http.identity import BROKER, CONTROLLER, NodeIdentity
+from cordwood.surfaces.http.on_loop import OnLoop
 from cordwood.surfaces.http.server import Refusal, Request
 from cordwood.surfaces.metrics.collector import registry
 from cordwood.surfaces.metrics.snapshot import take, take_controller
 from cordwood.surfaces.metrics.table import CONTROLLER_METRICS, METRICS
-
-T = TypeVar("T")
-
-
-class OnLoop(Protocol):
-    """Calls a function on the event loop's thread, and returns its result."""
-
-    def __call__(self, work: Callable[[], T], /) -> T:
-        """The result of `work`.
-
-        Raises:
-            Refusal: the loop is busy, or stopped.
-        """
-
 
 Document = Callable[[OnLoop, Request], Any]
 
@@ -118,6 +105,7 @@ class ObservedBroker:
         return {
             "/cleaner": self._cleaner,
             "/explain": self._explain,
+            "/whatif": lambda on_loop, request: whatif.what_if(self._node, on_loop, request),
             "/holds": self._show_holds,
             "/trash": lambda _on_loop, _: trash.show(self._node),
             "/erasures": self._show_erasures,

@@ -59,6 +59,10 @@ class Request(NamedTuple):
         """A parameter of the query."""
         return self.query.get(name, [default])[-1]
 
+    def all(self, name: str) -> list[str]:
+        """Every value of a parameter of the query that may occur several times."""
+        return self.query.get(name, [])
+
     def header(self, name: str) -> str:
         """A header's value; empty if it is missing."""
         return str(self.headers.get(name, ""))

@@ -107,7 +107,14 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
         ["--erasure", "not.json"],
         [".", "--public-key", "00"],
     ],
-    "whatif": [["missing"], [".", "--set", "t:retention.ms=1"], [".", "--set", "nonsense"]],
+    "whatif": [
+        ["missing"],
+        [".", "--set", "t:retention.ms=1"],
+        [".", "--set", "nonsense"],
+        ["--set", "t:retention.ms=1"],
+        ["--set", "t:retention.ms=1", "--url", NOWHERE],
+        ["--set", "t:retention.ms=1", "--log-dir", "missing"],
+    ],
 }
 #: Tools that exit with 0 where no broker answers, or a file holds no log, as Kafka's do.
 EXIT_AS_KAFKA = (["console-consumer"], ["console-producer"], ["dump-log"])

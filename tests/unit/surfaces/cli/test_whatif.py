@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +17,14 @@ from cordwood.format.offset_commit import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
+from cordwood.model.clock import SystemClock
 from cordwood.model.uuids import ZERO_UUID
 from cordwood.surfaces.cli.clean_engine import CleanEngine
 from cordwood.surfaces.cli.main import app
+from support.aged_topic import HOUR_MS, RECORDS, AgedTopic
 from support.clean import digest_tree
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.served import ServedBroker
 
 DAY_MS = 86_400_000
 SHORTER = ["--set", f"orders:retention.ms={2 * DAY_MS}"]
@@ -137,3 +142,84 @@ def test_wrong_usage_ends_with_2_and_says_why(root: Path, options: list[str], wo
     assert result.exit_code == 2, result.output
     assert words in result.stderr
     assert result.stdout == ""
+
+
+# ---- a running broker
+
+
+def cordwood(*arguments: object, code: int = 0) -> str:
+    """A command: what it prints."""
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == code, result.output
+    return result.stdout if code == 0 else result.stderr
+
+
+def in_a_shell(*arguments: object) -> str:
+    """The same in a process of its own."""
+    command = [sys.executable, "-m", "cordwood", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=True).stdout
+
+
+def test_a_broker_and_its_directory_say_the_same_and_the_broker_then_does_it(
+    tmp_path: Path,
+) -> None:
+    served = ServedBroker(tmp_path / "logs", {"offsets.topic.num.partitions": "1"})
+    change = ["--set", f"orders:retention.ms={3 * HOUR_MS}", "--days", "2"]
+    with served:
+        topic = AgedTopic(served.bootstrap_servers, "orders")
+        topic.create({"retention.ms": str(12 * HOUR_MS)})
+        topic.fill([9 * HOUR_MS, 5 * HOUR_MS, HOUR_MS], now_ms=SystemClock().now_ms())
+        topic.commit("reader", {0: 1, 1: 3 * RECORDS})
+        here = ["--log-dir", served.log_dir]
+        # Its recovery points are written each minute: until then its directory has less to go.
+        cordwood("clock", *here, "--advance", "2m")
+        at = ["--bootstrap-server", served.bootstrap_servers]
+        answer = json.loads(in_a_shell("whatif", *at, *change, "--json"))
+        assert answer["broker"]["pid"] == served.pid
+        assert [each["then"]["segments_gone"] for each in answer["partitions"]] == [2, 2]
+        (loss,) = answer["groups"]
+        assert (loss["group"], loss["partition"], loss["lost"]) == ("reader", "orders-0", 9)
+        files = json.loads(cordwood("whatif", served.log_dir, *change, "--json"))
+        assert [each["pid"] for each in files["in_use"]] == [served.pid]
+        for name in ("changes", "partitions", "total", "groups", "not_measured"):
+            assert files[name] == answer[name], name
+        table = cordwood("whatif", *here, *change)
+        for words in (f"process {served.pid}", "orders-0", "0→2", "planned", "reader", "+2"):
+            assert words in table, words
+        refused = ["--set", "orders:retention.ms=soon"]
+        assert "Not a number of type LONG" in cordwood("whatif", *at, *refused, code=2)
+        assert "no topic" in cordwood("whatif", *at, *change, "--topic", "no*", code=2)
+        topic.set({"retention.ms": str(3 * HOUR_MS)})
+        cordwood("clock", *here, "--advance", "5m")
+        now = json.loads(cordwood("explain", *at, "--topic", "orders", "--json"))["partitions"]
+        assert [(each["size_bytes"], each["log_start_offset"]) for each in now] == [
+            (each["then"]["bytes"], each["then"]["log_start_offset"])
+            for each in answer["partitions"]
+        ]
+    assert "no broker runs on" in cordwood("whatif", *here, *change, code=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--now", "5"], "--now needs LOG_DIR"),
+        (["--memory", "1g"], "--memory needs LOG_DIR"),
+        (["--master", "local[2]"], "--master needs LOG_DIR"),
+        (["--defaults"], "--defaults needs LOG_DIR"),
+        (["--config-file", "x"], "--config-file needs LOG_DIR"),
+        (["--bootstrap-server", "localhost:1"], "which broker?"),
+        (["."], "give LOG_DIR, or a running broker, not both"),
+        (["--days", "1000"], "--days 1000: expected 0 to 366"),
+    ],
+)
+def test_options_of_directories_are_refused_for_a_broker(options: list[str], words: str) -> None:
+    given = ["whatif", "--url", "http://127.0.0.1:1", *SHORTER, *options]
+    result = CliRunner().invoke(app, given)
+    assert result.exit_code == 2, result.output
+    assert words in result.stderr
+
+
+def test_a_broker_that_is_gone_ends_with_1() -> None:
+    result = CliRunner().invoke(app, ["whatif", "--url", "http://127.0.0.1:1", *SHORTER])
+    assert result.exit_code == 1, result.output
+    assert "nothing answers at http://127.0.0.1:1" in result.stderr

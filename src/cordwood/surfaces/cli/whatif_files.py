@@ -1,0 +1,125 @@
+"""Answers of `cordwood whatif` from the files of log directories."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cordwood.cleanup.clean import offline_groups
+from cordwood.cleanup.cleaner_settings import CleanerSettings
+from cordwood.cleanup.request import CleanRequest
+from cordwood.cleanup.run_directory import temporary_directory
+from cordwood.cleanup.shared_retention import DirectoryLimits
+from cordwood.cleanup.spark.session import cores_here
+from cordwood.insight.compared_cleanings import compare
+from cordwood.insight.comparison import NOW, THEN, Comparison
+from cordwood.insight.whatif import Unread, unread
+from cordwood.insight.whatif_answer import Question, answer_of, starts_of
+from cordwood.model.clock import SystemClock
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.storage.reread import reread
+from cordwood.surfaces.cli.clean_engine import (
+    CleanEngine,
+    clean_display,
+    parse_memory,
+    require_master,
+)
+from cordwood.surfaces.cli.clean_progress import CleanProgress
+from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.values import parse_time
+from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesQuestion:
+    """The question about log directories; `options` are the sources of the settings in force."""
+
+    options: SettingOptions
+    changes: tuple[str, ...]
+    topics: tuple[str, ...]
+    now: str | None
+    days: int
+    groups: bool
+    memory: str | None
+    master: str
+
+    def settings(self, changes: tuple[str, ...]) -> Settings:
+        """The settings with so many of the changes; a broker may be writing its metadata log."""
+        return reread(lambda: read_settings(replace(self.options, set_options=changes)))
+
+
+def whatif_files(
+    question: FilesQuestion, screen: Screen, *, shows_progress: bool
+) -> dict[str, Any]:
+    """The answer, as plain values; records are read only where a compaction is due.
+
+    Raises:
+        ConfigError: an option cannot be used.
+        CordwoodError, OSError: a directory cannot be read, or the engine not be started.
+    """
+    require_master(question.master)
+    clock = SystemClock()
+    now = question.now
+    now_ms = clock.now_ms() if now is None else parse_time(now, option="--now")
+    with clean_display(screen, shown=shows_progress) as display:
+        engine = CleanEngine(
+            master=question.master,
+            memory_bytes=parse_memory(question.memory),
+            shared_dirs=[temporary_directory()],
+            display=display,
+            otherwise="A change of retention alone needs no Java.",
+        )
+        with closing(engine):
+            before, after = question.settings(()), question.settings(question.changes)
+            in_force = _request(question, before, now_ms)
+            comparison = compare(
+                in_force,
+                _request(question, after, now_ms),
+                engine.factory(),
+                clock=clock,
+                listener=display,
+            )
+            lost = _unread(in_force, comparison, display) if question.groups else None
+    asked = Question(
+        now_ms=now_ms,
+        days=question.days,
+        cleaners={NOW: CleanerSettings.of(before.broker), THEN: CleanerSettings.of(after.broker)},
+        cores=cores_here(),
+    )
+    return answer_of(comparison, asked, unread=lost, warnings=after.warnings)
+
+
+def _request(question: FilesQuestion, settings: Settings, now_ms: int) -> CleanRequest:
+    """The cleaning under these settings."""
+    return CleanRequest(
+        log_dirs=tuple(question.options.log_dirs),
+        resolve=settings.resolve,
+        now_ms=now_ms,
+        topics=question.topics,
+        named_topics=settings.named_topics,
+        directory_limits=DirectoryLimits.of(settings.broker),
+        producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+        dry_run=True,
+    )
+
+
+def _unread(
+    request: CleanRequest, comparison: Comparison, display: CleanProgress
+) -> list[Unread] | None:
+    """What groups lose where the log start offset moves; None if there are no groups to look at."""
+    starts = starts_of(comparison)
+    if not starts:
+        return []
+    groups = offline_groups(request)
+    if not groups.has_partitions:
+        return None
+    name = GROUP_METADATA_TOPIC
+    done, total = 0, groups.size_bytes
+
+    def progress(size_bytes: int) -> None:
+        nonlocal done
+        done += size_bytes
+        display.bytes_done(name, "reading", done, total)
+
+    return unread(groups.read(progress), starts)

@@ -1,0 +1,19 @@
+"""How the HTTP endpoint's threads get at state that belongs to the event loop's thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+T = TypeVar("T")
+
+
+class OnLoop(Protocol):
+    """Calls a function on the event loop's thread, and returns its result."""
+
+    def __call__(self, work: Callable[[], T], /) -> T:
+        """The result of `work`.
+
+        Raises:
+            Refusal: the loop is busy, or stopped.
+        """

@@ -1,0 +1,214 @@
+"""The answer to `GET /whatif`: what changed settings would do to the logs of a running broker.
+
+The settings are checked and put in force as IncrementalAlterConfigs would, in a copy of the
+broker's configs. Views and committed offsets are of this moment; nothing is changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from typing import Any, Final
+
+from cordwood.broker.configs.alter import Alteration, Resource
+from cordwood.broker.configs.service import ConfigService
+from cordwood.broker.configs.values import key_of
+from cordwood.cleanup.capture import view_of
+from cordwood.cleanup.cleaner_settings import CleanerSettings
+from cordwood.cleanup.online_groups import consumed_of
+from cordwood.cleanup.spark.session import cores_here
+from cordwood.insight.comparison import NOW, THEN, Comparison
+from cordwood.insight.online_comparison import RunningLog, compare_running
+from cordwood.insight.online_facts import cleaner_blockers
+from cordwood.insight.whatif import Unread, unread
+from cordwood.insight.whatif_answer import Question, answer_of, starts_of
+from cordwood.model.config import ConfigResource, LogConfig
+from cordwood.model.config_file import merge_set_options
+from cordwood.model.config_names import advise_on_broker_name
+from cordwood.model.errors import ConfigError
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.node.node import Node
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.surfaces.http.on_loop import OnLoop
+from cordwood.surfaces.http.server import Request
+
+_DAYS_MAX: Final = 366
+_DAYS: Final = "7"
+
+
+def what_if(node: Node, on_loop: OnLoop, request: Request) -> dict[str, Any]:
+    """The document of `cordwood whatif --json`.
+
+    Raises:
+        ConfigError: the request is wrong, or the broker would refuse a setting.
+        CordwoodError, OSError: a log cannot be looked at.
+        Refusal: the event loop does not answer.
+    """
+    days, looks_at_groups = _days(request.one("days", _DAYS)), _flag(request, "groups")
+    resources = _resources(node.broker.node_id, request.all("set"))
+    logs = sorted(node.cleaner.manager.current_logs(), key=lambda log: log.topic_partition)
+    chosen = _chosen(logs, request.all("topic"))
+    topics = {log.topic_partition.topic for log in chosen}
+    supposed = on_loop(lambda: _suppose(node, resources, topics))
+    now_ms = node.clock.now_ms()
+    comparison = compare_running(_running(node, chosen, supposed.configs), now_ms=now_ms)
+    comparison.warnings += _warnings(node, comparison, now_ms=now_ms)
+    comparison.warnings += supposed.elsewhere
+    lost = _unread(node, comparison) if looks_at_groups else None
+    question = Question(
+        now_ms=now_ms,
+        days=days,
+        cleaners={NOW: node.cleaner.settings, THEN: supposed.cleaner},
+        cores=cores_here(),
+    )
+    return answer_of(comparison, question, unread=lost)
+
+
+# ---- the request
+
+
+def _days(text: str) -> int:
+    if not (text.isascii() and text.isdigit()) or len(text) > 3 or int(text) > _DAYS_MAX:
+        raise ConfigError(f"days={text}: expected 0 to {_DAYS_MAX}")
+    return int(text)
+
+
+def _flag(request: Request, name: str) -> bool:
+    text = request.one(name, "true")
+    if text not in {"true", "false"}:
+        raise ConfigError(f"{name}={text}: expected true or false")
+    return text == "true"
+
+
+def _resources(node_id: int, changes: Sequence[str]) -> list[Resource]:
+    """The changes of settings as those of a request, the broker's own for this broker.
+
+    Raises:
+        ConfigError: there is none, or one is malformed.
+    """
+    if not changes:
+        raise ConfigError("nothing is changed: give a setting with set=[TOPIC:]KEY=VALUE")
+    topics, broker = merge_set_options(changes)
+    for name in broker:
+        if key_of(name) is None:
+            advice = advise_on_broker_name(name)
+            raise ConfigError(f"{name} is not a setting of a broker{advice and f': {advice}'}")
+    resources = [
+        Resource(ConfigResource.TOPIC, topic, _alterations(texts))
+        for topic, texts in topics.items()
+    ]
+    if broker:
+        resources.append(Resource(ConfigResource.BROKER, str(node_id), _alterations(broker)))
+    return resources
+
+
+def _alterations(texts: Mapping[str, str]) -> list[Alteration]:
+    return [Alteration(name, value) for name, value in texts.items()]
+
+
+def _chosen(logs: Sequence[PartitionLog], globs: Sequence[str]) -> list[PartitionLog]:
+    """The logs of the topics that one of the globs names; all without a glob.
+
+    Raises:
+        ConfigError: a glob names no topic.
+    """
+    topics = {log.topic_partition.topic for log in logs}
+    for glob in globs:
+        if not any(fnmatchcase(topic, glob) for topic in topics):
+            raise ConfigError(f"no topic of this broker matches --topic {glob}")
+    named = {
+        topic for topic in topics if not globs or any(fnmatchcase(topic, glob) for glob in globs)
+    }
+    return [log for log in logs if log.topic_partition.topic in named]
+
+
+# ---- the broker
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Supposed:
+    """The settings if they were changed; `elsewhere` is what this broker has no log of."""
+
+    configs: Mapping[str, LogConfig]
+    cleaner: CleanerSettings
+    elsewhere: list[str]
+
+
+def _suppose(node: Node, resources: Sequence[Resource], topics: set[str]) -> _Supposed:
+    """On the event loop's thread.
+
+    Raises:
+        ConfigError: the broker would refuse them; the text is Kafka's.
+    """
+    broker = node.broker
+    try:
+        configs = broker.configs.supposing(resources)
+    except KafkaError as error:
+        raise ConfigError(str(error)) from error
+    named = [each.name for each in resources if each.kind == ConfigResource.TOPIC]
+    return _Supposed(
+        configs={topic: configs.log_config(topic) for topic in topics},
+        cleaner=CleanerSettings.of(configs.values.broker_config),
+        elsewhere=_elsewhere(node, configs, named),
+    )
+
+
+def _elsewhere(node: Node, configs: ConfigService, topics: Sequence[str]) -> list[str]:
+    found = []
+    for topic in topics:
+        for number, each in sorted(configs.image.topics[topic].partitions.items()):
+            if node.broker.node_id not in each.replicas:
+                brokers = ", ".join(map(str, each.replicas))
+                partition = TopicPartition(topic, number)
+                found.append(f"{partition} is not looked at: its replicas are on brokers {brokers}")
+    return found
+
+
+def _running(
+    node: Node, logs: Sequence[PartitionLog], configs: Mapping[str, LogConfig]
+) -> list[RunningLog]:
+    """A view of each log, with what the groups have consumed that either side waits for."""
+    manager = node.cleaner.manager
+    lines = manager.all_cleaner_checkpoints()
+    known = manager.groups.look_up_for(
+        (log.topic_partition, config)
+        for log in logs
+        for config in (log.config, configs[log.topic_partition.topic])
+    )
+    return [
+        RunningLog(
+            view=replace(
+                view_of(log, lines.get(log.topic_partition)), consumed=consumed_of(known, log)
+            ),
+            log_dir=str(log.log_dir),
+            then=configs[log.topic_partition.topic],
+        )
+        for log in logs
+    ]
+
+
+def _warnings(node: Node, comparison: Comparison, *, now_ms: int) -> list[str]:
+    """What keeps the cleaner from a log, whatever its settings."""
+    cleaner, found = node.cleaner, []
+    for each in comparison.partitions:
+        log = cleaner.manager.logs.get(each.view.topic_partition)
+        if log is None or not (each.view.config.compact or each.then_view.config.compact):
+            continue
+        blockers = cleaner_blockers(cleaner.manager, cleaner.settings, log, now_ms)
+        found += [f"{each.name}: the cleaner does not work on it: {b.text}" for b in blockers]
+    return found
+
+
+def _unread(node: Node, comparison: Comparison) -> list[Unread]:
+    """What groups lose where the log start offset moves, by what they have committed."""
+    starts = starts_of(comparison)
+    if not starts:
+        return []
+    partitions = [
+        each.view.topic_partition for each in comparison.partitions if each.name in starts
+    ]
+    committed = node.broker.committed_offsets.look_up(partitions)
+    comparison.warnings += committed.warnings
+    return unread(committed.offsets, starts)
