@@ -15,6 +15,8 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
+from support.kafka import poll_until
+
 HOUR_MS: Final = 3_600_000
 PARTITIONS: Final = 2
 RECORDS: Final = 5
@@ -52,11 +54,18 @@ class AgedTopic:
             assert producer.flush(30) == 0
 
     def commit(self, group: str, offsets: Mapping[int, int]) -> None:
-        """Commits offsets for a group, by the number of the partition."""
+        """Commits offsets for a group, by the number of the partition.
+
+        It is tried again until the coordinator has loaded the group.
+        """
         wanted = [TopicPartition(self.name, number, at) for number, at in offsets.items()]
         asked = ConsumerGroupTopicPartitions(group, wanted)
-        (done,) = self._admin.alter_consumer_group_offsets([asked]).values()
-        done.result(30)
+
+        def is_committed() -> bool:
+            (done,) = self._admin.alter_consumer_group_offsets([asked]).values()
+            return all(each.error is None for each in done.result(30).topic_partitions)
+
+        poll_until(is_committed, timeout_s=60, what=f"{group} commits")
         self.committed |= {(group, number): at for number, at in offsets.items()}
 
     def set(self, changes: Mapping[str, str]) -> None:
