@@ -12,7 +12,7 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations 10 --dur
 # What a wheel has: the request path compiled.
 COMPILED := PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python
 
-.PHONY: bench-controller bench-estimate bench-groups bench-replication bench-stalls bench-transactions simulate help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
+.PHONY: bench-controller bench-estimate bench-groups bench-order bench-replication bench-stalls bench-transactions simulate help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
 help:          ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
@@ -51,6 +51,8 @@ bench-estimate: compiled  ## compare the estimate of a dry run with what --exact
 	@$(COMPILED) benchmarks/bench_estimate.py
 bench-groups: compiled  ## compare groups with Kafka's: commits, joins, loads
 	@$(COMPILED) benchmarks/bench_groups.py
+bench-order: compiled  ## count what the orders of cleaning read until most is freed
+	@$(COMPILED) benchmarks/bench_order.py
 bench-replication: compiled  ## compare replication with Kafka's: acks=all, catch-up, failover
 	@$(COMPILED) benchmarks/bench_replication.py
 bench-stalls: compiled  ## show what other clients notice of one client's large request, beside a Kafka

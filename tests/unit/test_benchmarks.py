@@ -467,6 +467,14 @@ def test_the_benchmark_of_estimates_measures_both_sides(tmp_path: Path) -> None:
     assert "error +0.00%" in printed
 
 
+@pytest.mark.nightly
+def test_the_benchmark_of_orders_counts_both_sides(tmp_path: Path) -> None:
+    printed, document = _run_benchmark("bench_order.py", "--quick", work=tmp_path)
+    assert [row["share"] for row in document["rows"]] == [0.5, 0.8, 0.95]
+    assert all(0 < row["freed"] < row["ratio"] for row in document["rows"])
+    assert "80% freed with at most 60% of the reads: met" in printed
+
+
 def test_what_a_terminal_shows_of_the_time_left_is_understood(
     load: Callable[[str], ModuleType], monkeypatch: pytest.MonkeyPatch
 ) -> None:

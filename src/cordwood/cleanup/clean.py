@@ -17,7 +17,8 @@ from pathlib import Path
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.cleanable import plan_cleanable
-from cordwood.cleanup.cleaning import compact, retain
+from cordwood.cleanup.cleaning import Planned, compact, retain
+from cordwood.cleanup.cleaning_order import CleaningSchedule, DueLog
 from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.compaction import CompactionPlan, plan_compaction
 from cordwood.cleanup.estimate.values import Estimator
@@ -469,7 +470,10 @@ class _Cleaning:
         begun = self._clock.monotonic_s()
         runs = engine.runs
         compacted = compact(
-            self._shown("planning", owners), engine.start, now_ms=self._request.now_ms
+            self._shown("planning", owners),
+            engine.start,
+            now_ms=self._request.now_ms,
+            arranged=self._arranged,
         )
         ended = self._clock.monotonic_s()
         if engine.runs == runs:
@@ -479,6 +483,15 @@ class _Cleaning:
             self.report.timing.commit += ended - engine.ended_s
         return compacted
 
+    def _arranged(self, work: list[Planned[OfflineOwner]]) -> list[Planned[OfflineOwner]]:
+        """Compactions in the order of the request; measured ones free nothing, in any order."""
+        if self._request.measured:
+            return work
+        by_partition = {owner.view.topic_partition: (owner, planned) for owner, planned in work}
+        due = [_due_log(owner, planned, self._request) for owner, planned in work]
+        ranked = CleaningSchedule(self._request.order).ranked(due)
+        return [by_partition[each.partition] for each in ranked]
+
     def finish(self) -> None:
         """Checkpoints of log start offsets, and the sizes after."""
         begun = self._clock.monotonic_s()
@@ -487,6 +500,18 @@ class _Cleaning:
                 with owner.guard():
                     owner.end()
         self.report.timing.commit += self._clock.monotonic_s() - begun
+
+
+def _due_log(owner: OfflineOwner, committer: CompactionCommitter, request: CleanRequest) -> DueLog:
+    """A log as the schedule takes it; nobody else changes it."""
+    compaction = committer.compaction
+    return DueLog(
+        partition=owner.view.topic_partition,
+        cleanable=plan_cleanable(owner.view, now_ms=request.now_ms, force=request.force),
+        identity=None,
+        segments=lambda: compaction.segments,
+        batch_bytes_max=compaction.batch_bytes_max,
+    )
 
 
 class _StartedEngine:

@@ -25,14 +25,18 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from cordwood.cleanup.capture import view_of
+from cordwood.cleanup.capture import capture, view_of
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
+from cordwood.cleanup.cleaner_backlog import CleanerBacklog
+from cordwood.cleanup.cleaning_order import CleaningSchedule, DueLog
+from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.online_groups import OnlineGroups
 from cordwood.cleanup.quarantine import Mark, Quarantine, Stage
 from cordwood.format.checkpoint_order import cleaner_offset_order, truncated_cleaner_order
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.append.payload import decompressed_bytes_max
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.offset_checkpoint_file import OffsetCheckpointFile
@@ -102,7 +106,7 @@ CleaningState = InProgress | Aborted | Paused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogToClean:
-    """The log with the highest dirty ratio, and the statistics of the search.
+    """The log that is next, and the statistics of the search.
 
     `cleanable_partitions` logs were candidates; `delayed_partitions` of all checked logs
     are past their max.compaction.lag.ms, the longest by `max_delay_ms`.
@@ -122,10 +126,27 @@ class LogToClean:
         return self.log.topic_partition
 
 
+def due_log(log: PartitionLog, cleanable: Cleanable) -> DueLog:
+    """A running log as the schedule takes it."""
+
+    def segments() -> Sequence[SegmentSource]:
+        return capture(log, end=cleanable.first_uncleanable).sources
+
+    return DueLog(
+        partition=log.topic_partition,
+        cleanable=cleanable,
+        identity=(id(log), log.truncation_count),
+        segments=segments,
+        batch_bytes_max=decompressed_bytes_max(log.config.max_message_bytes),
+        fs=log.context.fs,
+    )
+
+
 class CleanerManager:
     """States and checkpoints of the cleaning of a `LogManager`'s logs.
 
-    `dirtiest_ratio` is the highest dirty ratio at the last `grab_filthiest`.
+    `dirtiest_ratio` is the highest dirty ratio at the last `grab_filthiest`, `schedule` puts the
+    logs that are due in order, `backlog` is what was due at the last looks.
     `quarantine` has the uncleanable logs, and the time until each is retried. `groups` are those
     that the retention of logs waits for.
     """
@@ -134,6 +155,8 @@ class CleanerManager:
         """Listens to `logs` for partitions that are removed or moved, and directories that fail."""
         self.logs = logs
         self.dirtiest_ratio = 0.0
+        self.schedule = CleaningSchedule()
+        self.backlog = CleanerBacklog()
         self._lock = threading.RLock()
         self._let_go = threading.Condition(self._lock)
         self._states: dict[TopicPartition, CleaningState] = {}
@@ -159,6 +182,7 @@ class CleanerManager:
     ) -> LogToClean | None:
         """The compacted log with the highest dirty ratio of those due; it is then in progress.
 
+        With cordwood.cleaner.order=freed, the one that the schedule has first.
         Invalid checkpoints are rewritten, also of logs that are not chosen.
 
         Args:
@@ -179,10 +203,16 @@ class CleanerManager:
                 if cleanable is not None:
                     found.append((log, line, cleanable))
             self.dirtiest_ratio = max((c.ratio for _, _, c in found), default=0.0)
-            due = [each for each in found if each[2].reason is None]
+            due = {
+                log.topic_partition: (log, line, cleanable)
+                for log, line, cleanable in found
+                if cleanable.reason is None
+            }
+            self.backlog.note(now_ms, sum(c.cleanable_bytes for _, _, c in due.values()))
             if not due:
                 return None
-            chosen = self._grab(due)
+            ranked = self.schedule.ranked([due_log(log, c) for log, _, c in due.values()])
+            chosen = self._grab([(each, *due[each.partition][:2]) for each in ranked])
             if chosen is not None:
                 delays = [c.delay_ms for _, _, c in found if c.delay_ms > 0]
                 return LogToClean(
@@ -210,13 +240,13 @@ class CleanerManager:
             ]
 
     def _grab(
-        self, due: Sequence[tuple[PartitionLog, int | None, Cleanable]]
+        self, ranked: Sequence[tuple[DueLog, PartitionLog, int | None]]
     ) -> tuple[PartitionLog, Cleanable] | None:
-        """The dirtiest that is still as it was when it was looked at; it is then in progress."""
+        """The first that is still as it was when it was looked at; it is then in progress."""
         with self._lock:
             lines = self._lines_of_all()
-            for log, line, cleanable in sorted(due, key=lambda each: -each[2].ratio):
-                partition = log.topic_partition
+            for due, log, line in ranked:
+                partition, cleanable = log.topic_partition, due.cleanable
                 seen = cleanable.first_dirty if cleanable.reset_checkpoint else line
                 if (
                     partition not in self._states
@@ -225,6 +255,7 @@ class CleanerManager:
                     and lines.get(log.log_dir, {}).get(partition) == seen
                 ):
                     self._states[partition] = InProgress(threading.current_thread())
+                    self.schedule.note_turn(due)
                     return log, cleanable
         return None
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cordwood.cleanup.cleaning_order import CleaningOrder
 from cordwood.model.config import BrokerConfig
 from cordwood.model.errors import ConfigError
 
@@ -36,8 +37,8 @@ class CleanerSettings:
     accepted and described without effect: blocks have a fixed size, and a key table is never more
     than half full. Spark is stopped `spark_idle_ms` (wall-clock time) after its last compaction. An
     uncleanable log is retried after `uncleanable_retry_ms`, and then after twice as long each time,
-    up to `uncleanable_retry_max_ms`. With `verify`, what a compaction writes is compared with its
-    source before it is put in place.
+    up to `uncleanable_retry_max_ms`. Logs that are due are cleaned in `order`. With `verify`, what
+    a compaction writes is compared with its source before it is put in place.
     """
 
     enable: bool = _DEFAULTS.log_cleaner_enable
@@ -52,6 +53,7 @@ class CleanerSettings:
     spark_idle_ms: int = _SPARK_IDLE_MS
     uncleanable_retry_ms: int = _RETRY_MS
     uncleanable_retry_max_ms: int = _RETRY_MAX_MS
+    order: CleaningOrder = CleaningOrder.RATIO
     verify: bool = False
 
     @classmethod
@@ -71,6 +73,7 @@ class CleanerSettings:
             spark_idle_ms=given.get(SPARK_IDLE_MS, _SPARK_IDLE_MS),
             uncleanable_retry_ms=given.get(UNCLEANABLE_RETRY_MS, _RETRY_MS),
             uncleanable_retry_max_ms=given.get(UNCLEANABLE_RETRY_MAX_MS, _RETRY_MAX_MS),
+            order=CleaningOrder(broker.cordwood_cleaner_order),
             verify=bool(given.get(VERIFY, False)),
         )
 

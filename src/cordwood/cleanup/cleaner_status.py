@@ -5,13 +5,16 @@ Checking changes nothing. No lock of the cleaner is held while logs are checked.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cordwood.cleanup.blockers import Blocker, Code
 from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
-from cordwood.cleanup.cleaner_manager import CleanerManager
+from cordwood.cleanup.cleaner_backlog import CleanerBacklog
+from cordwood.cleanup.cleaner_manager import CleanerManager, due_log
+from cordwood.cleanup.cleaning_order import DueLog
 from cordwood.cleanup.online_cleaner import CleanerRun
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.open_transactions import open_transactions
@@ -20,14 +23,22 @@ from cordwood.storage.log.partition_log import PartitionLog
 Value = dict[str, Any]
 
 
-def partitions_status(
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogsStatus:
+    """A value for every compacted log, by name; and the names of those that are due, in order."""
+
+    partitions: list[Value]
+    order: list[str]
+
+
+def logs_status(
     manager: CleanerManager,
     now_ms: int,
     *,
     last_runs: Mapping[TopicPartition, CleanerRun],
     last_cleaned_ms: Mapping[TopicPartition, int],
-) -> list[Value]:
-    """A value for every compacted log, by name.
+) -> LogsStatus:
+    """The compacted logs, and in which order they would be cleaned now.
 
     Args:
         manager: knows them.
@@ -36,23 +47,59 @@ def partitions_status(
         last_cleaned_ms: when each was last cleaned, as far as this process knows.
     """
     lines = manager.all_cleaner_checkpoints()
-    found = []
+    found, due = [], []
     for log in sorted(manager.current_logs(), key=lambda log: log.topic_partition):
         partition = log.topic_partition
         if log.config.compact:
-            value = _status_of(manager, log, lines.get(partition), now_ms)
+            value, each = _status_of(manager, log, lines.get(partition), now_ms)
             value["last_cleaned_ms"] = last_cleaned_ms.get(partition)
             run = last_runs.get(partition)
             value["last_run"] = None if run is None else run_status(run)
             found.append(value)
-    return found
+            due += [] if each is None else [each]
+    order = [str(each.partition) for each in manager.schedule.ranked_by_what_is_known(due)]
+    return LogsStatus(partitions=found, order=order)
 
 
-def cleaning_order(partitions: list[Value]) -> list[str]:
-    """The names of the partitions that would be cleaned now, in this order."""
-    due = [value for value in partitions if value["due"]]
-    due.sort(key=lambda value: -value["cleanable_ratio"])
-    return [f"{value['topic']}-{value['partition']}" for value in due]
+def backlog_status(
+    backlog: CleanerBacklog,
+    partitions: Iterable[Value],
+    runs: Iterable[CleanerRun],
+    *,
+    threads: int,
+) -> Value:
+    """What is due, as plain values.
+
+    `bytes_per_s` is what the last compactions read, with all threads at work, and `seconds_left`
+    how long what is due takes at that rate; both are None before the first. `bytes_freed` is None
+    if it is not estimated for each log.
+
+    Args:
+        backlog: of the looks at the logs.
+        partitions: the status of each log.
+        runs: the last attempts, of which those count that have cleaned.
+        threads: how many clean side by side.
+    """
+    due = [each for each in partitions if each["due"]]
+    to_read = sum(each["clean_bytes"] + each["dirty_bytes"] for each in due)
+    freed = [each["bytes_freed_estimated"] for each in due]
+    stats = [(run.stats.bytes_read, run.elapsed_s) for run in runs if run.stats is not None]
+    seconds = sum(elapsed_s for _, elapsed_s in stats)
+    rate = threads * sum(count for count, _ in stats) / seconds if seconds else 0.0
+    growth = backlog.growth()
+    return {
+        "logs": len(due),
+        "bytes_to_read": to_read,
+        "bytes_freed": None if None in freed else sum(freed),
+        "bytes_per_s": round(rate) or None,
+        "seconds_left": round(to_read / rate, 1) if rate else None,
+        "growth": growth
+        and {
+            "since_ms": growth.since_ms,
+            "bytes_then": growth.bytes_then,
+            "bytes_now": growth.bytes_now,
+        },
+    }
 
 
 def run_status(run: CleanerRun) -> Value:
@@ -87,7 +134,9 @@ def run_status(run: CleanerRun) -> Value:
     return value
 
 
-def _status_of(manager: CleanerManager, log: PartitionLog, line: int | None, now_ms: int) -> Value:
+def _status_of(
+    manager: CleanerManager, log: PartitionLog, line: int | None, now_ms: int
+) -> tuple[Value, DueLog | None]:
     partition = log.topic_partition
     state, mark = manager.state(partition), manager.mark_of(log)
     value: Value = {
@@ -116,7 +165,7 @@ def _status_of(manager: CleanerManager, log: PartitionLog, line: int | None, now
         cleanable = plan_cleanable(view_of(log, line), now_ms=now_ms)
     except Exception as error:  # of a damaged log; the others are still reported
         value |= {"reason": f"it could not be checked: {error}", "cleanable_ratio": 0.0}
-        return value
+        return value, None
     value |= {
         "clean_bytes": cleanable.clean_bytes,
         "dirty_bytes": cleanable.cleanable_bytes,
@@ -141,7 +190,10 @@ def _status_of(manager: CleanerManager, log: PartitionLog, line: int | None, now
     value["reason"] = (
         held_up.text if held_up is not None else cleanable.reason or _why_due(cleanable, log)
     )
-    return value
+    due = due_log(log, cleanable) if value["due"] else None
+    estimate = None if due is None else manager.schedule.estimate_of(due)
+    value["bytes_freed_estimated"] = None if estimate is None else estimate.bytes_freed
+    return value, due
 
 
 def cleaner_blocker(manager: CleanerManager, log: PartitionLog, now_ms: int) -> Blocker | None:

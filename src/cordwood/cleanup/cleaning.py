@@ -112,19 +112,30 @@ def retain(owner: RetentionOwner, *, now_ms: int) -> int:
         return owner.delete(plan) if plan.expired else 0
 
 
-def compact(owners: Iterable[T], engine: Callable[[], Engine], *, now_ms: int) -> list[T]:
+#: A log whose compaction is planned, and the committer of its groups.
+Planned = tuple[T, CompactionCommitter]
+
+
+def compact(
+    owners: Iterable[T],
+    engine: Callable[[], Engine],
+    *,
+    now_ms: int,
+    arranged: Callable[[list[Planned[T]]], list[Planned[T]]] = lambda work: work,
+) -> list[T]:
     """Compacts the logs that are due; returns their owners.
 
     Args:
         owners: of the logs.
         engine: starts the engine; called only if a log is due.
         now_ms: decides about delete horizons.
+        arranged: puts what is planned in the order in which the engine gets it.
 
     Raises:
         OSError, CordwoodError: what went wrong with a log, if `LogOwner.guard` lets it pass.
         EngineError: the engine cannot be started.
     """
-    work: list[tuple[T, CompactionCommitter]] = []
+    work: list[Planned[T]] = []
     for owner in owners:
         with owner.guard():
             committer = _plan(owner, now_ms)
@@ -132,6 +143,7 @@ def compact(owners: Iterable[T], engine: Callable[[], Engine], *, now_ms: int) -
                 work.append((owner, committer))
     if not work:
         return []
+    work = arranged(work)
     execute(engine(), work)
     for owner, committer in work:
         with owner.guard():

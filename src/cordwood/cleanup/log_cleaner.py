@@ -20,7 +20,7 @@ from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.cleaner_status import cleaning_order, partitions_status, run_status
+from cordwood.cleanup.cleaner_status import backlog_status, logs_status, run_status
 from cordwood.cleanup.online_cleaner import CleanerRun, CleanerStoppedError, OnlineCleaner
 from cordwood.cleanup.online_retention import retention_pass
 from cordwood.cleanup.quarantine import RetryDelays
@@ -214,6 +214,7 @@ class LogCleaner:
         self.manager.quarantine.delays = RetryDelays(
             settings.uncleanable_retry_ms, settings.uncleanable_retry_max_ms
         )
+        self.manager.schedule.order = settings.order
         if isinstance(self.engine, ManagedEngine):
             self.engine.configure(settings)
 
@@ -396,9 +397,7 @@ class LogCleaner:
             }
             last_runs, last_cleaned = dict(self._last_runs), dict(self._last_cleaned_ms)
             threads = list(self._threads)
-        partitions = partitions_status(
-            self.manager, now_ms, last_runs=last_runs, last_cleaned_ms=last_cleaned
-        )
+        logs = logs_status(self.manager, now_ms, last_runs=last_runs, last_cleaned_ms=last_cleaned)
         return {
             "now_ms": now_ms,
             "enabled": self.settings.enable,
@@ -408,8 +407,12 @@ class LogCleaner:
                 for t in threads
             ],
             "engine": self._engine_status(),
-            "partitions": partitions,
-            "order": cleaning_order(partitions),
+            "partitions": logs.partitions,
+            "order_by": str(self.manager.schedule.order),
+            "order": logs.order,
+            "backlog": backlog_status(
+                self.manager.backlog, logs.partitions, runs, threads=self.settings.threads
+            ),
             "last_runs": [run_status(run) for run in reversed(runs)],
             "metrics": [
                 {"type": g.type, "name": g.name, "tags": dict(g.tags), "value": g.read()}
@@ -462,6 +465,8 @@ class LogCleaner:
             ("max-compaction-delay-secs", self.max_compaction_delay_secs),
             ("DeadThreadCount", self.dead_thread_count),
             ("cordwood-engine-available", self.engine_available),
+            ("cordwood-due-bytes", lambda: manager.backlog.due_bytes),
+            ("cordwood-falling-behind", lambda: manager.backlog.growth() is not None),
         )
         gauges = [Gauge(type="LogCleaner", name=n, tags={}, read=read) for n, read in cleaner]
         managed: tuple[tuple[str, Callable[[], float]], ...] = (

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from cordwood.cleanup.cleaning_order import CleaningOrder
 from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.model.config import LogConfig
@@ -60,8 +61,8 @@ class CleanRequest:
     `resolve` gives a topic's settings, None when no source describes it. `topics` are globs, empty
     for all. `named_topics` are topics that have settings of their own, by the option that gives
     them. Sizes are in bytes, `throttle_bytes` a second. Removed files are moved to `trash`, or
-    deleted if it is None. With `measured`, a dry run executes compactions without writing anything,
-    and reports the sizes that a cleaning would leave.
+    deleted if it is None. Logs are compacted in `order`. With `measured`, a dry run executes
+    compactions without writing anything, and reports the sizes that a cleaning would leave.
     """
 
     log_dirs: tuple[Path, ...]
@@ -71,6 +72,7 @@ class CleanRequest:
     named_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     directory_limits: DirectoryLimits = field(default_factory=DirectoryLimits)
     producer_expiration_ms: int = 86_400_000
+    order: CleaningOrder = CleaningOrder.RATIO
     dry_run: bool = False
     measured: bool = False
     force: bool = False

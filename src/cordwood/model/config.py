@@ -111,6 +111,7 @@ _CODEC = Rule(
 )
 _FUTURE_POLICY = Rule(kind=Kind.STRING, choices=("kafka", "append-time"))
 _STRATEGY = Rule(kind=Kind.STRING, choices=("offset", "timestamp", "header"))
+_CLEANER_ORDER = Rule(kind=Kind.STRING, choices=("ratio", "freed"))
 _TIMESTAMP_TYPE = Rule(kind=Kind.STRING, choices=("CreateTime", "LogAppendTime"))
 _THROTTLED = Rule(
     kind=Kind.LIST,
@@ -367,6 +368,10 @@ _BROKER_TABLE = (
     _broker("cordwood.log.dir.free.bytes.min", _long(-1), -1, "bytes",
             "Free space of a log directory below which the delete policy removes the oldest "
             "segments of any topic; -1 no limit.", dynamic=True),
+    _broker("cordwood.cleaner.order", _CLEANER_ORDER, "ratio", "",
+            "Which of the logs that are due is compacted next: that of the highest dirty ratio, or "
+            "that of which the most bytes are freed for each byte that is read, as estimated.",
+            dynamic=True),
     _broker("cordwood.trash.dir", _STRING, None, "",
             "The directory that takes what is removed from the logs of topics with "
             "cordwood.trash.ms; not in a log directory. Unset, nothing is kept."),
@@ -566,6 +571,7 @@ class BrokerConfig:
     remote_log_storage_system_enable: bool = False
     cordwood_log_dir_retention_bytes: int = -1
     cordwood_log_dir_free_bytes_min: int = -1
+    cordwood_cleaner_order: str = "ratio"
     cordwood_trash_dir: str | None = None
 
     @property

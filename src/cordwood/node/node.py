@@ -89,6 +89,7 @@ _CLEANER_KEYS: Final = (
     "log.cleaner.io.buffer.load.factor",
     "log.cleaner.io.max.bytes.per.second",
     "log.cleaner.backoff.ms",
+    "cordwood.cleaner.order",
 )
 _DIRECTORY_KEYS: Final = ("cordwood.log.dir.retention.bytes", "cordwood.log.dir.free.bytes.min")
 _GROUP_KEYS: Final = ("group.consumer.assignment.interval.ms",)

@@ -446,6 +446,8 @@ def test_metrics_are_those_of_kafka(tmp_path: Path) -> None:
         ("LogCleaner", "max-compaction-delay-secs"),
         ("LogCleaner", "DeadThreadCount"),
         ("LogCleaner", "cordwood-engine-available"),
+        ("LogCleaner", "cordwood-due-bytes"),
+        ("LogCleaner", "cordwood-falling-behind"),
         ("LogCleanerManager", "max-dirty-percent"),
         ("LogCleanerManager", "time-since-last-run-ms"),
         *(("LogCleanerManager", "uncleanable-partitions-count", d) for d in directories),

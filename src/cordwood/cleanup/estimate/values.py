@@ -42,6 +42,23 @@ class CompactionEstimate:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuickEstimate:
+    """About what a compaction would free, from a small part of the log.
+
+    Bytes are those of logs, without indexes. `bytes_read` is what was read for it.
+    """
+
+    bytes_before: int
+    bytes_freed: int
+    bytes_read: int
+
+    @property
+    def share(self) -> float:
+        """How much of the log's bytes goes, 0 to 1: what is freed for each byte that is read."""
+        return self.bytes_freed / self.bytes_before if self.bytes_before else 0.0
+
+
 #: Estimates what a compaction would free.
 #:
 #: Raises:

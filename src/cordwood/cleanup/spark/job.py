@@ -610,14 +610,18 @@ def _shared(compaction: LogCompaction, lanes: int) -> LogCompaction:
 
 
 def _pack(compactions: Sequence[LogCompaction], bins: int) -> list[list[LogCompaction]]:
-    """Compactions in at most `bins` lists of about the same number of bytes, largest first."""
+    """Compactions in at most `bins` lists of about the same number of bytes; each in their order.
+
+    Each list gets the largest one that is left, while it is the smallest.
+    """
+    order = {compaction.name: number for number, compaction in enumerate(compactions)}
     packed: list[list[LogCompaction]] = [[] for _ in range(min(bins, len(compactions)))]
     loads = [0] * len(packed)
     for compaction in sorted(compactions, key=lambda r: (-r.size_bytes, r.name)):
         lightest = loads.index(min(loads))
         packed[lightest].append(compaction)
         loads[lightest] += compaction.size_bytes + 1
-    return packed
+    return [sorted(each, key=lambda compaction: order[compaction.name]) for each in packed]
 
 
 def _survivors_from(rows: Sequence[Row]) -> tasks.Survivors:

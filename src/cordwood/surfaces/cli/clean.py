@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from cordwood.cleanup.clean import clean
+from cordwood.cleanup.cleaning_order import CleaningOrder
 from cordwood.cleanup.report import PartitionReport, Report, Status
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.run_directory import temporary_directory
@@ -187,6 +188,7 @@ def clean_command(
             named_topics=settings.named_topics,
             directory_limits=DirectoryLimits.of(settings.broker),
             producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+            order=CleaningOrder(settings.broker.cordwood_cleaner_order),
             dry_run=dry_run,
             measured=exact,
             force=force,

@@ -35,6 +35,8 @@ Examples:
 Exit codes: 0 shown; 1 no broker runs there; 2 usage."""
 
 _RUNS_SHOWN = 10
+#: What is said of each order.
+_ORDERS = {"ratio": "", "freed": " (by what is freed for each byte that is read)"}
 #: How the reason begins where the last stable offset is the limit.
 _LAST_STABLE = "the last stable offset is"
 
@@ -100,7 +102,10 @@ def _show(answer: Value) -> None:
         [_partition(each, answer) for each in answer["partitions"]],
     )
     if answer["order"]:
-        typer.echo(f"Next: {', '.join(answer['order'])}")
+        typer.echo(f"Next: {', '.join(answer['order'])}{_ORDERS[answer['order_by']]}")
+        typer.echo(_backlog_line(answer["backlog"]))
+    if answer["backlog"]["growth"] is not None:
+        typer.echo(_behind_line(answer["backlog"]["growth"], answer["now_ms"]))
     if answer["last_runs"]:
         runs = answer["last_runs"][:_RUNS_SHOWN]
         print_table("Last runs", _RUNS, [_run(each, answer) for each in runs])
@@ -114,6 +119,26 @@ def _cleaner_line(answer: Value) -> str:
     failed = [thread["name"] for thread in threads if thread["failed"]]
     line = f"Cleaner: {alive} of {len(threads)} threads run"
     return f"{line}; ended by an error: {', '.join(failed)}" if failed else line
+
+
+def _backlog_line(backlog: Value) -> str:
+    """What is due, of all topics."""
+    logs = "1 log" if backlog["logs"] == 1 else f"{backlog['logs']} logs"
+    line = f"Due: {logs}, {format_bytes(backlog['bytes_to_read'])} to read"
+    if backlog["bytes_freed"] is not None:
+        line += f", about {format_bytes(backlog['bytes_freed'])} to be freed"
+    if backlog["seconds_left"] is not None:
+        left = format_duration(round(backlog["seconds_left"]) * 1000)
+        line += f", {left} left at {format_bytes(backlog['bytes_per_s'])}/s"
+    return line
+
+
+def _behind_line(growth: Value, now_ms: int) -> str:
+    return (
+        "Behind: records arrive faster than they are cleaned: the dirty bytes of what is due were "
+        f"{format_bytes(growth['bytes_then'])} {_ago(growth['since_ms'], now_ms)}, and are "
+        f"{format_bytes(growth['bytes_now'])}"
+    )
 
 
 def _engine_line(engine: Value) -> str:

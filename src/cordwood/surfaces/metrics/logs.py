@@ -302,6 +302,19 @@ LOGS: tuple[Metric[Snapshot], ...] = (
         own_name="cordwood_cleaner_engine_available",
     ),
     _cleaner(
+        "LogCleaner",
+        "cordwood-due-bytes",
+        "Dirty bytes of the logs that were due to be compacted at the last check.",
+        own_name="cordwood_cleaner_due_bytes",
+    ),
+    _cleaner(
+        "LogCleaner",
+        "cordwood-falling-behind",
+        "1 if records arrive faster than they are cleaned: for ten minutes logs were due at each "
+        "check, and their dirty bytes grew.",
+        own_name="cordwood_cleaner_falling_behind",
+    ),
+    _cleaner(
         "LogCleanerManager",
         "max-dirty-percent",
         "Highest dirty ratio of all logs at the last check, in percent.",

@@ -14,6 +14,7 @@ from typer.testing import CliRunner, Result
 
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.main import app
+from cordwood.surfaces.cli.running_broker import AddressedBroker
 from cordwood.testing.broker import RunningBroker
 from support.in_process_engine import ManagedInProcessEngine
 from support.ports import free_port
@@ -147,3 +148,36 @@ def test_open_transaction_in_the_way_is_named(broker: RunningBroker, probe: Prob
     (partition,) = json.loads(run(probe, "--topic", "table", "--json").output)["partitions"]
     assert partition["open_transactions"] == []
     assert probe.scrape().labels("cordwood_log_open_transaction_seconds") == []
+
+
+def test_what_is_due_is_shown_with_its_order_and_whether_it_grows(
+    probe: Probe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answer = json.loads(run(probe, "--json").output)
+    now_ms = answer["now_ms"]
+    growth = {"since_ms": now_ms - 720_000, "bytes_then": 1 << 30, "bytes_now": 3 << 30}
+    row = {"topic": "a", "partition": 0, "state": "idle", "due": True, "reason": "it is dirty"}
+    answer |= {
+        "partitions": [row | {"uncleanable": None, "last_cleaned_ms": None}],
+        "order": ["a-0"],
+        "order_by": "freed",
+        "backlog": {
+            "logs": 1,
+            "bytes_to_read": 5 << 30,
+            "bytes_freed": 2 << 30,
+            "bytes_per_s": 10 << 20,
+            "seconds_left": 512.0,
+            "growth": growth,
+        },
+    }
+    monkeypatch.setattr(AddressedBroker, "ask", lambda *_: answer)
+    lines = run(probe).output.splitlines()
+    assert lines[-3:] == [
+        "Next: a-0 (by what is freed for each byte that is read)",
+        "Due: 1 log, 5.0G to read, about 2.0G to be freed, 8m32s left at 10.0M/s",
+        "Behind: records arrive faster than they are cleaned: the dirty bytes of what is due were "
+        "1.0G 12m ago, and are 3.0G",
+    ]
+    little = {"bytes_freed": None, "bytes_per_s": None, "seconds_left": None, "growth": None}
+    answer |= {"order_by": "ratio", "backlog": answer["backlog"] | little}
+    assert run(probe).output.splitlines()[-2:] == ["Next: a-0", "Due: 1 log, 5.0G to read"]
