@@ -19,7 +19,7 @@ from support.random_log import Contents, RandomLog
 _DAY_MS = 86_400_000
 
 
-def random_log_of(rng: random.Random) -> LogBuilder:
+def random_log_of(rng: random.Random, *, versions: bool) -> LogBuilder:
     """A log with all that a log may hold, in batches from tiny to large."""
     contents = Contents(
         batches=rng.choice([3, 60, 200]),
@@ -27,11 +27,12 @@ def random_log_of(rng: random.Random) -> LogBuilder:
         keys=rng.choice([1, 12, 60]),
         value_bytes_max=rng.choice([1, 40, 400]),
         roll=rng.choice([0.05, 0.15, 0.4]),
+        versions=versions,
     )
     return RandomLog(rng, contents, name="t-0", start=rng.choice([0, 1000])).fill()
 
 
-def random_settings(rng: random.Random, log: LogBuilder) -> LogConfig:
+def random_settings(rng: random.Random, log: LogBuilder, strategy: str) -> LogConfig:
     """Settings under which horizons, lags and groups differ."""
     return LogConfig(
         cleanup_policy=CONFIG.cleanup_policy,
@@ -40,6 +41,8 @@ def random_settings(rng: random.Random, log: LogBuilder) -> LogConfig:
         delete_retention_ms=rng.choice([0, 1, _DAY_MS, 5 * _DAY_MS]),
         min_compaction_lag_ms=rng.choice([0, 0, _DAY_MS]),
         min_cleanable_dirty_ratio=0.0,
+        cordwood_compaction_strategy=strategy,
+        cordwood_compaction_strategy_header="v",
     )
 
 
@@ -54,8 +57,9 @@ def test_an_estimate_of_all_batches_is_what_a_cleaning_frees(tmp_path: Path, see
     compacted = 0
     for seed in seeds:
         rng = random.Random(seed)
-        log = random_log_of(rng)
-        config = random_settings(rng, log)
+        strategy = ("offset", "timestamp", "header")[seed % 3]
+        log = random_log_of(rng, versions=strategy == "header")
+        config = random_settings(rng, log, strategy)
         root = write_log_dir(tmp_path / str(seed), [log])
         both = partial(
             clean_in_process, root, {"t": config}, now_ms=NOW_MS, dry_run=True, retention=False,

@@ -6,13 +6,14 @@ Each has a name in `DISTRIBUTIONS`, which gives the batches of a log of so many 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
 from cordwood.format.compression import Codec
+from cordwood.format.record_batch import Header, Record
 from cordwood.model.config import LogConfig
 from support.log_builder import NOW_MS, KeyValue, LogBuilder
 
@@ -38,7 +39,8 @@ class Distribution:
     value has `value_bytes` on average, or as many as `size_of` says for each key. The first
     `clean` of the records, a share, are below the cleaner checkpoint. `batch_records` is how many
     records a batch has. With `transactions` every fourth transaction of some batches is aborted;
-    with `stamped` some batches have a delete horizon that is over.
+    with `stamped` some batches have a delete horizon that is over. With another `strategy` than
+    `offset`, records have versions, of which many are delivered late or not at all.
     """
 
     keys: Callable[[np.random.Generator, int], Ints]
@@ -50,6 +52,16 @@ class Distribution:
     batch_records: int = 40
     transactions: bool = False
     stamped: bool = False
+    strategy: str = "offset"
+
+    @property
+    def config(self) -> LogConfig:
+        """The settings of the log."""
+        return replace(
+            CONFIG,
+            cordwood_compaction_strategy=self.strategy,
+            cordwood_compaction_strategy_header="v",
+        )
 
     def log(self, name: str, *, records: int, seed: int) -> LogBuilder:
         """The log, with an active segment behind what is compacted."""
@@ -57,7 +69,7 @@ class Distribution:
         log = LogBuilder(name)
         batches = list(self._batches(rng, records))
         for number, batch in enumerate(batches):
-            self._append(log, batch, number)
+            self._append(log, batch, number, rng)
             if number + 1 == round(len(batches) * self.clean):
                 log.roll()
                 log.cleaner_checkpoint = log.next_offset
@@ -70,11 +82,19 @@ class Distribution:
         log.put(b"last", b"")
         return log
 
-    def _append(self, log: LogBuilder, batch: list[KeyValue], number: int) -> None:
+    def _append(
+        self, log: LogBuilder, batch: list[KeyValue], number: int, rng: np.random.Generator
+    ) -> None:
         # Each producer has some transactions, one after the other.
         producer = (number % 3, 0) if self.transactions else None
+        records: list[KeyValue] | list[Record] = batch
+        if self.strategy != "offset":
+            records = [
+                _versioned(log.next_offset + n, key, value, rng)
+                for n, (key, value) in enumerate(batch)
+            ]
         log.batch(
-            batch,
+            records,
             codec=self.codec,
             timestamp=NOW_MS - 2 * _DAY_MS + number,
             producer=producer,
@@ -99,6 +119,15 @@ class Distribution:
         every = [(b"key-%d" % key, v) for key, v in zip(keys.tolist(), values, strict=True)]
         for first in range(0, records, self.batch_records):
             yield list(every[first : first + self.batch_records])
+
+
+def _versioned(
+    offset: int, key: bytes | None, value: bytes | None, rng: np.random.Generator
+) -> Record:
+    """A record whose timestamp and header are a version, which may be late."""
+    version = max(0, offset - int(rng.exponential(3_000)))
+    headers = (Header("v", version.to_bytes(8, "big")),) if rng.random() < 0.9 else ()
+    return Record(offset, NOW_MS - 3 * _DAY_MS + version, key, value, headers)
 
 
 def _uniform(share: float) -> Callable[[np.random.Generator, int], Ints]:
@@ -156,5 +185,9 @@ DISTRIBUTIONS: Final = {
     "zstd": Distribution(keys=_zipf(1.0), codec=Codec.ZSTD),
     "transactions": Distribution(keys=_uniform(0.3), transactions=True),
     "clean section": Distribution(keys=_uniform(0.4), clean=0.7),
+    "late by header": Distribution(
+        keys=_uniform(0.2), nulls=0.2, clean=0.3, strategy="header", stamped=True
+    ),
+    "late by timestamp": Distribution(keys=_zipf(0.9), strategy="timestamp"),
     "small batches": Distribution(keys=_zipf(0.9), batch_records=2),
 }

@@ -377,11 +377,6 @@ class _Cleaning:
             )
             try:
                 owner.report.estimate = estimator(compaction)
-                if compaction.versions is not None:
-                    owner.report.warnings.append(
-                        "the estimate counts the newest record of each key as the one that is "
-                        "kept, not that of the highest version: --exact measures it"
-                    )
             except (CordwoodError, OSError) as error:
                 owner.report.warnings.append(f"what its compaction would free is unknown: {error}")
         self.report.timing.estimate += self._clock.monotonic_s() - started

@@ -239,7 +239,7 @@ class GroupRewriter:
         source: SegmentSource,
         block: Block,
         keep: Bytes,
-        nulls: Bytes,
+        nulls: tuple[Bytes, Bytes],
         can_discard: npt.NDArray[np.bool_],
     ) -> RewrittenBlock:
         """What a rewrite leaves of some batches of a segment; they need not be consecutive.
@@ -249,7 +249,7 @@ class GroupRewriter:
             source: the segment.
             block: the batches.
             keep: uint8, a bit for each record of the block in order; changed as a rewrite does.
-            nulls: uint8, the same for null values.
+            nulls: uint8, the same for null values, and for those that may go past their horizon.
             can_discard: bool[rows], as `discardable` says.
 
         Raises:
@@ -259,7 +259,7 @@ class GroupRewriter:
         ordinals = np.cumsum(counts) - counts
         rules = _Rules(spec, source)
         unused = Manifest(0, "")
-        verdicts = rules.decide(block, ordinals, keep, (nulls, nulls), can_discard, unused)
+        verdicts = rules.decide(block, ordinals, keep, nulls, can_discard, unused)
         sink = _Sizes()
         if block.legacy is not None:
             self._rebuild_legacy(block, 0, keep, sink)

@@ -2,6 +2,7 @@
 
 1. Every batch is read, and its CRC checked. The keys of the batches of a `WatchedSample` are
    watched from there on; those of all others above the first dirty offset are looked up among them.
+   Where records have versions, every batch is read once more, to find the highest of each key.
 2. The batches of the sample are read again, and rewritten by the code that cleans, to nowhere:
    which records go is known by then. So their headers, their compression, delete horizons, aborted
    transactions and markers count as a cleaning has them.
@@ -26,10 +27,12 @@ from cordwood.cleanup.estimate.values import CompactionEstimate
 from cordwood.cleanup.estimate.watched_sample import (
     BadRecordError,
     SampleLimits,
+    Verdicts,
     Walked,
     WatchedSample,
 )
 from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.cleanup.record_longs import RecordLongs
 from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec
 from cordwood.cleanup.scan import Block, Bytes, Ints, PayloadReader, SegmentReader
 from cordwood.cleanup.survivors import Progress, Secrets, discardable, no_progress
@@ -99,11 +102,22 @@ class _Estimate:
         self._sample = WatchedSample(seed=compaction.seed, secrets=secrets.words, limits=limits)
         self._reader = SegmentReader(fs=fs)
         self._payloads = PayloadReader(batch_bytes_max=compaction.batch_bytes_max)
+        self._versions = None
+        if compaction.versions is not None:
+            self._versions = RecordLongs.of_versions(compaction.versions)
         self._records = 0
         self._bytes_read = 0
 
     def made(self) -> CompactionEstimate:
-        self._walk()
+        walks = 1 if self._versions is None else 2
+        for walked in self._walk(walks):
+            levels = self._sample.levels_of(walked.start, walked.sizes)
+            self._watch(walked, levels)
+            self._sample.add(walked, levels)
+        if self._versions is not None:
+            self._sample.begin_versions()
+            for walked in self._walk(walks):
+                self._note_versions(walked, self._versions)
         size_bytes = self._compaction.size_bytes
         sample = self._sample
         lost = self._lost()
@@ -132,8 +146,10 @@ class _Estimate:
 
     # ---- the walk over all
 
-    def _walk(self) -> None:
+    def _walk(self, walks: int) -> Iterator[Walked]:
+        """All batches, once of so many times."""
         compaction = self._compaction
+        self._records = 0
         tracker = TransactionTracker(
             AbortedTransactions(compaction.aborted), TransactionSummary.from_json(compaction.before)
         )
@@ -142,11 +158,9 @@ class _Estimate:
             blocks = self._reader.blocks(source, batch_bytes_max=compaction.batch_bytes_max)
             for block in blocks:
                 walked = self._walked(block, number, start + block.position_of(0), tracker)
-                levels = self._sample.levels_of(walked.start, walked.sizes)
-                self._watch(walked, levels)
-                self._sample.add(walked, levels)
+                yield walked
                 self._bytes_read += int(walked.sizes.sum())
-                self._progress(int(walked.sizes.sum()))
+                self._progress(int(walked.sizes.sum()) // walks)
             start += source.size_bytes
 
     def _walked(
@@ -182,11 +196,16 @@ class _Estimate:
             try:
                 self._sample.watch(payload, walked, levels, first_dirty)
             except BadRecordError as error:
-                raise CorruptError(
-                    "a batch with a record that cannot be read",
-                    path=source.path,
-                    position=walked.block.position_of(error.row),
-                ) from error
+                raise _bad_record(source, walked, error) from error
+
+    def _note_versions(self, walked: Walked, longs: RecordLongs) -> None:
+        source = self._compaction.segments[walked.segment]
+        for payload in self._payloads.payloads(source, walked.block, walked.wanted):
+            longs.read(source, walked.block, payload)
+            try:
+                self._sample.note_versions(payload, walked, self._compaction.first_dirty, longs)
+            except BadRecordError as error:
+                raise _bad_record(source, walked, error) from error
 
     # ---- the sample again
 
@@ -220,18 +239,21 @@ class _Estimate:
         counts = block.table[:, rows_of.COUNT]
         if not np.array_equal(counts, rows[:, sample_of.COUNT]):
             raise _changed(source)
-        keep, nulls = np.zeros((2, int(counts.sum()) // 8 + 8), dtype=np.uint8)
+        verdicts = Verdicts(int(counts.sum()))
         wanted = rows[:, sample_of.IS_WANTED] != 0
         for payload in self._payloads.payloads(source, block, wanted):
             try:
-                self._sample.judge(
-                    payload, block.table, rows[:, sample_of.NUMBER].copy(), keep, nulls
-                )
+                self._sample.judge(payload, block.table, rows[:, sample_of.NUMBER].copy(), verdicts)
             except BadRecordError as error:
                 raise _changed(source) from error
-        by_key = _kept_by_key(block, keep, nulls)
+        by_key = _kept_by_key(block, verdicts.keep, verdicts.nulls)
         left = rewriter.rewritten(
-            spec, source, block, keep, nulls, rows[:, sample_of.CAN_DISCARD] != 0
+            spec,
+            source,
+            block,
+            verdicts.keep,
+            (verdicts.nulls, verdicts.nulls & ~verdicts.pinned),
+            rows[:, sample_of.CAN_DISCARD] != 0,
         )
         lost.bytes[those] = rows[:, sample_of.SIZE] - left.sizes
         lost.records[those] = counts - left.kept
@@ -283,6 +305,14 @@ def _fill(source: SegmentSource, file: File, view: memoryview, position: int) ->
         if came == 0:
             raise _changed(source)
         have += came
+
+
+def _bad_record(source: SegmentSource, walked: Walked, error: BadRecordError) -> CorruptError:
+    return CorruptError(
+        "a batch with a record that cannot be read",
+        path=source.path,
+        position=walked.block.position_of(error.row),
+    )
 
 
 def _changed(source: SegmentSource) -> CorruptError:

@@ -9,6 +9,10 @@ A record of the sample goes if a later one above the first dirty offset has its 
 the compaction are looked up among the watched keys, so that the verdict on each record of the
 sample is the one that a cleaning gives. No key is followed as a whole: a key with a million records
 is as good as a million keys.
+
+Where records have versions, an earlier record may beat one of the sample. So all records are walked
+over once more when the sample is complete, and each watched key gets the record of its highest
+version.
 """
 
 from __future__ import annotations
@@ -21,7 +25,8 @@ import numpy.typing as npt
 
 from cordwood.cleanup.estimate.distinct import distinct_keys, new_registers
 from cordwood.cleanup.estimate.points import NestedPoints
-from cordwood.cleanup.scan import Block, Bytes, Ints, Payload
+from cordwood.cleanup.record_longs import RecordLongs
+from cordwood.cleanup.scan import Block, Ints, Payload
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
 
@@ -76,6 +81,16 @@ class Walked:
     can_discard: npt.NDArray[np.bool_]
 
 
+class Verdicts:
+    """A bit for each record of a block, uint8: stays, has a null value, has beaten a newer one."""
+
+    __slots__ = ("keep", "nulls", "pinned")
+
+    def __init__(self, count: int) -> None:
+        """Of so many records; none is set."""
+        self.keep, self.nulls, self.pinned = np.zeros((3, count // 8 + 8), dtype=np.uint8)
+
+
 class BadRecordError(Exception):
     """A row of a block has a record that cannot be read."""
 
@@ -95,6 +110,7 @@ class WatchedSample:
         self._limits = limits
         self._table = key_table.new_table(_SLOTS_FIRST)
         self._used = np.zeros(1, dtype=np.int64)
+        self._versions: npt.NDArray[np.uint64] | None = None
         self._registers = new_registers()
         self._rows: list[Ints] = []
         self._batches = 0
@@ -182,35 +198,63 @@ class WatchedSample:
         newest = self._table[:, 3] & np.uint64((1 << records.WATCHED_LEVEL_SHIFT) - 1)
         return int((newest >= records.WATCHED_FIRST).sum())
 
-    def judge(
-        self, payload: Payload, table: Ints, numbers: Ints, keep: Bytes, nulls: Bytes
+    def begin_versions(self) -> None:
+        """The sample is complete: from now on, versions of its keys are noted."""
+        self._versions = np.zeros(
+            (self._table.shape[0], key_table.VERSIONED_SLOT_WORDS), dtype=np.uint64
+        )
+        self._versions[:, : key_table.SLOT_WORDS] = self._table
+        self._versions[self._table[:, 3] != 0, 3] = records.WATCHED_NONE
+
+    def note_versions(
+        self, payload: Payload, walked: Walked, first_dirty: int, longs: RecordLongs
     ) -> None:
-        """Marks the records of sampled batches that no later one supersedes, and null values.
+        """Notes the highest version of each key of the sample; `longs` has those of the payload.
+
+        Raises:
+            BadRecordError: a record cannot be read.
+        """
+        assert self._versions is not None, "versions are noted when the sample is complete"
+        status, row = kernels.watch_versions(
+            payload.buffer,
+            walked.block.table,
+            payload.first,
+            payload.last,
+            payload.spans,
+            first_dirty,
+            walked.numbers,
+            longs.values,
+            longs.known,
+            self._versions,
+            self._secrets,
+        )
+        if status == records.BAD_RECORD:
+            raise BadRecordError(row)
+
+    def judge(self, payload: Payload, table: Ints, numbers: Ints, verdicts: Verdicts) -> None:
+        """Marks the records of sampled batches that no other one supersedes, and null values.
 
         Args:
             payload: of the batches.
             table: of their block.
             numbers: int64[rows], of each batch's first record among all records.
-            keep: uint8, bits of the records of the block in order; set.
-            nulls: uint8, the same.
+            verdicts: of the records of the block in order.
 
         Raises:
             BadRecordError: a record cannot be read.
         """
         counts = table[:, rows_of.COUNT]
-        status, row = kernels.judge_watched(
-            payload.buffer,
-            table,
-            payload.first,
-            payload.last,
-            payload.spans,
-            numbers,
-            np.cumsum(counts) - counts,
-            self._table,
-            keep,
-            nulls,
-            self._secrets,
-        )
+        where = payload.buffer, table, payload.first, payload.last, payload.spans, numbers
+        ordinals = np.cumsum(counts) - counts
+        keep, nulls, pinned = verdicts.keep, verdicts.nulls, verdicts.pinned
+        if self._versions is None:
+            status, row = kernels.judge_watched(
+                *where, ordinals, self._table, keep, nulls, self._secrets
+            )
+        else:
+            status, row = kernels.judge_watched_versions(
+                *where, ordinals, self._versions, keep, nulls, pinned, self._secrets
+            )
         if status == records.BAD_RECORD:
             raise BadRecordError(row)
 

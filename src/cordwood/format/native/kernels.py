@@ -52,8 +52,10 @@ if TYPE_CHECKING or _compiled is None:
     from cordwood.format.native.source.versions import (
         index_versions,
         judge_versions,
+        judge_watched_versions,
         mark_pinned,
         put_versions,
+        watch_versions,
     )
     from cordwood.format.native.source.walk import walk
 else:
@@ -75,6 +77,7 @@ else:
         index_written,
         judge_versions,
         judge_watched,
+        judge_watched_versions,
         list_batches,
         list_contents,
         mark_newest,
@@ -92,6 +95,7 @@ else:
         split_table,
         walk,
         watch_batches,
+        watch_versions,
     )
 
 __all__ = [
@@ -113,6 +117,7 @@ __all__ = [
     "index_written",
     "judge_versions",
     "judge_watched",
+    "judge_watched_versions",
     "list_batches",
     "list_contents",
     "mark_newest",
@@ -130,4 +135,5 @@ __all__ = [
     "split_table",
     "walk",
     "watch_batches",
+    "watch_versions",
 ]

@@ -35,16 +35,18 @@ class Log:
 
 def log_of(root: Path, name: str, *, records: int) -> Log:
     """Writes and measures a log."""
-    write_log_dir(root, [DISTRIBUTIONS[name].log("t-0", records=records, seed=1)])
+    distribution = DISTRIBUTIONS[name]
+    write_log_dir(root, [distribution.log("t-0", records=records, seed=1)])
+    configs = {"t": distribution.config}
     found: list[LogCompaction] = []
 
     def keep(compaction: LogCompaction) -> CompactionEstimate:
         found.append(replace(compaction, seed=11))
         return estimate_compaction(compaction, limits=_SMALL)
 
-    clean_in_process(root, {"t": CONFIG}, now_ms=NOW_MS, dry_run=True, estimator=keep)
+    clean_in_process(root, configs, now_ms=NOW_MS, dry_run=True, estimator=keep)
     (measured,) = clean_in_process(
-        root, {"t": CONFIG}, now_ms=NOW_MS, dry_run=True, measured=True
+        root, configs, now_ms=NOW_MS, dry_run=True, measured=True
     ).partitions
     return Log(root=root, measured=measured, compaction=found[0])
 
@@ -78,7 +80,8 @@ def test_an_estimate_is_within_five_percent_of_what_is_measured(
     log = log_of(tmp_path, name, records=records)
     estimate = estimate_compaction(log.compaction, limits=limits)
     assert not estimate.is_exact
-    assert estimate.bytes_read < 1.9 * estimate.bytes_before
+    walks = 1 if log.compaction.versions is None else 2
+    assert estimate.bytes_read < (walks + 0.9) * estimate.bytes_before
     require_close(estimate, log.measured)
     every = SampleLimits(keys=1 << 30, batches=1 << 30, size_bytes=1 << 40)
     exact = estimate_compaction(log.compaction, limits=every)

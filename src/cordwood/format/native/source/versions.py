@@ -12,7 +12,13 @@ import numpy as np
 
 from cordwood.format.native.batches import BASE_OFFSET, COUNT
 from cordwood.format.native.key_table import VERSIONED_SLOT_WORDS
-from cordwood.format.native.records import BAD_RECORD, OK, TABLE_FULL
+from cordwood.format.native.records import (
+    BAD_RECORD,
+    OK,
+    TABLE_FULL,
+    WATCHED_FIRST,
+    WATCHED_NONE,
+)
 from cordwood.format.native.source.kernel import (
     Bytes,
     Entries,
@@ -190,6 +196,110 @@ def mark_pinned(table: Entries, bits: Bytes) -> None:
     for i in range(table.shape[0]):
         if table[i, 3] != 0 and table[i, _FLAGS] & _PINNED != np.uint64(0):
             set_bit(bits, np.int64(table[i, 3]) - 1)
+
+
+@kernel
+def watch_versions(
+    buffer: Bytes,
+    batches: Rows,
+    first: int,
+    last: int,
+    spans: Rows,
+    from_offset: int,
+    numbers: Ints,
+    values: Ints,
+    known: Flags,
+    table: Entries,
+    secrets: Words,
+) -> tuple[int, int]:
+    """Notes which record of each watched key has the highest version; no key is added.
+
+    Args:
+        buffer, batches, first, last, spans, from_offset, values, known, secrets: those of
+            `index_versions`.
+        numbers: those of `watch_batches`.
+        table: a table of versions, of watched keys. Its ordinals are numbers plus WATCHED_FIRST,
+            WATCHED_NONE where there was no record yet.
+
+    Returns:
+        As `index_batches`.
+    """
+    for i in range(first, last):
+        if spans[i, 0] < 0:
+            continue
+        position = spans[i, 0]
+        last_delta = np.int64(-1)
+        for record in range(batches[i, COUNT]):
+            position, delta, key_start, key_size, _ = record_at(buffer, position, spans[i, 1])
+            if position < 0 or delta <= last_delta:
+                return BAD_RECORD, i
+            last_delta = delta
+            if key_size < 0 or batches[i, BASE_OFFSET] + delta < from_offset:
+                continue
+            one, two, three = identity_of(buffer, key_start, key_size, secrets)
+            slot = find(table, one, two, three, home_of(one, two, three, secrets))
+            held = table[slot, 3]
+            if held == 0:
+                continue
+            number = numbers[i] + record
+            version = np.uint64(values[number - numbers[0]])
+            flags = _KNOWN if known[number - numbers[0]] else np.uint64(0)
+            if held == WATCHED_NONE or _wins(
+                version, flags, table[slot, _VERSION], table[slot, _FLAGS]
+            ):
+                table[slot, 3] = np.uint64(number + WATCHED_FIRST)
+                table[slot, _VERSION] = version
+                table[slot, _FLAGS] = flags
+            else:
+                table[slot, _FLAGS] |= _PINNED
+        if position != spans[i, 1]:
+            return BAD_RECORD, i
+    return OK, last
+
+
+@kernel
+def judge_watched_versions(
+    buffer: Bytes,
+    batches: Rows,
+    first: int,
+    last: int,
+    spans: Rows,
+    numbers: Ints,
+    ordinals: Ints,
+    table: Entries,
+    keep: Bytes,
+    nulls: Bytes,
+    pinned: Bytes,
+    secrets: Words,
+) -> tuple[int, int]:
+    """Sets the bit in `keep` of each record of watched batches that has its key's highest version.
+
+    The arguments are those of `judge_watched`, with a table of `watch_versions`; `pinned` gets the
+    bits of the records that have beaten a newer one.
+    """
+    for i in range(first, last):
+        if spans[i, 0] < 0:
+            continue
+        position = spans[i, 0]
+        last_delta = np.int64(-1)
+        for j in range(batches[i, COUNT]):
+            position, delta, key_start, key_size, null = record_at(buffer, position, spans[i, 1])
+            if position < 0 or delta <= last_delta:
+                return BAD_RECORD, i
+            last_delta = delta
+            if null:
+                set_bit(nulls, ordinals[i] + j)
+            if key_size < 0:
+                continue
+            one, two, three = identity_of(buffer, key_start, key_size, secrets)
+            slot = find(table, one, two, three, home_of(one, two, three, secrets))
+            if np.int64(table[slot, 3]) == numbers[i] + j + WATCHED_FIRST:
+                set_bit(keep, ordinals[i] + j)
+                if table[slot, _FLAGS] & _PINNED != np.uint64(0):
+                    set_bit(pinned, ordinals[i] + j)
+        if position != spans[i, 1]:
+            return BAD_RECORD, i
+    return OK, last
 
 
 assert VERSIONED_SLOT_WORDS == _FLAGS + 1, "the columns of a slot"
