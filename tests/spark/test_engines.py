@@ -2,7 +2,7 @@
 
 The directory holds logs that one task does whole, on one core or several, one whose keys are
 indexed in chunks that spill, one whose clean section is spilled too, one whose clean section is
-only looked up, and one whose records have versions.
+only looked up, and two whose records have versions, by timestamp and by a header.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.log_compaction import prepare_compaction
 from cordwood.format.compression import Codec
+from cordwood.format.record_batch import Header, Record
 from support.engine_run import Job, Outcome, config_of, run_jobs
 from support.in_process_engine import clean_in_process
-from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.log_builder import NOW_MS, KeyValue, LogBuilder, write_log_dir
 from support.random_log import Contents, random_log
 from support.reference_cleaner import clean_by_reference
 from support.spark_servers import connect_server, standalone_cluster
@@ -37,24 +38,40 @@ CONFIG = {
 }
 SMALL = CONFIG | {"segment_bytes": 1_500, "index_interval_bytes": 200}
 TIMED = CONFIG | {"cordwood_compaction_strategy": "timestamp"}
-TOPICS = {"big": CONFIG, "mixed": CONFIG, "probed": CONFIG, "small": SMALL, "timed": TIMED}
+HEADED = CONFIG | {
+    "cordwood_compaction_strategy": "header",
+    "cordwood_compaction_strategy_header": "v",
+}
+TOPICS = {
+    "big": CONFIG,
+    "mixed": CONFIG,
+    "probed": CONFIG,
+    "small": SMALL,
+    "timed": TIMED,
+    "headed": HEADED,
+}
 ENTRIES_MAX, WHOLE_BYTES = 2_500, 200_000
 DONE = {"cleaned", "unchanged"}
 MASTERS = ("local[1]", "local[2]", "standalone", "connect")
 
 
-def big_log(name: str, seed: int, *, records: int = 16_000, keys: int = 9_000) -> LogBuilder:
+def big_log(
+    name: str, seed: int, *, records: int = 16_000, keys: int = 9_000, headers: bool = False
+) -> LogBuilder:
     """Keys of all lengths in batches of all codecs, a segment every 40 KB or so."""
     rng = random.Random(seed)
     log = LogBuilder(name, index_interval_bytes=500)
     names = [b"%d" % n + b"k" * rng.choice([0, 3, 20, 40]) for n in range(keys)]
     while log.next_offset < records:
         count = rng.randint(20, 200)
+        batch: list[KeyValue] = [
+            (rng.choice(names), None if rng.random() < 0.1 else rng.randbytes(12))
+            for _ in range(count)
+        ]
         log.batch(
-            [
-                (rng.choice(names), None if rng.random() < 0.1 else rng.randbytes(12))
-                for _ in range(count)
-            ],
+            [_with_version(log.next_offset + n, each, rng) for n, each in enumerate(batch)]
+            if headers
+            else batch,
             codec=rng.choice(list(Codec)),
             producer=(rng.randrange(3), 0) if rng.random() < 0.5 else None,
             timestamp=NOW_MS - rng.randrange(86_400_000),
@@ -67,13 +84,23 @@ def big_log(name: str, seed: int, *, records: int = 16_000, keys: int = 9_000) -
     return log
 
 
+def _with_version(offset: int, key_value: KeyValue, rng: random.Random) -> Record:
+    """A record whose header is a version: late, the same as others, or none at all."""
+    version = rng.choice([offset, offset - rng.randrange(3_000), 7])
+    made = version.to_bytes(8, "big", signed=True) if rng.random() < 0.9 else b"none"
+    headers = (Header("v", made),) if rng.random() < 0.9 else ()
+    return Record(offset, NOW_MS - rng.randrange(86_400_000), *key_value, headers)
+
+
 def logs() -> list[LogBuilder]:
     mixed, probed = big_log("mixed-0", 2), big_log("probed-0", 3)
     mixed.cleaner_checkpoint = mixed.segments[len(mixed.segments) // 2].base_offset + 7
     probed.cleaner_checkpoint = probed.active.base_offset - 500
     timed = big_log("timed-0", 4)
     timed.cleaner_checkpoint = timed.segments[len(timed.segments) // 2].base_offset
-    made = [big_log("big-0", 1), mixed, probed, timed]
+    headed = big_log("headed-0", 5, records=6_000, keys=4_000, headers=True)
+    headed.cleaner_checkpoint = headed.segments[len(headed.segments) // 2].base_offset
+    made = [big_log("big-0", 1), mixed, probed, timed, headed]
     for seed in range(6):
         log = random_log(seed, Contents(batches=60), name=f"small-{seed}")
         log.log_start_offset = None

@@ -22,8 +22,9 @@ from cordwood.cleanup.report import Status
 from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec
 from cordwood.cleanup.verification.findings import Rule
 from cordwood.format.crc32c import crc32c
+from cordwood.format.file_names import segment_file_name
 from cordwood.format.offset_index import build_offset_index
-from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
+from cordwood.format.record_batch import Header, Record, RecordBatch, build_batch, iter_batches
 from cordwood.format.time_index import build_time_index
 from cordwood.model.config import BrokerConfig, LogConfig
 from support.in_process_engine import InProcessEngine, clean_in_process
@@ -314,6 +315,76 @@ def test_the_last_batch_of_a_producer_must_stay(
     report = clean_in_process(root, {"bad": CONFIG}, now_ms=NOW_MS, force=True, verify=True)
     (bad,) = report.failed
     assert f"rule {Rule.PRODUCER_LOST.code}" in bad.reason
+
+
+#: Offsets of the log with versions, and what cleaners may do to it.
+HIGH, LATE, FIRST, EQUAL, WITH, WITHOUT, GONE, RISEN = range(8)
+VERSION_PLANTS: dict[str, tuple[Rule, int, int | None]] = {
+    "the newest is kept and not the highest version": (Rule.NEWEST_LOST, HIGH, LATE),
+    "of equal versions the older is kept": (Rule.NEWEST_LOST, EQUAL, FIRST),
+    "a record without a version beats one with": (Rule.NEWEST_LOST, WITH, WITHOUT),
+    "neither is kept": (Rule.NEWEST_LOST, HIGH, None),
+    "what a tombstone has beaten is kept": (Rule.TOMBSTONE_LOST, GONE, RISEN),
+    "a tombstone goes that has beaten a newer record": (Rule.TOMBSTONE_LOST, GONE, None),
+}
+
+
+def log_of_versions() -> LogBuilder:
+    """Changes of which some are delivered late; the tombstone is past its horizon."""
+    log = LogBuilder("bad-0")
+    for key, value, version in (
+        (b"late", b"high", 9),
+        (b"late", b"low", 3),
+        (b"same", b"first", 5),
+        (b"same", b"second", 5),
+        (b"some", b"with", 1),
+        (b"some", b"without", None),
+        (b"gone", None, 8),
+        (b"gone", b"risen", 2),
+    ):
+        headers = () if version is None else (Header("v", version.to_bytes(8, "big")),)
+        log.batch(
+            [Record(log.next_offset, NOW_MS - 60_000, key, value, headers)],
+            delete_horizon_ms=NOW_MS - 1 if value is None else None,
+        )
+    log.put(b"a tail", b"behind all")
+    log.roll()
+    log.put(b"active", b"x")
+    return log
+
+
+@pytest.mark.parametrize("name", [None, *sorted(VERSION_PLANTS)])
+def test_a_cleaning_that_keeps_another_version_than_the_highest_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str | None
+) -> None:
+    root = write_log_dir(tmp_path / "logs", [log_of_versions()])
+    before = files_of(root / "bad-0")
+    config = replace(
+        CONFIG,
+        cordwood_compaction_strategy="header",
+        cordwood_compaction_strategy_header="v",
+    )
+    if name is not None:
+        rule, loses, gains = VERSION_PLANTS[name]
+
+        def plant(batches: Batches, sources: Batches) -> Batches:
+            more = [] if gains is None else [sources[at(sources, gains)]]
+            return sorted([*without(batches, loses), *more], key=base_of)
+
+        plant_in(monkeypatch, "bad-0", plant)
+    report = clean_in_process(root, {"bad": config}, now_ms=NOW_MS, force=True, verify=True)
+    (bad,) = report.partitions
+    if name is None:
+        assert bad.status is Status.CLEANED, bad.reason
+        left = [
+            base_of(each)
+            for each in _split((root / "bad-0" / segment_file_name(0, ".log")).read_bytes())
+        ]
+        assert left == [HIGH, EQUAL, WITH, GONE, RISEN + 1]
+        return
+    assert bad.status is Status.FAILED
+    assert f"rule {rule.code}" in bad.reason, bad.reason
+    assert files_of(root / "bad-0") == before
 
 
 def test_a_brokers_cleaner_refuses_it_too_if_it_verifies(
