@@ -1,7 +1,8 @@
 """A cleaning with the settings in force, and one with changed settings, side by side.
 
 Each log is read once. Where the view of it says what a cleaning would do, no record is read; the
-others are measured, as `cordwood clean --dry-run --exact` measures, without a change to any file.
+others are measured, as `cordwood clean --dry-run --exact` measures, or estimated, as a dry run
+without `--exact` does; no file is changed.
 """
 
 from __future__ import annotations
@@ -11,12 +12,14 @@ from dataclasses import replace
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.clean import clean, survey
+from cordwood.cleanup.estimate.values import Estimator
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.named_topics import missing_topics
 from cordwood.cleanup.offline_groups import OfflineGroups
 from cordwood.cleanup.report import PartitionReport, Report, Status
 from cordwood.cleanup.request import CleanRequest, EngineFactory, Listener
 from cordwood.insight.comparison import NOW, THEN, Compared, Comparison, LeftAlone
+from cordwood.insight.estimated_cleaning import estimated_outcome
 from cordwood.insight.whatif import How, Outcome, bytes_to_read, changed_settings, settled
 from cordwood.model.clock import Clock
 from cordwood.storage.offline_directories import find_places, open_log_dirs
@@ -29,6 +32,7 @@ def compare(
     *,
     clock: Clock,
     listener: Listener | None = None,
+    estimator: Estimator | None = None,
 ) -> Comparison:
     """Both cleanings, of the topics whose settings differ; nothing is changed.
 
@@ -38,6 +42,7 @@ def compare(
         engine: starts the engine; called only if a compaction has to be measured.
         clock: for timings.
         listener: receives the progress.
+        estimator: estimates compactions, which are then not measured.
 
     Raises:
         As `cordwood.cleanup.clean.clean` does.
@@ -62,7 +67,9 @@ def compare(
         if f"{each.topic}-{each.partition}" not in known
     ]
     for side, request in ((NOW, now), (THEN, then)):
-        _measure(comparison, side, request, engine, clock=clock, listener=listener)
+        _measure(
+            comparison, side, request, engine, clock=clock, listener=listener, estimator=estimator
+        )
     return comparison
 
 
@@ -117,17 +124,19 @@ def _measure(
     *,
     clock: Clock,
     listener: Listener | None,
+    estimator: Estimator | None,
 ) -> None:
-    """Measures the partitions that this side cannot tell from their views."""
+    """Measures or estimates the partitions that this side cannot tell from their views."""
     open_ = {each.name: each for each in comparison.partitions if each.outcome(side) is None}
     if not open_:
         return
     topics = tuple(sorted({each.topic for each in open_.values()}))
     report: Report = clean(
-        replace(request, topics=topics, named_topics={}, dry_run=True, measured=True),
+        replace(request, topics=topics, named_topics={}, dry_run=True, measured=estimator is None),
         engine,
         clock=clock,
         listener=listener,
+        estimator=estimator,
     )
     comparison.seconds += report.timing.total
     for found in report.partitions:
@@ -136,9 +145,15 @@ def _measure(
             continue
         if found.status in {Status.FAILED, Status.NO_SPACE, Status.LEFT_ALONE}:
             compared.reason = found.reason
-        else:
-            outcome = _measured(found, compared.view_of(side), now_ms=request.now_ms)
-            setattr(compared, side, outcome)
+            continue
+        view = compared.view_of(side)
+        if estimator is None:
+            setattr(compared, side, _measured(found, view, now_ms=request.now_ms))
+            continue
+        outcome = estimated_outcome(found, view, now_ms=request.now_ms)
+        if outcome is None:
+            compared.reason = "; ".join(found.warnings) or "its compaction was not estimated"
+        setattr(compared, side, outcome)
 
 
 def _measured(report: PartitionReport, view: LogView, *, now_ms: int) -> Outcome:

@@ -38,12 +38,14 @@ class How(StrEnum):
     """How an outcome is known.
 
     `planned`: from names, sizes and indexes. `measured`: from a cleaning that wrote nothing.
+    `estimated`: retention is planned, and the compaction estimated from a sample.
     `retention`: what retention removes is planned; what the compaction that is due discards on top
     of that is not known.
     """
 
     PLANNED = "planned"
     MEASURED = "measured"
+    ESTIMATED = "estimated"
     RETENTION = "retention"
 
 
@@ -55,6 +57,8 @@ class Outcome:
     each the last record of a key. `offsets_gone` is by how much the log start offset moves: in a
     log that was never compacted, as many records. `keys` is how many keys the dirty section had,
     None where nobody counted. `bytes_read` is what a compaction reads, 0 where none is due.
+    `bytes_error` is by how much `bytes` and `bytes_freed` may be wrong, in 95 of 100 cases, where
+    they are estimated.
     """
 
     how: How
@@ -68,6 +72,7 @@ class Outcome:
     log_start_offset: int
     keys: int | None = None
     bytes_read: int = 0
+    bytes_error: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

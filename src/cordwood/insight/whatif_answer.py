@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -125,7 +126,10 @@ def _total(partitions: Sequence[Compared], side: str) -> dict[str, int]:
         if each.now is not None and each.then is not None
         if (outcome := each.outcome(side)) is not None
     ]
-    return {name: sum(getattr(outcome, name) for outcome in known) for name in _SUMMED}
+    # The errors of estimates have nothing to do with each other.
+    error = math.hypot(*(outcome.bytes_error for outcome in known))
+    sums = {name: sum(getattr(outcome, name) for outcome in known) for name in _SUMMED}
+    return sums | {"bytes_error": round(error)}
 
 
 def _not_measured(partitions: Sequence[Compared], side: str) -> list[str]:

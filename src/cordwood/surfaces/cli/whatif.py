@@ -47,6 +47,7 @@ Examples:
   cordwood whatif /var/lib/kafka/data --set clicks:retention.ms=86400000
   cordwood whatif /data1 /data2 --set log.retention.bytes=1073741824 --json
   cordwood whatif /var/lib/kafka/data --set users:cleanup.policy=compact
+  cordwood whatif /data1 --set users:min.cleanable.dirty.ratio=0.1 --estimate
   cordwood whatif --bootstrap-server localhost:9092 --set clicks:retention.ms=86400000
 
 \b
@@ -79,6 +80,10 @@ def whatif_command(
     master: Annotated[
         str, typer.Option(metavar="URL", help="Spark master, or sc:// for Spark Connect.")
     ] = _MASTER,
+    estimate: Annotated[
+        bool,
+        typer.Option("--estimate", help="Estimate compactions from a sample, without Java."),
+    ] = False,
     log_dir: LogDirOption = None,
     bootstrap_server: BootstrapServerOption = None,
     url: UrlOption = None,
@@ -126,11 +131,12 @@ def whatif_command(
                 groups=not no_groups,
                 memory=memory,
                 master=master,
+                estimate=estimate,
             )
             shows_progress = not json_ and screen.is_terminal
             answer = whatif_files(question, screen, shows_progress=shows_progress)
         else:
-            _require_none(options, now=now, memory=memory, master=master)
+            _require_none(options, now=now, memory=memory, master=master, estimate=estimate)
             broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
             answer = _asked(broker, set_, topic or [], days=days, groups=not no_groups)
             if not json_:
@@ -165,7 +171,12 @@ def _asked(
 
 
 def _require_none(
-    options: SettingOptions, *, now: str | None, memory: str | None, master: str
+    options: SettingOptions,
+    *,
+    now: str | None,
+    memory: str | None,
+    master: str,
+    estimate: bool,
 ) -> None:
     """A running broker knows its settings and the time, and measures no compaction.
 
@@ -179,6 +190,7 @@ def _require_none(
         "--metadata-dir": options.metadata_dir,
         "--defaults": options.defaults,
         "--memory": memory,
+        "--estimate": estimate,
         "--master": "" if master == _MASTER else master,
     }
     for name, value in given.items():

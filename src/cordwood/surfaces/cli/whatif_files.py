@@ -17,6 +17,7 @@ from cordwood.insight.comparison import NOW, THEN, Comparison
 from cordwood.insight.whatif import Unread, unread
 from cordwood.insight.whatif_answer import Question, answer_of, starts_of
 from cordwood.model.clock import SystemClock
+from cordwood.model.extras import NATIVE, require_extra
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.clean_engine import (
@@ -25,6 +26,7 @@ from cordwood.surfaces.cli.clean_engine import (
     parse_memory,
     require_master,
 )
+from cordwood.surfaces.cli.clean_estimate import estimator_for
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.values import parse_time
@@ -33,7 +35,10 @@ from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilesQuestion:
-    """The question about log directories; `options` are the sources of the settings in force."""
+    """The question about log directories; `options` are the sources of the settings in force.
+
+    With `estimate`, compactions are estimated and not measured.
+    """
 
     options: SettingOptions
     changes: tuple[str, ...]
@@ -43,6 +48,7 @@ class FilesQuestion:
     groups: bool
     memory: str | None
     master: str
+    estimate: bool
 
     def settings(self, changes: tuple[str, ...]) -> Settings:
         """The settings with so many of the changes; a broker may be writing its metadata log."""
@@ -56,9 +62,12 @@ def whatif_files(
 
     Raises:
         ConfigError: an option cannot be used.
+        MissingExtraError: what estimates is not installed.
         CordwoodError, OSError: a directory cannot be read, or the engine not be started.
     """
     require_master(question.master)
+    if question.estimate:
+        require_extra(NATIVE, what="an estimate of compactions")
     clock = SystemClock()
     now = question.now
     now_ms = clock.now_ms() if now is None else parse_time(now, option="--now")
@@ -79,6 +88,7 @@ def whatif_files(
                 engine.factory(),
                 clock=clock,
                 listener=display,
+                estimator=estimator_for(display) if question.estimate else None,
             )
             lost = _unread(in_force, comparison, display) if question.groups else None
     asked = Question(

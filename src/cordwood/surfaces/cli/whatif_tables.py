@@ -84,11 +84,16 @@ def _show_partitions(answer: Value) -> None:
 def _cells(size: int, now: Value, then: Value) -> list[str]:
     return [
         format_bytes(size),
-        format_bytes(now["bytes"]),
-        format_bytes(then["bytes"]),
+        _left(now),
+        _left(then),
         _signed(then["bytes"] - now["bytes"]),
         *(f"{now[name]:,}→{then[name]:,}" for name in _GONE),
     ]
+
+
+def _left(side: Value) -> str:
+    error = f" ±{format_bytes(side['bytes_error'])}" if side["bytes_error"] else ""
+    return f"{format_bytes(side['bytes'])}{error}"
 
 
 def _signed(size_bytes: int) -> str:

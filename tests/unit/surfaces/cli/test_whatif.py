@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from cordwood.cleanup.estimate.values import CompactionEstimate, Estimator
+from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.format.file_names import segment_file_name
 from cordwood.format.offset_commit import (
     OffsetCommitKey,
     OffsetCommitValue,
@@ -18,11 +23,16 @@ from cordwood.format.offset_commit import (
     encode_offset_commit_value,
 )
 from cordwood.model.clock import SystemClock
+from cordwood.model.config import LogConfig
 from cordwood.model.uuids import ZERO_UUID
+from cordwood.surfaces.cli import whatif_files
 from cordwood.surfaces.cli.clean_engine import CleanEngine
+from cordwood.surfaces.cli.clean_estimate import estimator_for
+from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.main import app
 from support.aged_topic import HOUR_MS, RECORDS, AgedTopic
 from support.clean import digest_tree
+from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.served import ServedBroker
 
@@ -223,3 +233,78 @@ def test_a_broker_that_is_gone_ends_with_1() -> None:
     result = CliRunner().invoke(app, ["whatif", "--url", "http://127.0.0.1:1", *SHORTER])
     assert result.exit_code == 1, result.output
     assert "nothing answers at http://127.0.0.1:1" in result.stderr
+
+
+KEPT = ["--set", "users:cleanup.policy=compact", "--set", "users:min.cleanable.dirty.ratio=0"]
+
+
+def users(name: str = "users-0") -> LogBuilder:
+    """Three segments, of which the first two have forty records of ten keys and one of its own."""
+    log = LogBuilder(name)
+    for number in range(2):
+        log.batch([(b"k%d" % (n % 10), b"v" * 100) for n in range(20)])
+        log.batch([(b"own %d" % number, b"w")])
+        log.roll()
+    log.put(b"last", b"")
+    return log
+
+
+def test_a_compaction_is_estimated_without_spark_on_demand(tmp_path: Path) -> None:
+    root = write_log_dir(tmp_path / "logs", [users()])
+    before = digest_tree(root)
+    answer = answer_of(root, *KEPT, "--estimate")
+    assert digest_tree(root) == before
+    (partition,) = answer["partitions"]
+    now, then = partition["now"], partition["then"]
+    assert (now["how"], then["how"]) == ("planned", "estimated")
+    copy = shutil.copytree(root, tmp_path / "copy")
+    config = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
+    (cleaned,) = clean_in_process(copy, {"users": config}, now_ms=NOW_MS).partitions
+    assert cleaned.after is not None
+    assert (then["bytes"], then["segments"]) == (cleaned.after.bytes, cleaned.after.segments)
+    assert (then["records_discarded"], then["keys"], then["bytes_error"]) == (30, 12, 0)
+    assert partition["difference"]["bytes"] == then["bytes"] - now["bytes"] < 0
+    assert answer["total"]["then"]["bytes_error"] == 0, "a small log is looked at as a whole"
+    text = run(root, *KEPT, "--estimate").stdout
+    assert "planned→estimated" in text
+
+
+def test_the_error_of_an_estimate_is_shown_with_the_sizes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_log_dir(tmp_path / "logs", [users("users-0"), users("users-1")])
+
+    def rough(display: CleanProgress) -> Estimator:
+        estimate = estimator_for(display)
+        assert estimate is not None
+
+        def widened(compaction: LogCompaction) -> CompactionEstimate:
+            found = estimate(compaction)
+            return replace(
+                found,
+                bytes_freed_low=found.bytes_freed - 300,
+                bytes_freed_high=found.bytes_freed + 300,
+                is_exact=False,
+            )
+
+        return widened
+
+    monkeypatch.setattr(whatif_files, "estimator_for", rough)
+    total = answer_of(root, *KEPT, "--estimate")["total"]
+    assert (total["now"]["bytes_error"], total["then"]["bytes_error"]) == (0, 424)
+    text = run(root, *KEPT, "--estimate").stdout
+    assert text.count("±300") == 2
+    assert text.count("±424") == 1
+
+
+def test_what_cannot_be_estimated_is_named(tmp_path: Path) -> None:
+    root = write_log_dir(tmp_path / "logs", [users()])
+    segment = root / "users-0" / segment_file_name(0, ".log")
+    data = bytearray(segment.read_bytes())
+    data[100] ^= 1
+    segment.write_bytes(data)
+    result = run(root, *KEPT, "--estimate", "--json")
+    assert result.exit_code == 1
+    (partition,) = json.loads(result.stdout)["partitions"]
+    assert "CRC" in partition["reason"]
+    assert partition["then"] is None
