@@ -8,7 +8,7 @@ from typing import Final
 from cordwood.cleanup.blockers import Code
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.log_cleaner import LogCleaner
-from cordwood.cleanup.online_groups import consumed_of
+from cordwood.cleanup.online_check import plan_next_check
 from cordwood.insight.explain import LogExplanation, explain
 from cordwood.insight.online_facts import online_facts
 from cordwood.model.config import LogConfig
@@ -56,16 +56,15 @@ class ExplainedLog:
 
     def explain(self) -> LogExplanation:
         """The explanation at the clock's time."""
-        groups = self.logs.cleaning.groups
+        planned = plan_next_check(self.logs.cleaning, [self.log], now_ms=self.now_ms)
         facts = online_facts(
             self.logs.cleaning,
             self.settings,
             self.log,
-            checkpoint=self.logs.checkpoint(NAME),
+            planned[PARTITION],
             origins={},
             transactional_ids={},
             now_ms=self.now_ms,
-            consumed=consumed_of(groups.look_up([self.log]), self.log),
         )
         return explain(facts, now_ms=self.now_ms)
 

@@ -203,6 +203,7 @@ def capture_offline(
     cleaner_checkpoint: int | None,
     holds: tuple[str, ...] = (),
     consumed: Consumed = NOTHING_KNOWN,
+    for_any_settings: bool = False,
 ) -> Captured:
     """An offline log as plain values, which need neither the log nor its files.
 
@@ -211,13 +212,14 @@ def capture_offline(
         cleaner_checkpoint: the line of its directory's cleaner-offset-checkpoint, if any.
         holds: the ids of its legal holds.
         consumed: what groups have consumed of it.
+        for_any_settings: read what planners need under other settings, too.
 
     Raises:
         CorruptError: an index cannot be read.
         OSError: a file cannot be reached.
     """
     captured = capture(offline.log, cleaner_checkpoint=cleaner_checkpoint)
-    is_compacted = offline.log.config.compact
+    is_compacted = offline.log.config.compact or for_any_settings
     needs_first = is_compacted or offline.log.config.cordwood_segment_roll_idle
     segments = [
         SegmentView(

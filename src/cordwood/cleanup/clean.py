@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cordwood.cleanup.capture import Captured
+from cordwood.cleanup.check_plan import CheckPlan, plan_check, plan_check_of
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaning import Planned, compact, retain
 from cordwood.cleanup.cleaning_order import CleaningSchedule, DueLog
@@ -31,16 +32,14 @@ from cordwood.cleanup.offline_groups import OfflineGroups
 from cordwood.cleanup.offline_owner import OfflineOwner
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status, Timing
 from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory, Listener, Silence
-from cordwood.cleanup.retention import RetentionPlan, plan_retention
+from cordwood.cleanup.retention import RetentionPlan
 from cordwood.cleanup.run import Run
 from cordwood.cleanup.run_directory import RunDirectory
 from cordwood.cleanup.shared_retention import (
     DirectoryLimits,
     SharedLog,
-    joined,
     plan_shared_retention,
 )
-from cordwood.cleanup.view_after import after_retention
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, NoSpaceError
@@ -113,12 +112,24 @@ class Survey:
     """Log directories as they are at one moment.
 
     `logs` are the partitions that were read; `report` has all others, too, with the reason.
-    `groups` have the committed offsets, which are read when they are asked for.
+    `shared` are the same logs in the same order, for the limits that logs share. `groups` have the
+    committed offsets, which are read when they are asked for.
     """
 
     report: Report
     logs: tuple[tuple[PartitionReport, Captured], ...]
+    shared: tuple[SharedLog, ...]
     groups: OfflineGroups
+
+    @property
+    def free_bytes(self) -> dict[str, int]:
+        """The free space of each directory that has a log."""
+        return _free_bytes(self.shared)
+
+    def checks(self, limits: DirectoryLimits, *, now_ms: int) -> list[CheckPlan]:
+        """What a check of retention does to each of `logs`, with the limits that they share."""
+        free = self.free_bytes
+        return plan_check_of(self.shared, limits, free_bytes=free, freeing=free, now_ms=now_ms)
 
 
 def survey(request: CleanRequest, *, clock: Clock, listener: Listener | None = None) -> Survey:
@@ -135,7 +146,12 @@ def survey(request: CleanRequest, *, clock: Clock, listener: Listener | None = N
     ):
         run = _Cleaning(request, clock, listener or Silence(), remover)
         run.read(log_dirs, locks)
-    return Survey(report=run.report, logs=tuple(run.captured()), groups=run.groups)
+    return Survey(
+        report=run.report,
+        logs=tuple(run.captured()),
+        shared=tuple(run.shared_logs()),
+        groups=run.groups,
+    )
 
 
 def offline_groups(request: CleanRequest, places: Sequence[Place] | None = None) -> OfflineGroups:
@@ -201,6 +217,10 @@ class _Cleaning:
     def captured(self) -> list[tuple[PartitionReport, Captured]]:
         """Every partition that was read, with its report."""
         return [(owner.report, owner.captured) for owner in self._alive()]
+
+    def shared_logs(self) -> list[SharedLog]:
+        """The same logs, for the limits that they share."""
+        return [_shared(owner, owner.view) for owner in self._alive()]
 
     def _find_partitions(self, places: Sequence[Place], locks: Locks) -> None:
         """Every partition: those to be cleaned, which are locked, and the others with the reason.
@@ -300,41 +320,30 @@ class _Cleaning:
         started = self._clock.monotonic_s()
         alive = self._alive()
         now_ms = self._request.now_ms
-        plans: dict[int, RetentionPlan] = {}
+        checks: dict[int, CheckPlan] = {}
         if self._request.retention:
-            before = {id(each): each.plan_roll() for each in alive}
-            plans = {key: plan_retention(view, now_ms=now_ms) for key, view in before.items()}
-            views = [
-                after_retention(before[id(each)], plans[id(each)], now_ms=now_ms) for each in alive
-            ]
-            for owner, shared in zip(alive, self._plan_shared(alive, views), strict=True):
-                plans[id(owner)] = joined(plans[id(owner)], shared)
+            planned = plan_check(
+                [each.plan_roll() for each in alive],
+                lambda views: self._plan_shared(alive, views),
+                now_ms=now_ms,
+            )
+            checks = {id(owner): check for owner, check in zip(alive, planned, strict=True)}
         for owner in self._shown("planning", alive):
             with owner.guard():
-                self._plan_one(owner, plans.get(id(owner)))
+                self._plan_one(owner, checks.get(id(owner)))
         self.report.timing.plan += self._clock.monotonic_s() - started
 
     def _plan_shared(
         self, owners: Sequence[OfflineOwner], views: Sequence[LogView]
     ) -> list[RetentionPlan]:
         """What goes for the limits that logs share, for each of the owners."""
-        limits = self._request.directory_limits
-        if limits.is_set and self._request.topics:
-            text = "cordwood.log.dir.*: not applied, since other topics are not looked at"
-            if text not in self.report.warnings:
-                self.report.warnings.append(text)
-            limits = DirectoryLimits()
-        logs = [
-            SharedLog(
-                view=view,
-                log_dir=owner.report.log_dir,
-                is_deletable=not owner.is_interrupted,
-            )
-            for owner, view in zip(owners, views, strict=True)
-        ]
+        limits = self._request.applied_limits
+        known = self.report.warnings
+        known += [each for each in self._request.limits_warnings if each not in known]
+        logs = [_shared(owner, view) for owner, view in zip(owners, views, strict=True)]
         free_bytes: dict[str, int] = {}
         if limits.free_bytes_min >= 0:
-            free_bytes = {path: OS.free_bytes(Path(path)) for path in {s.log_dir for s in logs}}
+            free_bytes = _free_bytes(logs)
             if self._request.dry_run and self.trash is None:
                 # What a run would have removed before is still there.
                 for owner, view in zip(owners, views, strict=True):
@@ -345,10 +354,10 @@ class _Cleaning:
             logs, limits, free_bytes=free_bytes, now_ms=self._request.now_ms
         )
 
-    def _plan_one(self, owner: OfflineOwner, plan: RetentionPlan | None) -> None:
-        after = owner.view
-        if plan is not None:
-            after = after_retention(owner.view_when_rolled(), plan, now_ms=self._request.now_ms)
+    def _plan_one(self, owner: OfflineOwner, check: CheckPlan | None) -> None:
+        after, plan = owner.view, None
+        if check is not None:
+            after, plan = check.after, check.plan
             owner.note_retention(plan)
         cleanable = compaction = None
         if self._request.compaction and owner.config.compact and not (plan and plan.roll):
@@ -507,6 +516,19 @@ def _due_log(owner: OfflineOwner, committer: CompactionCommitter, request: Clean
         segments=lambda: compaction.segments,
         batch_bytes_max=compaction.batch_bytes_max,
     )
+
+
+def _shared(owner: OfflineOwner, view: LogView) -> SharedLog:
+    return SharedLog(
+        view=view,
+        log_dir=owner.report.log_dir,
+        is_deletable=not owner.is_interrupted,
+        may_roll=owner.may_roll,
+    )
+
+
+def _free_bytes(logs: Sequence[SharedLog]) -> dict[str, int]:
+    return {path: OS.free_bytes(Path(path)) for path in {each.log_dir for each in logs}}
 
 
 class _StartedEngine:

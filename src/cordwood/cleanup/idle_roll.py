@@ -7,10 +7,14 @@ With cordwood.segment.roll.idle each check of retention rolls such a segment.
 
 from __future__ import annotations
 
+from typing import Final
+
 from cordwood.cleanup.log_view import RetainedLog, RetainedSegment
 from cordwood.cleanup.retention import APPEND_TIME
 from cordwood.model.config import LogConfig
 from cordwood.model.config_values import LONG_MAX
+
+ROLL_IDLE: Final = "cordwood.segment.roll.idle"
 
 
 def should_roll_idle(
@@ -35,8 +39,12 @@ def should_roll_idle(
         return False
     if log.high_watermark < log.log_end_offset:
         return False
-    since_ms = _since_ms(active, config, first_batch_timestamp)
-    return now_ms - since_ms > config.segment_ms_max
+    return now_ms >= idle_from_ms(active, config, first_batch_timestamp=first_batch_timestamp)
+
+
+def idle_from_ms(active: RetainedSegment, config: LogConfig, *, first_batch_timestamp: int) -> int:
+    """The first moment (ms) at which an active segment is old enough to be rolled."""
+    return _since_ms(active, config, first_batch_timestamp) + config.segment_ms_max + 1
 
 
 def _since_ms(active: RetainedSegment, config: LogConfig, first_batch_timestamp: int) -> int:

@@ -126,6 +126,7 @@ class LogOnDisk:
             cleaner_checkpoint=checkpoints.cleaner.get(partition),
             holds=self._holds,
             consumed=self._run.groups.consumed(partition) if waits else NOTHING_KNOWN,
+            for_any_settings=request.compares,
         )
         if not (request.dry_run or self._holds):  # after all that could be refused
             offline.repair()

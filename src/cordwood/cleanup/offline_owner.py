@@ -14,18 +14,17 @@ from typing import Any
 
 from cordwood.cleanup.blockers import Code
 from cordwood.cleanup.capture import Captured
+from cordwood.cleanup.check_plan import view_when_rolled
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.compaction import CompactionPlan
 from cordwood.cleanup.compaction_values import Discarded
-from cordwood.cleanup.idle_roll import should_roll_idle
 from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction
 from cordwood.cleanup.log_on_disk import LogFiles
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.report import PartitionReport, Size, Status
 from cordwood.cleanup.retention import RetentionPlan
 from cordwood.cleanup.run import Run
-from cordwood.cleanup.view_after import after_roll
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError, NoSpaceError
 from cordwood.storage.offline_log_directory import PartitionDir
@@ -175,18 +174,16 @@ class OfflineOwner:
         """As `LogOwner.held`; the directory is locked for the whole run."""
         yield self.view
 
-    def _is_idle(self, now_ms: int) -> bool:
-        """Whether the active segment is rolled; after an unclean shutdown it may not be whole."""
-        active = self.view.active
-        first = active.first_batch_timestamp
-        return self._files.is_whole and should_roll_idle(
-            self.view, active, first_batch_timestamp=first, now_ms=now_ms
-        )
+    @property
+    def may_roll(self) -> bool:
+        """Whether the active segment may be rolled; after an unclean shutdown it may be torn."""
+        return self._files.is_whole
 
     def view_when_rolled(self) -> LogView:
         """The view of the log as `roll_idle` will leave it, now."""
-        now_ms = self._request.now_ms
-        return after_roll(self.view, now_ms=now_ms) if self._is_idle(now_ms) else self.view
+        if not self.may_roll:
+            return self.view
+        return view_when_rolled(self.view, now_ms=self._request.now_ms)
 
     def plan_roll(self) -> LogView:
         """The same, which is reported."""
@@ -197,7 +194,8 @@ class OfflineOwner:
 
     def roll_idle(self, now_ms: int) -> None:
         """As `LogOwner.roll_idle`."""
-        if not self._is_idle(now_ms):
+        del now_ms  # that of the request
+        if self.view_when_rolled() is self.view:
             return
         self.report.rolled_at = self.view.log_end_offset
         self._files.roll(self.captured)

@@ -62,7 +62,8 @@ class CleanRequest:
     for all. `named_topics` are topics that have settings of their own, by the option that gives
     them. Sizes are in bytes, `throttle_bytes` a second. Removed files are moved to `trash`, or
     deleted if it is None. Logs are compacted in `order`. With `measured`, a dry run executes
-    compactions without writing anything, and reports the sizes that a cleaning would leave.
+    compactions without writing anything, and reports the sizes that a cleaning would leave. With
+    `compares`, views hold what is needed to plan under other settings, too.
     """
 
     log_dirs: tuple[Path, ...]
@@ -75,6 +76,7 @@ class CleanRequest:
     order: CleaningOrder = CleaningOrder.RATIO
     dry_run: bool = False
     measured: bool = False
+    compares: bool = False
     force: bool = False
     retention: bool = True
     compaction: bool = True
@@ -82,3 +84,15 @@ class CleanRequest:
     throttle_bytes: int | None = None
     verify: bool = False
     trash: Path | None = None
+
+    @property
+    def applied_limits(self) -> DirectoryLimits:
+        """The limits of directories; none where only some topics are looked at."""
+        return DirectoryLimits() if self.topics else self.directory_limits
+
+    @property
+    def limits_warnings(self) -> list[str]:
+        """A warning if there are limits of directories that are not applied."""
+        if not self.topics or not self.directory_limits.is_set:
+            return []
+        return ["cordwood.log.dir.*: not applied, since other topics are not looked at"]

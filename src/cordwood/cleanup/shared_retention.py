@@ -20,6 +20,7 @@ from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.retention import Expired, RetentionPlan, age_from_ms
 from cordwood.model.config import BrokerConfig, LogConfig
 
+TOPIC_LIMIT = "cordwood.retention.topic.bytes"
 TOPIC_BYTES = "topic size"
 DIRECTORY_BYTES = "log directory size"
 FREE_BYTES = "free space"
@@ -45,6 +46,14 @@ class DirectoryLimits:
         )
 
     @property
+    def settings(self) -> dict[str, int]:
+        """The limits by the names of their settings."""
+        return {
+            "cordwood.log.dir.retention.bytes": self.size_bytes_max,
+            "cordwood.log.dir.free.bytes.min": self.free_bytes_min,
+        }
+
+    @property
     def is_set(self) -> bool:
         """Whether there is a limit."""
         return self.size_bytes_max >= 0 or self.free_bytes_min >= 0
@@ -56,13 +65,15 @@ class SharedLog:
 
     `log_dir` names its directory. A log that is not `is_deletable` counts, but nothing of it goes:
     another thread works on it. A future log, to which a partition is being moved, counts for its
-    directory only.
+    directory only. `may_roll` is false for a log that was not closed in good order: its end may not
+    be whole, so it is not rolled while idle.
     """
 
     view: LogView
     log_dir: str
     is_deletable: bool = True
     is_future: bool = False
+    may_roll: bool = True
 
 
 def shares_limits(configs: Iterable[LogConfig], limits: DirectoryLimits) -> bool:
@@ -99,7 +110,7 @@ def plan_shared_retention(
     for topic, group in sorted(by_topic.items()):
         limit = group[0].log.view.config.cordwood_retention_topic_bytes
         if limit >= 0:
-            text = f"cordwood.retention.topic.bytes {limit} breach of topic {topic}"
+            text = f"{TOPIC_LIMIT} {limit} breach of topic {topic}"
             excess = sum(each.size_bytes for each in group) - limit
             _take(group, excess, TOPIC_BYTES, text, now_ms=now_ms)
     for log_dir, group in sorted(by_directory.items()):

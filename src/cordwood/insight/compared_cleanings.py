@@ -8,20 +8,31 @@ without `--exact` does; no file is changed.
 from __future__ import annotations
 
 import fnmatch
+from collections.abc import Mapping
 from dataclasses import replace
 
-from cordwood.cleanup.capture import Captured
-from cordwood.cleanup.clean import clean, survey
+from cordwood.cleanup.clean import Survey, clean, survey
 from cordwood.cleanup.estimate.values import Estimator
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.named_topics import missing_topics
-from cordwood.cleanup.offline_groups import OfflineGroups
 from cordwood.cleanup.report import PartitionReport, Report, Status
 from cordwood.cleanup.request import CleanRequest, EngineFactory, Listener
-from cordwood.insight.comparison import NOW, THEN, Compared, Comparison, LeftAlone
+from cordwood.cleanup.shared_retention import DirectoryLimits
+from cordwood.insight.comparison import (
+    NOW,
+    THEN,
+    BothSettings,
+    Compared,
+    Comparison,
+    LeftAlone,
+    PlannedBoth,
+    Space,
+    plan_both,
+)
 from cordwood.insight.estimated_cleaning import estimated_outcome
 from cordwood.insight.whatif import How, Outcome, bytes_to_read, changed_settings, settled
 from cordwood.model.clock import Clock
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.offline_directories import find_places, open_log_dirs
 
 
@@ -34,7 +45,7 @@ def compare(
     listener: Listener | None = None,
     estimator: Estimator | None = None,
 ) -> Comparison:
-    """Both cleanings, of the topics whose settings differ; nothing is changed.
+    """Both cleanings, of the logs that the changed settings concern; nothing is changed.
 
     Args:
         now: a request with the settings in force.
@@ -51,26 +62,57 @@ def compare(
     chosen = [topic for topic in names if _chosen(topic, now)]
     each_change = {topic: _changes(topic, now, then) for topic in chosen}
     changes = {topic: change for topic, change in each_change.items() if change}
-    comparison = Comparison(changes=changes, unchanged_topics=len(chosen) - len(changes))
-    if not changes:
+    limits = {NOW: now.applied_limits, THEN: then.applied_limits}
+    shares_directories = any(each.is_set for each in limits.values())
+    comparison = Comparison(
+        changes=changes,
+        broker_changes=Space(limits=limits).changes,
+        warnings=list(dict.fromkeys([*now.limits_warnings, *then.limits_warnings])),
+        unchanged_topics=len(chosen) - len(changes),
+    )
+    if not (changes or comparison.broker_changes):
         return comparison
-    topics = tuple(sorted(changes))
-    found = survey(replace(now, topics=topics, named_topics={}), clock=clock, listener=listener)
+    # A limit of a directory depends on all of its logs, one of a topic on all of its partitions.
+    topics = () if shares_directories else tuple(sorted(changes))
+    request = replace(now, topics=topics, named_topics={}, compares=True)
+    found = survey(request, clock=clock, listener=listener)
     comparison.warnings += found.report.warnings
     comparison.in_use = found.report.in_use
-    for report, captured in found.logs:
-        comparison.partitions.append(_compared(report, captured, then, found.groups))
-    known = {each.name for each in comparison.partitions}
+    planned = _planned(found, limits, then)
+    comparison.partitions = [
+        _compared(report, each, now_ms=now.now_ms)
+        for (report, _), each in zip(found.logs, planned, strict=True)
+        if each.is_concerned
+    ]
+    known = {f"{report.topic}-{report.partition}" for report, _ in found.logs}
     comparison.left_alone = [
         LeftAlone(topic=each.topic, partition=each.partition, reason=each.reason)
         for each in found.report.partitions
-        if f"{each.topic}-{each.partition}" not in known
+        if each.topic in changes and f"{each.topic}-{each.partition}" not in known
     ]
+    plans = {each.log.log.view.topic_partition: each for each in planned}
     for side, request in ((NOW, now), (THEN, then)):
-        _measure(
-            comparison, side, request, engine, clock=clock, listener=listener, estimator=estimator
-        )
+        measuring = _Measuring(comparison, side, plans, is_whole=limits[side].is_set)
+        measuring.run(request, engine, clock=clock, listener=listener, estimator=estimator)
     return comparison
+
+
+def _planned(
+    found: Survey, limits: Mapping[str, DirectoryLimits], then: CleanRequest
+) -> list[PlannedBoth]:
+    """Both plans of the logs of a survey."""
+    logs = []
+    for log in found.shared:
+        partition = log.view.topic_partition
+        changed = then.resolve(partition.topic)
+        assert changed is not None, "settings that change are known on both sides"
+        view = log.view
+        if changed.config.cordwood_retention_groups or view.config.cordwood_retention_groups:
+            view = replace(view, consumed=found.groups.consumed(partition))
+        logs.append(BothSettings(log=replace(log, view=view), then=changed.config))
+    free_bytes = found.free_bytes
+    space = Space(limits=limits, free_bytes=free_bytes, freeing=free_bytes)
+    return plan_both(logs, space, now_ms=then.now_ms)
 
 
 def _topics(request: CleanRequest) -> list[str]:
@@ -94,15 +136,9 @@ def _changes(topic: str, now: CleanRequest, then: CleanRequest) -> dict[str, tup
     return changed_settings(before.config, after.config)
 
 
-def _compared(
-    report: PartitionReport, captured: Captured, then: CleanRequest, groups: OfflineGroups
-) -> Compared:
-    view = captured.view
-    changed = then.resolve(report.topic)
-    assert changed is not None, "settings that change are known on both sides"
-    then_view = replace(view, config=changed.config)
-    if changed.config.cordwood_retention_groups:
-        then_view = replace(then_view, consumed=groups.consumed(view.topic_partition))
+def _compared(report: PartitionReport, planned: PlannedBoth, *, now_ms: int) -> Compared:
+    log = planned.log
+    view, then_view = log.log.view, log.then_view
     compared = Compared(
         topic=report.topic,
         partition=report.partition,
@@ -110,53 +146,89 @@ def _compared(
         view=view,
         then_view=then_view,
     )
-    compared.now = settled(view, now_ms=then.now_ms)
-    if not changed.config.remote_storage_enable:  # else it is left alone
-        compared.then = settled(compared.then_view, now_ms=then.now_ms)
+    compared.now = settled(view, planned.now, now_ms=now_ms)
+    if not log.then.remote_storage_enable:  # else it is left alone
+        compared.then = settled(then_view, planned.then, now_ms=now_ms)
     return compared
 
 
-def _measure(
-    comparison: Comparison,
-    side: str,
-    request: CleanRequest,
-    engine: EngineFactory,
-    *,
-    clock: Clock,
-    listener: Listener | None,
-    estimator: Estimator | None,
-) -> None:
-    """Measures or estimates the partitions that this side cannot tell from their views."""
-    open_ = {each.name: each for each in comparison.partitions if each.outcome(side) is None}
-    if not open_:
-        return
-    topics = tuple(sorted({each.topic for each in open_.values()}))
-    report: Report = clean(
-        replace(request, topics=topics, named_topics={}, dry_run=True, measured=estimator is None),
-        engine,
-        clock=clock,
-        listener=listener,
-        estimator=estimator,
-    )
-    comparison.seconds += report.timing.total
-    for found in report.partitions:
-        compared = open_.get(f"{found.topic}-{found.partition}")
-        if compared is None:
-            continue
-        if found.status in {Status.FAILED, Status.NO_SPACE, Status.LEFT_ALONE}:
-            compared.reason = found.reason
-            continue
-        view = compared.view_of(side)
-        if estimator is None:
-            setattr(compared, side, _measured(found, view, now_ms=request.now_ms))
-            continue
-        outcome = estimated_outcome(found, view, now_ms=request.now_ms)
-        if outcome is None:
-            compared.reason = "; ".join(found.warnings) or "its compaction was not estimated"
-        setattr(compared, side, outcome)
+class _Measuring:
+    """Measures or estimates the partitions of one side that their plans do not settle."""
+
+    def __init__(
+        self,
+        comparison: Comparison,
+        side: str,
+        plans: Mapping[TopicPartition, PlannedBoth],
+        *,
+        is_whole: bool,
+    ) -> None:
+        """With `is_whole`, what goes depends on logs of other topics, too."""
+        self._comparison = comparison
+        self._side = side
+        self._plans = plans
+        self._is_whole = is_whole
+
+    def run(
+        self,
+        request: CleanRequest,
+        engine: EngineFactory,
+        *,
+        clock: Clock,
+        listener: Listener | None,
+        estimator: Estimator | None,
+    ) -> None:
+        """Sets the outcome of each, or the reason why there is none. Raises as `clean`."""
+        open_ = {
+            each.name: each
+            for each in self._comparison.partitions
+            if each.outcome(self._side) is None
+        }
+        if not open_:
+            return
+        topics = () if self._is_whole else tuple(sorted({each.topic for each in open_.values()}))
+        report: Report = clean(
+            replace(
+                request,
+                topics=topics,
+                named_topics={},
+                dry_run=True,
+                measured=estimator is None,
+            ),
+            engine,
+            clock=clock,
+            listener=listener,
+            estimator=estimator,
+        )
+        self._comparison.seconds += report.timing.total
+        for found in report.partitions:
+            compared = open_.get(f"{found.topic}-{found.partition}")
+            if compared is None:
+                continue
+            if found.status in {Status.FAILED, Status.NO_SPACE, Status.LEFT_ALONE}:
+                compared.reason = found.reason
+            else:
+                self._set(
+                    compared, found, now_ms=request.now_ms, is_estimated=estimator is not None
+                )
+
+    def _set(
+        self, compared: Compared, report: PartitionReport, *, now_ms: int, is_estimated: bool
+    ) -> None:
+        planned = self._plans[compared.view.topic_partition]
+        check = planned.now if self._side == NOW else planned.then
+        view = compared.view_of(self._side)
+        outcome: Outcome | None
+        if is_estimated:
+            outcome = estimated_outcome(report, view, check, now_ms=now_ms)
+            if outcome is None:
+                compared.reason = "; ".join(report.warnings) or "its compaction was not estimated"
+        else:
+            outcome = _measured(report, view, bytes_to_read(check, now_ms=now_ms))
+        setattr(compared, self._side, outcome)
 
 
-def _measured(report: PartitionReport, view: LogView, *, now_ms: int) -> Outcome:
+def _measured(report: PartitionReport, view: LogView, bytes_read: int) -> Outcome:
     before, after = report.before, report.after
     assert before is not None, "a measured partition was captured"
     assert after is not None, "a measured partition has an end"
@@ -175,5 +247,5 @@ def _measured(report: PartitionReport, view: LogView, *, now_ms: int) -> Outcome
         offsets_gone=report.log_start_offset - view.log_start_offset,
         log_start_offset=report.log_start_offset,
         keys=report.keys,
-        bytes_read=bytes_to_read(view, now_ms=now_ms),
+        bytes_read=bytes_read,
     )

@@ -1,13 +1,19 @@
-"""Cleanings with the settings in force and with changed ones, side by side: values."""
+"""Cleanings with the settings in force and with changed ones, side by side.
+
+Values, and the plan of both sides for logs that share limits: pure functions.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from cordwood.cleanup.check_plan import CheckPlan, plan_check_of
 from cordwood.cleanup.log_view import LogView
-from cordwood.insight.whatif import Outcome
+from cordwood.cleanup.shared_retention import DirectoryLimits, SharedLog
+from cordwood.insight.whatif import Outcome, changed_settings
+from cordwood.model.config import LogConfig
 
 #: The settings in force, and the changed ones.
 NOW, THEN = "now", "then"
@@ -52,15 +58,104 @@ class LeftAlone:
 
 @dataclass(slots=True, kw_only=True)
 class Comparison:
-    """Partitions whose settings change, the changes by topic, and the others with the reason.
+    """Partitions that the changes concern, the changes by topic, and the others with the reason.
 
-    `seconds` is how long measuring took, of which each side is one run.
+    `broker_changes` are those of the limits of log directories, which all topics share. `seconds`
+    is how long measuring took, of which each side is one run.
     """
 
     changes: Mapping[str, Mapping[str, tuple[str, str]]]
+    broker_changes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     partitions: list[Compared] = field(default_factory=list)
     left_alone: list[LeftAlone] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     in_use: list[dict[str, Any]] = field(default_factory=list)
     unchanged_topics: int = 0
     seconds: float = 0.0
+
+
+# ---- plans
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BothSettings:
+    """A log with the settings in force, and the changed settings."""
+
+    log: SharedLog
+    then: LogConfig
+
+    @property
+    def then_view(self) -> LogView:
+        """The log with the changed settings."""
+        return replace(self.log.view, config=self.then)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedBoth:
+    """What a check of retention does to a log on both sides."""
+
+    log: BothSettings
+    now: CheckPlan
+    then: CheckPlan
+
+    @property
+    def changes(self) -> dict[str, tuple[str, str]]:
+        """The settings of the log that change."""
+        return changed_settings(self.log.log.view.config, self.log.then)
+
+    @property
+    def is_concerned(self) -> bool:
+        """Whether its settings change, or what others leave of a limit that they share."""
+        return bool(self.changes) or self.now.plan.expired != self.then.plan.expired
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Space:
+    """The limits of log directories on each of `SIDES`, and the space that there is.
+
+    `free_bytes` and `freeing` are as those of `plan_check_of`.
+    """
+
+    limits: Mapping[str, DirectoryLimits] = field(
+        default_factory=lambda: dict.fromkeys(SIDES, DirectoryLimits())
+    )
+    free_bytes: Mapping[str, int] = field(default_factory=dict)
+    freeing: Collection[str] = ()
+
+    @property
+    def changes(self) -> dict[str, tuple[str, str]]:
+        """The limits that change, by their setting."""
+        now, then = (self.limits[side].settings for side in SIDES)
+        return {name: (str(now[name]), str(then[name])) for name in now if now[name] != then[name]}
+
+
+def plan_both(logs: Sequence[BothSettings], space: Space, *, now_ms: int) -> list[PlannedBoth]:
+    """Both plans of all logs that share limits, in their order.
+
+    A topic whose data would be on tiered storage is left alone.
+    """
+    sides = []
+    for side in SIDES:
+        shared = [
+            each.log
+            if side == NOW
+            else replace(
+                each.log,
+                view=each.then_view,
+                is_deletable=each.log.is_deletable and not each.then.remote_storage_enable,
+            )
+            for each in logs
+        ]
+        sides.append(
+            plan_check_of(
+                shared,
+                space.limits[side],
+                free_bytes=space.free_bytes,
+                freeing=space.freeing,
+                now_ms=now_ms,
+            )
+        )
+    return [
+        PlannedBoth(log=log, now=now, then=then)
+        for log, now, then in zip(logs, *sides, strict=True)
+    ]

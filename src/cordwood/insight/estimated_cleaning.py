@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from cordwood.cleanup.check_plan import CheckPlan
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.report import PartitionReport
-from cordwood.insight.whatif import How, Outcome, bytes_to_read, retained
+from cordwood.insight.whatif import How, Outcome, bytes_to_read
 
 
-def estimated_outcome(report: PartitionReport, view: LogView, *, now_ms: int) -> Outcome | None:
+def estimated_outcome(
+    report: PartitionReport, view: LogView, check: CheckPlan, *, now_ms: int
+) -> Outcome | None:
     """The outcome of retention, which is planned, and of the compaction after it.
 
     Segments are counted as if something was left of each group, and retention after the compaction
@@ -18,6 +21,7 @@ def estimated_outcome(report: PartitionReport, view: LogView, *, now_ms: int) ->
     Args:
         report: of a dry run on the log, with an estimate.
         view: the log with its settings.
+        check: what retention does with it.
         now_ms: the time of the cleaning.
 
     Returns:
@@ -26,7 +30,7 @@ def estimated_outcome(report: PartitionReport, view: LogView, *, now_ms: int) ->
     size, estimate = report.after, report.estimate
     if size is None or estimate is None:
         return None
-    after = retained(view, now_ms=now_ms)
+    after = check.after
     plan = plan_compaction(after, plan_cleanable(after, now_ms=now_ms))
     segments = size.segments - sum(len(group) - 1 for group in plan.groups)
     left = size.bytes - estimate.bytes_freed
@@ -41,6 +45,6 @@ def estimated_outcome(report: PartitionReport, view: LogView, *, now_ms: int) ->
         offsets_gone=after.log_start_offset - view.log_start_offset,
         log_start_offset=after.log_start_offset,
         keys=estimate.keys,
-        bytes_read=bytes_to_read(view, now_ms=now_ms),
+        bytes_read=bytes_to_read(check, now_ms=now_ms),
         bytes_error=estimate.error,
     )

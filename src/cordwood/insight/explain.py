@@ -11,7 +11,9 @@ from typing import Any, Final
 
 from cordwood.cleanup.blockers import Blocker, Code
 from cordwood.cleanup.group_guard import GROUPS, MAX_BYTES, MAX_MS
+from cordwood.cleanup.idle_roll import ROLL_IDLE, idle_from_ms
 from cordwood.cleanup.retention import RetentionPlan
+from cordwood.cleanup.shared_retention import TOPIC_LIMIT
 from cordwood.insight.compaction_forecast import (
     CompactionForecast,
     compaction_forecast,
@@ -128,8 +130,7 @@ class LogExplanation:
         cleanable = self.compaction.cleanable
         match self.section(fate):
             case "active":
-                text = "the active segment is not compacted; it is when a new one has been rolled"
-                return (Blocker(code=Code.ACTIVE_SEGMENT, setting="segment.ms", text=text),)
+                return (self._active_blocker(),)
             case "uncleanable":
                 return cleanable.blockers
             case "dirty":
@@ -138,6 +139,22 @@ class LogExplanation:
             case _:
                 text = "it has been compacted; the next compaction reads it again"
                 return (Blocker(code=Code.NOTHING_DIRTY, text=text),)
+
+    def _active_blocker(self) -> Blocker:
+        """The active segment has to be rolled first, by an append or because it is idle."""
+        view = self.facts.view
+        text = "the active segment is not compacted; it is when a new one has been rolled"
+        is_whole = view.high_watermark >= view.log_end_offset and not view.holds
+        if not (view.config.cordwood_segment_roll_idle and is_whole):
+            return Blocker(code=Code.ACTIVE_SEGMENT, setting="segment.ms", text=text)
+        first = view.active.first_batch_timestamp
+        until_ms = idle_from_ms(view.active, view.config, first_batch_timestamp=first)
+        return Blocker(
+            code=Code.ACTIVE_SEGMENT,
+            setting=ROLL_IDLE,
+            until_ms=max(until_ms, self.now_ms),
+            text=f"{text}, at the latest by {ROLL_IDLE} if nothing is appended",
+        )
 
     def _throttled_ms(self) -> int | None:
         """How long a cleaning takes at least that reads all, and writes as much."""
@@ -178,6 +195,10 @@ class LogExplanation:
         names = (*_RETENTION, *_COMPACTION) if config.compact else _RETENTION
         if config.cordwood_retention_groups:
             names = (*names, *_GROUPS)
+        if config.cordwood_retention_topic_bytes >= 0:
+            names = (*names, TOPIC_LIMIT)
+        if config.cordwood_segment_roll_idle:
+            names = (*names, ROLL_IDLE)
         found = {name: _setting(self.facts.origins, name) for name in names}
         return {name: setting for name, setting in found.items() if setting is not None}
 
@@ -239,12 +260,11 @@ def explain(facts: LogFacts, *, now_ms: int) -> LogExplanation:
     Raises:
         CorruptError, OSError: an index of a running log cannot be read.
     """
-    plan, fates = segment_fates(facts.view, now_ms=now_ms)
     return LogExplanation(
         facts=facts,
         now_ms=now_ms,
-        plan=plan,
-        fates=fates,
+        plan=facts.check.plan,
+        fates=segment_fates(facts.view, facts.check.plan, now_ms=now_ms),
         compaction=compaction_forecast(facts.view, now_ms=now_ms),
     )
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from cordwood.cleanup.blockers import Blocker
+from cordwood.cleanup.check_plan import CheckPlan
 from cordwood.cleanup.group_losses import NotedLoss
 from cordwood.cleanup.log_view import LogView
 from cordwood.model.config_levels import Origin
@@ -52,10 +53,12 @@ class LogFacts:
     `cleaner` is what keeps the cleaner from this log, whatever the log holds: it is quarantined,
     paused, or the cleaner is off. `throttle_bytes` is how many bytes a second a cleaning may read
     and write, None for no limit. `losses` are what groups have lost of it, as far as is remembered.
+    `check` is the plan of the next check of retention.
     """
 
     view: LogView
     log_dir: str
+    check: CheckPlan
     origins: Mapping[str, Origin] = field(default_factory=dict)
     transactions: tuple[OpenTransaction, ...] = ()
     cleaner: tuple[Blocker, ...] = ()

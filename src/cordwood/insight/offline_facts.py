@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cordwood.cleanup.capture import Captured
+from cordwood.cleanup.check_plan import CheckPlan
 from cordwood.cleanup.report import PartitionReport
 from cordwood.cleanup.request import Resolved
 from cordwood.insight.log_facts import Delays, LogFacts, OpenTransaction
@@ -10,9 +11,13 @@ from cordwood.model.config import BrokerConfig
 
 
 def offline_facts(
-    report: PartitionReport, captured: Captured, resolved: Resolved, broker: BrokerConfig
+    report: PartitionReport,
+    captured: Captured,
+    check: CheckPlan,
+    resolved: Resolved,
+    broker: BrokerConfig,
 ) -> LogFacts:
-    """The facts about one log.
+    """The facts about one log; `check` is the plan of the next check of retention.
 
     The delays are those of a broker with these settings: a stopped log is cleaned when the broker
     runs again, or by `cordwood clean`, which waits for nothing. That it has a trash is taken for
@@ -22,6 +27,7 @@ def offline_facts(
     return LogFacts(
         view=captured.view,
         log_dir=report.log_dir,
+        check=check,
         origins=resolved.origin,
         transactions=tuple(
             OpenTransaction(

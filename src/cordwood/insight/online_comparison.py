@@ -7,53 +7,57 @@ a compaction would discard is not known without reading records, so it is not sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Sequence
 
-from cordwood.cleanup.log_view import LogView
-from cordwood.insight.comparison import Compared, Comparison
-from cordwood.insight.whatif import changed_settings, retention_outcome
-from cordwood.model.config import LogConfig
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunningLog:
-    """A view of a log with the settings in force, and the changed settings."""
-
-    view: LogView
-    log_dir: str
-    then: LogConfig
+from cordwood.insight.comparison import (
+    BothSettings,
+    Compared,
+    Comparison,
+    PlannedBoth,
+    Space,
+    plan_both,
+)
+from cordwood.insight.whatif import retention_outcome
 
 
-def compare_running(logs: Sequence[RunningLog], *, now_ms: int) -> Comparison:
-    """Both sides, of the logs whose settings differ.
+def compare_running(
+    logs: Sequence[BothSettings], space: Space, *, shown: Collection[str], now_ms: int
+) -> Comparison:
+    """Both sides, of the logs that the changes concern.
+
+    Args:
+        logs: all that share limits with those of the topics to be shown.
+        space: the limits of log directories.
+        shown: the topics that are asked for.
+        now_ms: the time.
 
     Raises:
         CorruptError, OSError: an index of a log cannot be read.
     """
+    comparison = Comparison(changes={}, broker_changes=space.changes)
     changes: dict[str, dict[str, tuple[str, str]]] = {}
-    partitions = []
-    for log in logs:
-        view = log.view
-        topic = view.topic_partition.topic
-        if topic not in changes:
-            changes[topic] = changed_settings(view.config, log.then)
-        if not changes[topic]:
+    for planned in plan_both(logs, space, now_ms=now_ms):
+        log = planned.log.log
+        topic = log.view.topic_partition.topic
+        if topic not in shown or log.is_future:
             continue
-        then_view = replace(view, config=log.then)
-        partitions.append(
-            Compared(
-                topic=topic,
-                partition=view.topic_partition.partition,
-                log_dir=log.log_dir,
-                view=view,
-                then_view=then_view,
-                now=retention_outcome(view, now_ms=now_ms),
-                then=retention_outcome(then_view, now_ms=now_ms),
-            )
-        )
-    return Comparison(
-        changes={topic: change for topic, change in sorted(changes.items()) if change},
-        partitions=partitions,
-        unchanged_topics=sum(not change for change in changes.values()),
+        changes[topic] = planned.changes
+        if planned.is_concerned:
+            comparison.partitions.append(_compared(planned, now_ms))
+    comparison.changes = {topic: change for topic, change in sorted(changes.items()) if change}
+    comparison.unchanged_topics = len(changes) - len(comparison.changes)
+    return comparison
+
+
+def _compared(planned: PlannedBoth, now_ms: int) -> Compared:
+    log = planned.log.log
+    then_view = planned.log.then_view
+    return Compared(
+        topic=log.view.topic_partition.topic,
+        partition=log.view.topic_partition.partition,
+        log_dir=log.log_dir,
+        view=log.view,
+        then_view=then_view,
+        now=retention_outcome(log.view, planned.now, now_ms=now_ms),
+        then=retention_outcome(then_view, planned.then, now_ms=now_ms),
     )

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from cordwood.cleanup.blockers import Blocker, Code
-from cordwood.cleanup.capture import view_of
+from cordwood.cleanup.check_plan import CheckPlan
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.cleaner_status import cleaner_blocker
-from cordwood.cleanup.group_guard import NOTHING_KNOWN, Consumed
+from cordwood.cleanup.shared_retention import SharedLog
 from cordwood.insight.log_facts import Delays, LogFacts, OpenTransaction
 from cordwood.insight.offline_facts import bytes_a_second
 from cordwood.model.config_levels import Origin
@@ -23,12 +22,11 @@ def online_facts(
     manager: CleanerManager,
     settings: CleanerSettings,
     log: PartitionLog,
+    planned: tuple[SharedLog, CheckPlan],
     *,
-    checkpoint: int | None,
     origins: Mapping[str, Origin],
     transactional_ids: Mapping[int, str],
     now_ms: int,
-    consumed: Consumed = NOTHING_KNOWN,
 ) -> LogFacts:
     """The facts about one log.
 
@@ -36,15 +34,16 @@ def online_facts(
         manager: of the broker's cleaner.
         settings: of the broker's cleaner.
         log: to look at.
-        checkpoint: its line of the cleaner checkpoint, if any.
+        planned: its view, and the plan of the next check, of `plan_next_check`.
         origins: where its settings come from.
         transactional_ids: by producer id, those that a coordinator here knows.
         now_ms: the broker's time.
-        consumed: what is known of the groups that it waits for.
     """
+    shared, check = planned
     return LogFacts(
-        view=replace(view_of(log, checkpoint), consumed=consumed),
-        log_dir=str(log.log_dir),
+        view=shared.view,
+        log_dir=shared.log_dir,
+        check=check,
         origins=origins,
         transactions=tuple(
             OpenTransaction(

@@ -1,6 +1,6 @@
 """When each segment goes by retention, and what is in the way of it: a pure function.
 
-It asks `plan_retention` what goes now; the moments after that follow from the same functions that
+The plan of a check says what goes now; the moments after that follow from the same functions that
 the planner compares with the time. They hold for as long as nothing is appended.
 
 Source: UnifiedLog.deleteOldSegments and the functions it calls.
@@ -19,7 +19,6 @@ from cordwood.cleanup.retention import (
     age_from_ms,
     expires_ms,
     high_watermark_blocker,
-    plan_retention,
     size_blocker,
     time_blocker,
 )
@@ -46,9 +45,8 @@ class SegmentFate:
         return self.rule is not None
 
 
-def segment_fates(view: LogView, *, now_ms: int) -> tuple[RetentionPlan, list[SegmentFate]]:
-    """The plan of retention at `now_ms`, and the fate of each segment under it, oldest first."""
-    plan = plan_retention(view, now_ms=now_ms)
+def segment_fates(view: LogView, plan: RetentionPlan, *, now_ms: int) -> list[SegmentFate]:
+    """The fate of each segment under the plan of a check at `now_ms`, oldest first."""
     fates = [
         SegmentFate(
             segment=segment,
@@ -59,8 +57,7 @@ def segment_fates(view: LogView, *, now_ms: int) -> tuple[RetentionPlan, list[Se
         )
         for number, (segment, expired) in enumerate(zip(view.segments, plan.expired, strict=False))
     ]
-    fates += _Kept(view, now_ms).fates(len(fates))
-    return plan, fates
+    return fates + _Kept(view, now_ms).fates(len(fates))
 
 
 class _Kept:

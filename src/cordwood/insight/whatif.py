@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
+from cordwood.cleanup.check_plan import CheckPlan, plan_check_alone
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.log_view import CleanedSegment, LogView, SegmentView
-from cordwood.cleanup.retention import plan_retention
-from cordwood.cleanup.view_after import after_retention, empty_segment, with_segments
+from cordwood.cleanup.view_after import empty_segment, with_segments
 from cordwood.model.config import LogConfig
 
 _DAY_MS: Final = 86_400_000
@@ -79,22 +79,29 @@ class Outcome:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
-def settled(view: LogView, *, now_ms: int) -> Outcome | None:
-    """What a cleaning at `now_ms` does, if no record has to be read to know it; else None."""
-    after = retained(view, now_ms=now_ms)
-    return None if is_compaction_due(after, now_ms=now_ms) else _outcome(view, after)
+def settled(view: LogView, check: CheckPlan, *, now_ms: int) -> Outcome | None:
+    """What a cleaning at `now_ms` does, if no record has to be read to know it; else None.
+
+    Args:
+        view: the log.
+        check: what the check of retention does to it.
+        now_ms: the time.
+    """
+    if is_compaction_due(check.after, now_ms=now_ms):
+        return None
+    return _outcome(view, check.after)
 
 
-def retention_outcome(view: LogView, *, now_ms: int) -> Outcome:
-    """What retention at `now_ms` removes, whether or not a compaction is due, too.
+def retention_outcome(view: LogView, check: CheckPlan, *, now_ms: int) -> Outcome:
+    """What retention at `now_ms` removes, whether or not a compaction is due, too; as `settled`.
 
     A compaction is due if it is before retention, or after it: a running cleaner may compact a log
     first.
     """
-    after = retained(view, now_ms=now_ms)
-    if not any(is_compaction_due(each, now_ms=now_ms) for each in (view, after)):
+    after = check.after
+    if not any(is_compaction_due(each, now_ms=now_ms) for each in (view, check.before, after)):
         return _outcome(view, after)
-    bytes_read = bytes_to_read(view, now_ms=now_ms)
+    bytes_read = bytes_to_read(check, now_ms=now_ms)
     return replace(_outcome(view, after), how=How.RETENTION, bytes_read=bytes_read)
 
 
@@ -117,15 +124,9 @@ def _outcome(view: LogView, after: LogView) -> Outcome:
     )
 
 
-def retained(view: LogView, *, now_ms: int) -> LogView:
-    """The log after its retention at `now_ms`."""
-    plan = plan_retention(view, now_ms=now_ms)
-    return after_retention(view, plan, now_ms=now_ms) if plan.expired else view
-
-
-def bytes_to_read(view: LogView, *, now_ms: int) -> int:
+def bytes_to_read(check: CheckPlan, *, now_ms: int) -> int:
     """How many bytes the compaction that is due reads, after retention."""
-    cleanable = plan_cleanable(retained(view, now_ms=now_ms), now_ms=now_ms)
+    cleanable = plan_cleanable(check.after, now_ms=now_ms)
     return cleanable.clean_bytes + cleanable.cleanable_bytes
 
 
@@ -215,8 +216,9 @@ def kafka_keys_a_pass(cleaner: CleanerSettings) -> int:
 def forecast(view: LogView, *, now_ms: int, days: int) -> list[int] | None:
     """The bytes of a log at the end of each of the next days, if it grows as it has grown.
 
-    The rate is that of the log's own history, `append_rate`. None for a log that is compacted, or
-    that says nothing about time.
+    The rate is that of the log's own history, `append_rate`; limits that logs share are left
+    out, as they depend on how the others grow. None for a log that is compacted, or that says
+    nothing about time.
     """
     rate = append_rate(view)
     if view.config.compact or rate is None:
@@ -224,7 +226,7 @@ def forecast(view: LogView, *, now_ms: int, days: int) -> list[int] | None:
     log, sizes = view, []
     for day in range(1, days + 1):
         log = _with_a_day(log, rate, now_ms + (day - 1) * _DAY_MS)
-        log = retained(log, now_ms=now_ms + day * _DAY_MS)
+        log = plan_check_alone(log, now_ms=now_ms + day * _DAY_MS).after
         sizes.append(log.size_bytes)
     return sizes
 

@@ -67,6 +67,9 @@ def answer_of(
             topic: {key: {"now": a, "then": b} for key, (a, b) in changed.items()}
             for topic, changed in comparison.changes.items()
         },
+        "broker_changes": {
+            key: {"now": a, "then": b} for key, (a, b) in comparison.broker_changes.items()
+        },
         "partitions": [_partition(each, question) for each in comparison.partitions],
         "total": {side: _total(comparison.partitions, side) for side in SIDES},
         "not_measured": {side: _not_measured(comparison.partitions, side) for side in SIDES},

@@ -41,8 +41,8 @@ _log = logging.getLogger(__name__)
 class BrokerTrash:
     """The trash of a broker; any thread may call. `topics` has the deleted topics.
 
-    `removals` and `size_bytes` are what was here after the last `remove_expired`, without what
-    could not be read.
+    `removals_at_check` and `bytes_at_check` are what was here after the last `remove_expired`,
+    without what could not be read.
     """
 
     def __init__(self, directory: Path, log_dirs: Sequence[Path], *, fs: FileSystem = OS) -> None:
@@ -57,7 +57,7 @@ class BrokerTrash:
         self._trash = Trash(directory, named=TRASH_DIR, fs=fs)
         self._trash.make(log_dirs)
         self.topics = TrashedTopics(directory, fs=fs)
-        self.removals = self.size_bytes = 0
+        self.removals_at_check = self.bytes_at_check = 0
         self._locked: Lock | None = fs.lock(directory)
         self._lock = threading.RLock()
 
@@ -141,7 +141,7 @@ class BrokerTrash:
                 count += 1
             else:
                 sizes.append(self.topics.size_bytes(topic))
-        self.removals, self.size_bytes = len(sizes), sum(sizes)
+        self.removals_at_check, self.bytes_at_check = len(sizes), sum(sizes)
         return count
 
     def remove_oldest(self) -> bool:
@@ -202,6 +202,15 @@ class BrokerTrash:
         return _attempt(f"removing the topic {topic.name} from", forget, False)
 
     # ---- what is shown
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of all that is here.
+
+        Raises:
+            TrashError: it cannot be read.
+        """
+        return sum(int(each["bytes"]) for each in self.status()["removals"])
 
     def status(self) -> dict[str, Any]:
         """What is here, the oldest first, as plain values.

@@ -27,10 +27,32 @@ def free_bytes_soon(
         while free < enough_bytes and trash.remove_oldest():
             free = fs.free_bytes(log_dir)
         return free
-    for entry in fs.entries_in(log_dir):
-        if entry.is_directory:
-            free += _waiting_bytes(log_dir / entry.name, fs=fs)
-    return free
+    return free + _all_waiting_bytes(log_dir, fs=fs)
+
+
+def free_bytes_foreseen(
+    log_dir: Path, *, fs: FileSystem, trash: BrokerTrash | None = None
+) -> tuple[int, bool]:
+    """What `free_bytes_soon` can count on, and whether files that are deleted later add to it.
+
+    Nothing is removed: a trash on the same file system counts with all that is in it.
+
+    Raises:
+        OSError: the directory cannot be read.
+        TrashError: the trash cannot be read.
+    """
+    free = fs.free_bytes(log_dir)
+    if trash is not None and fs.is_same_file_system(log_dir, trash.directory):
+        return free + trash.size_bytes, False
+    return free + _all_waiting_bytes(log_dir, fs=fs), True
+
+
+def _all_waiting_bytes(log_dir: Path, *, fs: FileSystem) -> int:
+    return sum(
+        _waiting_bytes(log_dir / entry.name, fs=fs)
+        for entry in fs.entries_in(log_dir)
+        if entry.is_directory
+    )
 
 
 def _waiting_bytes(directory: Path, *, fs: FileSystem) -> int:

@@ -102,9 +102,3 @@ def test_a_coordinator_that_is_loading_is_a_warning(
     assert found.warnings == [
         f"the offsets of group {group} are not known: {why}" for group in ("a", "b", "c")
     ]
-
-
-def test_without_an_offsets_topic_there_are_no_groups() -> None:
-    with RunningBroker(engine=NoEngine) as running:
-        found = running.broker.committed_offsets.look_up([FIRST])
-    assert (found.offsets, found.warnings) == ({}, [])

@@ -219,7 +219,7 @@ def test_no_unread_segment_goes_before_a_limit_and_behind_it_all_is_as_without_g
 
 @given(VIEWS, TIMES)
 def test_each_segment_goes_at_the_moment_that_is_predicted(log: LogView, now_ms: int) -> None:
-    _, fates = segment_fates(log, now_ms=now_ms)
+    fates = segment_fates(log, plan_retention(log, now_ms=now_ms), now_ms=now_ms)
     moments = [fate.goes_ms for fate in fates]
     for number, moment in enumerate(moments):
         assert moment is not None or all(each is None for each in moments[number:])

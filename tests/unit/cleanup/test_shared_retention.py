@@ -27,11 +27,11 @@ from cordwood.cleanup.shared_retention import (
 from cordwood.cleanup.view_after import after_retention
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.filesystem import OsFileSystem
 from support.clean import run_clean
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.running_logs import RunningLogs, read_records
+from support.small_disk import SmallDisk
 
 NO_LIMITS = DirectoryLimits()
 DIR = "/logs"
@@ -287,18 +287,6 @@ def test_a_topic_of_24_partitions_never_exceeds_its_limit_but_by_active_segments
         log = logs.log(name)
         assert log.log_start_offset > 0
         assert read_records(log)[0].offset == log.log_start_offset
-
-
-class SmallDisk(OsFileSystem):
-    """The machine's files on a disk of so many bytes, of which those below `root` are used."""
-
-    def __init__(self, root: Path, size_bytes: int) -> None:
-        self._root = root
-        self._size_bytes = size_bytes
-
-    def free_bytes(self, path: Path) -> int:
-        used = sum(each.stat().st_size for each in self._root.rglob("*.log*"))
-        return self._size_bytes - used
 
 
 @pytest.mark.parametrize("delay_ms", [0, 60_000])

@@ -172,7 +172,35 @@ def test_a_group_is_waited_for_until_it_commits_or_the_limit_takes_it(make: Make
     assert (loss["first_offset"], loss["last_offset"]) == (10, 19)
 
 
+def test_a_limit_of_the_topic_is_named_as_the_rule(make: Make) -> None:
+    bench = make(replace(DELETE, retention_ms=-1))
+    size = bench.segment(3 * HOUR_MS).size_bytes
+    bench.segment(2 * HOUR_MS)
+    limited = replace(DELETE, retention_ms=-1, cordwood_retention_topic_bytes=size)
+    bench.log.update_config(limited)
+    first, second, _ = bench.explain().fates
+    assert (first.rule, first.goes_now, second.goes_now) == ("topic size", True, False)
+    assert first.text == f"cordwood.retention.topic.bytes {size} breach of topic t"
+    assert bench.explain().to_json()["deletable_bytes"] == size
+    bench.check()
+    assert bench.bases[0] == second.segment.base_offset
+
+
 # ---- compaction
+
+
+def test_an_idle_active_segment_is_compacted_when_it_has_been_rolled(make: Make) -> None:
+    bench = make(replace(COMPACT, segment_ms=HOUR_MS, cordwood_segment_roll_idle=True))
+    bench.logs.put(bench.log, (b"a", b"v"))
+    (blocker, *_) = bench.explain().blockers(bench.explain().fates[0])
+    assert (blocker.code, blocker.setting) == (Code.ACTIVE_SEGMENT, "cordwood.segment.roll.idle")
+    assert blocker.until_ms == bench.now_ms + HOUR_MS + 1
+    bench.logs.clock.advance(HOUR_MS)
+    bench.check()
+    assert bench.bases == [0]
+    bench.logs.clock.advance(1)
+    bench.check()
+    assert bench.bases == [0, 1]
 
 
 def test_the_sections_of_a_compacted_log(make: Make) -> None:

@@ -57,7 +57,7 @@ def view(
 
 
 def fates(log: LogView) -> list[SegmentFate]:
-    return segment_fates(log, now_ms=NOW_MS)[1]
+    return segment_fates(log, plan_retention(log, now_ms=NOW_MS), now_ms=NOW_MS)
 
 
 def codes(fate: SegmentFate) -> list[Code]:

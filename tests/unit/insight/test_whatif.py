@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from cordwood.cleanup.check_plan import plan_check_alone
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.log_view import LogView, SegmentView
 from cordwood.insight.whatif import (
+    Outcome,
     append_rate,
     changed_settings,
     cost_of,
@@ -49,8 +51,12 @@ def log(config: LogConfig, *, days: int = 4) -> LogView:
     )
 
 
+def settled_alone(view: LogView) -> Outcome | None:
+    return settled(view, plan_check_alone(view, now_ms=NOW_MS), now_ms=NOW_MS)
+
+
 def test_what_retention_removes_is_known_without_a_record() -> None:
-    outcome = settled(log(LogConfig(retention_ms=DAY_MS + 1)), now_ms=NOW_MS)
+    outcome = settled_alone(log(LogConfig(retention_ms=DAY_MS + 1)))
     assert outcome is not None
     assert (outcome.segments, outcome.bytes, outcome.bytes_freed) == (2, 2000, 2000)
     assert (outcome.segments_gone, outcome.offsets_gone, outcome.log_start_offset) == (2, 20, 20)
@@ -58,9 +64,9 @@ def test_what_retention_removes_is_known_without_a_record() -> None:
 
 def test_a_compaction_that_is_due_has_to_be_measured() -> None:
     compacted = LogConfig(cleanup_policy=frozenset({"compact"}))
-    assert settled(log(compacted), now_ms=NOW_MS) is None
+    assert settled_alone(log(compacted)) is None
     clean = replace(log(compacted), cleaner_checkpoint=30)
-    assert settled(clean, now_ms=NOW_MS) is not None
+    assert settled_alone(clean) is not None
 
 
 def test_settings_that_differ_have_kafkas_names() -> None:

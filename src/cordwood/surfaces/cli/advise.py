@@ -153,10 +153,11 @@ def _answer(
     )
     found = survey(request, clock=clock)
     by_topic: dict[str, list[LogFacts]] = {}
-    for report, captured in found.logs:
+    checks = found.checks(request.applied_limits, now_ms=request.now_ms)
+    for (report, captured), check in zip(found.logs, checks, strict=True):
         resolved = settings.resolve(report.topic)
         assert resolved is not None, "only topics with settings are captured"
-        facts = offline_facts(report, captured, resolved, settings.broker)
+        facts = offline_facts(report, captured, check, resolved, settings.broker)
         by_topic.setdefault(report.topic, []).append(facts)
     keys = kafka_keys_a_pass(CleanerSettings.of(settings.broker))
     return {

@@ -7,9 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cordwood.cleanup.capture import Captured
+from cordwood.cleanup.check_plan import CheckPlan
 from cordwood.cleanup.clean import survey
 from cordwood.cleanup.report import PartitionReport, Status
 from cordwood.cleanup.request import CleanRequest
+from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.insight.explain import LogExplanation, explain
 from cordwood.insight.offline_facts import offline_facts
 from cordwood.model.clock import SystemClock
@@ -89,12 +91,14 @@ def explain_files(question: DirectoryQuestion, screen: Screen) -> dict[str, Any]
         now_ms=now_ms,
         topics=question.topics if records is None else records.topics(question.topics),
         named_topics=settings.named_topics,
+        directory_limits=DirectoryLimits.of(settings.broker),
         producer_expiration_ms=settings.broker.producer_id_expiration_ms,
     )
     found = survey(request, clock=clock)
+    checks = found.checks(request.applied_limits, now_ms=now_ms)
     explained = [
-        (report, captured, _explained(report, captured, settings, now_ms))
-        for report, captured in found.logs
+        (report, captured, _explained(report, captured, check, settings, now_ms))
+        for (report, captured), check in zip(found.logs, checks, strict=True)
         if records is None or records.concerns(captured.view.topic_partition)
     ]
     answer: dict[str, Any] = {
@@ -103,7 +107,7 @@ def explain_files(question: DirectoryQuestion, screen: Screen) -> dict[str, Any]
         "in_use": found.report.in_use,
         "left_alone": _named(found.report.partitions, Status.LEFT_ALONE),
         "failed": _named(found.report.partitions, Status.FAILED),
-        "warnings": [*settings.warnings, *found.report.warnings],
+        "warnings": [*settings.warnings, *found.report.warnings, *request.limits_warnings],
     }
     if records is not None:
         # Compiled code is loaded only to read records.
@@ -115,11 +119,11 @@ def explain_files(question: DirectoryQuestion, screen: Screen) -> dict[str, Any]
 
 
 def _explained(
-    report: PartitionReport, captured: Captured, settings: Settings, now_ms: int
+    report: PartitionReport, captured: Captured, check: CheckPlan, settings: Settings, now_ms: int
 ) -> LogExplanation:
     resolved = settings.resolve(captured.view.topic_partition.topic)
     assert resolved is not None, "only topics with settings are captured"
-    facts = offline_facts(report, captured, resolved, settings.broker)
+    facts = offline_facts(report, captured, check, resolved, settings.broker)
     return explain(facts, now_ms=now_ms)
 
 

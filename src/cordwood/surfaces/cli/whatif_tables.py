@@ -33,7 +33,11 @@ def show_answer(answer: Value, screen: Screen) -> None:
         if each["reason"]:
             screen.line(f"{_name(each)}: {each['reason']}", style="red")
     if not answer["partitions"]:
-        typer.echo("no setting of a topic here changes")
+        if answer["broker_changes"]:
+            _show_changes(answer)
+            typer.echo("nothing that is removed changes")
+        else:
+            typer.echo("no setting of a topic here changes")
         return
     _show_changes(answer)
     _show_partitions(answer)
@@ -50,7 +54,7 @@ def _name(partition: Value) -> str:
 def _show_changes(answer: Value) -> None:
     rows = [
         [topic, name, values[NOW] or "(none)", values[THEN] or "(none)"]
-        for topic, changed in answer["changes"].items()
+        for topic, changed in [("(broker)", answer["broker_changes"]), *answer["changes"].items()]
         for name, values in changed.items()
         if name
     ]

@@ -16,7 +16,7 @@ from cordwood import __version__
 from cordwood.broker.configs.describe import topic_origins
 from cordwood.cleanup.erasure.online_erasures import ErasureRunsError
 from cordwood.cleanup.erasure.request import EraseRequest
-from cordwood.cleanup.online_groups import consumed_of
+from cordwood.cleanup.online_check import plan_next_check
 from cordwood.cleanup.online_holds import add_hold
 from cordwood.insight.explain import explain
 from cordwood.insight.online_facts import online_facts
@@ -175,8 +175,7 @@ class ObservedBroker:
                 {topic: topic_origins(broker.configs, topic) for topic in topics},
             )
         )
-        lines = manager.all_cleaner_checkpoints()
-        known = manager.groups.look_up(logs)
+        planned = plan_next_check(manager, logs, now_ms=now_ms)
         return {
             "now_ms": now_ms,
             "partitions": [
@@ -185,15 +184,15 @@ class ObservedBroker:
                         manager,
                         cleaner.settings,
                         log,
-                        checkpoint=lines.get(log.topic_partition),
+                        planned[log.topic_partition],
                         origins=origins[log.topic_partition.topic],
                         transactional_ids=ids,
                         now_ms=now_ms,
-                        consumed=consumed_of(known, log),
                     ),
                     now_ms=now_ms,
                 ).to_json()
                 for log in logs
+                if log.topic_partition in planned  # else it was removed this moment
             ],
         }
 

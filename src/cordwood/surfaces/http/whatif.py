@@ -7,19 +7,19 @@ broker's configs. Views and committed offsets are of this moment; nothing is cha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from cordwood.broker.configs.alter import Alteration, Resource
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.values import key_of
-from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.online_groups import consumed_of
+from cordwood.cleanup.online_check import free_space, frozen_logs, logs_to_plan
+from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.cleanup.spark.session import cores_here
-from cordwood.insight.comparison import NOW, THEN, Comparison
-from cordwood.insight.online_comparison import RunningLog, compare_running
+from cordwood.insight.comparison import NOW, THEN, BothSettings, Comparison, Space
+from cordwood.insight.online_comparison import compare_running
 from cordwood.insight.online_facts import cleaner_blockers
 from cordwood.insight.whatif import Unread, unread
 from cordwood.insight.whatif_answer import Question, answer_of, starts_of
@@ -50,10 +50,10 @@ def what_if(node: Node, on_loop: OnLoop, request: Request) -> dict[str, Any]:
     resources = _resources(node.broker.node_id, request.all("set"))
     logs = sorted(node.cleaner.manager.current_logs(), key=lambda log: log.topic_partition)
     chosen = _chosen(logs, request.all("topic"))
-    topics = {log.topic_partition.topic for log in chosen}
+    topics = {log.topic_partition.topic for log in node.cleaner.manager.logs.logs()}
     supposed = on_loop(lambda: _suppose(node, resources, topics))
     now_ms = node.clock.now_ms()
-    comparison = compare_running(_running(node, chosen, supposed.configs), now_ms=now_ms)
+    comparison = _compared(node, chosen, supposed, now_ms=now_ms)
     comparison.warnings += _warnings(node, comparison, now_ms=now_ms)
     comparison.warnings += supposed.elsewhere
     lost = _unread(node, comparison) if looks_at_groups else None
@@ -132,6 +132,7 @@ class _Supposed:
     """The settings if they were changed; `elsewhere` is what this broker has no log of."""
 
     configs: Mapping[str, LogConfig]
+    limits: DirectoryLimits
     cleaner: CleanerSettings
     elsewhere: list[str]
 
@@ -150,6 +151,7 @@ def _suppose(node: Node, resources: Sequence[Resource], topics: set[str]) -> _Su
     named = [each.name for each in resources if each.kind == ConfigResource.TOPIC]
     return _Supposed(
         configs={topic: configs.log_config(topic) for topic in topics},
+        limits=DirectoryLimits.of(configs.values.broker_config),
         cleaner=CleanerSettings.of(configs.values.broker_config),
         elsewhere=_elsewhere(node, configs, named),
     )
@@ -166,27 +168,33 @@ def _elsewhere(node: Node, configs: ConfigService, topics: Sequence[str]) -> lis
     return found
 
 
-def _running(
-    node: Node, logs: Sequence[PartitionLog], configs: Mapping[str, LogConfig]
-) -> list[RunningLog]:
-    """A view of each log, with what the groups have consumed that either side waits for."""
+def _compared(
+    node: Node, chosen: Sequence[PartitionLog], supposed: _Supposed, *, now_ms: int
+) -> Comparison:
+    """Both sides, on one view of each log that they depend on."""
     manager = node.cleaner.manager
-    lines = manager.all_cleaner_checkpoints()
+    limits = {NOW: DirectoryLimits.of(manager.logs.broker), THEN: supposed.limits}
+    in_force = [log.config for log in manager.logs.logs()]
+    configs = (*in_force, *supposed.configs.values())
+    logs = [
+        log
+        for log in logs_to_plan(manager, chosen, configs, limits.values())
+        if log.topic_partition.topic in supposed.configs  # else it was made this moment
+    ]
+    then = [supposed.configs[log.topic_partition.topic] for log in logs]
     known = manager.groups.look_up_for(
         (log.topic_partition, config)
-        for log in logs
-        for config in (log.config, configs[log.topic_partition.topic])
+        for log, changed in zip(logs, then, strict=True)
+        for config in (log.config, changed)
     )
-    return [
-        RunningLog(
-            view=replace(
-                view_of(log, lines.get(log.topic_partition)), consumed=consumed_of(known, log)
-            ),
-            log_dir=str(log.log_dir),
-            then=configs[log.topic_partition.topic],
-        )
-        for log in logs
-    ]
+    shared = frozen_logs(manager, logs, known, now_ms=now_ms)
+    free = free_space(manager, shared, limits.values())
+    return compare_running(
+        [BothSettings(log=log, then=config) for log, config in zip(shared, then, strict=True)],
+        Space(limits=limits, free_bytes=free.free_bytes, freeing=free.freeing),
+        shown={log.topic_partition.topic for log in chosen},
+        now_ms=now_ms,
+    )
 
 
 def _warnings(node: Node, comparison: Comparison, *, now_ms: int) -> list[str]:

@@ -261,12 +261,12 @@ LOGS: tuple[Metric[Snapshot], ...] = (
         "cordwood_trash_removals",
         "What the trash of cordwood.trash.dir had after the last check: removals of segments, and "
         "deleted topics (`cordwood trash list`).",
-        lambda trash: trash.removals,
+        lambda trash: trash.removals_at_check,
     ),
     _trash(
         "cordwood_trash_bytes",
         "The bytes of what the trash had after the last check.",
-        lambda trash: trash.size_bytes,
+        lambda trash: trash.bytes_at_check,
     ),
     _directory_count(
         "OfflineLogDirectoryCount", "Log directories that failed.", lambda each: len(_offline(each))

@@ -111,6 +111,45 @@ def test_groups_that_lose_unread_records_are_named(root: Path) -> None:
     assert "done" not in text
 
 
+@pytest.mark.parametrize(("group", "gone"), [("slow", 0), ("shop", 0), ("done", 2), ("new", 0)])
+def test_groups_that_retention_would_wait_for_keep_what_they_have_not_consumed(
+    root: Path, group: str, gone: int
+) -> None:
+    change = [*SHORTER, "--set", f"orders:cordwood.retention.groups={group}"]
+    first, second = answer_of(root, *change)["partitions"]
+    assert (first["now"]["segments_gone"], first["then"]["segments_gone"]) == (0, gone)
+    assert second["then"]["segments_gone"] == 0, "no group has committed for it"
+    cap = ["--set", f"orders:cordwood.retention.groups.max.ms={2 * DAY_MS}"]
+    assert [p["then"]["segments_gone"] for p in answer_of(root, *change, *cap)["partitions"]] == [
+        2,
+        2,
+    ]
+    options = ["clean", root, "--defaults", "--now", NOW_MS, *change, "--retention-only", "--json"]
+    report = json.loads(CliRunner().invoke(app, list(map(str, options))).stdout)
+    after = {(p["topic"], p["partition"]): p["bytes_after"] for p in report["partitions"]}
+    assert after["orders", 0] == first["then"]["bytes"]
+    assert after["orders", 1] == second["then"]["bytes"]
+
+
+def test_a_limit_that_partitions_share_is_predicted_and_explained(root: Path) -> None:
+    size = sum(p["bytes"] for p in answer_of(root, *SHORTER)["partitions"])
+    limit = f"orders:cordwood.retention.topic.bytes={size - 1}"
+    first, second = answer_of(root, "--set", limit)["partitions"]
+    assert (first["then"]["segments_gone"], second["then"]["segments_gone"]) == (1, 0)
+    options = ["explain", root, "--defaults", "--now", NOW_MS, "--set", limit, "--json"]
+    result = CliRunner().invoke(app, list(map(str, options)))
+    explained = json.loads(result.stdout)["partitions"]
+    (rule,) = [s["rule"] for p in explained for s in p["segments"] if s["deletable"]]
+    assert rule == "topic size"
+    limits = ["--set", "cordwood.log.dir.retention.bytes=1"]
+    assert {p["topic"] for p in answer_of(root, *limits)["partitions"]} >= {"orders", "x"}
+    alone = answer_of(root, *limits, "--topic", "orders")
+    assert alone["partitions"] == []
+    assert alone["warnings"] == [
+        "cordwood.log.dir.*: not applied, since other topics are not looked at"
+    ]
+
+
 def test_the_tables_show_settings_partitions_total_and_the_days_ahead(root: Path) -> None:
     result = run(root, *SHORTER, "--days", 2)
     assert result.exit_code == 0, result.output

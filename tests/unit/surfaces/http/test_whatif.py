@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -24,6 +25,7 @@ from support.scrape import Probe, probed
 
 PROPERTIES = {"offsets.topic.num.partitions": "2"}
 GROUPS = ("slow", "fast")
+DIRECTORY_LIMIT = "cordwood.log.dir.retention.bytes"
 
 
 @pytest.fixture(scope="module")
@@ -87,9 +89,9 @@ class Topic(AgedTopic):
 
 
 def check(broker: RunningBroker) -> None:
-    """One check of retention, and one of the cleaner, which cannot compact here."""
-    broker.node.cleaner.retention_once_now()
+    """One check of the cleaner, which cannot compact here, and one of retention."""
     broker.node.cleaner.run_once_now()
+    broker.node.cleaner.retention_once_now()
 
 
 def random_settings(rng: random.Random, size_bytes: int) -> dict[str, str]:
@@ -102,10 +104,13 @@ def random_settings(rng: random.Random, size_bytes: int) -> dict[str, str]:
         "cordwood.retention.groups": ["", "slow", "fast", "fast,slow", "unknown"],
         "cordwood.retention.groups.max.ms": ["-1", str(3 * HOUR_MS + half)],
         "cordwood.retention.groups.max.bytes": ["-1", str(size_bytes // 3)],
+        "cordwood.retention.topic.bytes": ["-1", str(size_bytes), str(size_bytes // 2)],
+        "cordwood.segment.roll.idle": ["false", "true"],
         "min.cleanable.dirty.ratio": ["0", "0.5", "1"],
-        "max.message.bytes": ["100000"],
     }
     names = rng.sample(sorted(choices), rng.randint(1, 4))
+    if rng.random() < 0.3:
+        names.append("cleanup.policy")
     return {name: rng.choice(choices[name]) for name in names}
 
 
@@ -202,6 +207,41 @@ def test_a_setting_of_the_broker_changes_all_topics_without_their_own(
             assert found["then"]["segments_gone"] == 1
     finally:
         other.set_of_broker(node_id, {"log.retention.ms": week})
+
+
+def test_a_limit_of_the_log_directory_concerns_all_topics_in_it(tmp_path: Path) -> None:
+    with RunningBroker(log_dir=tmp_path, engine=NoEngine) as broker, probed(broker) as probe:
+        old, new = Topic(broker, "old"), Topic(broker, "new")
+        for topic, hours in ((old, (9, 8, 7)), (new, (3, 2, 1))):
+            topic.create({"retention.ms": "-1"})
+            topic.put(*hours)
+        logs = [*new.logs, *old.logs]
+        excess = sum(log.active.size_bytes for log in old.logs)
+        limit = sum(log.size_bytes for log in logs) - excess
+        change = f"{DIRECTORY_LIMIT}={limit}"
+        answer = ask(probe, change)
+        assert answer["changes"] == {}
+        assert answer["broker_changes"] == {DIRECTORY_LIMIT: {"now": "-1", "then": str(limit)}}
+        assert [each["topic"] for each in answer["partitions"]] == ["old", "old"]
+        assert ask(probe, change, topic="new")["partitions"] == []
+        old.set_of_broker(broker.broker.node_id, {DIRECTORY_LIMIT: str(limit)})
+        broker_config = broker.node.cleaner.manager.logs
+        poll_until(
+            lambda: broker_config.broker.cordwood_log_dir_retention_bytes == limit,
+            timeout_s=30,
+            what="the broker takes its new limit",
+        )
+        explained = json.loads(probe.ask("/explain").text)["partitions"]
+        segments = [segment for each in explained for segment in each["segments"]]
+        gone = [segment for segment in segments if segment["deletable"]]
+        assert len(gone) == answer["total"]["then"]["segments_gone"] == 2
+        assert {segment["rule"] for segment in gone} == {"log directory size"}
+        assert all(DIRECTORY_LIMIT in segment["reason"] for segment in gone)
+        check(broker)
+        assert [log.size_bytes for log in old.logs] == [
+            each["then"]["bytes"] for each in answer["partitions"]
+        ]
+        assert [len(log.segments) for log in new.logs] == [3, 3]
 
 
 def test_a_compaction_that_is_due_is_said_not_to_be_measured(

@@ -1,0 +1,109 @@
+"""What one check of retention does to logs, all rules in their order: pure functions.
+
+First each log by itself: an idle active segment is rolled, then the log's own rules apply. Then the
+limits that logs share take what is left over them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from cordwood.cleanup.idle_roll import should_roll_idle
+from cordwood.cleanup.log_view import LogView
+from cordwood.cleanup.retention import RetentionPlan, plan_retention
+from cordwood.cleanup.shared_retention import (
+    DirectoryLimits,
+    SharedLog,
+    joined,
+    plan_shared_retention,
+    shares_limits,
+)
+from cordwood.cleanup.view_after import after_retention, after_roll
+
+#: The plans of the limits that logs share, for logs as their own retention has left them.
+Share = Callable[[Sequence[LogView]], Sequence[RetentionPlan]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckPlan:
+    """One log: `before` is what the check has found and rolled, `after` what `plan` leaves."""
+
+    before: LogView
+    plan: RetentionPlan
+    after: LogView
+
+
+def view_when_rolled(view: LogView, *, now_ms: int) -> LogView:
+    """The log as a check has rolled it; the view itself where it rolls nothing."""
+    first = view.active.first_batch_timestamp if view.config.cordwood_segment_roll_idle else -1
+    if should_roll_idle(view, view.active, first_batch_timestamp=first, now_ms=now_ms):
+        return after_roll(view, now_ms=now_ms)
+    return view
+
+
+def plan_check(views: Sequence[LogView], share: Share, *, now_ms: int) -> list[CheckPlan]:
+    """The plan for each log, in their order.
+
+    Args:
+        views: of the logs, rolled.
+        share: plans the limits that they share.
+        now_ms: the time.
+    """
+    plans = [plan_retention(view, now_ms=now_ms) for view in views]
+    rests = [
+        after_retention(view, plan, now_ms=now_ms) if plan.expired else view
+        for view, plan in zip(views, plans, strict=True)
+    ]
+    whole = [joined(*both) for both in zip(plans, share(rests), strict=True)]
+    return [
+        CheckPlan(before=view, plan=plan, after=after_retention(view, plan, now_ms=now_ms))
+        for view, plan in zip(views, whole, strict=True)
+    ]
+
+
+def plan_check_alone(view: LogView, *, now_ms: int) -> CheckPlan:
+    """The plan for a log that shares no limit."""
+    (only,) = plan_check([view_when_rolled(view, now_ms=now_ms)], _nothing, now_ms=now_ms)
+    return only
+
+
+def plan_check_of(
+    logs: Sequence[SharedLog],
+    limits: DirectoryLimits,
+    *,
+    free_bytes: Mapping[str, int],
+    freeing: Collection[str],
+    now_ms: int,
+) -> list[CheckPlan]:
+    """The plan for each log, in their order, with the limits that they share.
+
+    Args:
+        logs: all that share limits, as they are.
+        limits: of each log directory.
+        free_bytes: by directory, the free space now.
+        freeing: the directories where what a log's own rules remove becomes free space.
+        now_ms: the time.
+    """
+    views = [
+        view_when_rolled(each.view, now_ms=now_ms) if each.may_roll else each.view for each in logs
+    ]
+    if not shares_limits((view.config for view in views), limits):
+        return plan_check(views, _nothing, now_ms=now_ms)
+
+    def share(rests: Sequence[LogView]) -> Sequence[RetentionPlan]:
+        free = dict(free_bytes)
+        for log, view, rest in zip(logs, views, rests, strict=True):
+            if log.log_dir in freeing and log.log_dir in free:
+                free[log.log_dir] += view.size_bytes - rest.size_bytes
+        shared = [replace(log, view=rest) for log, rest in zip(logs, rests, strict=True)]
+        return plan_shared_retention(shared, limits, free_bytes=free, now_ms=now_ms)
+
+    return plan_check(views, share, now_ms=now_ms)
+
+
+def _nothing(views: Sequence[LogView]) -> Sequence[RetentionPlan]:
+    return [
+        RetentionPlan(expired=(), roll=False, log_start_offset=view.log_start_offset)
+        for view in views
+    ]
