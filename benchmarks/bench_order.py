@@ -23,7 +23,7 @@ from cordwood.cleanup.cleaning_order import CleaningOrder
 from support.skewed_logs import Step, bytes_read_for, clean_in_order, write_skewed_logs
 
 _RECORDS = 100_000  # some 12 MB a log
-_QUICK_RECORDS = 8_000
+_QUICK_RECORDS = 6_000
 _SHARES = (0.5, 0.8, 0.95)
 _SHARE, _READ_MAX = 0.8, 0.6
 

@@ -35,7 +35,7 @@ def test_by_what_is_freed_most_is_freed_with_less_than_two_thirds_of_the_reads(
     tmp_path: Path,
 ) -> None:
     found = {}
-    write_skewed_logs(tmp_path / "logs", records=8_000)
+    write_skewed_logs(tmp_path / "logs", records=6_000)
     for order in CleaningOrder:
         shutil.copytree(tmp_path / "logs", tmp_path / order)
         found[order] = clean_in_order(tmp_path / order, order)

@@ -8,14 +8,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import (
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    NewTopic,
+    ResourceType,
+)
 from typer.testing import CliRunner, Result
 
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.cli.running_broker import AddressedBroker
 from cordwood.testing.broker import RunningBroker
+from support.cleaner_bench import until
 from support.in_process_engine import ManagedInProcessEngine
 from support.ports import free_port
 from support.scrape import Probe, probed
@@ -181,3 +189,24 @@ def test_what_is_due_is_shown_with_its_order_and_whether_it_grows(
     little = {"bytes_freed": None, "bytes_per_s": None, "seconds_left": None, "growth": None}
     answer |= {"order_by": "ratio", "backlog": answer["backlog"] | little}
     assert run(probe).output.splitlines()[-2:] == ["Next: a-0", "Due: 1 log, 5.0G to read"]
+
+
+def test_the_order_of_a_running_broker_can_be_changed(broker: RunningBroker, probe: Probe) -> None:
+    def order() -> str:
+        return str(json.loads(run(probe, "--json").output)["order_by"])
+
+    def alter(value: str) -> None:
+        entry = ConfigEntry(
+            "cordwood.cleaner.order", value, incremental_operation=AlterConfigOpType.SET
+        )
+        resource = ConfigResource(ResourceType.BROKER, "1", incremental_configs=[entry])
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        for done in admin.incremental_alter_configs([resource]).values():
+            done.result()
+
+    assert order() == "ratio"
+    alter("freed")
+    until(lambda: order() == "freed")
+    with pytest.raises(KafkaException, match="String must be one of: ratio, freed"):
+        alter("newest")
+    assert order() == "freed"

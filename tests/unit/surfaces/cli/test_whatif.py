@@ -255,6 +255,7 @@ def test_a_broker_and_its_directory_say_the_same_and_the_broker_then_does_it(
         (["--memory", "1g"], "--memory needs LOG_DIR"),
         (["--master", "local[2]"], "--master needs LOG_DIR"),
         (["--defaults"], "--defaults needs LOG_DIR"),
+        (["--estimate"], "--estimate needs LOG_DIR"),
         (["--config-file", "x"], "--config-file needs LOG_DIR"),
         (["--bootstrap-server", "localhost:1"], "which broker?"),
         (["."], "give LOG_DIR, or a running broker, not both"),
