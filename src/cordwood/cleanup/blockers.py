@@ -57,3 +57,11 @@ class Blocker:
 def hold_blocker(ids: Iterable[str]) -> Blocker:
     """Legal holds, by their ids: nothing is removed before all are released."""
     return Blocker(code=Code.HOLD, text=held_by(ids))
+
+
+def due_blocker(due_ms: int, now_ms: int) -> Blocker:
+    """A clean segment waits until something of it is removable, from `due_ms` on."""
+    wait_ms = due_ms - now_ms
+    when = f"is removable in {wait_ms} ms" if wait_ms > 0 else "is removable"
+    text = f"it has been compacted; a record of it {when}, and the next check cleans it then"
+    return Blocker(code=Code.DELETE_HORIZON, until_ms=due_ms, text=text)

@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cordwood.cleanup.compaction_values import SegmentSource
+from cordwood.cleanup.due import NOTHING_DUE, DueMoments
+from cordwood.cleanup.due_reader import DueReader, KnownDue
 from cordwood.cleanup.group_guard import NOTHING_KNOWN, Consumed
 from cordwood.cleanup.log_view import LogView, SegmentView
 from cordwood.format.producer_snapshot import ProducerEntry
@@ -33,10 +35,11 @@ class SegmentInUse:
     A property that a file has to be asked for may raise what the file system raises.
     """
 
-    __slots__ = ("_segment", "base_offset", "size_bytes")
+    __slots__ = ("_due", "_segment", "base_offset", "size_bytes")
 
-    def __init__(self, segment: LogSegment) -> None:
+    def __init__(self, segment: LogSegment, due: DueReader | None = None) -> None:
         self._segment = segment
+        self._due = due
         self.base_offset = segment.base_offset
         self.size_bytes = segment.size_bytes
 
@@ -74,6 +77,13 @@ class SegmentInUse:
     def modified_ms(self) -> int:
         """When its log was last written to (ms)."""
         return self._segment.last_modified_ms
+
+    @property
+    def due(self) -> DueMoments:
+        """When things of it become removable; the first time it is asked for, it is read."""
+        if self._due is None:
+            return NOTHING_DUE
+        return self._due.of_online(self._segment, self.size_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,11 +139,13 @@ class _Noted:
             self._high_watermark = log.high_watermark
             self._last_stable_offset = log.last_stable_offset
             self._holds = log.holds
+            self._fs = log.context.fs
 
     def view(self, cleaner_checkpoint: int | None) -> LogView:
+        due = DueReader.of(self._config, fs=self._fs)
         return LogView(
             topic_partition=self._partition,
-            segments=tuple([SegmentInUse(segment) for segment in self.segments]),
+            segments=tuple([SegmentInUse(each, due) for each in self.segments]),
             log_start_offset=self._log_start_offset,
             log_end_offset=self._log_end_offset,
             high_watermark=self._high_watermark,
@@ -204,6 +216,7 @@ def capture_offline(
     holds: tuple[str, ...] = (),
     consumed: Consumed = NOTHING_KNOWN,
     for_any_settings: bool = False,
+    due: KnownDue | None = None,
 ) -> Captured:
     """An offline log as plain values, which need neither the log nor its files.
 
@@ -213,14 +226,17 @@ def capture_offline(
         holds: the ids of its legal holds.
         consumed: what groups have consumed of it.
         for_any_settings: read what planners need under other settings, too.
+        due: what earlier calls have read of its segments; added to.
 
     Raises:
-        CorruptError: an index cannot be read.
+        CorruptError: an index cannot be read, or a segment whose records are looked at.
         OSError: a file cannot be reached.
     """
     captured = capture(offline.log, cleaner_checkpoint=cleaner_checkpoint)
+    reader = DueReader.of(offline.log.config)
     is_compacted = offline.log.config.compact or for_any_settings
     needs_first = is_compacted or offline.log.config.cordwood_segment_roll_idle
+    moments = _due_of(captured, None if holds else reader, {} if due is None else due)
     segments = [
         SegmentView(
             base_offset=segment.base_offset,
@@ -230,8 +246,11 @@ def capture_offline(
             largest_record_timestamp=segment.largest_record_timestamp,
             first_batch_timestamp=segment.first_batch_timestamp if needs_first else -1,
             modified_ms=source.modified_ns // 1_000_000,
+            due=moments[number],
         )
-        for segment, source in zip(captured.view.segments, captured.sources, strict=True)
+        for number, (segment, source) in enumerate(
+            zip(captured.view.segments, captured.sources, strict=True)
+        )
     ]
     return replace(
         captured,
@@ -240,3 +259,17 @@ def capture_offline(
         warnings=offline.warnings,
         beyond_end=offline.beyond_end,
     )
+
+
+def _due_of(captured: Captured, reader: DueReader | None, known: KnownDue) -> list[DueMoments]:
+    """The due moments of the segments of an offline log, as far as they matter."""
+    found = [NOTHING_DUE] * len(captured.sources)
+    if reader is None:
+        return found
+    checkpoint = captured.view.cleaner_checkpoint or 0
+    for number, source in enumerate(captured.sources[:-1]):
+        if source.base_offset < checkpoint:
+            if source not in known:
+                known[source] = reader.read(source)
+            found[number] = known[source]
+    return found

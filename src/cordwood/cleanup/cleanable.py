@@ -6,10 +6,12 @@ cleanableOffsets, maxCompactionDelay), LogToClean; KIP-58, KIP-354.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from cordwood.cleanup.blockers import Blocker, Code, hold_blocker
+from cordwood.cleanup.compaction_values import VersionRule
+from cordwood.cleanup.due import DueRule, due_clean_ms
 from cordwood.cleanup.log_view import CleanedSegment, LogView
 
 
@@ -20,6 +22,10 @@ class Cleanable:
     The dirty section is [first_dirty, first_uncleanable). `blockers` are the reasons for its upper
     bound, `blocker` is why nothing is cleaned, None if something is.
     `reset_checkpoint` is set if the checkpoint was invalid and is rewritten in any case.
+
+    `due` are the base offsets of the clean segments in which something has become removable, if
+    the log is cleaned for them alone. Then no dirty record is looked at, and the checkpoint stays.
+    Where records have versions it is empty, as the whole log is compared then.
     """
 
     first_dirty: int
@@ -32,6 +38,12 @@ class Cleanable:
     reset_checkpoint: bool = False
     blockers: tuple[Blocker, ...] = ()
     warnings: tuple[str, ...] = ()
+    due: tuple[int, ...] = ()
+
+    @property
+    def cleaned_to(self) -> int:
+        """The first offset that is not clean after the cleaning."""
+        return self.first_dirty if self.due else self.first_uncleanable
 
     @property
     def reason(self) -> str | None:
@@ -55,14 +67,22 @@ def plan_cleanable(view: LogView, *, now_ms: int, force: bool = False) -> Cleana
     delay_ms = _compaction_delay_ms(view, first_dirty, now_ms)
     needed = delay_ms > 0 and cleanable_bytes > 0
     blocker = None
+    due: tuple[int, ...] = ()
+    is_dirty = cleanable_bytes > 0 and (
+        needed or force or ratio > view.config.min_cleanable_dirty_ratio
+    )
+    if not is_dirty and not view.holds:
+        due = _due_segments(view, first_dirty, now_ms)
     if view.holds:
         blocker = hold_blocker(view.holds)
+    elif is_dirty or due:
+        pass
     elif not cleanable_bytes:
         blocker = blockers[0]
         if boundary <= first_dirty and first_dirty >= view.active.base_offset:
             text = "all but the active segment is clean"
             blocker = Blocker(code=Code.NOTHING_DIRTY, text=text)
-    elif not needed and not force and not ratio > view.config.min_cleanable_dirty_ratio:
+    else:
         blocker = Blocker(
             code=Code.DIRTY_RATIO,
             setting="min.cleanable.dirty.ratio",
@@ -80,6 +100,36 @@ def plan_cleanable(view: LogView, *, now_ms: int, force: bool = False) -> Cleana
         reset_checkpoint=reset,
         blockers=tuple(blockers),
         warnings=tuple(warnings),
+        due=due if VersionRule.of(view.config) is None else (),
+    )
+
+
+def due_end(view: LogView, first_dirty: int) -> int:
+    """Where the segments end, exclusive, that are cleaned when something of them is removable.
+
+    It is the log start where no setting asks for that. What reaches beyond the last stable offset
+    has to stay as it is.
+    """
+    if DueRule.of(view.config) is None:
+        return view.log_start_offset
+    return min(first_dirty, view.last_stable_offset, view.active.base_offset)
+
+
+def clean_segments(view: LogView, first_dirty: int) -> Iterator[CleanedSegment]:
+    """The segments below `due_end`."""
+    end = due_end(view, first_dirty)
+    for number, segment in enumerate(view.segments[:-1]):
+        if view.next_base(number) > end:
+            return
+        yield segment
+
+
+def _due_segments(view: LogView, first_dirty: int, now_ms: int) -> tuple[int, ...]:
+    """The clean segments in which something has become removable by `now_ms`."""
+    return tuple(
+        segment.base_offset
+        for segment in clean_segments(view, first_dirty)
+        if due_clean_ms(segment, view.config, view.settled_ms) <= now_ms
     )
 
 

@@ -22,7 +22,7 @@ import logging
 import threading
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cordwood.cleanup.capture import capture, view_of
@@ -30,6 +30,8 @@ from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.cleaner_backlog import CleanerBacklog
 from cordwood.cleanup.cleaning_order import CleaningSchedule, DueLog
 from cordwood.cleanup.compaction_values import SegmentSource
+from cordwood.cleanup.due import DueRule
+from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.online_groups import OnlineGroups
 from cordwood.cleanup.quarantine import Mark, Quarantine, Stage
 from cordwood.format.checkpoint_order import cleaner_offset_order, truncated_cleaner_order
@@ -161,6 +163,8 @@ class CleanerManager:
         self._let_go = threading.Condition(self._lock)
         self._states: dict[TopicPartition, CleaningState] = {}
         self.quarantine = Quarantine()
+        # When a log was last cleaned: markers whose horizons had passed then have to stay.
+        self._settled: dict[TopicPartition, tuple[PartitionLog, int]] = {}
         self.groups = OnlineGroups()
         self._checkpoints = {d.path: d.cleaner_offsets for d in logs.directories}
         # Added to without the lock: a directory may fail under any other lock.
@@ -174,6 +178,18 @@ class CleanerManager:
     def current_logs(self) -> list[PartitionLog]:
         """Every log except future logs."""
         return [log for log in self.logs.logs() if self.logs.get(log.topic_partition) is log]
+
+    def view_of(self, log: PartitionLog, line: int | None) -> LogView:
+        """A log at this moment, as the cleaner sees it; `line` is that of its checkpoint."""
+        view = view_of(log, line)
+        settled, at_ms = self._settled.get(log.topic_partition, (None, -1))
+        return replace(view, settled_ms=at_ms) if settled is log else view
+
+    def note_settled(self, log: PartitionLog, now_ms: int) -> None:
+        """Notes that a cleaning at `now_ms` has removed of a log what it can at that moment."""
+        if DueRule.of(log.config) is not None:
+            with self._lock:
+                self._settled[log.topic_partition] = (log, now_ms)
 
     # ---- selection of logs
 
@@ -262,12 +278,12 @@ class CleanerManager:
     def _note_look(self, log: PartitionLog, cleanable: Cleanable | None) -> None:
         """A log that can be looked at, or has nothing left to be cleaned, may be sound again."""
         self.note_sound(log, Stage.LOOK)
-        if cleanable is None or not cleanable.cleanable_bytes:
+        if cleanable is None or (cleanable.blocker is not None and not cleanable.cleanable_bytes):
             self.note_sound(log, Stage.COMPACTION)
 
     def _look_at(self, log: PartitionLog, line: int | None, now_ms: int) -> Cleanable:
         try:
-            cleanable = plan_cleanable(view_of(log, line), now_ms=now_ms)
+            cleanable = plan_cleanable(self.view_of(log, line), now_ms=now_ms)
             for warning in cleanable.warnings:
                 _log.warning("%s", warning)
             if cleanable.reset_checkpoint:
@@ -604,6 +620,9 @@ class CleanerManager:
             for log_dir, lines in list(self._unsaved.items()):
                 self._write(log_dir, lines)
             self.quarantine.forget(lambda log: self.logs.get(log.topic_partition) is not log)
+            for partition, (log, _) in list(self._settled.items()):
+                if self.logs.get(partition) is not log:
+                    del self._settled[partition]
 
     # ---- gauges
 
@@ -620,7 +639,7 @@ class CleanerManager:
         for partition, mark in marks.items():
             if self.logs.get(partition) is mark.log:
                 with suppress(CordwoodError, OSError):  # it may be just that which is wrong
-                    view = view_of(mark.log, lines.get(partition))
+                    view = self.view_of(mark.log, lines.get(partition))
                     total += plan_cleanable(view, now_ms=now_ms).cleanable_bytes
         return total
 
@@ -636,7 +655,7 @@ class CleanerManager:
 
 def _is_idle(log: PartitionLog, line: int | None) -> bool:
     """Whether all but the active segment is clean, so that no further check is needed."""
-    if line is None:
+    if line is None or DueRule.of(log.config) is not None:
         return False
     active = log.active.base_offset
     return max(active, log.log_start_offset) <= line <= log.log_end_offset

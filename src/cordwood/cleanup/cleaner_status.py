@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from cordwood.cleanup.blockers import Blocker, Code
-from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.cleaner_backlog import CleanerBacklog
 from cordwood.cleanup.cleaner_manager import CleanerManager, due_log
@@ -162,7 +161,7 @@ def _status_of(
         if state is None:
             value["state"] = "uncleanable"
     try:
-        cleanable = plan_cleanable(view_of(log, line), now_ms=now_ms)
+        cleanable = plan_cleanable(manager.view_of(log, line), now_ms=now_ms)
     except Exception as error:  # of a damaged log; the others are still reported
         value |= {"reason": f"it could not be checked: {error}", "cleanable_ratio": 0.0}
         return value, None
@@ -174,6 +173,7 @@ def _status_of(
         "first_dirty_offset": cleanable.first_dirty,
         "first_uncleanable_offset": cleanable.first_uncleanable,
         "compaction_delay_ms": cleanable.delay_ms,
+        "due_segments": list(cleanable.due),
         "blockers": [each.text for each in cleanable.blockers],
         "open_transactions": [
             {
@@ -218,6 +218,8 @@ def cleaner_blocker(manager: CleanerManager, log: PartitionLog, now_ms: int) -> 
 
 def _why_due(cleanable: Cleanable, log: PartitionLog) -> str:
     least = log.config.min_cleanable_dirty_ratio
+    if cleanable.due:
+        return f"something in {len(cleanable.due)} clean segments has become removable"
     if cleanable.ratio > least:
         return f"its dirty ratio {cleanable.ratio:.4g} is above min.cleanable.dirty.ratio {least:g}"
     return (

@@ -20,30 +20,45 @@ class CompactionPlan:
 
     From `first_dirty` on, keys are indexed: from the first dirty offset, or, where records have
     versions, from the log start, since a clean record may have a higher version than a dirty one.
-    `groups` holds the base offsets of the segments of each group, ascending. `legacy_horizon_ms`
-    is the horizon for tombstones of magic 0 and 1.
+    `groups` holds the base offsets of the segments of each group, ascending; `segments` those of
+    all that are read. `legacy_horizon_ms` is the horizon for tombstones of magic 0 and 1.
     """
 
     first_dirty: int
     first_uncleanable: int
+    segments: tuple[int, ...]
     groups: tuple[tuple[int, ...], ...]
     legacy_horizon_ms: int
 
 
 def plan_compaction(view: LogView, cleanable: Cleanable) -> CompactionPlan:
-    """The groups of a compaction that covers the whole dirty section."""
-    end = cleanable.first_uncleanable
+    """The groups of a compaction that covers the whole dirty section, or what is due alone."""
+    end = cleanable.cleaned_to
     versions = VersionRule.of(view.config) is not None
     segments = [s for s in view.segments if s.base_offset < end]
     clean = [s for s in segments if s.base_offset < cleanable.first_dirty]
+    groups = [[s.base_offset for s in group] for group in group_segments(view, segments, end)]
+    if cleanable.due:
+        groups = [[base] for base in cleanable.due]
+        segments = _read_for(segments, cleanable.due)
     return CompactionPlan(
         first_dirty=view.log_start_offset if versions else cleanable.first_dirty,
         first_uncleanable=end,
-        groups=tuple(
-            tuple(s.base_offset for s in group) for group in group_segments(view, segments, end)
-        ),
+        segments=tuple(s.base_offset for s in segments),
+        groups=tuple(tuple(group) for group in groups),
         legacy_horizon_ms=clean[-1].modified_ms - view.config.delete_retention_ms if clean else 0,
     )
+
+
+def _read_for(segments: list[CleanedSegment], due: tuple[int, ...]) -> list[CleanedSegment]:
+    """The segments that are read to rewrite those that are due.
+
+    Markers and batches of transactions are judged by what the segments before hold.
+    """
+    found = [s for s in segments if s.base_offset in due]
+    if any(s.due.has_transactions for s in found):
+        return [s for s in segments if s.base_offset <= due[-1]]
+    return found
 
 
 def group_segments(

@@ -16,7 +16,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import CleanerSettings
@@ -295,7 +294,8 @@ class LogCleaner:
             if not log.config.compact:
                 continue
             try:
-                cleanable = plan_cleanable(view_of(log, lines.get(partition)), now_ms=now_ms)
+                view = self.manager.view_of(log, lines.get(partition))
+                cleanable = plan_cleanable(view, now_ms=now_ms)
             except Exception:  # the attempt to clean it reports the error
                 found[partition] = -1
             else:

@@ -34,13 +34,14 @@ _RECORD_BYTES_MIN = 7
 class LogCompaction:
     """A compaction of one partition.
 
-    `segments` are those of [0, first uncleanable offset), ascending; `groups` their base offsets,
-    a tuple a group. Groups before `groups_done` are in place already, and `before` is the state of
-    the transactions behind them. `attempt` marks what the tasks of one run stage, so that those of
-    a run that was killed are not taken for them. A task writes no group that takes more than
-    `space_max` bytes, with `one_at_a_time` begins none before the one before it is in place, works
-    through at most `throttle_bytes` a second, with `verify` compares what it wrote with its
-    source, and refuses a batch that takes more than `batch_bytes_max` of memory.
+    `segments` are those that are read, ascending: those of [0, first uncleanable offset), or fewer
+    if only some are rewritten; `groups` are the base offsets of those that are, a tuple a group.
+    Groups before `groups_done` are in place already, and `before` is the state of the transactions
+    behind them. `attempt` marks what the tasks of one run stage, so that those of a run that was
+    killed are not taken for them. A task writes no group that takes more than `space_max` bytes,
+    with `one_at_a_time` begins none before the one before it is in place, works through at most
+    `throttle_bytes` a second, with `verify` compares what it wrote with its source, and refuses a
+    batch that takes more than `batch_bytes_max` of memory.
 
     With `erased`, ascending ranges of offsets (first and last, inclusive), records are not selected
     by their keys: those of these offsets go, and all others stay. `first_in_open` are the first
@@ -227,6 +228,7 @@ def prepare_compaction(
     """
     view = captured.view
     config = view.config
+    read = set(plan.segments)
     return LogCompaction(
         name=str(view.topic_partition),
         directory=str(captured.directory),
@@ -237,7 +239,7 @@ def prepare_compaction(
         index_interval_bytes=config.index_interval_bytes,
         segment_bytes=config.segment_bytes,
         legacy_horizon_ms=plan.legacy_horizon_ms,
-        segments=tuple(s for s in captured.sources if s.base_offset < plan.first_uncleanable),
+        segments=tuple(s for s in captured.sources if s.base_offset in read),
         groups=plan.groups,
         producers=tuple(
             LastRecord(

@@ -13,6 +13,7 @@ from typing import Protocol
 from cordwood.cleanup.capture import Captured, capture_offline
 from cordwood.cleanup.commit import CompactionCommitter, staged_files
 from cordwood.cleanup.compaction_values import Manifest
+from cordwood.cleanup.due_reader import KnownDue
 from cordwood.cleanup.group_guard import NOTHING_KNOWN
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.log_view import LogView
@@ -102,6 +103,7 @@ class LogOnDisk:
         self._place = place
         self._config = config
         self._holds = holds
+        self._due: KnownDue = {}
 
     def read(self) -> Captured:
         """As `LogFiles.read`; what Kafka repairs at every start is repaired, unless only read."""
@@ -127,6 +129,7 @@ class LogOnDisk:
             holds=self._holds,
             consumed=self._run.groups.consumed(partition) if waits else NOTHING_KNOWN,
             for_any_settings=request.compares,
+            due=self._due,
         )
         if not (request.dry_run or self._holds):  # after all that could be refused
             offline.repair()

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from cordwood.cleanup.due import NOTHING_DUE, DueMoments
 from cordwood.cleanup.group_guard import NOTHING_KNOWN, Consumed
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
@@ -58,6 +59,10 @@ class CleanedSegment(RetainedSegment, Protocol):
     @property
     def modified_ms(self) -> int:
         """When its log was last written to (ms)."""
+
+    @property
+    def due(self) -> DueMoments:
+        """When things of it become removable; NOTHING_DUE where no setting asks."""
 
 
 class Segments(Protocol):
@@ -126,6 +131,7 @@ class SegmentView:
     largest_record_timestamp: int
     first_batch_timestamp: int
     modified_ms: int
+    due: DueMoments = NOTHING_DUE
 
     @property
     def largest_timestamp(self) -> int:
@@ -152,7 +158,8 @@ class LogView:
     either is changed. `cleaner_checkpoint` is None if there is none. `holds` are the ids of legal
     holds: while there is one, nothing of the partition is removed. `consumed` is what
     was known of the offsets that groups have committed, those of cordwood.retention.groups at
-    least.
+    least. `settled_ms` is when a cleaning of due segments has last shown which markers must stay
+    although their delete horizon has passed (ms), -1 if there was none.
 
     Invariant: segments ascend by base offset; there is at least one, the last is active.
     """
@@ -167,6 +174,7 @@ class LogView:
     config: LogConfig
     holds: tuple[str, ...] = ()
     consumed: Consumed = NOTHING_KNOWN
+    settled_ms: int = -1
 
     @property
     def active(self) -> CleanedSegment:

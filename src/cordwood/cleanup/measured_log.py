@@ -136,14 +136,15 @@ class MeasuredLog:
         """As `LogFiles.note_compacted`."""
         end = committer.compaction.first_uncleanable
         by_base = {segment.base_offset: segment for segment in captured.view.segments}
-        segments = tuple(
+        groups = committer.compaction.groups
+        segments = [
             by_base[group[0]] if manifest.unchanged else _rewritten(by_base[group[-1]], manifest)
-            for group, manifest in zip(
-                committer.compaction.groups, committer.result.manifests, strict=True
-            )
-        )
-        rest = tuple(s for s in captured.view.segments if s.base_offset >= end)
-        compacted = captured.seen_as(with_segments(captured.view, (*segments, *rest)))
+            for group, manifest in zip(groups, committer.result.manifests, strict=True)
+        ]
+        grouped = {base for group in groups for base in group}
+        segments += [s for s in captured.view.segments if s.base_offset not in grouped]
+        segments.sort(key=lambda segment: segment.base_offset)
+        compacted = captured.seen_as(with_segments(captured.view, tuple(segments)))
         self._predicted = replace(
             compacted, sources=tuple(s for s in compacted.sources if s.base_offset >= end)
         )

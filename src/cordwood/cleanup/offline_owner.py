@@ -61,6 +61,7 @@ class OfflineOwner:
         self._changed = False
         self._discarded_records: int | None = None
         self._records_before: int | None = None
+        self._settled_ms = -1
 
     @property
     def is_alive(self) -> bool:
@@ -263,6 +264,7 @@ class OfflineOwner:
         )
 
     def _cleanable(self, view: LogView) -> Cleanable:
+        view = replace(view, settled_ms=self._settled_ms)
         return plan_cleanable(view, now_ms=self._request.now_ms, force=self._request.force)
 
     def interrupted(self) -> LogCompaction | None:
@@ -325,6 +327,7 @@ class OfflineOwner:
             committer.close()
             return
         self._files.note_compacted(self.captured, committer)
+        self._settled_ms = self._request.now_ms
         committer.close()
         self._changed = True
         self.report.reason = ""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.check_plan import CheckPlan, plan_check_of
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.online_groups import KnownOffsets, consumed_of
@@ -57,7 +56,7 @@ def frozen_logs(
     for log in logs:
         is_future = manager.logs.get(log.topic_partition) is not log
         is_set_aside = log.config.compact and manager.is_kept_out(log, now_ms)
-        view = view_of(log, None if is_future else lines.get(log.topic_partition))
+        view = manager.view_of(log, None if is_future else lines.get(log.topic_partition))
         found.append(
             SharedLog(
                 view=replace(view, consumed=consumed_of(known, log)),

@@ -224,7 +224,8 @@ class OnlineCleaner:
         end_offset = chosen.cleanable.first_dirty
         try:
             outcome.stats = self._clean(chosen, now_ms)
-            end_offset = chosen.cleanable.first_uncleanable
+            end_offset = chosen.cleanable.cleaned_to
+            self._manager.note_settled(log, now_ms)
             self._manager.note_sound(log, Stage.COMPACTION)
         except NoSpaceError as error:
             outcome.fail(error)

@@ -216,7 +216,7 @@ class OnlineOwner(RetainedOnline):
 
     def pin(self, cleanable: Cleanable) -> Captured:
         """As `LogOwner.pin`."""
-        return capture(self._log, end=cleanable.first_uncleanable)
+        return capture(self._log, end=cleanable.cleaned_to)
 
     def note_compaction(self, cleanable: Cleanable, plan: CompactionPlan) -> None:
         """As `LogOwner.note_compaction`: what is logged names the segments, too."""

@@ -130,11 +130,13 @@ def probe_chunk(
 def still_to_do(
     compaction: LogCompaction, segments: Sequence[SegmentSource]
 ) -> list[SegmentSource]:
-    """Those of `segments` whose groups are not committed yet."""
+    """Those of `segments` behind the groups that are committed; none if all are."""
     if compaction.groups_done >= len(compaction.groups):
         return []
-    first = compaction.groups[compaction.groups_done][0]
-    return [s for s in segments if s.base_offset >= first]
+    if not compaction.groups_done:
+        return list(segments)
+    done = compaction.groups[compaction.groups_done - 1][-1]
+    return [s for s in segments if s.base_offset > done]
 
 
 def to_index(compaction: LogCompaction) -> list[SegmentSource]:
@@ -171,8 +173,12 @@ def rewrite_specs(compaction: LogCompaction, survivors: Survivors) -> dict[int, 
     """The input of each remaining group, by number, except unchanged groups."""
     specs = {}
     before = TransactionSummary.from_json(compaction.before)
+    left = still_to_do(compaction, compaction.segments)
     for number in range(compaction.groups_done, len(compaction.groups)):
         group = compaction.group(number)
+        while left and left[0].base_offset < group[0].base_offset:  # it is read, and stays
+            before = before.followed_by(survivors.facts[left.pop(0).base_offset].transactions)
+        left = left[len(group) :]
         facts = [survivors.facts[s.base_offset] for s in group]
         if not survivors.unchanged(group):
             specs[number] = RewriteSpec(

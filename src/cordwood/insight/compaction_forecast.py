@@ -1,8 +1,8 @@
 """Whether a compacted log is due, and if not, when it is: a pure function over `plan_cleanable`.
 
-The moment holds for as long as nothing is appended. Time only adds to the dirty section and to the
-delay that max.compaction.lag.ms limits, so once a log is due it stays due, and the first moment is
-found by trying those at which something changes.
+The moment holds for as long as nothing is appended. Time only adds to the dirty section, to the
+delay that max.compaction.lag.ms limits and to what is removable, so once a log is due it stays due,
+and the first moment is found by trying those at which something changes.
 
 Source: LogCleanerManager.grabFilthiestCompactedLog; KIP-58, KIP-354.
 """
@@ -10,9 +10,11 @@ Source: LogCleanerManager.grabFilthiestCompactedLog; KIP-58, KIP-354.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable
 from dataclasses import dataclass
 
-from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
+from cordwood.cleanup.cleanable import Cleanable, clean_segments, plan_cleanable
+from cordwood.cleanup.due import NEVER, due_clean_ms
 from cordwood.cleanup.log_view import LogView
 from cordwood.model.config_values import LONG_MAX
 
@@ -34,21 +36,24 @@ def compaction_forecast(view: LogView, *, now_ms: int) -> CompactionForecast | N
     if not view.config.compact:
         return None
     cleanable = plan_cleanable(view, now_ms=now_ms)
-    due_ms = now_ms if cleanable.blocker is None else _due_ms(view, cleanable, now_ms)
+    due_ms = _first_ms(view, cleanable, now_ms, lambda found: found.blocker is None)
     return CompactionForecast(cleanable=cleanable, due_ms=due_ms)
 
 
 def covered_ms(view: LogView, forecast: CompactionForecast, offset: int) -> int | None:
     """The first moment (ms) at which a compaction that is due reaches beyond `offset`.
 
-    The next compaction may end before it. Then only max.compaction.lag.ms says when the one after
-    that comes, at the latest. None if nothing does.
+    The next compaction may end before it, or be one of due segments alone. Then only
+    max.compaction.lag.ms says when the one after that comes, at the latest. None if nothing does.
     """
     if forecast.due_ms is None:
         return None
-    reached = plan_cleanable(view, now_ms=forecast.due_ms)
+    due_ms = _first_ms(view, forecast.cleanable, forecast.due_ms, _reaches_dirty_records)
+    if due_ms is None:
+        return None
+    reached = plan_cleanable(view, now_ms=due_ms)
     if offset < reached.first_uncleanable:
-        return forecast.due_ms
+        return due_ms
     config = view.config
     limit = view.floor(min(view.active.base_offset, view.last_stable_offset)).base_offset
     if offset >= limit or config.max_compaction_lag_ms == LONG_MAX:
@@ -61,21 +66,31 @@ def covered_ms(view: LogView, forecast: CompactionForecast, offset: int) -> int 
     return max(first_ms + config.max_compaction_lag_ms + 1, lags_end_ms)
 
 
-def _due_ms(view: LogView, cleanable: Cleanable, now_ms: int) -> int | None:
-    moments = sorted({each for each in _moments(view, cleanable) if each > now_ms})
-    found = bisect_left(moments, True, key=lambda moment: _is_due(view, moment))
+def _reaches_dirty_records(found: Cleanable) -> bool:
+    return found.blocker is None and not found.due
+
+
+def _first_ms(
+    view: LogView, cleanable: Cleanable, from_ms: int, test: Callable[[Cleanable], bool]
+) -> int | None:
+    """The first moment from `from_ms` on at which a plan passes a test; None if none does."""
+    later = {each for each in _moments(view, cleanable) if each > from_ms}
+    moments = [from_ms, *sorted(later)]
+
+    def passes(moment: int) -> bool:
+        return test(plan_cleanable(view, now_ms=moment))
+
+    found = bisect_left(moments, True, key=passes)
     return moments[found] if found < len(moments) else None
 
 
-def _is_due(view: LogView, now_ms: int) -> bool:
-    return plan_cleanable(view, now_ms=now_ms).blocker is None
-
-
 def _moments(view: LogView, cleanable: Cleanable) -> list[int]:
-    """When a lag of a dirty segment ends."""
+    """When a lag of a dirty segment ends, or something of a clean one becomes removable."""
     config = view.config
     dirty = view.values(cleanable.first_dirty, view.active.base_offset)
-    found = []
+    clean = clean_segments(view, cleanable.first_dirty)
+    found = [due_clean_ms(each, config, view.settled_ms) for each in clean]
+    found = [each for each in found if each != NEVER]
     if config.min_compaction_lag_ms > 0:
         found += [each.largest_timestamp + config.min_compaction_lag_ms for each in dirty]
     if config.max_compaction_lag_ms == LONG_MAX:

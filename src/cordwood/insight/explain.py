@@ -5,11 +5,13 @@ The answer is made of the plans that the cleaner executes: `plan_retention` and 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cordwood.cleanup.blockers import Blocker, Code
+from cordwood.cleanup.blockers import Blocker, Code, due_blocker
+from cordwood.cleanup.cleanable import due_end
+from cordwood.cleanup.due import NEVER, due_clean_ms
 from cordwood.cleanup.group_guard import GROUPS, MAX_BYTES, MAX_MS
 from cordwood.cleanup.idle_roll import ROLL_IDLE, idle_from_ms
 from cordwood.cleanup.retention import RetentionPlan
@@ -21,6 +23,7 @@ from cordwood.insight.compaction_forecast import (
 )
 from cordwood.insight.log_facts import LogFacts, OpenTransaction
 from cordwood.insight.segment_fate import SegmentFate, segment_fates
+from cordwood.model.config import LogConfig
 from cordwood.model.config_levels import Origin
 from cordwood.model.config_values import LONG_MAX
 
@@ -71,6 +74,11 @@ class LogExplanation:
             return None
         ended_ms = self._ended_ms(covered_ms(self.facts.view, self.compaction, offset))
         return None if ended_ms is None else ended_ms + self.facts.delays.removal_ms
+
+    def removed_by_ms(self, due_ms: int) -> int | None:
+        """When a compaction that is due at `due_ms` has removed files, at the latest (ms)."""
+        ended_ms = self._ended_ms(due_ms)
+        return None if ended_ms is None else ended_ms + self.facts.delays.file_delete_ms
 
     def _ended_ms(self, due_ms: int | None) -> int | None:
         if due_ms is None or self.facts.cleaner:
@@ -137,6 +145,9 @@ class LogExplanation:
                 own = () if cleanable.blocker is None else (cleanable.blocker,)
                 return (*self.facts.cleaner, *own)
             case _:
+                due_ms = self.due_ms(fate)
+                if due_ms is not None:
+                    return (due_blocker(due_ms, self.now_ms),)
                 text = "it has been compacted; the next compaction reads it again"
                 return (Blocker(code=Code.NOTHING_DIRTY, text=text),)
 
@@ -155,6 +166,16 @@ class LogExplanation:
             until_ms=max(until_ms, self.now_ms),
             text=f"{text}, at the latest by {ROLL_IDLE} if nothing is appended",
         )
+
+    def due_ms(self, fate: SegmentFate) -> int | None:
+        """When a clean segment is cleaned for what becomes removable in it (ms); None if never."""
+        view = self.facts.view
+        if self.compaction is None or view.holds:
+            return None
+        if fate.next_base > due_end(view, self.compaction.cleanable.first_dirty):
+            return None
+        moment = due_clean_ms(fate.segment, view.config, view.settled_ms)
+        return None if moment == NEVER else max(moment, self.now_ms)
 
     def _throttled_ms(self) -> int | None:
         """How long a cleaning takes at least that reads all, and writes as much."""
@@ -193,6 +214,7 @@ class LogExplanation:
     def _settings(self) -> Value:
         config = self.facts.view.config
         names = (*_RETENTION, *_COMPACTION) if config.compact else _RETENTION
+        names = (*names, *_own_settings(config))
         if config.cordwood_retention_groups:
             names = (*names, *_GROUPS)
         if config.cordwood_retention_topic_bytes >= 0:
@@ -231,6 +253,7 @@ class LogExplanation:
             "rule": fate.rule,
             "reason": fate.text or (blockers[0].text if blockers else ""),
             "blockers": [_blocker(each) for each in blockers],
+            "due_ms": self.due_ms(fate),
             "goes_ms": fate.goes_ms,
             "gone_by_ms": self.gone_by_ms(fate),
         }
@@ -249,6 +272,7 @@ class LogExplanation:
             "cleanable_bytes": cleanable.cleanable_bytes,
             "first_dirty_offset": cleanable.first_dirty,
             "first_uncleanable_offset": cleanable.first_uncleanable,
+            "due_segments": list(cleanable.due),
             "limited_by_lag": lag_ms < LONG_MAX,
             "blockers": [_blocker(each) for each in self.compaction_blockers()],
         }
@@ -267,6 +291,12 @@ def explain(facts: LogFacts, *, now_ms: int) -> LogExplanation:
         fates=segment_fates(facts.view, facts.check.plan, now_ms=now_ms),
         compaction=compaction_forecast(facts.view, now_ms=now_ms),
     )
+
+
+def _own_settings(config: LogConfig) -> Iterator[str]:
+    """Settings of Cordwood's that decide about a compacted log, as far as they are on."""
+    if config.compact and config.cordwood_tombstone_cleanup:
+        yield "cordwood.tombstone.cleanup"
 
 
 def _blocker(blocker: Blocker) -> Value:

@@ -18,6 +18,7 @@ _COMPACTION: Final = (
     "max.compaction.lag.ms",
     "delete.retention.ms",
 )
+_TOMBSTONES: Final = "cordwood.tombstone.cleanup"
 _RETENTION: Final = ("retention.ms", "retention.bytes", GROUPS)
 _HOUR_MS: Final = 3_600_000
 
@@ -79,7 +80,7 @@ def _remarks(config: LogConfig, origins: Mapping[str, Origin], partitions: int) 
 
 
 def _without_effect(config: LogConfig, origins: Mapping[str, Origin]) -> Iterator[Remark]:
-    idle: tuple[str, ...] = () if config.compact else _COMPACTION
+    idle: tuple[str, ...] = () if config.compact else (*_COMPACTION, _TOMBSTONES)
     idle += () if config.delete else _RETENTION
     for name in idle:
         origin = origins.get(name)

@@ -14,7 +14,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cordwood.cleanup.blockers import hold_blocker
 from cordwood.cleanup.compaction_values import VersionRule
+from cordwood.cleanup.due import lag_ends_ms
 from cordwood.insight.explain import LogExplanation
 from cordwood.insight.record_search import FoundRecord
 
@@ -200,6 +202,8 @@ class _Compacted:
     def _tombstone(self) -> tuple[int | None, str]:
         horizon_ms = self._found.delete_horizon_ms
         retention_ms = self._explanation.facts.view.config.delete_retention_ms
+        if self._explanation.facts.view.config.cordwood_tombstone_cleanup:
+            return self._idle_tombstone(horizon_ms, retention_ms)
         if horizon_ms is None:
             return None, (
                 "it is a tombstone, the newest record of its key; the next compaction gives it a "
@@ -216,3 +220,35 @@ class _Compacted:
             self._found.record.offset,
             "it is a tombstone, and its delete horizon has passed",
         )
+
+    def _idle_tombstone(self, horizon_ms: int | None, retention_ms: int) -> tuple[int | None, str]:
+        """The fate of a tombstone with cordwood.tombstone.cleanup."""
+        why = "it is a tombstone, the newest record of its key; the next compaction"
+        if self._found.record.offset < self._first_dirty:
+            if horizon_ms is not None:
+                return self._from(
+                    horizon_ms,
+                    f"it is a tombstone whose delete horizon is {horizon_ms}; the first check "
+                    "after that removes it",
+                )
+            stamped_ms: int | None = self._explanation.now_ms
+        else:
+            stamped_ms, reason = self._at_next(self._found.record.offset, why)
+            if stamped_ms is None:
+                return None, reason
+        assert stamped_ms is not None, "it is stamped by a compaction that comes"
+        return self._from(
+            stamped_ms + retention_ms,
+            f"{why} gives it a delete horizon, delete.retention.ms {retention_ms} later, and the "
+            "first check after that removes it",
+        )
+
+    def _from(self, moment_ms: int, why: str) -> tuple[int | None, str]:
+        """It goes with the first check from a moment on."""
+        explanation = self._explanation
+        view = explanation.facts.view
+        if view.holds:
+            return None, hold_blocker(view.holds).text
+        segment = view.floor(self._found.record.offset)
+        moment_ms = max(moment_ms, lag_ends_ms(segment, view.config), explanation.now_ms)
+        return explanation.removed_by_ms(moment_ms), why

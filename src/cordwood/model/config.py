@@ -242,6 +242,9 @@ _TOPIC_TABLE = (
          "How long what a broker removes stays in cordwood.trash.dir, from where it can be put "
          "back; 0 removes it for good. It counts from the removal; a change is for what is removed "
          "later."),
+    _own("tombstone.cleanup", _BOOLEAN, False, "",
+         "Whether a compacted log is cleaned when the delete horizon of a tombstone in its clean "
+         "section has passed, also if no record arrives."),
     _own("compaction.strategy", _STRATEGY, "offset", "",
          "Which record of a key a compaction keeps: that of the highest offset, timestamp, or "
          "value of a header; of equal ones that of the highest offset."),
@@ -488,6 +491,7 @@ class LogConfig:
     cordwood_retention_groups_max_bytes: int = -1
     cordwood_segment_roll_idle: bool = False
     cordwood_trash_ms: int = 0
+    cordwood_tombstone_cleanup: bool = False
     cordwood_compaction_strategy: str = "offset"
     cordwood_compaction_strategy_header: str = ""
 

@@ -104,6 +104,37 @@ def test_a_newer_record_in_the_active_segment_does_not_count_yet(tmp_path: Path)
     assert offsets(log) == [0, 1]
 
 
+def test_a_tombstone_of_an_idle_log_goes_when_it_is_said_to(tmp_path: Path) -> None:
+    log = explained(tmp_path, replace(COMPACT, cordwood_tombstone_cleanup=True))
+    for record in ((b"k", None), (b"o", b"v")):
+        log.logs.put(log.log, record)
+    roll(log)
+    (dirty,) = fates(log, b"k")
+    delays = log.settings.backoff_ms + 60_000
+    assert dirty.gone_by_ms == log.now_ms + HOUR_MS + delays + delays
+    log.check()
+    horizon_ms = log.now_ms + HOUR_MS
+    (clean,) = fates(log, b"k")
+    assert clean.gone_by_ms == horizon_ms + delays
+    explanation = log.explain()
+    assert explanation.compaction is not None
+    assert (explanation.compaction.due_ms, explanation.to_json()["segments"][0]["due_ms"]) == (
+        horizon_ms,
+        horizon_ms,
+    )
+    assert explanation.to_json()["segments"][0]["blockers"][0]["code"] == "delete-horizon"
+    log.logs.clock.advance(HOUR_MS - 1)
+    log.check()
+    assert offsets(log) == [0, 1]
+    log.logs.clock.advance(1)
+    assert log.explain().to_json()["compaction"]["due_segments"] == [0]
+    log.check()
+    assert offsets(log) == [1]
+    due = log.explain().compaction
+    assert due is not None
+    assert due.due_ms is None
+
+
 def test_a_tombstone_gets_a_horizon_and_goes_after_it(tmp_path: Path) -> None:
     log = explained(tmp_path, COMPACT)
     log.logs.put(log.log, (b"k", None))

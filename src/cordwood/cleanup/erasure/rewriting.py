@@ -26,6 +26,7 @@ def compaction_without(
     plan = CompactionPlan(
         first_dirty=0,
         first_uncleanable=captured.view.log_end_offset,
+        segments=tuple(source.base_offset for source in touched),
         groups=tuple((source.base_offset,) for source in touched),
         legacy_horizon_ms=0,
     )
@@ -39,7 +40,6 @@ def compaction_without(
     # A transaction index is kept as it is, also where it names what is long gone.
     return replace(
         compaction,
-        segments=touched,
         aborted=captured.aborted,
         erased=united(ranges),
         versions=None,

@@ -107,6 +107,7 @@ class LogSegment:
         "_trusts_indexes",
         "base_offset",
         "bytes_since_last_index_entry",
+        "content_note",
         "created_ms",
         "directory",
         "naming_lock",
@@ -143,6 +144,8 @@ class LogSegment:
         self.roll_jitter_ms = roll_jitter_ms
         # Invariant: as many bytes of the file are whole batches, and readers see those.
         self.size_bytes = size_bytes
+        # What a reader remembers of the content; a truncation replaces it by what nobody knows.
+        self.content_note: object = None
         self.bytes_since_last_index_entry = 0
         self.naming_lock = threading.Lock()
         self._resources = resources
@@ -697,6 +700,7 @@ class LogSegment:
             position = self.size_bytes if batch is None else batch.position
             # In memory before the lock is taken: rebuilding them takes it too.
             self._begin_writing()
+        self.content_note = object()
         with self._index_lock:
             if offset <= self.base_offset:
                 self._offset_index.truncate()
@@ -736,11 +740,9 @@ class LogSegment:
         """Source: LogSegment.readLargestTimestamp."""
         known = self._time_index.last_entry
         position = self._offset_index.lookup(known.offset).position
-        file = self._resources.file(self)
-        later = largest_from(file, position, self.size_bytes, path=self.path)
+        later = largest_from(self._resources.file(self), position, self.size_bytes, path=self.path)
         newest = later if later.timestamp > known.timestamp else known
-        self._offset_of_max_timestamp = newest.offset
-        self._max_timestamp = newest.timestamp
+        self._max_timestamp, self._offset_of_max_timestamp = newest.timestamp, newest.offset
 
     def recover(
         self,

@@ -1,0 +1,145 @@
+"""Cleanings for what becomes removable without a newer record, on random logs.
+
+What is due is judged by the reference cleaner: it cleans the whole clean section, and what it gives
+decides which segments had to be rewritten, and how.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cordwood.cleanup import tasks
+from cordwood.cleanup.capture import Captured
+from cordwood.cleanup.cleanable import plan_cleanable
+from cordwood.cleanup.compaction import plan_compaction
+from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
+from cordwood.cleanup.rewrite import GroupRewriter
+from cordwood.format.legacy import LegacyBatch
+from cordwood.format.record_batch import RecordBatch, iter_batches
+from cordwood.model.config import LogConfig
+from support.clean import digest_tree
+from support.in_process_engine import clean_in_process
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.random_log import Contents, random_log
+from support.reference_cleaner import CleanedSegment, clean_by_reference
+from support.whole_compaction import survivors_of, verify_rewritten
+
+SEEDS = st.integers(0, 2**40)
+CONTENTS = st.builds(
+    Contents,
+    batches=st.integers(10, 60),
+    records_max=st.sampled_from([1, 3, 8]),
+    roll=st.sampled_from([0.1, 0.3]),
+    legacy=st.booleans(),
+    transactions=st.booleans(),
+    unkeyed=st.just(False),
+)
+CONFIG = LogConfig(
+    cleanup_policy=frozenset({"compact"}),
+    min_cleanable_dirty_ratio=1.0,
+    delete_retention_ms=1_000,
+    index_interval_bytes=200,
+    cordwood_tombstone_cleanup=True,
+)
+fewer = settings(max_examples=settings().max_examples // 4)
+
+
+def clean_log(seed: int, contents: Contents) -> LogBuilder:
+    """A random log of which all but the active segment is clean."""
+    log = random_log(seed, contents)
+    log.log_start_offset = None
+    log.cleaner_checkpoint = log.active.base_offset
+    return log
+
+
+def whole_section(captured: Captured, compaction: LogCompaction) -> list[CleanedSegment]:
+    """What the reference makes of each segment of the clean section."""
+    end = compaction.first_uncleanable
+    sources = tuple(each for each in captured.sources if each.base_offset < end)
+    return clean_by_reference(
+        replace(
+            compaction,
+            segments=sources,
+            groups=tuple((each.base_offset,) for each in sources),
+        )
+    )
+
+
+def removable(data: bytes, now_ms: int) -> set[int]:
+    """The offsets of tombstones and markers in batches whose delete horizon has passed."""
+    found = set()
+    for _, batch in iter_batches(data):
+        if isinstance(batch, LegacyBatch):
+            continue
+        horizon = batch.header.delete_horizon_ms
+        if horizon is not None and horizon <= now_ms:
+            records = batch.records()
+            found |= {r.offset for r in records if batch.header.is_control or r.value is None}
+    return found
+
+
+def require_as_expected(compaction: LogCompaction, expected: dict[int, CleanedSegment]) -> None:
+    """Rewrites each due segment, verified, and compares it with the reference's."""
+    specs = tasks.rewrite_specs(compaction, survivors_of(compaction))
+    for number, (base,) in enumerate(compaction.groups):
+        spec = specs[number]
+        manifest = GroupRewriter().rewrite(spec)
+        verify_rewritten(compaction, spec, manifest)
+        paths = {suffix: path for suffix, path in spec.staged.paths().items() if path.exists()}
+        assert {s: p.read_bytes() for s, p in paths.items()} == expected[base].files
+
+
+@fewer
+@given(seed=SEEDS, contents=CONTENTS)
+def test_due_segments_become_what_the_reference_makes_of_them_and_no_other_has_to_change(
+    seed: int, contents: Contents
+) -> None:
+    log = clean_log(seed, contents)
+    with TemporaryDirectory() as root:
+        captured = log.capture(log.write(Path(root) / "log-0"), CONFIG)
+        cleanable = plan_cleanable(captured.view, now_ms=NOW_MS)
+        if cleanable.reason is not None:
+            due: set[int] = set()
+            cleanable = replace(cleanable, due=tuple(s.base_offset for s in captured.sources[:-1]))
+        else:
+            due = set(cleanable.due)
+            assert due
+        if not cleanable.due:
+            return
+        plan = plan_compaction(captured.view, cleanable)
+        compaction = prepare_compaction(captured, plan, now_ms=NOW_MS, seed=seed)
+        expected = {each.base_offset: each for each in whole_section(captured, compaction)}
+        for source in captured.sources[:-1]:
+            if source.base_offset in due:
+                continue
+            if source.next_base_offset > captured.view.last_stable_offset:
+                continue  # nothing of it is touched
+            before = Path(source.path).read_bytes()
+            gone = {
+                r.offset
+                for _, batch in iter_batches(before)
+                for r in batch.records()
+                if r.value is None or (isinstance(batch, RecordBatch) and batch.header.is_control)
+            } - set(expected[source.base_offset].offsets)
+            assert not gone & removable(before, NOW_MS)
+        if due:
+            require_as_expected(compaction, expected)
+
+
+@fewer
+@given(seed=SEEDS, contents=CONTENTS)
+def test_a_cleaning_at_the_same_moment_finds_nothing_more(seed: int, contents: Contents) -> None:
+    log = clean_log(seed, contents)
+    with TemporaryDirectory() as root:
+        log_dir = write_log_dir(Path(root) / "logs", [log])
+        partition = log_dir / "log-0"
+        clean_in_process(log_dir, {"log": CONFIG}, now_ms=NOW_MS)
+        before = digest_tree(partition)
+        report = clean_in_process(log_dir, {"log": CONFIG}, now_ms=NOW_MS)
+        assert digest_tree(partition) == before
+        assert report.partitions[0].status == "unchanged"
