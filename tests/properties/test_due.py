@@ -20,13 +20,14 @@ from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.rewrite import GroupRewriter
 from cordwood.format.legacy import LegacyBatch
-from cordwood.format.record_batch import RecordBatch, iter_batches
+from cordwood.format.record_batch import iter_batches
 from cordwood.model.config import LogConfig
 from support.clean import digest_tree
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.random_log import Contents, random_log
 from support.reference_cleaner import CleanedSegment, clean_by_reference
+from support.reference_rules import has_expired
 from support.whole_compaction import survivors_of, verify_rewritten
 
 SEEDS = st.integers(0, 2**40)
@@ -38,6 +39,7 @@ CONTENTS = st.builds(
     legacy=st.booleans(),
     transactions=st.booleans(),
     unkeyed=st.just(False),
+    ttl=st.booleans(),
 )
 CONFIG = LogConfig(
     cleanup_policy=frozenset({"compact"}),
@@ -45,8 +47,9 @@ CONFIG = LogConfig(
     delete_retention_ms=1_000,
     index_interval_bytes=200,
     cordwood_tombstone_cleanup=True,
+    cordwood_record_ttl_header="ttl",
 )
-fewer = settings(max_examples=settings().max_examples // 4)
+fewer = settings(max_examples=settings().max_examples // 12)
 
 
 def clean_log(seed: int, contents: Contents) -> LogBuilder:
@@ -71,11 +74,13 @@ def whole_section(captured: Captured, compaction: LogCompaction) -> list[Cleaned
 
 
 def removable(data: bytes, now_ms: int) -> set[int]:
-    """The offsets of tombstones and markers in batches whose delete horizon has passed."""
+    """The offsets of tombstones and markers past their horizons, and of expired records."""
     found = set()
     for _, batch in iter_batches(data):
         if isinstance(batch, LegacyBatch):
             continue
+        if not batch.header.is_control:
+            found |= {r.offset for r in batch.records() if has_expired(r, "ttl", now_ms)}
         horizon = batch.header.delete_horizon_ms
         if horizon is not None and horizon <= now_ms:
             records = batch.records()
@@ -120,12 +125,8 @@ def test_due_segments_become_what_the_reference_makes_of_them_and_no_other_has_t
             if source.next_base_offset > captured.view.last_stable_offset:
                 continue  # nothing of it is touched
             before = Path(source.path).read_bytes()
-            gone = {
-                r.offset
-                for _, batch in iter_batches(before)
-                for r in batch.records()
-                if r.value is None or (isinstance(batch, RecordBatch) and batch.header.is_control)
-            } - set(expected[source.base_offset].offsets)
+            there = {r.offset for _, batch in iter_batches(before) for r in batch.records()}
+            gone = there - set(expected[source.base_offset].offsets)
             assert not gone & removable(before, NOW_MS)
         if due:
             require_as_expected(compaction, expected)

@@ -17,6 +17,7 @@ from cordwood.cleanup import tasks
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction, split_by_bytes
+from cordwood.cleanup.record_longs import Expiry
 from cordwood.cleanup.rewrite import GroupRewriter
 from cordwood.cleanup.survivors import (
     Secrets,
@@ -57,7 +58,7 @@ VERSIONED = CONTENTS.map(lambda contents: replace(contents, versions=True))
 
 
 def planned(
-    log: LogBuilder, directory: Path, seed: int, strategy: str = "offset"
+    log: LogBuilder, directory: Path, seed: int, strategy: str = "offset", ttl_header: str = ""
 ) -> LogCompaction | None:
     """A compaction of a written log, with segments of a random size; None when nothing is dirty."""
     rng = random.Random(seed)
@@ -69,6 +70,7 @@ def planned(
         delete_retention_ms=rng.choice([0, 1, 86_400_000, 400_000_000]),
         cordwood_compaction_strategy=strategy,
         cordwood_compaction_strategy_header="v",
+        cordwood_record_ttl_header=ttl_header,
     )
     captured = log.capture(directory, config)
     cleanable = plan_cleanable(captured.view, now_ms=NOW_MS, force=True)
@@ -123,6 +125,7 @@ def facts_of(survivors: tasks.Survivors) -> dict[int, tuple[object, ...]]:
             f.keep,
             f.nulls,
             f.pinned,
+            f.expired,
             f.transactions.to_json(),
         )
         for base, f in survivors.facts.items()
@@ -182,6 +185,7 @@ def walk_with(compaction: LogCompaction, secrets: Secrets) -> Walk:
         aborted=AbortedTransactions(compaction.aborted),
         secrets=secrets,
         versions=compaction.versions,
+        expiry=Expiry.of(compaction.ttl_header, compaction.now_ms),
     )
 
 
@@ -316,3 +320,29 @@ def test_versions_are_the_same_in_one_task_and_in_many(
         secrets = Secrets.from_seed(compaction.seed)
         merged = versions_by_merge(compaction, random.Random(seed), secrets)
         assert facts_of(merged) == facts_of(alone)
+
+
+@settings(max_examples=settings().max_examples // 12)
+@given(
+    seed=SEEDS,
+    contents=VERSIONED.map(lambda contents: replace(contents, ttl=True)),
+    strategy=st.sampled_from(["offset", "timestamp", "header"]),
+)
+def test_times_to_live_give_the_bytes_of_the_reference_in_one_task_and_in_many(
+    seed: int, contents: Contents, strategy: str
+) -> None:
+    log = random_log(seed, contents)
+    with TemporaryDirectory() as root:
+        directory = log.write(Path(root) / "log-0")
+        compaction = planned(log, directory, seed, strategy, ttl_header="ttl")
+        if compaction is None:
+            return
+        survivors = survivors_of(compaction)
+        assert_same(rewritten(compaction, survivors), clean_by_reference(compaction))
+        assert survivors_of(compaction, [Lane()] * 3) == survivors
+        rng, secrets = random.Random(seed), Secrets.from_seed(compaction.seed)
+        if compaction.versions is None:
+            merged = survivors_by_merge(compaction, rng, secrets, probe=seed % 2 == 0)
+        else:
+            merged = versions_by_merge(compaction, rng, secrets)
+        assert facts_of(merged) == facts_of(survivors)

@@ -2,7 +2,8 @@
 
 The directory holds logs that one task does whole, on one core or several, one whose keys are
 indexed in chunks that spill, one whose clean section is spilled too, one whose clean section is
-only looked up, and two whose records have versions, by timestamp and by a header.
+only looked up, two whose records have versions, by timestamp and by a header, and one whose
+records expire.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ HEADED = CONFIG | {
     "cordwood_compaction_strategy": "header",
     "cordwood_compaction_strategy_header": "v",
 }
+AGED = CONFIG | {"cordwood_record_ttl_header": "v"}
 TOPICS = {
     "big": CONFIG,
     "mixed": CONFIG,
@@ -49,6 +51,7 @@ TOPICS = {
     "small": SMALL,
     "timed": TIMED,
     "headed": HEADED,
+    "aged": AGED,
 }
 ENTRIES_MAX, WHOLE_BYTES = 2_500, 200_000
 DONE = {"cleaned", "unchanged"}
@@ -85,7 +88,10 @@ def big_log(
 
 
 def _with_version(offset: int, key_value: KeyValue, rng: random.Random) -> Record:
-    """A record whose header is a version: late, the same as others, or none at all."""
+    """A record whose header is a version: late, the same as others, or none at all.
+
+    As a time to live in ms it is short: such records have expired, the others do not expire.
+    """
     version = rng.choice([offset, offset - rng.randrange(3_000), 7])
     made = version.to_bytes(8, "big", signed=True) if rng.random() < 0.9 else b"none"
     headers = (Header("v", made),) if rng.random() < 0.9 else ()
@@ -100,7 +106,9 @@ def logs() -> list[LogBuilder]:
     timed.cleaner_checkpoint = timed.segments[len(timed.segments) // 2].base_offset
     headed = big_log("headed-0", 5, records=6_000, keys=4_000, headers=True)
     headed.cleaner_checkpoint = headed.segments[len(headed.segments) // 2].base_offset
-    made = [big_log("big-0", 1), mixed, probed, timed, headed]
+    aged = big_log("aged-0", 6, records=6_000, keys=4_000, headers=True)
+    aged.cleaner_checkpoint = aged.segments[len(aged.segments) // 2].base_offset + 7
+    made = [big_log("big-0", 1), mixed, probed, timed, headed, aged]
     for seed in range(6):
         log = random_log(seed, Contents(batches=60), name=f"small-{seed}")
         log.log_start_offset = None

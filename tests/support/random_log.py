@@ -37,7 +37,8 @@ class Contents:
 
     `batches` is how many appends there are, `records_max` how many records a batch has at most,
     `keys` how many keys there are, `value_bytes_max` how long a value is at most, and `roll` the
-    probability of a new segment after an append. With `versions`, most records have a header `v`.
+    probability of a new segment after an append. With `versions`, most records have a header `v`,
+    with `ttl` a header `ttl`.
     """
 
     batches: int = 40
@@ -50,6 +51,7 @@ class Contents:
     unkeyed: bool = True
     index_interval_bytes: int = 200
     versions: bool = False
+    ttl: bool = False
 
 
 class RandomLog:
@@ -145,7 +147,18 @@ class RandomLog:
             )
         if self._contents.versions and rng.random() < 0.9:
             headers += (self._version(),)
+        if self._contents.ttl and rng.random() < 0.6:
+            headers += (self._time_to_live(),)
         return Record(offset, self._timestamp(), key, self._value(), headers)
+
+    def _time_to_live(self) -> Header:
+        """A header `ttl`: of a few days in both forms, and what is none."""
+        rng = self._rng
+        ttl_ms = rng.choice([0, rng.randint(0, 6 * _DAY_MS), 30 * _DAY_MS, (1 << 63) - 1])
+        forms: list[bytes | None] = [b"%d" % ttl_ms, ttl_ms.to_bytes(8, "big")]
+        if rng.random() < 0.1:
+            forms = [None, b"", b"-1", b"1.5", b"\xff" * 8, b"9" * 19, b"0" * 30, b"12345678 "]
+        return Header("ttl", rng.choice(forms))
 
     def _version(self) -> Header:
         """A header `v`: few versions, so that some are equal, extreme ones, and what is none."""

@@ -45,6 +45,7 @@ from support.reference_rules import (
     Action,
     Highest,
     decide_batch,
+    has_expired,
     is_last_of_producer,
     should_discard_records,
     should_retain_tombstone,
@@ -68,6 +69,7 @@ class ReferenceRound:
     producers: tuple[LastRecord, ...] = ()
     aborted: tuple[AbortedTransaction, ...] = ()
     versions: VersionRule | None = None
+    ttl_header: str = ""
     fs: FileSystem = OS
 
     @classmethod
@@ -85,6 +87,7 @@ class ReferenceRound:
             producers=compaction.producers,
             aborted=compaction.aborted,
             versions=compaction.versions,
+            ttl_header=compaction.ttl_header,
             fs=fs,
         )
 
@@ -321,7 +324,10 @@ class ReferenceCleaner:
         is_below = record.offset < self._round.first_dirty
         if newest.beats(record.key, record) or (is_below and self._round.versions is not None):
             return False
-        keep_tombstones = keep_tombstones or newest.is_pinned(record.key, record)
+        is_pinned = newest.is_pinned(record.key, record)
+        if has_expired(record, self._round.ttl_header, self._round.now_ms) and not is_pinned:
+            return False
+        keep_tombstones = keep_tombstones or is_pinned
         return record.value is not None or keep_tombstones
 
     def _must_leave_header(self, batch: RecordBatch) -> bool:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from cordwood.cleanup.compaction_values import LastRecord, VersionRule
 from cordwood.format.record_batch import Record
+from cordwood.format.record_longs import expiry_ms
 
 
 class Action(enum.Enum):
@@ -49,6 +50,12 @@ def should_discard_records(
 def should_retain_tombstone(*, delete_horizon_ms: int | None, now_ms: int) -> bool:
     """Whether a magic 2 tombstone stays: it has no horizon yet, or now is before it."""
     return delete_horizon_ms is None or now_ms < delete_horizon_ms
+
+
+def has_expired(record: Record, ttl_header: str, now_ms: int) -> bool:
+    """Whether the time to live in a record's header has ended."""
+    moment = expiry_ms(record, ttl_header) if ttl_header else None
+    return moment is not None and moment <= now_ms
 
 
 def is_last_of_producer(

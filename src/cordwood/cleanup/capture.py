@@ -267,8 +267,9 @@ def _due_of(captured: Captured, reader: DueReader | None, known: KnownDue) -> li
     if reader is None:
         return found
     checkpoint = captured.view.cleaner_checkpoint or 0
-    for number, source in enumerate(captured.sources[:-1]):
-        if source.base_offset < checkpoint:
+    for number, source in enumerate(captured.sources):
+        # Without times to live only tombstones of the clean section matter.
+        if reader.rule.ttl_header or source.next_base_offset <= checkpoint:
             if source not in known:
                 known[source] = reader.read(source)
             found[number] = known[source]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cordwood.cleanup.idle_roll import should_roll_idle
+from cordwood.cleanup.idle_roll import should_roll_expired, should_roll_idle
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.retention import RetentionPlan, plan_retention
 from cordwood.cleanup.shared_retention import (
@@ -36,8 +36,15 @@ class CheckPlan:
 
 def view_when_rolled(view: LogView, *, now_ms: int) -> LogView:
     """The log as a check has rolled it; the view itself where it rolls nothing."""
-    first = view.active.first_batch_timestamp if view.config.cordwood_segment_roll_idle else -1
-    if should_roll_idle(view, view.active, first_batch_timestamp=first, now_ms=now_ms):
+    active = view.active
+    first = active.first_batch_timestamp if view.config.cordwood_segment_roll_idle else -1
+    if should_roll_expired(
+        view,
+        active,
+        last_stable_offset=view.last_stable_offset,
+        expiry_ms=active.due.expiry_ms,
+        now_ms=now_ms,
+    ) or should_roll_idle(view, active, first_batch_timestamp=first, now_ms=now_ms):
         return after_roll(view, now_ms=now_ms)
     return view
 

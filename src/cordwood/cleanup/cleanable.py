@@ -25,7 +25,8 @@ class Cleanable:
 
     `due` are the base offsets of the clean segments in which something has become removable, if
     the log is cleaned for them alone. Then no dirty record is looked at, and the checkpoint stays.
-    Where records have versions it is empty, as the whole log is compared then.
+    Where records have versions it is empty, as the whole log is compared then. `due_bytes` is
+    their size.
     """
 
     first_dirty: int
@@ -39,6 +40,12 @@ class Cleanable:
     blockers: tuple[Blocker, ...] = ()
     warnings: tuple[str, ...] = ()
     due: tuple[int, ...] = ()
+    due_bytes: int = 0
+
+    @property
+    def bytes_to_read(self) -> int:
+        """Bytes of the segments that are read, without those that are read for transactions."""
+        return self.due_bytes if self.due else self.clean_bytes + self.cleanable_bytes
 
     @property
     def cleaned_to(self) -> int:
@@ -65,9 +72,11 @@ def plan_cleanable(view: LogView, *, now_ms: int, force: bool = False) -> Cleana
     total = clean_bytes + cleanable_bytes
     ratio = cleanable_bytes / total if total else 0.0
     delay_ms = _compaction_delay_ms(view, first_dirty, now_ms)
-    needed = delay_ms > 0 and cleanable_bytes > 0
+    needed = cleanable_bytes > 0 and (
+        delay_ms > 0 or _has_expired(view, first_dirty, boundary, now_ms)
+    )
     blocker = None
-    due: tuple[int, ...] = ()
+    due: list[CleanedSegment] = []
     is_dirty = cleanable_bytes > 0 and (
         needed or force or ratio > view.config.min_cleanable_dirty_ratio
     )
@@ -100,7 +109,8 @@ def plan_cleanable(view: LogView, *, now_ms: int, force: bool = False) -> Cleana
         reset_checkpoint=reset,
         blockers=tuple(blockers),
         warnings=tuple(warnings),
-        due=due if VersionRule.of(view.config) is None else (),
+        due=tuple(s.base_offset for s in due) if VersionRule.of(view.config) is None else (),
+        due_bytes=_size(due),
     )
 
 
@@ -124,13 +134,20 @@ def clean_segments(view: LogView, first_dirty: int) -> Iterator[CleanedSegment]:
         yield segment
 
 
-def _due_segments(view: LogView, first_dirty: int, now_ms: int) -> tuple[int, ...]:
+def _due_segments(view: LogView, first_dirty: int, now_ms: int) -> list[CleanedSegment]:
     """The clean segments in which something has become removable by `now_ms`."""
-    return tuple(
-        segment.base_offset
+    return [
+        segment
         for segment in clean_segments(view, first_dirty)
         if due_clean_ms(segment, view.config, view.settled_ms) <= now_ms
-    )
+    ]
+
+
+def _has_expired(view: LogView, first_dirty: int, boundary: int, now_ms: int) -> bool:
+    """Whether a record of the cleanable segments has expired."""
+    if not view.config.cordwood_record_ttl_header:
+        return False
+    return any(each.due.expiry_ms <= now_ms for each in view.values(first_dirty, boundary))
 
 
 def _first_dirty(view: LogView) -> tuple[int, bool, list[str]]:

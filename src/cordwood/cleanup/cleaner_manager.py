@@ -132,7 +132,7 @@ def due_log(log: PartitionLog, cleanable: Cleanable) -> DueLog:
     """A running log as the schedule takes it."""
 
     def segments() -> Sequence[SegmentSource]:
-        return capture(log, end=cleanable.first_uncleanable).sources
+        return capture(log, end=cleanable.cleaned_to).sources
 
     return DueLog(
         partition=log.topic_partition,
@@ -239,6 +239,18 @@ class CleanerManager:
                     max_delay_ms=max(delays, default=0),
                 )
         return None  # others were quicker each time
+
+    def rollable_logs(self, now_ms: int) -> list[PartitionLog]:
+        """Compacted logs with times to live that nobody works on."""
+        with self._lock:
+            return [
+                log
+                for log in self.current_logs()
+                if log.config.compact
+                and log.config.cordwood_record_ttl_header
+                and log.topic_partition not in self._states
+                and not self.quarantine.keeps_out(log, now_ms)
+            ]
 
     def _candidates(
         self, now_ms: int, passing_over: Collection[TopicPartition]

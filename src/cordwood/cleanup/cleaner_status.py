@@ -222,6 +222,8 @@ def _why_due(cleanable: Cleanable, log: PartitionLog) -> str:
         return f"something in {len(cleanable.due)} clean segments has become removable"
     if cleanable.ratio > least:
         return f"its dirty ratio {cleanable.ratio:.4g} is above min.cleanable.dirty.ratio {least:g}"
+    if not cleanable.delay_ms:
+        return "a dirty record has expired (cordwood.record.ttl.header)"
     return (
         f"max.compaction.lag.ms: its oldest dirty record is {cleanable.delay_ms} ms past "
         f"{log.config.max_compaction_lag_ms} ms"

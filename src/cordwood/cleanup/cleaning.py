@@ -39,7 +39,7 @@ class RetentionOwner(Protocol):
         """
 
     def roll_idle(self, now_ms: int) -> None:
-        """Rolls the active segment if `should_roll_idle`; called without `held`.
+        """Rolls the active segment if it is idle or has expired records; without `held`.
 
         Raises:
             OSError, CordwoodError: the disk refused.

@@ -65,7 +65,7 @@ class DueLog:
     @property
     def size_bytes(self) -> int:
         """Of what a compaction reads."""
-        return self.cleanable.clean_bytes + self.cleanable.cleanable_bytes
+        return self.cleanable.bytes_to_read
 
 
 #: Estimates what a compaction of a log frees. Raises CordwoodError, OSError.

@@ -111,6 +111,7 @@ class Discarded:
     aborted: int = 0
     marker: int = 0
     unkeyed: int = 0
+    expired: int = 0
 
     def plus(self, other: Discarded) -> Discarded:
         """The sum of both."""

@@ -2,7 +2,8 @@
 
 The *due moment* of a segment is the earliest moment at which a cleaning removes something of it
 although no newer record has come: a tombstone or a marker behind its delete horizon
-(cordwood.tombstone.cleanup). Kafka's cleaner looks at horizons only when the log is dirty enough
+(cordwood.tombstone.cleanup), or a record whose time to live has ended
+(cordwood.record.ttl.header). Kafka's cleaner looks at horizons only when the log is dirty enough
 again, so in an idle log tombstones stay.
 
 A cleaning for a due moment of the clean section rewrites the segments that are due, each by
@@ -28,16 +29,22 @@ AT_ONCE = 0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueRule:
-    """What may become removable in a log without a newer record."""
+    """What may become removable in a log without a newer record.
+
+    `ttl_header` is the key of the header with a record's time to live, empty for none.
+    """
 
     tombstones: bool = False
+    ttl_header: str = ""
 
     @classmethod
     def of(cls, config: LogConfig) -> DueRule | None:
         """That of a topic; None where nothing may, as in Kafka."""
-        if not config.compact or not config.cordwood_tombstone_cleanup:
-            return None
-        return cls(tombstones=True)
+        rule = cls(
+            tombstones=config.cordwood_tombstone_cleanup,
+            ttl_header=config.cordwood_record_ttl_header,
+        )
+        return rule if config.compact and (rule.tombstones or rule.ttl_header) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,13 +53,15 @@ class DueMoments:
 
     `tombstone_ms` is the delete horizon of a batch that has a record with a null value, AT_ONCE
     where such a batch of magic 2 has none; `marker_ms` that of a batch with a marker. A batch keeps
-    its horizon after its tombstones are gone, so a header alone says nothing. `has_transactions`
+    its horizon after its tombstones are gone, so a header alone says nothing. `expiry_ms` is when
+    the first record expires. `has_transactions`
     says whether it has markers or transactional batches: what a cleaning does to these depends on
     the segments before.
     """
 
     tombstone_ms: int = NEVER
     marker_ms: int = NEVER
+    expiry_ms: int = NEVER
     has_transactions: bool = False
 
     def earliest(self, other: DueMoments) -> DueMoments:
@@ -60,6 +69,7 @@ class DueMoments:
         return DueMoments(
             tombstone_ms=min(self.tombstone_ms, other.tombstone_ms),
             marker_ms=min(self.marker_ms, other.marker_ms),
+            expiry_ms=min(self.expiry_ms, other.expiry_ms),
             has_transactions=self.has_transactions or other.has_transactions,
         )
 
@@ -70,7 +80,7 @@ class DueMoments:
             settled_ms: markers with horizons up to this moment stay, as a cleaning has shown.
         """
         marker_ms = self.marker_ms if self.marker_ms > settled_ms else NEVER
-        return min(self.tombstone_ms, marker_ms)
+        return min(self.tombstone_ms, marker_ms, self.expiry_ms)
 
 
 #: Those of a segment of which nothing becomes removable.

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, SegmentSource
-from cordwood.cleanup.due import AT_ONCE, NOTHING_DUE, DueMoments, DueRule
+from cordwood.cleanup.due import AT_ONCE, NEVER, NOTHING_DUE, DueMoments, DueRule
+from cordwood.cleanup.record_longs import Expiry
 from cordwood.cleanup.scan import Block, Ints, PayloadReader, SegmentReader
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
@@ -52,6 +53,7 @@ class _Scan:
     def __init__(self, source: SegmentSource, rule: DueRule, batch_bytes_max: int) -> None:
         self._source = source
         self._rule = rule
+        self._expiry = Expiry.of(rule.ttl_header, 0)
         self._payloads = PayloadReader(batch_bytes_max=batch_bytes_max)
         self._nulls, self._keyed = (np.zeros(1 << 12, dtype=np.uint8) for _ in range(2))
 
@@ -63,7 +65,8 @@ class _Scan:
         horizons = np.maximum(table[:, rows_of.BASE_TIMESTAMP], AT_ONCE + 1)
         is_control = (attributes & CONTROL_BIT) != 0
         found = DueMoments(
-            has_transactions=bool(np.any(attributes & (CONTROL_BIT | TRANSACTIONAL_BIT)))
+            has_transactions=bool(np.any(attributes & (CONTROL_BIT | TRANSACTIONAL_BIT))),
+            expiry_ms=self._expiry_of(block, ~is_control & (counts > 0)),
         )
         if not self._rule.tombstones:
             return found
@@ -77,6 +80,15 @@ class _Scan:
             moment = int(horizons[nulls & has_horizon].min())
             found = found.earliest(DueMoments(tombstone_ms=moment))
         return found
+
+    def _expiry_of(self, block: Block, wanted: Flags) -> int:
+        """When the first record of some batches expires."""
+        first = NEVER
+        if self._expiry is not None:
+            for payload in self._payloads.payloads(self._source, block, wanted):
+                moments = self._expiry.moments(self._source, block, payload)
+                first = min(first, int(moments.min(initial=NEVER)))
+        return first
 
     def _nulls_of(self, block: Block, wanted: Flags) -> Flags:
         """bool[rows]: which batches have a record with a null value."""

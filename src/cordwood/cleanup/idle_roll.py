@@ -1,8 +1,11 @@
-"""Whether the active segment of an idle log is rolled: a pure function.
+"""Whether the active segment is rolled although no record arrives: pure functions.
 
 Kafka rolls a segment that is older than segment.ms only when the next record arrives. Where none
 does, the last records of a log are never compacted, and go together, when the newest has expired.
 With cordwood.segment.roll.idle each check of retention rolls such a segment.
+
+With cordwood.record.ttl.header the cleaner rolls an active segment with a record that has expired,
+so that it can be compacted.
 """
 
 from __future__ import annotations
@@ -45,6 +48,32 @@ def should_roll_idle(
 def idle_from_ms(active: RetainedSegment, config: LogConfig, *, first_batch_timestamp: int) -> int:
     """The first moment (ms) at which an active segment is old enough to be rolled."""
     return _since_ms(active, config, first_batch_timestamp) + config.segment_ms_max + 1
+
+
+def should_roll_expired(
+    log: RetainedLog,
+    active: RetainedSegment,
+    *,
+    last_stable_offset: int,
+    expiry_ms: int,
+    now_ms: int,
+) -> bool:
+    """Whether the active segment of `log` is rolled at `now_ms` for a record that has expired.
+
+    A log with a legal hold is left alone, and a segment that could not be compacted yet, since an
+    open transaction, or a record above the high watermark, is at its beginning.
+
+    Args:
+        log: that has the segment.
+        active: its active segment.
+        last_stable_offset: of the log.
+        expiry_ms: when the first record of the segment expires.
+        now_ms: the time.
+    """
+    config = log.config
+    if not config.compact or not config.cordwood_record_ttl_header or log.holds:
+        return False
+    return expiry_ms <= now_ms and last_stable_offset > active.base_offset
 
 
 def _since_ms(active: RetainedSegment, config: LogConfig, first_batch_timestamp: int) -> int:

@@ -50,6 +50,10 @@ class LogCompaction:
     With `versions`, the record of the highest version of a key survives, not the newest. Then all
     records from `first_dirty` on, the log start, are indexed, and those below it go.
 
+    With `ttl_header`, the key of a header with their time to live, records that have expired by
+    `now_ms` go; older ones of their keys do not come back. One that has beaten a newer record, by
+    its version, stays until a compaction in which there is no such record.
+
     With `is_measured` its tasks write no segment: they announce in `directory`, which then holds
     none, what they would write.
     """
@@ -78,6 +82,7 @@ class LogCompaction:
     erased: OffsetRanges | None = None
     first_in_open: tuple[int, ...] = ()
     versions: VersionRule | None = None
+    ttl_header: str = ""
     is_measured: bool = False
     groups_done: int = 0
     log_start_offset: int = 0
@@ -258,6 +263,7 @@ def prepare_compaction(
         seed=seed,
         log_start_offset=view.log_start_offset,
         versions=VersionRule.of(config),
+        ttl_header=config.cordwood_record_ttl_header,
         batch_bytes_max=decompressed_bytes_max(config.max_message_bytes),
     )
 

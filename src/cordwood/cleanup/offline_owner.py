@@ -367,7 +367,7 @@ class OfflineOwner:
                 "first_dirty_offset": cleanable.first_dirty,
                 "first_uncleanable_offset": cleanable.first_uncleanable,
                 "dirty_ratio": round(cleanable.ratio, 6),
-                "bytes_to_read": cleanable.clean_bytes + cleanable.cleanable_bytes,
+                "bytes_to_read": cleanable.bytes_to_read,
                 "groups": [list(g) for g in compaction.groups] if compaction else [],
                 "reason": cleanable.reason,
             }

@@ -24,7 +24,7 @@ from cordwood.cleanup.cleaner_manager import (
 )
 from cordwood.cleanup.cleaning import compact
 from cordwood.cleanup.online_groups import consumed_of
-from cordwood.cleanup.online_owner import OnlineOwner
+from cordwood.cleanup.online_owner import OnlineOwner, RetainedOnline
 from cordwood.cleanup.online_retention import retain
 from cordwood.cleanup.quarantine import Stage
 from cordwood.model.config_values import LONG_MAX
@@ -170,6 +170,7 @@ class OnlineCleaner:
         if not self._manager.logs.broker.log_cleaner_enable:
             return False
         try:
+            self._roll_expired()
             cleaned = self._clean_filthiest()
             self._retain_compacted()
         except LogCleaningError as error:
@@ -350,6 +351,20 @@ class OnlineCleaner:
             )
         if stats.invalid_messages:
             _log.warning("\tFound %s invalid messages during compaction.", stats.invalid_messages)
+
+    def _roll_expired(self) -> None:
+        """Rolls active segments with records that have expired, so that they can be compacted now.
+
+        Those of logs that somebody works on are left for the next check.
+        """
+        now_ms = self._context.clock.now_ms()
+        for log in self._manager.rollable_logs(now_ms):
+            try:
+                RetainedOnline(log).roll_expired(now_ms)
+            except StorageError as error:  # its directory is offline, or it was closed
+                _log.info("%s%s", self._prefix, error)
+            except (OSError, CordwoodError) as error:
+                raise LogCleaningError(log, str(error), stage=Stage.LOOK) from error
 
     # ---- retention of compacted logs
 

@@ -16,8 +16,9 @@ from cordwood.cleanup.capture import Captured, capture
 from cordwood.cleanup.cleanable import Cleanable
 from cordwood.cleanup.commit import CompactionCommitter, CompactionResult
 from cordwood.cleanup.compaction import CompactionPlan
+from cordwood.cleanup.due_reader import DueReader
 from cordwood.cleanup.group_guard import NOTHING_KNOWN, Consumed, GroupLoss
-from cordwood.cleanup.idle_roll import should_roll_idle
+from cordwood.cleanup.idle_roll import should_roll_expired, should_roll_idle
 from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction
 from cordwood.cleanup.log_view import RetainedLog
 from cordwood.cleanup.online_placement import OnlinePlacement
@@ -106,6 +107,7 @@ class RetainedOnline:
 
     def roll_idle(self, now_ms: int) -> None:
         """As `RetentionOwner.roll_idle`."""
+        self.roll_expired(now_ms)
         if not self._log.config.cordwood_segment_roll_idle:
             return
         with self._locked() as log:
@@ -113,12 +115,45 @@ class RetainedOnline:
             first = active.first_batch_timestamp()
             held = _Held(log, self._consumed)
             if should_roll_idle(held, active, first_batch_timestamp=first, now_ms=now_ms):
-                log.roll()
-                _log.info(
-                    "%s Rolled new log segment at offset %s due to cordwood.segment.roll.idle",
-                    self._prefix,
-                    log.log_end_offset,
-                )
+                self._roll(log, "cordwood.segment.roll.idle")
+
+    def roll_expired(self, now_ms: int) -> bool:
+        """Rolls the active segment if it has a record that has expired; whether it did.
+
+        Raises:
+            StorageError: the log is closed, or the disk refused.
+            CorruptError: the segment is damaged.
+            OSError: it cannot be read.
+        """
+        log, config = self._log, self._log.config
+        due = DueReader.of(config, fs=log.context.fs)
+        if due is None or not config.cordwood_record_ttl_header:
+            return False
+        active = log.active
+        # It is read without the lock: appends must not wait for that.
+        expiry_ms = due.of_online(active, active.size_bytes).expiry_ms
+        if expiry_ms > now_ms:
+            return False
+        with self._locked() as log:
+            if log.active is not active or not should_roll_expired(
+                _Held(log, self._consumed),
+                active,
+                last_stable_offset=log.last_stable_offset,
+                expiry_ms=expiry_ms,
+                now_ms=now_ms,
+            ):
+                return False
+            self._roll(log, "cordwood.record.ttl.header")
+        return True
+
+    def _roll(self, log: PartitionLog, setting: str) -> None:
+        log.roll()
+        _log.info(
+            "%s Rolled new log segment at offset %s due to %s",
+            self._prefix,
+            log.log_end_offset,
+            setting,
+        )
 
     def note_retention(self, plan: RetentionPlan) -> None:
         """As `RetentionOwner.note_retention`."""

@@ -1,11 +1,12 @@
-"""One number of each record of a block: its version."""
+"""One number of each record of a block: its version, or when it expires."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from cordwood.cleanup.compaction_values import SegmentSource, VersionRule
-from cordwood.cleanup.scan import Block, Payload
+from cordwood.cleanup.due import NEVER
+from cordwood.cleanup.scan import Block, Ints, Payload
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, records
 from cordwood.format.native import record_longs as kinds
@@ -32,6 +33,11 @@ class RecordLongs:
         if rule.header is None:
             return cls(kinds.TIMESTAMP, "")
         return cls(kinds.HEADER, rule.header)
+
+    @classmethod
+    def of_expiry(cls, header: str) -> RecordLongs:
+        """Reads when records expire, by the header with their time to live."""
+        return cls(kinds.EXPIRY, header)
 
     def read(self, source: SegmentSource, block: Block, payload: Payload) -> None:
         """Reads those of a payload.
@@ -62,3 +68,40 @@ class RecordLongs:
                 path=source.path,
                 position=block.position_of(row),
             )
+
+
+class Expiry:
+    """Finds the records that have expired."""
+
+    def __init__(self, header: str, now_ms: int) -> None:
+        """Takes the key of the header with their time to live, and the time."""
+        self._longs = RecordLongs.of_expiry(header)
+        self._now_ms = now_ms
+
+    @classmethod
+    def of(cls, header: str, now_ms: int) -> Expiry | None:
+        """None for the key "": no record has a time to live."""
+        return cls(header, now_ms) if header else None
+
+    def expired(self, source: SegmentSource, block: Block, payload: Payload) -> Ints:
+        """The numbers within a block of the records of a payload that have expired.
+
+        Raises:
+            CorruptError: a record is malformed.
+        """
+        moments = self.moments(source, block, payload)
+        found: Ints = np.flatnonzero(moments <= self._now_ms)
+        return found
+
+    def moments(self, source: SegmentSource, block: Block, payload: Payload) -> Ints:
+        """When each record of a block expires, NEVER of one that does not, or not in the payload.
+
+        Raises:
+            CorruptError: a record is malformed.
+        """
+        longs = self._longs
+        longs.known[:] = False
+        longs.read(source, block, payload)
+        total = int(block.table[:, rows_of.COUNT].sum())
+        found: Ints = np.where(longs.known[:total], longs.values[:total], NEVER)
+        return found

@@ -52,7 +52,10 @@ _ROOM_FOR_ONE = (4 << 20) + 512
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SurvivingSegment:
-    """A segment to be copied from, with the bits of `SegmentFacts` in their final state."""
+    """A segment to be copied from, with the bits of `SegmentFacts` in their final state.
+
+    `expired` are the records that go because they have expired; empty where there is none.
+    """
 
     source: SegmentSource
     keep: bytes
@@ -60,6 +63,7 @@ class SurvivingSegment:
     unkeyed: int
     aborted: int
     pinned: bytes = b""
+    expired: bytes = b""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +210,12 @@ class GroupRewriter:
         manifest.discarded.aborted += segment.aborted
         manifest.discarded.unkeyed += segment.unkeyed
         manifest.discarded.superseded -= segment.unkeyed + segment.aborted
+        if segment.expired:
+            expired = np.frombuffer(segment.expired, dtype=np.uint8)
+            gone = int(np.bitwise_count(keep[: len(expired)] & expired).sum())
+            keep[: len(expired)] &= ~expired
+            manifest.discarded.expired += gone
+            manifest.discarded.superseded -= gone
         rules = _Rules(spec, segment.source)
         ordinal = 0
         for block in self._reader.blocks(segment.source, batch_bytes_max=spec.batch_bytes_max):

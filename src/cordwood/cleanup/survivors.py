@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, SegmentSource, VersionRule
-from cordwood.cleanup.record_longs import RecordLongs
+from cordwood.cleanup.record_longs import Expiry, RecordLongs
 from cordwood.cleanup.scan import Block, Bytes, Ints, Payload, PayloadReader, SegmentReader
 from cordwood.cleanup.transactions import (
     AbortedTransactions,
@@ -68,6 +68,7 @@ class SegmentFacts:
 
     `keep` and `nulls` hold one bit a record, in order, lowest bit first: survives by its key, and
     has a null value. Control records and records of aborted transactions are never in `keep`.
+    `expired` are those whose time to live has ended; empty where there is none.
     `pinned` are the records that have beaten a newer one, where records have versions: such a
     tombstone stays, whatever its horizon, until a compaction in which there is no such record. Else
     one that ends after it has removed the tombstone would bring the newer one back to life.
@@ -83,6 +84,7 @@ class SegmentFacts:
     keep: bytes = b""
     nulls: bytes = b""
     pinned: bytes = b""
+    expired: bytes = b""
     transactions: TransactionSummary = field(default_factory=TransactionSummary)
 
 
@@ -143,9 +145,11 @@ class Walk:
         progress: Progress = no_progress,
         batch_bytes_max: int = BATCH_BYTES_MAX,
         versions: VersionRule | None = None,
+        expiry: Expiry | None = None,
         fs: FileSystem = OS,
     ) -> None:
         """Takes the lot; with `versions`, the table has the record of the highest of each key."""
+        self._expiry = expiry
         self._versions = None if versions is None else RecordLongs.of_versions(versions)
         self._words = key_table.SLOT_WORDS
         if versions is not None:
@@ -202,7 +206,7 @@ class Walk:
                 wanted, ordinals, after = walk.begin(block, ordinal)
                 for bits in (newest, keyed, nulls, pinned):
                     bits.require(after)
-                for payload in self._with_versions(segment, block, wanted):
+                for payload in self._read(segment, block, wanted, walk):
                     row = payload.first
                     while row < payload.last:
                         status, row = self._insert(
@@ -220,7 +224,7 @@ class Walk:
                 walk.end(block, ordinals, wanted, keyed.bytes, nulls.bytes)
                 ordinal = after
                 self._progress(_bytes_of(block))
-            facts.append(walk.facts)
+            facts.append(walk.done())
         if not spills:
             self._mark(newest.bytes, pinned.bytes)
         else:
@@ -235,13 +239,19 @@ class Walk:
         """How many keys take the memory of so many; slots with versions are wider."""
         return entries_max if self._versions is None else max(1, entries_max // 2)
 
-    def _with_versions(
-        self, segment: SegmentSource, block: Block, wanted: npt.NDArray[np.bool_]
+    def _read(
+        self,
+        segment: SegmentSource,
+        block: Block,
+        wanted: npt.NDArray[np.bool_],
+        walk: _SegmentWalk,
     ) -> Iterator[Payload]:
-        """The payloads of a block; the versions of their records have been read."""
+        """The payloads of a block; versions and expiries of their records have been read."""
         for payload in self._payloads.payloads(segment, block, wanted):
             if self._versions is not None:
                 self._versions.read(segment, block, payload)
+            if self._expiry is not None:
+                walk.note_expired(block, self._expiry.expired(segment, block, payload))
             yield payload
 
     def _mark(self, newest: Bytes, pinned: Bytes) -> None:
@@ -291,7 +301,7 @@ class Walk:
                 wanted, ordinals, after = walk.begin(block, ordinal)
                 keep.require(after)
                 nulls.require(after)
-                for payload in self._payloads.payloads(segment, block, wanted):
+                for payload in self._read(segment, block, wanted, walk):
                     status, row = kernels.probe_batches(
                         payload.buffer,
                         block.table,
@@ -312,7 +322,7 @@ class Walk:
                 self._progress(_bytes_of(block))
             walk.facts.keep = _bits_from(keep.bytes, 0, walk.facts.records)
             walk.facts.nulls = _bits_from(nulls.bytes, 0, walk.facts.records)
-            facts.append(walk.facts)
+            facts.append(walk.done())
         return facts
 
     def spill_clean(
@@ -338,7 +348,7 @@ class Walk:
                 wanted, ordinals, after = walk.begin(block, ordinal)
                 for bits in (keep, nulls, keyed):
                     bits.require(after)
-                for payload in self._payloads.payloads(segment, block, wanted):
+                for payload in self._read(segment, block, wanted, walk):
                     row = payload.first
                     while row < payload.last:
                         status, row = kernels.list_batches(
@@ -366,7 +376,7 @@ class Walk:
                 walk.end(block, ordinals, wanted, keyed.bytes, nulls.bytes)
                 ordinal = after
                 self._progress(_bytes_of(block))
-            facts.append(walk.facts)
+            facts.append(walk.done())
         yield self._listed(entries, used, keep.bytes, generation, shards)
         for fact, first in zip(facts, starts, strict=True):
             fact.keep = _bits_from(keep.bytes, first, fact.records)
@@ -433,6 +443,7 @@ class _SegmentWalk:
         self._source = source
         self._tracker = TransactionTracker(aborted)
         self._next_offset = source.base_offset
+        self._expired: list[Ints] = []
         self.facts = SegmentFacts(source.base_offset, transactions=self._tracker.summary)
 
     def begin(self, block: Block, ordinal: int) -> tuple[npt.NDArray[np.bool_], Ints, int]:
@@ -478,6 +489,20 @@ class _SegmentWalk:
         if not self.facts.special and kernels.count_bits(nulls, first, count):
             # A tombstone: its batch is stamped with a horizon, or is past it.
             self.facts.special = True
+
+    def note_expired(self, block: Block, found: Ints) -> None:
+        """Notes records of the block that `begin` was last called with, by number within it."""
+        if len(found):
+            first = self.facts.records - int(block.table[:, rows_of.COUNT].sum())
+            self._expired.append(first + found)
+
+    def done(self) -> SegmentFacts:
+        """The facts about the segment, when all of it has been read."""
+        if self._expired:
+            bits = np.zeros(self.facts.records, dtype=np.bool_)
+            bits[np.concatenate(self._expired)] = True
+            self.facts.expired = np.packbits(bits, bitorder="little").tobytes()
+        return self.facts
 
     def _require_order(self, block: Block) -> None:
         bases = block.table[:, rows_of.BASE_OFFSET]

@@ -30,6 +30,7 @@ from cordwood.cleanup.announcements import (
 from cordwood.cleanup.compaction_values import Manifest, SegmentEvidence, SegmentSource
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.output import Output
+from cordwood.cleanup.record_longs import Expiry
 from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec, SurvivingSegment
 from cordwood.cleanup.survivors import (
     Progress,
@@ -70,7 +71,17 @@ class Survivors:
         if len(group) != 1:
             return False
         facts = self.facts[group[0].base_offset]
-        return not facts.special and count_set(facts.keep) == facts.records
+        return (
+            not facts.special
+            and count_set(facts.keep) == facts.records
+            and not any(removable_by_age(facts.expired, facts.pinned))
+        )
+
+
+def removable_by_age(expired: bytes, pinned: bytes) -> bytes:
+    """The bits of the records that have expired and are not pinned."""
+    left = int.from_bytes(expired, "little") & ~int.from_bytes(pinned, "little")
+    return left.to_bytes(len(expired), "little")
 
 
 def count_set(bits: bytes) -> int:
@@ -89,6 +100,7 @@ def walk_of(
         batch_bytes_max=compaction.batch_bytes_max,
         progress=progress,
         versions=compaction.versions,
+        expiry=Expiry.of(compaction.ttl_header, compaction.now_ms),
         fs=fs,
     )
 
@@ -164,6 +176,7 @@ def combine(facts: Sequence[SegmentFacts]) -> Survivors:
             other,
             keep=(mine | theirs).tobytes(),
             special=other.special or fact.special,
+            expired=other.expired or fact.expired,
             unkeyed=max(other.unkeyed, fact.unkeyed),
         )
     return Survivors(facts=by_base)
@@ -193,6 +206,7 @@ def rewrite_specs(compaction: LogCompaction, survivors: Survivors) -> dict[int, 
                         keep=fact.keep,
                         nulls=fact.nulls,
                         pinned=fact.pinned,
+                        expired=removable_by_age(fact.expired, fact.pinned),
                         unkeyed=fact.unkeyed,
                         aborted=fact.aborted,
                     )
@@ -510,6 +524,7 @@ def facts_to_json(facts: Sequence[SegmentFacts]) -> bytes:
                 "keep": base64.b64encode(f.keep).decode(),
                 "nulls": base64.b64encode(f.nulls).decode(),
                 "pinned": base64.b64encode(f.pinned).decode(),
+                "expired": base64.b64encode(f.expired).decode(),
                 "transactions": f.transactions.to_json(),
             }
             for f in facts
@@ -527,6 +542,7 @@ def facts_from_json(data: bytes) -> list[SegmentFacts]:
                 "keep": base64.b64decode(value["keep"]),
                 "nulls": base64.b64decode(value["nulls"]),
                 "pinned": base64.b64decode(value["pinned"]),
+                "expired": base64.b64decode(value["expired"]),
                 "transactions": TransactionSummary.from_json(value["transactions"]),
             }
         )

@@ -90,6 +90,8 @@ def _moments(view: LogView, cleanable: Cleanable) -> list[int]:
     dirty = view.values(cleanable.first_dirty, view.active.base_offset)
     clean = clean_segments(view, cleanable.first_dirty)
     found = [due_clean_ms(each, config, view.settled_ms) for each in clean]
+    if config.cordwood_record_ttl_header:
+        found += [each.due.expiry_ms for each in dirty]
     found = [each for each in found if each != NEVER]
     if config.min_compaction_lag_ms > 0:
         found += [each.largest_timestamp + config.min_compaction_lag_ms for each in dirty]

@@ -297,6 +297,8 @@ def _own_settings(config: LogConfig) -> Iterator[str]:
     """Settings of Cordwood's that decide about a compacted log, as far as they are on."""
     if config.compact and config.cordwood_tombstone_cleanup:
         yield "cordwood.tombstone.cleanup"
+    if config.compact and config.cordwood_record_ttl_header:
+        yield "cordwood.record.ttl.header"
 
 
 def _blocker(blocker: Blocker) -> Value:

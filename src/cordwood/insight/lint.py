@@ -19,6 +19,7 @@ _COMPACTION: Final = (
     "delete.retention.ms",
 )
 _TOMBSTONES: Final = "cordwood.tombstone.cleanup"
+_TTL: Final = "cordwood.record.ttl.header"
 _RETENTION: Final = ("retention.ms", "retention.bytes", GROUPS)
 _HOUR_MS: Final = 3_600_000
 
@@ -80,7 +81,7 @@ def _remarks(config: LogConfig, origins: Mapping[str, Origin], partitions: int) 
 
 
 def _without_effect(config: LogConfig, origins: Mapping[str, Origin]) -> Iterator[Remark]:
-    idle: tuple[str, ...] = () if config.compact else (*_COMPACTION, _TOMBSTONES)
+    idle: tuple[str, ...] = () if config.compact else (*_COMPACTION, _TOMBSTONES, _TTL)
     idle += () if config.delete else _RETENTION
     for name in idle:
         origin = origins.get(name)
@@ -183,6 +184,13 @@ def _compaction(config: LogConfig) -> Iterator[Remark]:
             setting="max.compaction.lag.ms",
             text="without max.compaction.lag.ms nothing limits how long a superseded value or a "
             f"tombstone stays where the dirty ratio stays at or below {ratio:g}",
+        )
+    if config.cordwood_record_ttl_header and config.min_compaction_lag_ms > 0:
+        yield Remark(
+            code="lag-holds-expired-records",
+            setting=_TTL,
+            text=f"min.compaction.lag.ms {config.min_compaction_lag_ms} holds records back that "
+            "have expired: they stay until their segment is older",
         )
     yield Remark(
         code="idle-active-segment",

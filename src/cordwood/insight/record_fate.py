@@ -2,7 +2,7 @@
 
 Retention removes it with its segment. A compaction removes it when the section that it cleans holds
 a newer record of the same key, or a reason that needs none: it has no key, its transaction was
-aborted, or it is a tombstone whose delete horizon has passed.
+aborted, it is a tombstone whose delete horizon has passed, or its time to live has ended.
 
 Source: Cleaner.shouldRetainRecord, CleanedTransactionMetadata, KIP-534 for delete horizons.
 """
@@ -17,6 +17,7 @@ from typing import Any
 from cordwood.cleanup.blockers import hold_blocker
 from cordwood.cleanup.compaction_values import VersionRule
 from cordwood.cleanup.due import lag_ends_ms
+from cordwood.format.record_longs import expiry_ms
 from cordwood.insight.explain import LogExplanation
 from cordwood.insight.record_search import FoundRecord
 
@@ -39,7 +40,8 @@ class RecordFate:
 
     `superseded_by` is the offset of the newest record of its key, None for that record itself.
     `gone_by_ms` is the moment (ms) from which on no file of the log has the record, if nothing is
-    appended meanwhile; None where no setting limits that.
+    appended meanwhile; None where no setting limits that. `expires_ms` is when its time to live
+    ends (ms), None where it has none, or its log heeds none.
     """
 
     found: FoundRecord
@@ -47,6 +49,7 @@ class RecordFate:
     text: str
     superseded_by: int | None = None
     gone_by_ms: int | None = None
+    expires_ms: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -58,6 +61,7 @@ class RecordFate:
             "state": str(self.state),
             "superseded_by": self.superseded_by,
             "delete_horizon_ms": self.found.delete_horizon_ms,
+            "expires_ms": self.expires_ms,
             "text": self.text,
             "gone_by_ms": self.gone_by_ms,
         }
@@ -77,7 +81,11 @@ def record_fate(
     if explanation.compaction is None:
         return _by_segment(explanation, found, RecordState.NOT_COMPACTED, by_retention, "")
     state = _state_of(found, newer)
-    by_compaction, text = _Compacted(explanation, found, newer).fate(state)
+    compacted = _Compacted(explanation, found, newer)
+    by_compaction, text = compacted.fate(state)
+    expires_ms = compacted.expires_ms
+    if expires_ms is not None:
+        by_compaction, text = compacted.with_expiry(expires_ms, by_compaction, text)
     superseded_by = newer[-1] if state is RecordState.SUPERSEDED else None
     moments = [each for each in (by_compaction, by_retention) if each is not None]
     if not moments or by_compaction == min(moments):
@@ -87,6 +95,7 @@ def record_fate(
             text=text,
             superseded_by=superseded_by,
             gone_by_ms=by_compaction,
+            expires_ms=expires_ms,
         )
     fate = _by_segment(explanation, found, state, by_retention, text)
     return RecordFate(
@@ -95,6 +104,7 @@ def record_fate(
         text=fate.text,
         superseded_by=superseded_by,
         gone_by_ms=by_retention,
+        expires_ms=expires_ms,
     )
 
 
@@ -242,6 +252,41 @@ class _Compacted:
             f"{why} gives it a delete horizon, delete.retention.ms {retention_ms} later, and the "
             "first check after that removes it",
         )
+
+    @property
+    def expires_ms(self) -> int | None:
+        """When the record's time to live ends (ms); None where it has none."""
+        header = self._explanation.facts.view.config.cordwood_record_ttl_header
+        if not header or self._found.is_control:
+            return None
+        return expiry_ms(self._found.record, header)
+
+    def with_expiry(
+        self, expires_ms: int, gone_ms: int | None, text: str
+    ) -> tuple[int | None, str]:
+        """The fate of a record with a time to live, which has another without: the earlier."""
+        moment, why = self._expired(expires_ms)
+        if gone_ms is not None and (moment is None or gone_ms <= moment):
+            return gone_ms, text
+        return moment, why
+
+    def _expired(self, expires_ms: int) -> tuple[int | None, str]:
+        explanation, offset = self._explanation, self._found.record.offset
+        view = explanation.facts.view
+        left_ms = expires_ms - explanation.now_ms
+        ends = f"ends in {left_ms} ms" if left_ms > 0 else "has ended"
+        why = f"its time to live {ends}; the first check after that removes it"
+        if offset < self._first_dirty:
+            return self._from(expires_ms, why)
+        segment = view.floor(offset)
+        number = view.segments.index(segment)
+        if view.next_base(number) > view.last_stable_offset:
+            stable = view.last_stable_offset
+            return None, f"its time to live {ends}, but the last stable offset is {stable}"
+        # The dirty section is cleaned from its start: a lag of a segment before holds it back, too.
+        before = view.values(self._first_dirty, offset + 1)
+        lags_end_ms = max(lag_ends_ms(each, view.config) for each in before)
+        return self._from(max(expires_ms, lags_end_ms), why)
 
     def _from(self, moment_ms: int, why: str) -> tuple[int | None, str]:
         """It goes with the first check from a moment on."""

@@ -126,8 +126,7 @@ def _outcome(view: LogView, after: LogView) -> Outcome:
 
 def bytes_to_read(check: CheckPlan, *, now_ms: int) -> int:
     """How many bytes the compaction that is due reads, after retention."""
-    cleanable = plan_cleanable(check.after, now_ms=now_ms)
-    return cleanable.clean_bytes + cleanable.cleanable_bytes
+    return plan_cleanable(check.after, now_ms=now_ms).bytes_to_read
 
 
 # ---- settings

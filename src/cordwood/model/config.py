@@ -245,6 +245,10 @@ _TOPIC_TABLE = (
     _own("tombstone.cleanup", _BOOLEAN, False, "",
          "Whether a compacted log is cleaned when the delete horizon of a tombstone in its clean "
          "section has passed, also if no record arrives."),
+    _own("record.ttl.header", _STRING, "", "",
+         "The key of a header with a record's time to live, in ms from its timestamp: decimal "
+         "digits, or a big-endian integer of 8 bytes. A compacted topic's record goes within one "
+         "check after it has expired; empty, none expires."),
     _own("compaction.strategy", _STRATEGY, "offset", "",
          "Which record of a key a compaction keeps: that of the highest offset, timestamp, or "
          "value of a header; of equal ones that of the highest offset."),
@@ -492,6 +496,7 @@ class LogConfig:
     cordwood_segment_roll_idle: bool = False
     cordwood_trash_ms: int = 0
     cordwood_tombstone_cleanup: bool = False
+    cordwood_record_ttl_header: str = ""
     cordwood_compaction_strategy: str = "offset"
     cordwood_compaction_strategy_header: str = ""
 

@@ -67,6 +67,17 @@ def test_a_strategy_without_effect_is_named() -> None:
     assert codes(deleted, own=(strategy,)) == ["no-effect"]
 
 
+def test_removal_in_idle_logs_is_named_where_it_does_nothing_or_waits() -> None:
+    own = ("cordwood.tombstone.cleanup", "cordwood.record.ttl.header")
+    on = replace(COMPACT, cordwood_tombstone_cleanup=True, cordwood_record_ttl_header="ttl")
+    assert "no-effect" not in codes(on, own=own)
+    deleted = replace(on, cleanup_policy=frozenset({"delete"}))
+    assert codes(deleted, own=own) == ["no-effect", "no-effect"]
+    lagging = replace(on, min_compaction_lag_ms=1)
+    assert "lag-holds-expired-records" in codes(lagging, own=own)
+    assert "lag-holds-expired-records" not in codes(on, own=own)
+
+
 def test_timestamps_of_clients_are_named() -> None:
     clients = replace(DELETE, message_timestamp_type="CreateTime")
     assert codes(clients) == ["old-timestamps"]

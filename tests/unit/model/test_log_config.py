@@ -77,6 +77,7 @@ INVALID: dict[str, list[str]] = {
     "cordwood.retention.groups.max.ms": ["not_a_number", "-2"],
     "cordwood.retention.groups.max.bytes": ["not_a_number", "-2"],
     "cordwood.compaction.strategy.header": [],  # any text
+    "cordwood.record.ttl.header": [],  # any text
 }
 
 

@@ -43,5 +43,6 @@ def compaction_without(
         aborted=captured.aborted,
         erased=united(ranges),
         versions=None,
+        ttl_header="",
         first_in_open=tuple(offset for offset in first_in_open if offset >= 0),
     )

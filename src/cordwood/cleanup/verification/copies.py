@@ -2,7 +2,7 @@
 
 Every record of the second is in the first, at the same offset and unchanged; the newest value of
 each key, or that of the highest version, is in both, or is a tombstone that has gone together with
-all it deleted; transactions are
+all it deleted, or has expired; transactions are
 committed in both, aborted in both, or open in both.
 """
 
@@ -16,7 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from cordwood.cleanup.compaction_values import SegmentEvidence, SegmentSource, VersionRule
-from cordwood.cleanup.scan import Ints, SegmentReader
+from cordwood.cleanup.record_longs import Expiry
+from cordwood.cleanup.scan import Ints, PayloadReader, SegmentReader
 from cordwood.cleanup.survivors import Secrets
 from cordwood.cleanup.transactions import TransactionSummary
 from cordwood.cleanup.verification.contents import Ahead, Chunk, ContentReader
@@ -47,12 +48,14 @@ def compare_copies(
     topics: Sequence[str] = (),
     clock: Clock,
     versions_of: Callable[[str], VersionRule | None] = lambda _: None,
+    ttl_header_of: Callable[[str], str] = lambda _: "",
     watch: Watch | None = None,
     fs: FileSystem = OS,
 ) -> Verification:
     """Compares the partitions of two log directories; changes nothing.
 
-    `versions_of` says of a topic what the version of a record is, if it is not its offset.
+    `versions_of` says of a topic what the version of a record is, if it is not its offset,
+    `ttl_header_of` which header has a record's time to live: what has expired may be gone.
 
     Raises:
         NotALogDirError: a path is no log directory, nor a partition's.
@@ -78,7 +81,8 @@ def compare_copies(
                 old = _sources(path, fs)
                 new = _sources(there[name].partition.path, fs)
                 rule = versions_of(name.topic)
-                comparison = _Comparison(old, new, starts.get(name, 0), rule, findings, fs)
+                expiry = Expiry.of(ttl_header_of(name.topic), clock.now_ms())
+                comparison = _Comparison(old, new, starts.get(name, 0), rule, expiry, findings, fs)
                 comparison.note_start(old_starts.get(name, 0))
                 facts = comparison.run(partial(watch.advance, str(name)))
             except CorruptError as error:
@@ -171,6 +175,7 @@ class _Comparison:
         new: Sequence[SegmentSource],
         log_start: int,
         versions: VersionRule | None,
+        expiry: Expiry | None,
         findings: Findings,
         fs: FileSystem,
     ) -> None:
@@ -178,6 +183,7 @@ class _Comparison:
         self._old = _Side.of(old, self._log_start, versions, fs)
         self._new = _Side.of(new, self._log_start, versions, fs)
         self._findings = findings
+        self._expiry = expiry
         self._fs = fs
         self._reader = ContentReader(Secrets.from_seed(_SEED).words, fs=fs)
 
@@ -214,10 +220,12 @@ class _Comparison:
         end = old[0].base_offset
         for source in old:
             newest, first = self._old.newest_of(source), 0
+            expired = self._expired_in(source, len(newest))
             for chunk in self._reader.chunks(source):
                 end = int(chunk.table[-1, rows_of.LAST_OFFSET]) + 1
                 last = first + len(chunk.rows)
-                self._compare(source, chunk, ahead.take(end - 1), newest[first:last])
+                verdicts = newest[first:last], expired[first:last]
+                self._compare(source, chunk, ahead.take(end - 1), *verdicts)
                 first, batches = last, batches + len(chunk.table)
                 progress(int(chunk.table[:, rows_of.SIZE].sum()))
             records += first
@@ -235,6 +243,21 @@ class _Comparison:
             log_end_offset=end,
         )
 
+    def _expired_in(self, source: SegmentSource, count: int) -> Flags:
+        """Which records of a segment have expired, in an array of so many."""
+        found = np.zeros(count, dtype=np.bool_)
+        if self._expiry is None:
+            return found
+        first, payloads = 0, PayloadReader()
+        for block in SegmentReader(fs=self._fs).blocks(source):
+            table = block.table
+            wanted = (table[:, rows_of.ATTRIBUTES] & CONTROL_BIT) == 0
+            wanted &= table[:, rows_of.COUNT] > 0
+            for payload in payloads.payloads(source, block, wanted):
+                found[first + self._expiry.expired(source, block, payload)] = True
+            first += int(table[:, rows_of.COUNT].sum())
+        return found
+
     def _trimmed(self, source: SegmentSource) -> Flags:
         """The newest bits of a segment, as many as it has records."""
         count = sum(
@@ -243,7 +266,14 @@ class _Comparison:
         )
         return self._new.newest_of(source)[:count]
 
-    def _compare(self, source: SegmentSource, chunk: Chunk, output: Chunk, newest: Flags) -> None:
+    def _compare(
+        self,
+        source: SegmentSource,
+        chunk: Chunk,
+        output: Chunk,
+        newest: Flags,
+        expired: Flags,
+    ) -> None:
         offsets, out = chunk.offsets, output.offsets
         after_newest = self._after_newest[self._at : self._at + len(out)]
         self._at += len(out)
@@ -284,7 +314,7 @@ class _Comparison:
             )
         is_null = (chunk.rows[:, contents.FLAGS].astype(np.int64) & contents.HAS_NULL_VALUE) != 0
         control = (chunk.table[:, rows_of.ATTRIBUTES] & CONTROL_BIT)[chunk.batch_of] != 0
-        lost = newest & ~found & ~is_null & ~control
+        lost = newest & ~found & ~is_null & ~control & ~expired
         self._add(
             Rule.COPY_LOST,
             source.path,

@@ -23,7 +23,7 @@ from cordwood.cleanup.compaction_values import (
     VersionRule,
 )
 from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.record_longs import RecordLongs
+from cordwood.cleanup.record_longs import Expiry, RecordLongs
 from cordwood.cleanup.scan import Block, Bytes, Ints, Payload, PayloadReader, SegmentReader
 from cordwood.cleanup.survivors import Secrets
 from cordwood.cleanup.transactions import TransactionSummary
@@ -57,6 +57,7 @@ class Scope:
     aborted: tuple[AbortedTransaction, ...] = ()
     before: TransactionSummary = field(default_factory=TransactionSummary)
     versions: VersionRule | None = None
+    ttl_header: str = ""
     batch_bytes_max: int = BATCH_BYTES_MAX
 
     @classmethod
@@ -73,6 +74,7 @@ class Scope:
             if compaction.versions is None
             else TransactionSummary(),
             versions=compaction.versions,
+            ttl_header=compaction.ttl_header,
             batch_bytes_max=compaction.batch_bytes_max,
         )
 
@@ -160,10 +162,12 @@ class _Walk:
         self.newest, self.pinned, self._unkeyed, self._nulls = (
             np.zeros(records // 8 + 8, dtype=np.uint8) for _ in range(4)
         )
-        # Of records: markers that must stay, may go as tombstones, aborted, below the log start.
-        self._markers, self._deletable, self._aborted, self._below = (
-            np.zeros(records, dtype=np.bool_) for _ in range(4)
+        # Of records: markers that must stay, may go as tombstones, aborted, below the log start,
+        # expired.
+        self._markers, self._deletable, self._aborted, self._below, self._expired = (
+            np.zeros(records, dtype=np.bool_) for _ in range(5)
         )
+        self._expiry = Expiry.of(scope.ttl_header, scope.now_ms)
 
     def run(self, shard: int, shards: int, entries_max: int) -> bool:
         """Finds the newest records of the keys of a shard; False if there are too many."""
@@ -192,6 +196,7 @@ class _Walk:
                 is_control = (block.table[:, rows_of.ATTRIBUTES] & CONTROL_BIT) != 0
                 wanted = ~is_control & ~aborted & (counts > 0)
                 for payload in payloads.payloads(segment, block, wanted):
+                    self._note_expired(segment, block, payload, int(ordinals[0]))
                     row = payload.first
                     while row < payload.last:
                         status, row = kernels.newest_of_shard(
@@ -243,6 +248,7 @@ class _Walk:
                 is_control = (block.table[:, rows_of.ATTRIBUTES] & CONTROL_BIT) != 0
                 wanted = ~is_control & ~aborted & (counts > 0)
                 for payload in payloads.payloads(segment, block, wanted):
+                    self._note_expired(segment, block, payload, ordinal)
                     versions.read(segment, block, payload)
                     entries = self._listed(segment, block, payload, ordinals)
                     mixed = (entries[:, 0] ^ entries[:, 1]) * _MIX ^ entries[:, 2] * _MIX
@@ -261,6 +267,12 @@ class _Walk:
                 progress(int(block.table[:, rows_of.SIZE].sum()))
         self._settle(np.concatenate(found))
         return True
+
+    def _note_expired(
+        self, segment: SegmentSource, block: Block, payload: Payload, first: int
+    ) -> None:
+        if self._expiry is not None:
+            self._expired[first + self._expiry.expired(segment, block, payload)] = True
 
     def _listed(
         self, segment: SegmentSource, block: Block, payload: Payload, ordinals: Ints
@@ -345,7 +357,8 @@ class _Walk:
             np.unpackbits(each, count=count, bitorder="little").astype(np.bool_)
             for each in (newest, self._nulls, pinned)
         ]
-        must = (bits[0] & ~(bits[1] & self._deletable & ~bits[2])) | self._markers
+        may_go = ((bits[1] & self._deletable) | self._expired) & ~bits[2]
+        must = (bits[0] & ~may_go) | self._markers
         must &= ~self._below
         ends = [*self._starts[1:], count]
         return {

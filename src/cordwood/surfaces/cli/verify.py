@@ -73,7 +73,8 @@ def verify_command(
 
     With --cleaning, two copies of a log directory are compared as consumers see them: nothing is
     invented or changed, the newest value of each key is kept, and transactions end alike. Which one
-    is kept follows from cordwood.compaction.strategy in the metadata log of BEFORE, or from --set.
+    is kept follows from cordwood.compaction.strategy in the metadata log of BEFORE, or from --set,
+    as does cordwood.record.ttl.header: what has expired by now may be gone.
 
     With --erasure, a report is checked against LOG_DIR, or where it says: its signature, the hashes
     of files, and that no erased offset is there.

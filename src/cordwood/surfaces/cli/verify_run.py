@@ -25,6 +25,7 @@ from cordwood.cleanup.verification.directories import (
 )
 from cordwood.cleanup.verification.findings import Finding, Level
 from cordwood.model.clock import SystemClock
+from cordwood.model.config import LogConfig
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import Column, print_table
@@ -51,12 +52,14 @@ def check_logs(
         clock = SystemClock()
         if is_cleaning:
             before, after = log_dirs
+            config_of = _settings_in(before, set_options)
             result = compare_copies(
                 before,
                 after,
                 topics=topics,
                 clock=clock,
-                versions_of=_versions_in(before, set_options),
+                versions_of=lambda topic: _versions_of(config_of(topic)),
+                ttl_header_of=lambda topic: _ttl_header_of(config_of(topic)),
                 watch=watch,
             )
         else:
@@ -68,8 +71,8 @@ def check_logs(
     return result.is_sound
 
 
-def _versions_in(log_dir: Path, set_options: Sequence[str]) -> Callable[[str], VersionRule | None]:
-    """What the version of a record is, by topic: as the directory's metadata log or options say.
+def _settings_in(log_dir: Path, set_options: Sequence[str]) -> Callable[[str], LogConfig | None]:
+    """The settings of each topic: as the directory's metadata log or options say.
 
     Raises:
         ConfigError, CorruptError: the settings cannot be read.
@@ -77,11 +80,19 @@ def _versions_in(log_dir: Path, set_options: Sequence[str]) -> Callable[[str], V
     options = SettingOptions(log_dirs=[log_dir], set_options=set_options, defaults=True)
     settings = reread(lambda: read_settings(options))
 
-    def of(topic: str) -> VersionRule | None:
+    def of(topic: str) -> LogConfig | None:
         resolved = settings.resolve(topic)
-        return None if resolved is None else VersionRule.of(resolved.config)
+        return None if resolved is None else resolved.config
 
     return of
+
+
+def _versions_of(config: LogConfig | None) -> VersionRule | None:
+    return None if config is None else VersionRule.of(config)
+
+
+def _ttl_header_of(config: LogConfig | None) -> str:
+    return "" if config is None else config.cordwood_record_ttl_header
 
 
 def check_report(

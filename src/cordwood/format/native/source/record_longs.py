@@ -1,4 +1,4 @@
-"""Reads one number of each record: its timestamp, or that of a header.
+"""Reads one number of each record: its timestamp, that of a header, or when it expires.
 
 Twin: `cordwood.format.record_longs`.
 """
@@ -8,13 +8,16 @@ from __future__ import annotations
 import numpy as np
 
 from cordwood.format.native.batches import ATTRIBUTES, BASE_TIMESTAMP, COUNT, MAX_TIMESTAMP
-from cordwood.format.native.record_longs import TIMESTAMP
+from cordwood.format.native.record_longs import EXPIRY, TIMESTAMP
 from cordwood.format.native.records import BAD_RECORD, OK
 from cordwood.format.native.source.kernel import Bytes, Flags, Ints, Rows, inlined, kernel
 from cordwood.format.native.source.varints import varint
 
 _LOG_APPEND_TIME = 0x08
 _LONG_BYTES = 8
+_LONG_MAX = (1 << 63) - 1
+_LONG_DIGITS = 19
+_ZERO, _NINE = 0x30, 0x39
 
 
 @inlined
@@ -23,6 +26,34 @@ def _big_endian(buffer, start):
     for i in range(_LONG_BYTES):
         value = (value << np.uint64(8)) | np.uint64(buffer[start + i])
     return np.int64(value)
+
+
+@inlined
+def _decimal(buffer, start, size):
+    """The number of some decimal digits; -1 if they are none, or it is too large."""
+    if size < 1 or size > _LONG_DIGITS:
+        return np.int64(-1)
+    value = np.int64(0)
+    for i in range(size):
+        digit = np.int64(buffer[start + i])
+        if digit < _ZERO or digit > _NINE:
+            return np.int64(-1)
+        digit -= _ZERO
+        if value > (_LONG_MAX - digit) // 10:
+            return np.int64(-1)
+        value = 10 * value + digit
+    return value
+
+
+@inlined
+def _duration(buffer, start, size):
+    """A number of milliseconds; -1 if it is none."""
+    value = _decimal(buffer, start, size)
+    if value >= 0:
+        return value
+    if size == _LONG_BYTES:
+        return max(_big_endian(buffer, start), np.int64(-1))
+    return np.int64(-1)
 
 
 @inlined
@@ -151,7 +182,12 @@ def record_longs(
             behind, start, size = _last_header(buffer, headers, position, key)
             if behind != position:
                 return BAD_RECORD, i
-            if size == _LONG_BYTES:
+            if kind == EXPIRY:
+                ttl = _duration(buffer, start, size)
+                if ttl >= 0 and timestamp >= 0 and timestamp <= _LONG_MAX - ttl:
+                    values[at] = timestamp + ttl
+                    known[at] = True
+            elif size == _LONG_BYTES:
                 values[at] = _big_endian(buffer, start)
                 known[at] = True
     return OK, last
