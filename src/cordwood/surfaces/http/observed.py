@@ -26,7 +26,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.controller_node import ControllerNode
 from cordwood.node.node import Node
 from cordwood.storage.holds import HoldRegistry, holds_status
-from cordwood.surfaces.http import trash, whatif
+from cordwood.surfaces.http import trash
 from cordwood.surfaces.http.erasures import parse_erasure
 from cordwood.surfaces.http.identity import BROKER, CONTROLLER, NodeIdentity
 from cordwood.surfaces.http.on_loop import OnLoop
@@ -105,7 +105,7 @@ class ObservedBroker:
         return {
             "/cleaner": self._cleaner,
             "/explain": self._explain,
-            "/whatif": lambda on_loop, request: whatif.what_if(self._node, on_loop, request),
+            "/whatif": self._what_if,
             "/holds": self._show_holds,
             "/trash": lambda _on_loop, _: trash.show(self._node),
             "/erasures": self._show_erasures,
@@ -195,6 +195,12 @@ class ObservedBroker:
                 if log.topic_partition in planned  # else it was removed this moment
             ],
         }
+
+    def _what_if(self, on_loop: OnLoop, request: Request) -> Any:
+        # Few brokers are asked: what only the answer needs is not loaded at the start.
+        from cordwood.surfaces.http.whatif import what_if  # noqa: PLC0415
+
+        return what_if(self._node, on_loop, request)
 
     def _show_holds(self, _on_loop: OnLoop, _: Request) -> Any:
         return holds_status(self._holds)
