@@ -43,6 +43,9 @@ _CHANGES: dict[str, list[Any]] = {
     "segment_index_bytes": [24, 10_000],
     "cordwood_segment_roll_idle": [False, True],
     "segment_ms": [_DAY_MS, 7 * _DAY_MS],
+    "cordwood_tombstone_cleanup": [False, True],
+    "cordwood_compaction_strategy": ["offset", "timestamp"],
+    "cordwood_record_ttl_header": ["", "ttl"],
 }
 #: Settings that matter for limits of several logs.
 _SHARED: dict[str, list[Any]] = {
@@ -125,7 +128,9 @@ def test_a_predicted_change_is_what_the_cleaning_does(tmp_path: Path, seeds: ran
         rng = random.Random(seed)
         top = tmp_path / str(seed)
         logs: list[LogBuilder] = [
-            RandomLog(rng, Contents(roll=rng.choice([0.1, 0.3])), name=f"log{number}-0").fill()
+            RandomLog(
+                rng, Contents(roll=rng.choice([0.1, 0.3]), ttl=True), name=f"log{number}-0"
+            ).fill()
             for number in range(_LOGS)
         ]
         root = write_log_dir(top / "here", logs)

@@ -12,7 +12,7 @@ collectAbortedTransactions).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,6 +23,7 @@ from cordwood.cleanup.group_guard import NOTHING_KNOWN, Consumed
 from cordwood.cleanup.log_view import LogView, SegmentView
 from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.transaction_index import AbortedTransaction
+from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import FileFacts
 from cordwood.storage.log.offline_log import OfflineLog
 from cordwood.storage.log.partition_log import PartitionLog
@@ -215,7 +216,7 @@ def capture_offline(
     cleaner_checkpoint: int | None,
     holds: tuple[str, ...] = (),
     consumed: Consumed = NOTHING_KNOWN,
-    for_any_settings: bool = False,
+    other: LogConfig | None = None,
     due: KnownDue | None = None,
 ) -> Captured:
     """An offline log as plain values, which need neither the log nor its files.
@@ -225,7 +226,7 @@ def capture_offline(
         cleaner_checkpoint: the line of its directory's cleaner-offset-checkpoint, if any.
         holds: the ids of its legal holds.
         consumed: what groups have consumed of it.
-        for_any_settings: read what planners need under other settings, too.
+        other: settings for which planners need what is read, too; for due moments see `due_of`.
         due: what earlier calls have read of its segments; added to.
 
     Raises:
@@ -233,10 +234,11 @@ def capture_offline(
         OSError: a file cannot be reached.
     """
     captured = capture(offline.log, cleaner_checkpoint=cleaner_checkpoint)
-    reader = DueReader.of(offline.log.config)
-    is_compacted = offline.log.config.compact or for_any_settings
-    needs_first = is_compacted or offline.log.config.cordwood_segment_roll_idle
-    moments = _due_of(captured, None if holds else reader, {} if due is None else due)
+    config = offline.log.config
+    configs = (config,) if other is None else (config, other)
+    is_compacted = any(each.compact for each in configs)
+    needs_first = is_compacted or any(each.cordwood_segment_roll_idle for each in configs)
+    moments = [NOTHING_DUE] * len(captured.sources) if holds else due_of(captured, config, due)
     segments = [
         SegmentView(
             base_offset=segment.base_offset,
@@ -261,11 +263,35 @@ def capture_offline(
     )
 
 
-def _due_of(captured: Captured, reader: DueReader | None, known: KnownDue) -> list[DueMoments]:
-    """The due moments of the segments of an offline log, as far as they matter."""
+def with_due(view: LogView, moments: Sequence[DueMoments]) -> LogView:
+    """The view of an offline log with other due moments of its segments."""
+    segments = []
+    for number, due in enumerate(moments):
+        segment = view.segments[number]
+        assert isinstance(segment, SegmentView), "an offline log has values for segments"
+        segments.append(replace(segment, due=due))
+    return replace(view, segments=tuple(segments))
+
+
+def due_of(
+    captured: Captured, config: LogConfig, known: KnownDue | None = None
+) -> list[DueMoments]:
+    """The due moments of the segments of an offline log, as far as they matter.
+
+    Args:
+        captured: the log.
+        config: its settings, or others.
+        known: what earlier calls with these settings have read; added to.
+
+    Raises:
+        CorruptError: a segment whose records are looked at is damaged.
+        OSError: a file cannot be reached.
+    """
     found = [NOTHING_DUE] * len(captured.sources)
+    reader = DueReader.of(config)
     if reader is None:
         return found
+    known = {} if known is None else known
     checkpoint = captured.view.cleaner_checkpoint or 0
     for number, source in enumerate(captured.sources):
         # Without times to live only tombstones of the clean section matter.

@@ -128,12 +128,18 @@ class LogOnDisk:
             cleaner_checkpoint=checkpoints.cleaner.get(partition),
             holds=self._holds,
             consumed=self._run.groups.consumed(partition) if waits else NOTHING_KNOWN,
-            for_any_settings=request.compares,
+            other=self._compared_with,
             due=self._due,
         )
         if not (request.dry_run or self._holds):  # after all that could be refused
             offline.repair()
         return captured
+
+    @property
+    def _compared_with(self) -> LogConfig | None:
+        resolve = self._run.request.compared_with
+        resolved = None if resolve is None else resolve(self._place.topic_partition.topic)
+        return None if resolved is None else resolved.config
 
     @property
     def is_whole(self) -> bool:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.cleanup.blockers import Code
-from cordwood.cleanup.capture import Captured
+from cordwood.cleanup.capture import Captured, with_due
 from cordwood.cleanup.check_plan import view_when_rolled
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.compaction import CompactionPlan
 from cordwood.cleanup.compaction_values import Discarded
+from cordwood.cleanup.due import NOTHING_DUE
 from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction
 from cordwood.cleanup.log_on_disk import LogFiles
 from cordwood.cleanup.log_view import LogView
@@ -61,7 +62,7 @@ class OfflineOwner:
         self._changed = False
         self._discarded_records: int | None = None
         self._records_before: int | None = None
-        self._settled_ms = -1
+        self._is_compacted = False
 
     @property
     def is_alive(self) -> bool:
@@ -264,7 +265,9 @@ class OfflineOwner:
         )
 
     def _cleanable(self, view: LogView) -> Cleanable:
-        view = replace(view, settled_ms=self._settled_ms)
+        if self._is_compacted:
+            # What it has left, such as a pinned record, is for the next check.
+            view = with_due(view, [NOTHING_DUE] * len(view.segments))
         return plan_cleanable(view, now_ms=self._request.now_ms, force=self._request.force)
 
     def interrupted(self) -> LogCompaction | None:
@@ -327,7 +330,7 @@ class OfflineOwner:
             committer.close()
             return
         self._files.note_compacted(self.captured, committer)
-        self._settled_ms = self._request.now_ms
+        self._is_compacted = True
         committer.close()
         self._changed = True
         self.report.reason = ""

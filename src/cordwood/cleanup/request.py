@@ -63,7 +63,8 @@ class CleanRequest:
     them. Sizes are in bytes, `throttle_bytes` a second. Removed files are moved to `trash`, or
     deleted if it is None. Logs are compacted in `order`. With `measured`, a dry run executes
     compactions without writing anything, and reports the sizes that a cleaning would leave. With
-    `compares`, views hold what is needed to plan under other settings, too.
+    `compared_with`, which gives settings as `resolve` does, views hold what is needed to plan under
+    these, too.
     """
 
     log_dirs: tuple[Path, ...]
@@ -76,7 +77,7 @@ class CleanRequest:
     order: CleaningOrder = CleaningOrder.RATIO
     dry_run: bool = False
     measured: bool = False
-    compares: bool = False
+    compared_with: Callable[[str], Resolved | None] | None = None
     force: bool = False
     retention: bool = True
     compaction: bool = True

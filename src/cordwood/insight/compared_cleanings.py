@@ -11,7 +11,9 @@ import fnmatch
 from collections.abc import Mapping
 from dataclasses import replace
 
+from cordwood.cleanup.capture import due_of, with_due
 from cordwood.cleanup.clean import Survey, clean, survey
+from cordwood.cleanup.due import DueRule
 from cordwood.cleanup.estimate.values import Estimator
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.named_topics import missing_topics
@@ -74,7 +76,7 @@ def compare(
         return comparison
     # A limit of a directory depends on all of its logs, one of a topic on all of its partitions.
     topics = () if shares_directories else tuple(sorted(changes))
-    request = replace(now, topics=topics, named_topics={}, compares=True)
+    request = replace(now, topics=topics, named_topics={}, compared_with=then.resolve)
     found = survey(request, clock=clock, listener=listener)
     comparison.warnings += found.report.warnings
     comparison.in_use = found.report.in_use
@@ -102,14 +104,17 @@ def _planned(
 ) -> list[PlannedBoth]:
     """Both plans of the logs of a survey."""
     logs = []
-    for log in found.shared:
+    for log, (_, captured) in zip(found.shared, found.logs, strict=True):
         partition = log.view.topic_partition
         changed = then.resolve(partition.topic)
         assert changed is not None, "settings that change are known on both sides"
         view = log.view
         if changed.config.cordwood_retention_groups or view.config.cordwood_retention_groups:
             view = replace(view, consumed=found.groups.consumed(partition))
-        logs.append(BothSettings(log=replace(log, view=view), then=changed.config))
+        then_view = replace(view, config=changed.config)
+        if DueRule.of(view.config) != DueRule.of(changed.config) and not view.holds:
+            then_view = with_due(then_view, due_of(captured, changed.config))
+        logs.append(BothSettings(log=replace(log, view=view), then_view=then_view))
     free_bytes = found.free_bytes
     space = Space(limits=limits, free_bytes=free_bytes, freeing=free_bytes)
     return plan_both(logs, space, now_ms=then.now_ms)

@@ -79,15 +79,15 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BothSettings:
-    """A log with the settings in force, and the changed settings."""
+    """A log with the settings in force, and the view of it with the changed settings."""
 
     log: SharedLog
-    then: LogConfig
+    then_view: LogView
 
     @property
-    def then_view(self) -> LogView:
-        """The log with the changed settings."""
-        return replace(self.log.view, config=self.then)
+    def then(self) -> LogConfig:
+        """The changed settings."""
+        return self.then_view.config
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,7 @@ broker's configs. Views and committed offsets are of this moment; nothing is cha
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
@@ -15,6 +15,7 @@ from cordwood.broker.configs.alter import Alteration, Resource
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.values import key_of
 from cordwood.cleanup.cleaner_settings import CleanerSettings
+from cordwood.cleanup.due import DueRule
 from cordwood.cleanup.online_check import free_space, frozen_logs, logs_to_plan
 from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.cleanup.spark.session import cores_here
@@ -190,7 +191,10 @@ def _compared(
     shared = frozen_logs(manager, logs, known, now_ms=now_ms)
     free = free_space(manager, shared, limits.values())
     return compare_running(
-        [BothSettings(log=log, then=config) for log, config in zip(shared, then, strict=True)],
+        [
+            BothSettings(log=log, then_view=replace(log.view, config=config))
+            for log, config in zip(shared, then, strict=True)
+        ],
         Space(limits=limits, free_bytes=free.free_bytes, freeing=free.freeing),
         shown={log.topic_partition.topic for log in chosen},
         now_ms=now_ms,
@@ -198,12 +202,16 @@ def _compared(
 
 
 def _warnings(node: Node, comparison: Comparison, *, now_ms: int) -> list[str]:
-    """What keeps the cleaner from a log, whatever its settings."""
+    """What keeps the cleaner from a log, whatever its settings, and what is not looked at."""
     cleaner, found = node.cleaner, []
     for each in comparison.partitions:
         log = cleaner.manager.logs.get(each.view.topic_partition)
         if log is None or not (each.view.config.compact or each.then_view.config.compact):
             continue
+        if DueRule.of(each.then_view.config) not in {None, DueRule.of(each.view.config)}:
+            found.append(
+                f"{each.name}: what becomes removable in its clean section is not looked at"
+            )
         blockers = cleaner_blockers(cleaner.manager, cleaner.settings, log, now_ms)
         found += [f"{each.name}: the cleaner does not work on it: {b.text}" for b in blockers]
     return found
