@@ -242,7 +242,7 @@ def capture_offline(
     segments = [
         SegmentView(
             base_offset=segment.base_offset,
-            size_bytes=offline.facts_of(segment.base_offset).size_bytes,
+            size_bytes=offline.facts_of(captured.segments[number]).size_bytes,
             index_bytes=segment.index_bytes if is_compacted else 0,
             time_index_bytes=segment.time_index_bytes if is_compacted else 0,
             largest_record_timestamp=segment.largest_record_timestamp,

@@ -32,6 +32,7 @@ from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.offline_log_directory import Checkpoints
 from cordwood.storage.overlay_filesystem import OverlayFileSystem
 from cordwood.storage.producers.producer_snapshots import tidy_snapshots
+from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.resources import ResourceCache
 
 
@@ -55,12 +56,12 @@ class OfflineLog:
         """The file system of the log, with the repairs of the loader."""
         return self.log.context.fs
 
-    def facts_of(self, base_offset: int) -> FileFacts:
+    def facts_of(self, segment: LogSegment) -> FileFacts:
         """The metadata of a segment's log file, which may be longer than its whole batches.
 
         The file may have another name on disk, if an interrupted cleaning has to be finished.
         """
-        return self._fs.facts_of(self.log.directory / segment_file_name(base_offset, LOG_SUFFIX))
+        return self._fs.facts_of(segment.path)
 
     def repair(self, *, fs: FileSystem = OS) -> None:
         """Writes what is repaired on disk: indexes that were missing, and producer snapshots.
@@ -74,7 +75,7 @@ class OfflineLog:
             if is_index_file(name) and base_offset_of(name) not in logs:
                 fs.remove(directory / name)
         for base in sorted(logs - indexed):
-            model = self.facts_of(base)
+            model = self._fs.facts_of(directory / segment_file_name(base, LOG_SUFFIX))
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
                 path = directory / segment_file_name(base, suffix)
                 fs.replace_durably(path, self._fs.read_bytes(path), model=model)

@@ -123,6 +123,7 @@ class LogSegment:
         self,
         directory: Path,
         base_offset: int,
+        path: Path,
         *,
         config: LogConfig,
         resources: ResourceCache,
@@ -137,7 +138,7 @@ class LogSegment:
         self.directory = directory
         self.suffix = ""
         self.base_offset = base_offset
-        self.path = directory / segment_file_name(base_offset, LOG_SUFFIX)
+        self.path = path
         self.created_ms = now_ms
         # When this process appended last, by the log's clock; 0 where it has not.
         self.written_ms = 0
@@ -212,6 +213,7 @@ class LogSegment:
         segment = cls(
             directory,
             base_offset,
+            directory / segment_file_name(base_offset, LOG_SUFFIX),
             config=config,
             resources=resources,
             now_ms=now_ms,
@@ -261,11 +263,13 @@ class LogSegment:
         Raises:
             FileNotFoundError: there is no such log file.
         """
+        path = directory / segment_file_name(base_offset, LOG_SUFFIX)
         if facts is None:
-            facts = resources.fs.facts_of(directory / segment_file_name(base_offset, LOG_SUFFIX))
+            facts = resources.fs.facts_of(path)
         return cls(
             directory,
             base_offset,
+            path,
             config=config,
             resources=resources,
             now_ms=now_ms,

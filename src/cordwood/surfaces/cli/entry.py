@@ -13,6 +13,7 @@ import _signal  # type: ignore[import-not-found]  # typeshed knows `signal` alon
 if _signal.getsignal(_signal.SIGINT) is _signal.default_int_handler:
     _signal.signal(_signal.SIGINT, _signal.SIG_DFL)
 
+import gc
 import io
 import os
 import sys
@@ -22,6 +23,8 @@ from cordwood.surfaces.cli.stopping import STOPPING, StoppedError
 
 _FAILED: Final = 1
 _DEBUG_VARIABLE: Final = "CORDWOOD_DEBUG"
+# What a command makes mostly lives until it ends: the collector need not look for garbage so often.
+_GARBAGE_MIN: Final = 50_000
 
 
 def main() -> NoReturn:
@@ -32,6 +35,7 @@ def main() -> NoReturn:
     if not __debug__:
         sys.exit("cordwood does not run under python -O: its assertions guard your data")
     _open_missing_streams()
+    gc.set_threshold(_GARBAGE_MIN, *gc.get_threshold()[1:])
     code = 0
     try:
         STOPPING.install()
