@@ -97,6 +97,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         {"os", "secrets"},
         "draws the name and the salts of an erasure; asks for the user's name",
     ),
+    "surfaces/cli/clean_estimate.py": ({"secrets"}, "draws the secrets of key hashes"),
     "surfaces/cli/erased_again.py": ({"secrets"}, "draws the name and the salts of an erasure"),
     "cleanup/tasks.py": ({"uuid"}, "names no other attempt uses"),
     "cleanup/spark/child.py": ({"os"}, "the process that Spark runs in"),

@@ -123,13 +123,12 @@ class LogSegment:
         self,
         directory: Path,
         base_offset: int,
-        path: Path,
         *,
         config: LogConfig,
         resources: ResourceCache,
         now_ms: int,
         roll_jitter_ms: int,
-        size_bytes: int,
+        size_bytes: int | None,
         is_new: bool,
         on_warning: Callable[[str], None] | None,
         trusts_indexes: bool = False,
@@ -138,13 +137,15 @@ class LogSegment:
         self.directory = directory
         self.suffix = ""
         self.base_offset = base_offset
-        self.path = path
+        self.path = directory / segment_file_name(base_offset, LOG_SUFFIX)
         self.created_ms = now_ms
         # When this process appended last, by the log's clock; 0 where it has not.
         self.written_ms = 0
         self.roll_jitter_ms = roll_jitter_ms
         # Invariant: as many bytes of the file are whole batches, and readers see those.
-        self.size_bytes = size_bytes
+        self.size_bytes = (
+            resources.fs.facts_of(self.path).size_bytes if size_bytes is None else size_bytes
+        )
         # What a reader remembers of the content; a truncation replaces it by what nobody knows.
         self.content_note: object = None
         self.bytes_since_last_index_entry = 0
@@ -213,7 +214,6 @@ class LogSegment:
         segment = cls(
             directory,
             base_offset,
-            directory / segment_file_name(base_offset, LOG_SUFFIX),
             config=config,
             resources=resources,
             now_ms=now_ms,
@@ -263,18 +263,14 @@ class LogSegment:
         Raises:
             FileNotFoundError: there is no such log file.
         """
-        path = directory / segment_file_name(base_offset, LOG_SUFFIX)
-        if facts is None:
-            facts = resources.fs.facts_of(path)
         return cls(
             directory,
             base_offset,
-            path,
             config=config,
             resources=resources,
             now_ms=now_ms,
             roll_jitter_ms=roll_jitter_ms,
-            size_bytes=facts.size_bytes,
+            size_bytes=None if facts is None else facts.size_bytes,
             is_new=False,
             on_warning=on_warning,
             trusts_indexes=trusts_indexes,

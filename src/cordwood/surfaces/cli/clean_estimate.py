@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
+from dataclasses import replace
 
 from cordwood.cleanup.estimate.values import CompactionEstimate, Estimator
 from cordwood.cleanup.log_compaction import LogCompaction
@@ -14,9 +16,13 @@ from cordwood.surfaces.cli.values import format_bytes
 
 
 def estimator_for(display: CleanProgress) -> Estimator | None:
-    """Estimates, and shows how far it is; None where compiled code is not installed."""
+    """Estimates, and shows how far it is; None where compiled code is not installed.
+
+    Two estimates of one log have the same sample, so that their difference is that of the settings.
+    """
     if missing_packages(NATIVE):
         return None
+    seed = secrets.randbits(127)
 
     def estimate(compaction: LogCompaction) -> CompactionEstimate:
         # numpy takes a tenth of a second to import: only where something would be compacted.
@@ -30,7 +36,7 @@ def estimator_for(display: CleanProgress) -> Estimator | None:
             done += count
             display.bytes_done(compaction.name, "estimating", done, total)
 
-        return estimate_compaction(compaction, progress=progress)
+        return estimate_compaction(replace(compaction, seed=seed), progress=progress)
 
     return estimate
 

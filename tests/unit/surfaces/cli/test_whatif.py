@@ -6,6 +6,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
+from cordwood.cleanup.estimate import estimate as estimate_module
+from cordwood.cleanup.estimate.estimate import estimate_compaction
 from cordwood.cleanup.estimate.values import CompactionEstimate, Estimator
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.format.file_names import segment_file_name
@@ -335,6 +338,26 @@ def test_the_error_of_an_estimate_is_shown_with_the_sizes(
     text = run(root, *KEPT, "--estimate").stdout
     assert text.count("±300") == 2
     assert text.count("±424") == 1
+
+
+def test_both_sides_are_estimated_from_one_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_log_dir(tmp_path / "logs", [users("users-0"), users("users-1")])
+    seeds = []
+
+    def noted(compaction: LogCompaction, progress: Callable[[int], None]) -> CompactionEstimate:
+        seeds.append(compaction.seed)
+        return estimate_compaction(compaction, progress=progress)
+
+    monkeypatch.setattr(estimate_module, "estimate_compaction", noted)
+    config = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}
+    in_force = tmp_path / "config.json"
+    in_force.write_text(json.dumps({"topics": {"users": config}}))
+    change = ("--set", "users:delete.retention.ms=1")
+    answer_of(root, "--config-file", in_force, *change, "--estimate")
+    assert len(seeds) == 4
+    assert len(set(seeds)) == 1
 
 
 def test_what_cannot_be_estimated_is_named(tmp_path: Path) -> None:
