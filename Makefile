@@ -12,7 +12,7 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations 10 --dur
 # What a wheel has: the request path compiled.
 COMPILED := PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python
 
-.PHONY: bench-controller bench-estimate bench-groups bench-order bench-replication bench-stalls bench-transactions simulate help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
+.PHONY: bench-controller bench-estimate bench-groups bench-order bench-replication bench-stalls bench-transactions bench-whatif simulate help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
 help:          ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
@@ -49,6 +49,8 @@ bench-controller: compiled  ## compare a controller with many partitions with Ka
 	@$(COMPILED) benchmarks/bench_controller.py
 bench-estimate: compiled  ## compare the estimate of a dry run with what --exact measures
 	@$(COMPILED) benchmarks/bench_estimate.py
+bench-whatif: compiled  ## compare the time that whatif says a cleaning takes with that of the cleaning
+	@$(COMPILED) benchmarks/bench_whatif.py
 bench-groups: compiled  ## compare groups with Kafka's: commits, joins, loads
 	@$(COMPILED) benchmarks/bench_groups.py
 bench-order: compiled  ## count what the orders of cleaning read until most is freed

@@ -65,7 +65,10 @@ def test_a_changed_policy_is_measured_and_is_what_the_cleaning_does(tmp_path: Pa
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert digest_tree(root) == before
-    (predicted,) = json.loads(done.stdout)["partitions"]
+    document = json.loads(done.stdout)
+    (predicted,) = document["partitions"]
+    assert document["cleaning_s"]["now"] is None, "no compaction is due"
+    assert document["cleaning_s"]["then"] > 0
     then = predicted["then"]
     assert then["how"] == "measured"
     assert then["cost"]["keys"] == then["keys"] > 0

@@ -468,6 +468,15 @@ def test_the_benchmark_of_estimates_measures_both_sides(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.spark
+def test_the_benchmark_of_what_is_said_of_a_cleaning_measures_both_sides(tmp_path: Path) -> None:
+    _, document = _run_benchmark("bench_whatif.py", "--quick", work=tmp_path)
+    (row,) = document["rows"]
+    assert row["other_name"] == "clean"
+    assert all(figure > 0 for figure in [*row["ours"], *row["other"]])
+
+
+@pytest.mark.nightly
 def test_the_benchmark_of_orders_counts_both_sides(tmp_path: Path) -> None:
     printed, document = _run_benchmark("bench_order.py", "--quick", work=tmp_path)
     assert [row["share"] for row in document["rows"]] == [0.5, 0.8, 0.95]

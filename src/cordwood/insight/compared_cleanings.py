@@ -17,7 +17,7 @@ from cordwood.cleanup.due import DueRule
 from cordwood.cleanup.estimate.values import Estimator
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.named_topics import missing_topics
-from cordwood.cleanup.report import PartitionReport, Report, Status
+from cordwood.cleanup.report import PartitionReport, Report, Status, Timing
 from cordwood.cleanup.request import CleanRequest, EngineFactory, Listener
 from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.insight.comparison import (
@@ -205,7 +205,8 @@ class _Measuring:
             listener=listener,
             estimator=estimator,
         )
-        self._comparison.seconds += report.timing.total
+        if estimator is None:
+            self._note_time(report.timing)
         for found in report.partitions:
             compared = open_.get(f"{found.topic}-{found.partition}")
             if compared is None:
@@ -216,6 +217,12 @@ class _Measuring:
                 self._set(
                     compared, found, now_ms=request.now_ms, is_estimated=estimator is not None
                 )
+
+    def _note_time(self, timing: Timing) -> None:
+        """A second run may use the engine of the first."""
+        comparison = self._comparison
+        comparison.seconds[self._side] = timing.total - timing.session
+        comparison.session_seconds = max(comparison.session_seconds, timing.session)
 
     def _set(
         self, compared: Compared, report: PartitionReport, *, now_ms: int, is_estimated: bool

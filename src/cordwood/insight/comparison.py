@@ -61,7 +61,8 @@ class Comparison:
     """Partitions that the changes concern, the changes by topic, and the others with the reason.
 
     `broker_changes` are those of the limits of log directories, which all topics share. `seconds`
-    is how long measuring took, of which each side is one run.
+    is how long the run of a side took that measured its compactions, without the start of the
+    engine, which took `session_seconds`.
     """
 
     changes: Mapping[str, Mapping[str, tuple[str, str]]]
@@ -71,7 +72,8 @@ class Comparison:
     warnings: list[str] = field(default_factory=list)
     in_use: list[dict[str, Any]] = field(default_factory=list)
     unchanged_topics: int = 0
-    seconds: float = 0.0
+    seconds: dict[str, float] = field(default_factory=dict)
+    session_seconds: float = 0.0
 
 
 # ---- plans

@@ -80,8 +80,14 @@ def answer_of(
         "groups": None if unread is None else [each.to_json() for each in unread],
         "warnings": [*warnings, *comparison.warnings],
         "in_use": comparison.in_use,
-        "measured_s": round(comparison.seconds, 3),
+        "cleaning_s": {side: _cleaning_s(comparison, side) for side in SIDES},
     }
+
+
+def _cleaning_s(comparison: Comparison, side: str) -> float | None:
+    """How long a cleaning takes, by the run that measured it; it wrote nothing."""
+    seconds = comparison.seconds.get(side)
+    return None if seconds is None else round(comparison.session_seconds + seconds, 3)
 
 
 def _partition(compared: Compared, question: Question) -> dict[str, Any]:

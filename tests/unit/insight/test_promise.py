@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
 
 from cordwood.cleanup.capture import view_of
-from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.online_retention import retention_pass
 from cordwood.insight.log_facts import Delays
 from cordwood.insight.promise import (
@@ -24,7 +23,8 @@ from cordwood.insight.promise import (
 from cordwood.model.config import LogConfig
 from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import ConfigError
-from support.running_logs import RunningLogs
+from cordwood.testing.manual_clock import ManualClock
+from support.running_logs import RunningLogs, read_records
 
 HOUR_MS = 3_600_000
 APPEND_TIME = LogConfig(
@@ -35,73 +35,107 @@ CREATE_TIME = replace(APPEND_TIME, message_timestamp_type="CreateTime")
 
 @dataclass
 class Simulation:
-    """A log in a broker's life: appends, checks of retention, removals of files."""
+    """A log and a replica in the lives of their brokers: appends, checks of retention, removals.
+
+    A replica takes a record as soon as it is appended, and its broker checks at other moments.
+    """
 
     root: Path
     config: LogConfig
     delays: Delays
-    #: When each record was appended, and when its last byte was gone.
+    has_replica: bool = True
+    #: When each record was appended, when its last byte was gone, and when it was read last.
     appended_ms: dict[bytes, int] = field(default_factory=dict)
     gone_ms: dict[bytes, int] = field(default_factory=dict)
+    read_ms: dict[bytes, int] = field(default_factory=dict)
     peak_bytes: int = 0
 
     def __post_init__(self) -> None:
-        self.logs = RunningLogs(self.root, {"t": self.config})
-        self.log = self.logs.log("t-0")
-        self.start_ms = self.logs.clock.now_ms()
+        self.clock = ManualClock()
+        names = ("leader", "replica") if self.has_replica else ("leader",)
+        self.brokers = [
+            RunningLogs(self.root / name, {"t": self.config}, clock=self.clock) for name in names
+        ]
+        self.logs = [broker.log("t-0") for broker in self.brokers]
+        self.start_ms = self.clock.now_ms()
+        self._seen: object = None
+        self._readable: set[bytes] = set()
 
-    def run(self, appends: Mapping[int, list[int]], *, first_check_ms: int) -> None:
+    def run(self, appends: Mapping[int, list[int]], *, first_checks_ms: Sequence[int]) -> None:
         """Lives until every record is gone.
 
         Args:
             appends: at each ms since the start, how far ahead (ms) the timestamps of records are.
-            first_check_ms: when retention is first checked, since the start.
+            first_checks_ms: when each broker checks retention first, since the start.
         """
-        manager: CleanerManager = self.logs.cleaning
-        scheduler = self.logs.manager.context.scheduler
+        schedulers = [broker.manager.context.scheduler for broker in self.brokers]
         pending = sorted(appends)
-        check_ms = first_check_ms
+        checks_ms = list(first_checks_ms)
         while pending or self.appended_ms.keys() - self.gone_ms.keys():
-            due = scheduler.next_due_ms()
-            moments = [check_ms, *pending[:1]]
-            if due is not None:
-                moments.append(max(due - self.start_ms, self.now))
+            due = [each.next_due_ms() for each in schedulers]
+            moments = [*checks_ms, *pending[:1]]
+            moments += [max(each - self.start_ms, self.now) for each in due if each is not None]
             moment = min(moments)
-            self.logs.clock.advance(moment - self.now)
+            self.clock.advance(moment - self.now)
             if pending and pending[0] == moment:
                 for ahead_ms in appends[pending.pop(0)]:
                     self._append(ahead_ms)
-            if moment == check_ms:
-                retention_pass(manager)
-                check_ms += self.delays.check_ms
-            scheduler.run_due()
+            for number, broker in enumerate(self.brokers):
+                if moment == checks_ms[number]:
+                    retention_pass(broker.cleaning)
+                    checks_ms[number] += self.delays.check_ms
+            for each in schedulers:
+                each.run_due()
             self._look()
 
     @property
     def now(self) -> int:
         """Ms since the start."""
-        return self.logs.clock.now_ms() - self.start_ms
+        return self.clock.now_ms() - self.start_ms
 
     @property
     def oldest_ms(self) -> int:
         """The largest age that a record had when its last byte went."""
         return max(self.gone_ms[tag] - at for tag, at in self.appended_ms.items())
 
+    @property
+    def oldest_read_ms(self) -> int:
+        """The largest age at which a consumer read a record."""
+        return max(self.read_ms[tag] - at for tag, at in self.appended_ms.items())
+
     def _append(self, ahead_ms: int) -> None:
         tag = b"<%06d>" % len(self.appended_ms)
         self.appended_ms[tag] = self.now
-        self.logs.put(self.log, (None, tag), timestamp=self.logs.clock.now_ms() + ahead_ms)
+        leader, *replicas = self.logs
+        first = self.brokers[0].put(leader, (None, tag), timestamp=self.clock.now_ms() + ahead_ms)
+        for log in replicas:
+            log.append_as_follower(leader.read(first, 1 << 20).read())
+            log.update_high_watermark(log.log_end_offset)
 
     def _look(self) -> None:
-        files = [
-            path.read_bytes()
-            for path in self.log.directory.iterdir()
-            if path.suffix in {".log", ".deleted"} and ".log" in path.name
-        ]
-        self.peak_bytes = max(self.peak_bytes, sum(map(len, files)))
-        held = b"".join(files)
+        names = [sorted(path.name for path in log.directory.iterdir()) for log in self.logs]
+        offsets = [(log.log_start_offset, log.log_end_offset) for log in self.logs]
+        if (names, offsets) != self._seen:
+            self._seen = names, offsets
+            self._look_into_files()
+        for tag in self._readable:
+            self.read_ms[tag] = self.now
+
+    def _look_into_files(self) -> None:
+        held = []
+        self._readable = set()
+        for log in self.logs:
+            files = [
+                path.read_bytes()
+                for path in log.directory.iterdir()
+                if path.suffix in {".log", ".deleted"} and ".log" in path.name
+            ]
+            self.peak_bytes = max(self.peak_bytes, sum(map(len, files)))
+            held += files
+            self._readable |= {record.value or b"" for record in read_records(log)}
+        there = b"".join(held)
         for tag in self.appended_ms.keys() - self.gone_ms.keys():
-            if tag not in held:
+            if tag not in there:
                 self.gone_ms[tag] = self.now
 
 
@@ -164,8 +198,9 @@ def test_no_record_gets_older_than_promised_and_looser_settings_break_it(
     assert bound is not None
     life = Simulation(tmp_path / "advised", advised, delays)
     appends = random_appends(rng, advised, max_age_ms)
-    life.run(appends, first_check_ms=rng.randint(0, delays.check_ms))
+    life.run(appends, first_checks_ms=[rng.randint(0, delays.check_ms) for _ in range(2)])
     assert life.oldest_ms <= max_age_ms
+    assert life.oldest_read_ms <= max_age_ms
 
     # The worst case reaches the bound, so one more ms of retention breaks the promise.
     ahead_ms = 0
@@ -175,12 +210,12 @@ def test_no_record_gets_older_than_promised_and_looser_settings_break_it(
     for name, more in (("exact", 0), ("looser", 1)):
         setting = replace(worst, retention_ms=worst.retention_ms + more)
         expires_ms = ahead_ms + setting.segment_ms + setting.retention_ms
-        life = Simulation(tmp_path / name, setting, delays)
+        life = Simulation(tmp_path / name, setting, delays, has_replica=False)
         # Appends keep the segment from expiring until it takes no more.
         steps = range(0, setting.segment_ms, setting.retention_ms)
         life.run(
             {at: [ahead_ms] for at in (*steps, setting.segment_ms)},
-            first_check_ms=expires_ms % delays.check_ms,
+            first_checks_ms=[expires_ms % delays.check_ms],
         )
         assert life.oldest_ms == bound + more
 
@@ -197,11 +232,10 @@ def test_no_log_takes_more_space_than_promised(tmp_path: Path, seed: int) -> Non
         segment_bytes=rng.choice((200, 1000)),
         file_delete_delay_ms=delays.file_delete_ms,
     )
-    life = Simulation(tmp_path, config, delays)
+    life = Simulation(tmp_path, config, delays, has_replica=False)
     every_ms = rng.choice((1_000, 5_000))
-    life.run(
-        {every_ms * n: [0] for n in range(100)}, first_check_ms=rng.randint(0, delays.check_ms)
-    )
+    first_checks_ms = [rng.randint(0, delays.check_ms)]
+    life.run({every_ms * n: [0] for n in range(100)}, first_checks_ms=first_checks_ms)
     batch_bytes = 61 + 7 + len(b"<000000>")
     promise = size_promise(config, delays, batch_bytes * 1000 / every_ms)
     assert promise.bound is not None

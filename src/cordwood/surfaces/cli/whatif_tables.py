@@ -149,6 +149,13 @@ def _show_costs(answer: Value) -> None:
         columns += [Column(title, is_number=True) for title in numbers]
         typer.echo()
         print_table("What the compaction takes", columns, rows)
+        times = [
+            f"{seconds:.1f} s {side}"
+            for side in SIDES
+            if (seconds := answer["cleaning_s"][side]) is not None
+        ]
+        if times:
+            typer.echo(f"all together, as measured here without writing: {', '.join(times)}")
 
 
 def _show_groups(answer: Value) -> None:
