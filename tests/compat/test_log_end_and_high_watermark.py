@@ -108,6 +108,7 @@ def test_records_are_visible_when_all_replicas_in_sync_have_them(tmp_path: Path)
         session_timeout_ms=_PATIENCE_MS,
     ) as cluster:
         replicas = Replicas(cluster)
+        assert replicas.high_watermark() == 0, "asked for until the leader leads"
 
         # All three have what is acknowledged by all.
         assert replicas.write(3, ALL) == "none"

@@ -21,6 +21,7 @@ CALLERS = (
     "unit/cleanup/verification/test_contents_kernels.py",
     "unit/storage/test_record_walk.py",
     "unit/storage/test_segment_recovery.py",
+    "properties/test_estimate.py",
     "properties/test_reference_cleaner.py",
 )
 
