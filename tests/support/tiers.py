@@ -32,6 +32,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/crash/test_cluster_soak.py::test_a_cluster_loses_nothing[few-own controller, one kafka]",
     "tests/crash/test_cluster_up.py",
     "tests/crash/test_local_cluster.py",
+    "tests/crash/test_simulation.py::test_no_guarantee_is_broken[10]",
     "tests/crash/test_simulation.py::test_no_guarantee_is_broken[20]",
     "tests/crash/test_simulation.py::test_no_guarantee_is_broken[30]",
     "tests/crash/test_simulation.py::test_no_guarantee_is_broken[40]",
@@ -53,6 +54,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/test_readme.py::test_the_demonstration_prints_what_is_shown_and_proves_the_result",
     "tests/unit/broker/test_compliance.py::"
     "test_records_are_deleted_at_the_ages_that_the_settings_promise[1 day and 5 days 23 h 55 min]",
+    "tests/unit/storage/test_many_logs.py",
     "tests/unit/storage/test_trash_restore.py::"
     "test_a_restoration_that_is_killed_is_finished_by_the_next[False-compact in groups]",
     "tests/unit/storage/test_trash_restore.py::"
