@@ -7,13 +7,12 @@ time, so that the event loop is never held for long. What no coordinator says in
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, Final
 
+from cordwood.broker.broker_answers import BrokerAnswers
 from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.group_offsets import GroupOffsets
 from cordwood.broker.peers import Peers
@@ -24,10 +23,8 @@ from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 
-_log = logging.getLogger(__name__)
-
-_WAIT_S: Final = 10.0
 _GROUPS_AT_ONCE: Final = 100
+_NO_ANSWER: Final = "it has not answered"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -75,16 +72,15 @@ class CommittedOffsets:
         long for each hundred groups; to be called by any thread but the event loop's.
         """
         listed = _Listed()
-        try:
-            self._thread.call_soon(lambda: self._list(listed))
-        except RuntimeError as error:  # the event loop has ended
-            listed.missing["the cluster"] = str(error)
-        else:
-            listed.done.wait(_WAIT_S)
+        answers = BrokerAnswers()
+        failure = answers.gather(self._thread, lambda: self._ask(listed, answers))
+        listed.missing |= {f"broker {each}": _NO_ANSWER for each in answers.late}
+        if failure is not None:
+            listed.missing["the cluster"] = failure
         found = AllCommitted(
             warnings=[
                 f"the consumer groups of {where} are not known: {why}"
-                for where, why in sorted(listed.not_known().items())
+                for where, why in sorted(listed.missing.items())
             ]
         )
         waiting = iter(sorted(listed.groups))
@@ -106,74 +102,45 @@ class CommittedOffsets:
             f"the offsets of group {group} are not known: {why}" for group, why in unknown.items()
         ]
 
-    def _list(self, listed: _Listed) -> None:
+    def _ask(self, listed: _Listed, answers: BrokerAnswers) -> Collection[int]:
         """On the event loop's thread: asks every coordinator for its groups."""
-        try:
-            topic = self._metadata.image.topics.get(GROUP_METADATA_TOPIC)
-            leaders = set() if topic is None else {p.leader for p in topic.partitions.values()}
-            if NO_LEADER in leaders:
-                where = f"partitions of {GROUP_METADATA_TOPIC} without a leader"
-                listed.missing[where] = "no broker coordinates them"
-            brokers = sorted(leaders - {NO_LEADER})
-            listed.expect(brokers)
-            for broker_id in brokers:
-                if broker_id == self._node_id:
-                    self._groups.when_loaded(lambda: self._list_here(listed))
-                else:
-                    self._list_there(listed, broker_id)
-        except Exception:  # the thread that waits must not wait for nothing
-            _log.exception("Error while listing groups")
-            listed.done.set()
-
-    def _list_here(self, listed: _Listed) -> None:
-        try:
-            listed.answered(self._node_id, [each.group_id for each in self._groups.list_groups()])
-        except KafkaError as error:
-            listed.refused(self._node_id, str(error) or type(error).__name__)
-
-    def _list_there(self, listed: _Listed, broker_id: int) -> None:
-        def answered(answer: Any) -> None:
-            if answer is None:
-                listed.refused(broker_id, "it has not answered")
-            elif answer.error_code:
-                listed.refused(broker_id, f"it answers with error {answer.error_code}")
+        topic = self._metadata.image.topics.get(GROUP_METADATA_TOPIC)
+        leaders = set() if topic is None else {p.leader for p in topic.partitions.values()}
+        if NO_LEADER in leaders:
+            where = f"partitions of {GROUP_METADATA_TOPIC} without a leader"
+            listed.missing[where] = "no broker coordinates them"
+        brokers = sorted(leaders - {NO_LEADER})
+        for broker_id in brokers:
+            if broker_id == self._node_id:
+                self._groups.when_loaded(lambda: self._ask_here(listed, answers))
             else:
-                listed.answered(broker_id, [each.group_id for each in answer.groups])
+                self._ask_there(listed, answers, broker_id)
+        return brokers
+
+    def _ask_here(self, listed: _Listed, answers: BrokerAnswers) -> None:
+        try:
+            listed.groups.update(each.group_id for each in self._groups.list_groups())
+        except KafkaError as error:
+            listed.missing[f"broker {self._node_id}"] = str(error) or type(error).__name__
+        answers.answered(self._node_id)
+
+    def _ask_there(self, listed: _Listed, answers: BrokerAnswers, broker_id: int) -> None:
+        def answered(answer: Any) -> None:
+            where = f"broker {broker_id}"
+            if answer is None:
+                listed.missing[where] = _NO_ANSWER
+            elif answer.error_code:
+                listed.missing[where] = f"it answers with error {answer.error_code}"
+            else:
+                listed.groups.update(each.group_id for each in answer.groups)
+            answers.answered(broker_id)
 
         self._peers.ask_soon(broker_id, "list_groups", {}, answered)
 
 
+@dataclass(slots=True)
 class _Listed:
-    """The groups found so far; `done` is set when all coordinators have answered."""
+    """The groups found so far; whose are not known, and why."""
 
-    def __init__(self) -> None:
-        self.done = threading.Event()
-        self.groups: set[str] = set()
-        self.missing: dict[str, str] = {}
-        self._waiting: set[int] = set()
-
-    def expect(self, brokers: Collection[int]) -> None:
-        """These brokers are asked."""
-        self._waiting = set(brokers)
-        if not self._waiting:
-            self.done.set()
-
-    def answered(self, broker_id: int, groups: Collection[str]) -> None:
-        """A broker has answered."""
-        self.groups |= set(groups)
-        self._ended(broker_id)
-
-    def refused(self, broker_id: int, why: str) -> None:
-        """A broker does not say."""
-        self.missing[f"broker {broker_id}"] = why
-        self._ended(broker_id)
-
-    def not_known(self) -> dict[str, str]:
-        """Whose groups are not known by now, and why."""
-        late = {f"broker {each}": "it has not answered" for each in tuple(self._waiting)}
-        return late | dict(self.missing)
-
-    def _ended(self, broker_id: int) -> None:
-        self._waiting.discard(broker_id)
-        if not self._waiting:
-            self.done.set()
+    groups: set[str] = field(default_factory=set)
+    missing: dict[str, str] = field(default_factory=dict)

@@ -6,12 +6,11 @@ OffsetFetch. What no coordinator says in time is not known: it may be loading it
 
 from __future__ import annotations
 
-import logging
-import threading
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
+from cordwood.broker.broker_answers import BrokerAnswers
 from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.peers import Peers
 from cordwood.cleanup.group_guard import Consumed
@@ -25,9 +24,6 @@ from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID
 
-_log = logging.getLogger(__name__)
-
-_WAIT_S: Final = 10.0
 _NO_ANSWER: Final = "its coordinator has not answered"
 
 
@@ -67,24 +63,16 @@ class GroupOffsets:
         thread but the event loop's.
         """
         found = _Found(wanted)
-        try:
-            self._thread.call_soon(lambda: self._begin(found))
-        except RuntimeError as error:  # the event loop has ended
-            _log.debug("The committed offsets of groups are not looked up: %s", error)
-        else:
-            found.done.wait(_WAIT_S)
+        answers = BrokerAnswers()
+        answers.gather(self._thread, lambda: self._ask(found, answers))
         return found.consumed()
 
-    def _begin(self, found: _Found) -> None:
-        """On the event loop's thread: asks every coordinator."""
-        try:
-            remote = self._ask_here(found)
-            found.expect(len(remote))
-            for leader, groups in remote.items():
-                self._ask_there(found, leader, groups)
-        except Exception:  # the thread that waits must not wait for nothing
-            _log.exception("Error while looking up the committed offsets of groups")
-            found.done.set()
+    def _ask(self, found: _Found, answers: BrokerAnswers) -> Collection[int]:
+        """On the event loop's thread: asks every coordinator; returns the other brokers asked."""
+        remote = self._ask_here(found)
+        for leader, groups in remote.items():
+            self._ask_there(found, answers, leader, groups)
+        return remote
 
     def _ask_here(self, found: _Found) -> dict[int, list[str]]:
         """Answers what is known here; returns the other groups, by the broker that knows them."""
@@ -125,7 +113,9 @@ class GroupOffsets:
             },
         )
 
-    def _ask_there(self, found: _Found, leader: int, groups: Sequence[str]) -> None:
+    def _ask_there(
+        self, found: _Found, answers: BrokerAnswers, leader: int, groups: Sequence[str]
+    ) -> None:
         asked = [
             {
                 "group_id": group,
@@ -143,7 +133,7 @@ class GroupOffsets:
                     for each in answer.groups:
                         self._take(found, each)
             finally:
-                found.answered()
+                answers.answered(leader)
 
         self._peers.ask_soon(
             leader, "offset_fetch", {"groups": asked, "require_stable": False}, answered
@@ -176,10 +166,9 @@ class GroupOffsets:
 
 
 class _Found:
-    """What was found out so far; `done` is set when all coordinators have answered."""
+    """What was found out so far."""
 
     def __init__(self, wanted: Mapping[TopicPartition, Sequence[str]]) -> None:
-        self.done = threading.Event()
         self.by_group: defaultdict[str, list[TopicPartition]] = defaultdict(list)
         for partition, groups in wanted.items():
             for group in dict.fromkeys(groups):
@@ -187,7 +176,6 @@ class _Found:
         self._wanted = wanted
         self._committed: defaultdict[TopicPartition, dict[str, int | None]] = defaultdict(dict)
         self._unknown: defaultdict[TopicPartition, dict[str, str]] = defaultdict(dict)
-        self._waiting = 0
 
     def topics_of(self, group: str) -> dict[str, list[int]]:
         """The partitions for which a group is asked, by topic."""
@@ -195,18 +183,6 @@ class _Found:
         for partition in self.by_group[group]:
             found.setdefault(partition.topic, []).append(partition.partition)
         return found
-
-    def expect(self, count: int) -> None:
-        """So many brokers are asked."""
-        self._waiting = count
-        if not count:
-            self.done.set()
-
-    def answered(self) -> None:
-        """One of them has answered, or will not."""
-        self._waiting -= 1
-        if self._waiting <= 0:
-            self.done.set()
 
     def committed(
         self,
