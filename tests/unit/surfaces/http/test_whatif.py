@@ -266,6 +266,22 @@ def test_a_compaction_that_is_due_is_said_not_to_be_measured(
     assert answer["warnings"] == [says]
 
 
+def test_what_only_the_cleaning_looks_for_is_said_not_to_be_looked_at(
+    broker: RunningBroker, probe: Probe
+) -> None:
+    topic = Topic(broker, "expiring")
+    topic.create({"cleanup.policy": "compact", "cordwood.record.ttl.header": "ttl"})
+    topic.put(5, 2)
+    says = [
+        f"expiring-{number}: what becomes removable in its clean section is not looked at"
+        for number in range(len(topic.logs))
+    ]
+    for change in ("cordwood.record.ttl.header=ttl-s", "cordwood.tombstone.cleanup=true"):
+        assert ask(probe, f"expiring:{change}", topic="expiring")["warnings"] == says, change
+    for change in ("cordwood.record.ttl.header=", "delete.retention.ms=1"):
+        assert ask(probe, f"expiring:{change}", topic="expiring")["warnings"] == [], change
+
+
 def test_groups_whose_coordinator_does_not_say_are_a_warning(
     broker: RunningBroker, probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
