@@ -6,6 +6,7 @@ nothing of what the rewriter has decided. docs/design/cleanup.md says what is in
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from contextlib import suppress
 from pathlib import Path
 
@@ -34,7 +35,7 @@ from cordwood.format.record_batch import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
 )
-from cordwood.format.transaction_index import parse_transaction_index
+from cordwood.format.transaction_index import AbortedTransaction, parse_transaction_index
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.storage.filesystem import OS, FileSystem
 
@@ -83,6 +84,8 @@ class _GroupCheck:
             modified_ns=0,
         )
         self._markers: set[int] = set()
+        #: Where the sources have records of aborted transactions, by producer: base offsets.
+        self._aborted: dict[int, list[int]] = {}
         self._lasts = {each.producer_id: each for each in spec.producers if each.producer_id >= 0}
         self._ids = np.array(sorted(self._lasts), dtype=np.int64)
 
@@ -148,6 +151,7 @@ class _GroupCheck:
                 self._compare_records(
                     source, chunk, output, must[first:after], aborted[first:after]
                 )
+                self._note_aborted(chunk, aborted[first:after])
                 self._require_none()
                 first = after
         for row in ahead.take().table[:1].tolist():
@@ -284,13 +288,23 @@ class _GroupCheck:
 
     # ---- the transaction index
 
+    def _note_aborted(self, chunk: Chunk, aborted: Flags) -> None:
+        batches = chunk.table[np.unique(chunk.batch_of[aborted])]
+        columns = batches[:, [rows_of.PRODUCER_ID, rows_of.BASE_OFFSET]]
+        for producer_id, base_offset in columns.tolist():
+            self._aborted.setdefault(producer_id, []).append(base_offset)
+
     def check_transaction_index(self) -> None:
-        """Its entries are those of the sources, of markers that are there."""
+        """Its entries are those of the sources whose marker is there, and none is missing.
+
+        One may be missing whose transaction has no record in the sources: an earlier cleaning has
+        discarded them.
+        """
         path = Path(self._paths[TXN_INDEX_SUFFIX])
-        if not self._fs.exists(path):
-            return
+        data = self._fs.read_bytes(path) if self._fs.exists(path) else b""
+        entries = parse_transaction_index(data)
         known = set(self._spec.aborted)
-        for entry in parse_transaction_index(self._fs.read_bytes(path)):
+        for entry in entries:
             if entry not in known or entry.last_offset not in self._markers:
                 self._findings.add(
                     Rule.TXN_INDEX,
@@ -299,7 +313,21 @@ class _GroupCheck:
                     "marker is left out",
                     offset=entry.last_offset,
                 )
+        for entry in sorted(known.difference(entries), key=lambda each: each.last_offset):
+            if entry.last_offset in self._markers and self._has_records(entry):
+                self._findings.add(
+                    Rule.TXN_INDEX,
+                    path,
+                    f"no entry for the transaction of producer {entry.producer_id} with offsets "
+                    f"{entry.first_offset} to {entry.last_offset}, which was aborted",
+                    offset=entry.last_offset,
+                )
         self._require_none()
+
+    def _has_records(self, entry: AbortedTransaction) -> bool:
+        offsets = self._aborted.get(entry.producer_id, [])
+        place = bisect_left(offsets, entry.first_offset)
+        return place < len(offsets) and offsets[place] <= entry.last_offset
 
 
 def _bits(data: bytes) -> Flags:

@@ -22,7 +22,7 @@ from cordwood.cleanup.report import Status
 from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec
 from cordwood.cleanup.verification.findings import Rule
 from cordwood.format.crc32c import crc32c
-from cordwood.format.file_names import segment_file_name
+from cordwood.format.file_names import TXN_INDEX_SUFFIX, segment_file_name
 from cordwood.format.offset_index import build_offset_index
 from cordwood.format.record_batch import Header, Record, RecordBatch, build_batch, iter_batches
 from cordwood.format.time_index import build_time_index
@@ -315,6 +315,39 @@ def test_the_last_batch_of_a_producer_must_stay(
     report = clean_in_process(root, {"bad": CONFIG}, now_ms=NOW_MS, force=True, verify=True)
     (bad,) = report.failed
     assert f"rule {Rule.PRODUCER_LOST.code}" in bad.reason
+
+
+@pytest.mark.parametrize("missing", [True, False])
+def test_an_entry_of_the_transaction_index_must_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, missing: bool
+) -> None:
+    """Only while its transaction has records: the next cleaning may leave it out."""
+
+    class Forgetful(GroupRewriter):
+        def write(self, spec: RewriteSpec) -> Output:
+            output = super().write(spec)
+            assert [each.last_offset for each in output.kept_aborted] == [ABORT]
+            if missing:
+                output.kept_aborted = ()
+            return output
+
+    root = write_log_dir(tmp_path / "logs", [log_of("bad-0")])
+    before = files_of(root / "bad-0")
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks, "GroupRewriter", Forgetful)
+        report = clean_in_process(root, {"bad": CONFIG}, now_ms=NOW_MS, force=True, verify=True)
+    (bad,) = report.partitions
+    if missing:
+        assert f"rule {Rule.TXN_INDEX.code}: no entry for the transaction" in bad.reason
+        assert files_of(root / "bad-0") == before
+        return
+    assert bad.status is Status.CLEANED
+    index = root / "bad-0" / segment_file_name(0, TXN_INDEX_SUFFIX)
+    assert index.exists()
+    (root / "cleaner-offset-checkpoint").unlink()  # all of it is dirty again
+    report = clean_in_process(root, {"bad": CONFIG}, now_ms=NOW_MS + 1, force=True, verify=True)
+    assert report.partitions[0].status is Status.CLEANED
+    assert not index.exists()
 
 
 #: Offsets of the log with versions, and what cleaners may do to it.
