@@ -9,7 +9,6 @@ usage: bench_clean.py [--quick] [--cases CASE,...] [--repetitions N] [--work-dir
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import shutil
@@ -25,6 +24,7 @@ from statistics import median
 from typing import Any
 
 import measure
+from command import parser_of, write_figures
 from contents import contents_of, require_agreement
 from cordwood.format.file_names import LOG_SUFFIX
 from floor import Floor, floor_of
@@ -351,14 +351,10 @@ def run_plain(work: Path, share: float) -> dict[str, Any]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="once, and a tenth of the size")
+    parser = parser_of(__doc__, free="6 GB are free", quick="once, and a tenth of the size")
     parser.add_argument("--scale", type=float, default=1.0, help="of the logs' size, by default 1")
     parser.add_argument("--cases", default=",".join(SHAPES), help="by default %(default)s")
     parser.add_argument("--repetitions", type=int, default=None, help="3, or 1 with --quick")
-    parser.add_argument("--work-dir", type=Path, default=None, help="where 6 GB are free")
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE",
-                        help="where the figures go, by default results/")  # fmt: skip
     parser.add_argument(
         "--no-plain", action="store_true", help="without the plain PySpark solution"
     )
@@ -458,14 +454,12 @@ def write_results(
     target: Path, results: Sequence[Result], plain: dict[str, Any] | None, *, scale: float
 ) -> None:
     """Writes what there is so far."""
-    document = {
-        "machine": measure.machine(),
-        "commit": measure.commit(),
-        "scale": scale,
-        "cases": [asdict(r) | {"ratio": r.ratio} for r in results],
-        "plain_pyspark": plain,
-    }
-    target.write_text(json.dumps(document, indent=1))
+    write_figures(
+        target,
+        scale=scale,
+        cases=[asdict(r) | {"ratio": r.ratio} for r in results],
+        plain_pyspark=plain,
+    )
 
 
 if __name__ == "__main__":

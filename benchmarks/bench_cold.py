@@ -9,8 +9,6 @@ usage: bench_cold.py [--quick] [--sizes MB,...] [--turns N] [--no-first] [--json
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
 import shutil
 import subprocess
@@ -23,9 +21,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import measure
+from command import parser_of, write_figures
 from contents import contents_of, require_agreement
 from kafka_side import run_kafka_from_start
-from log_rows import HEADING, Row
+from log_rows import HEADING, Row, print_markdown
 from loggen import Shape, generate
 from our_side import run_cold
 
@@ -169,16 +168,11 @@ def wait_for_archive(cache: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small, to see that it works")
+    parser = parser_of(__doc__, free="25 GB are free", turns="by default 3")
     parser.add_argument(
         "--sizes", default=None, metavar="MB,...", help="by default 5,150,1500,6000"
     )
-    parser.add_argument("--turns", type=int, default=None, help="by default 3")
     parser.add_argument("--no-first", action="store_true", help="without a machine's first run")
-    parser.add_argument("--work-dir", type=Path, default=None, help="where 25 GB are free")
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE",
-                        help="where the figures go, by default results/")  # fmt: skip
     options = parser.parse_args(arguments)
     chosen = [int(each) for each in options.sizes.split(",")] if options.sizes else SIZES_MB
     sizes = (_QUICK_MB,) if options.quick else chosen
@@ -196,20 +190,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in measured():
             rows.append(row)
             print(row.line(), flush=True)
-            write(target, rows)
+            write_figures(target, rows=[each.document() for each in rows])
     show(rows)
     print(f"written to {target}")
     return 0
-
-
-def write(target: Path, rows: Sequence[Row]) -> None:
-    """Writes what there is so far."""
-    document = {
-        "machine": measure.machine(),
-        "commit": measure.commit(),
-        "rows": [row.document() for row in rows],
-    }
-    target.write_text(json.dumps(document, indent=1))
 
 
 def show(rows: Sequence[Row]) -> None:
@@ -220,8 +204,7 @@ def show(rows: Sequence[Row]) -> None:
                 f"{row.what}: the archive was there {row.detail['archive_s']} s after the command "
                 f"had ended; page cache dropped: {row.detail['page_cache_dropped']}"
             )
-    print("for benchmarks/README.md:", "| what | Cordwood | beside it | ratio |", sep="\n")
-    print("| --- | --- | --- | --- |", *(row.markdown(ours_first=True) for row in rows), sep="\n")
+    print_markdown(rows)
 
 
 if __name__ == "__main__":

@@ -10,9 +10,7 @@ usage: bench_large.py [--quick] [--gb N] [--work-dir DIR] [--json FILE]
 
 from __future__ import annotations
 
-import argparse
 import fcntl
-import json
 import os
 import pty
 import re
@@ -29,6 +27,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import measure
+from command import parser_of, write_figures
 from floor import floor_of
 from log_rows import HEADING, Row
 from loggen import TOPIC, Shape, generate
@@ -161,14 +160,8 @@ def misses(watched: Watched) -> Iterator[tuple[Said, float]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small, to see that it works")
+    parser = parser_of(__doc__, free="a quarter more than --gb is free")
     parser.add_argument("--gb", type=float, default=None, help=f"by default {_GB:g}")
-    parser.add_argument(
-        "--work-dir", type=Path, default=None, help="where a quarter more than --gb is free"
-    )
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE",
-                        help="where the figures go, by default results/")  # fmt: skip
     options = parser.parse_args(arguments)
     size_gb = options.gb or (_QUICK_GB if options.quick else _GB)
     records = int(size_gb * 1e9 / _RECORD_BYTES)
@@ -209,15 +202,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"{worst.left_s} s at {worst.percent} %, wrong by {miss:.0%}"
         )
     target = options.json or measure.results_file("large-")
-    document = {
-        "machine": measure.machine(),
-        "commit": measure.commit(),
-        "rows": [row.document() for row in rows],
-        "peak_bytes": {**watched.peaks.by_kind, "together": watched.peaks.together},
-        "said": [[round(each.at_s, 1), each.percent, each.left_s] for each in watched.said],
-        "within": [near, len(found)],
-    }
-    target.write_text(json.dumps(document, indent=1))
+    write_figures(
+        target,
+        rows=[row.document() for row in rows],
+        peak_bytes={**watched.peaks.by_kind, "together": watched.peaks.together},
+        said=[[round(each.at_s, 1), each.percent, each.left_s] for each in watched.said],
+        within=[near, len(found)],
+    )
     print(f"written to {target}")
     return 0
 

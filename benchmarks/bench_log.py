@@ -9,7 +9,6 @@ usage: bench_log.py [--quick] [--sections NAME,...] [--turns N] [--gb N] [--no-k
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import measure
+from command import parser_of, write_figures
 from log_append import append_rows, read_rows
 from log_growth import retention_rows, segment_rows
 from log_open import idle_rows, partition_rows, recovery_rows
-from log_rows import HEADING, Row
+from log_rows import HEADING, Row, print_markdown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,28 +85,18 @@ def sections(sizes: Sizes, *, kafka: bool) -> dict[str, Callable[[Path], Iterato
 
 def main(arguments: Sequence[str] | None = None) -> int:
     names = list(sections(_QUICK, kafka=False))
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small, to see that it works")
+    parser = parser_of(__doc__, free="25 GB are free", turns="by default 5, of long runs 3")
     parser.add_argument("--sections", default=",".join(names), help="by default %(default)s")
-    parser.add_argument("--turns", type=int, default=None, help="by default 5, of long runs 3")
     parser.add_argument("--gb", type=float, default=None, help="what is recovered, by default 4.3")
     parser.add_argument("--no-kafka", action="store_true", help="without Kafka beside ours")
-    parser.add_argument("--work-dir", type=Path, default=None, help="where 25 GB are free")
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE",
-                        help="where the figures go, by default results/")  # fmt: skip
     options = parser.parse_args(arguments)
     chosen = options.sections.split(",")
     if unknown := [name for name in chosen if name not in names]:
         parser.error(f"no such section: {unknown}; there are {names}")
     sizes = _sized(options)
     target = options.json or measure.results_file("log-")
-    document: dict[str, Any] = {
-        "machine": measure.machine(),
-        "commit": measure.commit(),
-        "quick": options.quick,
-        "rows": [],
-    }
     rows: list[Row] = []
+    figures: list[dict[str, Any]] = []
     available = sections(sizes, kafka=not options.no_kafka)
     print(HEADING)
     for name in chosen:
@@ -114,8 +104,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for row in available[name](Path(directory)):
                 rows.append(row)
                 print(row.line(), flush=True)
-                document["rows"].append({"section": name, **row.document()})
-                target.write_text(json.dumps(document, indent=1))
+                figures.append({"section": name, **row.document()})
+                write_figures(target, quick=options.quick, rows=figures)
     show(rows)
     print(f"written to {target}")
     return 0
@@ -142,8 +132,7 @@ def show(rows: Sequence[Row]) -> None:
             )
     missed = [row.what for row in rows if row.is_met is False]
     print(f"targets missed: {', '.join(missed) or 'none'}")
-    print("for benchmarks/README.md:", "| what | log | beside it | ratio |", sep="\n")
-    print("| --- | --- | --- | --- |", *(row.markdown(ours_first=True) for row in rows), sep="\n")
+    print_markdown(rows, ours="log")
 
 
 if __name__ == "__main__":

@@ -10,8 +10,6 @@ usage: bench_order.py [--quick] [--json FILE]
 
 from __future__ import annotations
 
-import argparse
-import json
 import shutil
 import tempfile
 from collections.abc import Sequence
@@ -19,6 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import measure
+from command import parser_of, write_figures
 from cordwood.cleanup.cleaning_order import CleaningOrder
 from support.skewed_logs import Step, bytes_read_for, clean_in_order, write_skewed_logs
 
@@ -40,11 +39,7 @@ def compared(work: Path, *, records: int) -> dict[CleaningOrder, list[Step]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small, to see that it works")
-    parser.add_argument("--work-dir", type=Path, default=None, help="where 1 GB is free")
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE",
-                        help="where the figures go, by default results/")  # fmt: skip
+    parser = parser_of(__doc__, free="1 GB is free")
     options = parser.parse_args(arguments)
     target = options.json or measure.results_file("order-")
     with tempfile.TemporaryDirectory(prefix="bench-order-", dir=options.work_dir) as work:
@@ -66,13 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"| {share:.0%} of {ours[-1].bytes_freed / 1e6:,.1f} MB | {our_bytes / 1e6:,.1f} MB | "
             f"{their_bytes / 1e6:,.1f} MB | {our_bytes / their_bytes:.2f} |"
         )
-    document = {
-        "machine": measure.machine(),
-        "commit": measure.commit(),
-        "rows": [{"share": s, "freed": a, "ratio": b} for s, a, b in rows],
-        "steps": {order: [asdict(step) for step in steps] for order, steps in found.items()},
-    }
-    target.write_text(json.dumps(document, indent=1))
+    write_figures(
+        target,
+        rows=[{"share": s, "freed": a, "ratio": b} for s, a, b in rows],
+        steps={order: [asdict(step) for step in steps] for order, steps in found.items()},
+    )
     print(f"written to {target}")
     is_met = bytes_read_for(_SHARE, ours) <= _READ_MAX * bytes_read_for(_SHARE, theirs)
     print(f"target: {_SHARE:.0%} freed with at most {_READ_MAX:.0%} of the reads: "

@@ -9,7 +9,6 @@ usage: bench_whatif.py [--quick] [--turns N] [--json FILE]
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
 import subprocess
@@ -20,7 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import measure
-from log_rows import HEADING, Row
+from command import parser_of, write_figures
+from log_rows import HEADING, Row, print_markdown
 from support.key_distributions import DISTRIBUTIONS
 from support.log_builder import NOW_MS, write_log_dir
 
@@ -62,12 +62,7 @@ def measured(work: Path, name: str, *, records: int, turns: int) -> Row:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small, to see that it works")
-    parser.add_argument("--turns", type=int, default=None, help="by default 3")
-    parser.add_argument("--work-dir", type=Path, default=None, help="where 1 GB is free")
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE",
-                        help="where the figures go, by default results/")  # fmt: skip
+    parser = parser_of(__doc__, free="1 GB is free", turns="by default 3")
     options = parser.parse_args(arguments)
     target = options.json or measure.results_file("whatif-")
     turns = options.turns or (1 if options.quick else 3)
@@ -78,14 +73,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             records = _QUICK_RECORDS if options.quick else _RECORDS
             rows.append(measured(Path(work), name, records=records, turns=turns))
         print(rows[-1].line(), flush=True)
-    document = {
-        "machine": measure.machine(),
-        "commit": measure.commit(),
-        "rows": [row.document() for row in rows],
-    }
-    target.write_text(json.dumps(document, indent=1))
-    print("for benchmarks/README.md:", "| what | said | cleaning | ratio |", sep="\n")
-    print("| --- | --- | --- | --- |", *(row.markdown(ours_first=True) for row in rows), sep="\n")
+    write_figures(target, rows=[row.document() for row in rows])
+    print_markdown(rows, ours="said", other="cleaning")
     print(f"written to {target}")
     return 0
 

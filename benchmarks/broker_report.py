@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import measure
-from log_rows import HEADING, Row
+from command import parser_of, write_figures
+from log_rows import HEADING, Row, print_markdown
 
 
 def section_parser(
@@ -24,12 +24,8 @@ def section_parser(
         sections: what it can measure.
         free: how much space it needs, as "5 GB are free".
     """
-    parser = argparse.ArgumentParser(description=str(doc).splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="small, to see that it works")
+    parser = parser_of(doc, free=free, turns="how often each is measured")
     parser.add_argument("--sections", default=",".join(sections), help="by default %(default)s")
-    parser.add_argument("--turns", type=int, default=None)
-    parser.add_argument("--work-dir", type=Path, default=None, help=f"where {free}")
-    parser.add_argument("--json", type=Path, default=None, metavar="FILE")
     return parser
 
 
@@ -50,19 +46,10 @@ def report(measured: Iterable[Row], target: Path) -> list[Row]:
     for row in measured:
         rows.append(row)
         print(row.line(), flush=True)
-        document = {"machine": measure.machine(), "rows": [each.document() for each in rows]}
-        target.write_text(json.dumps(document, indent=1))
+        write_figures(target, rows=[each.document() for each in rows])
     missed = [row.what for row in rows if row.is_met is False]
     print(f"targets missed: {', '.join(missed) or 'none'}")
     return rows
-
-
-def print_table(rows: Iterable[Row]) -> None:
-    """Prints the rows as benchmarks/README.md has them."""
-    print("for benchmarks/README.md:", "| what | Cordwood | Kafka | ratio |", sep="\n")
-    print("| --- | --- | --- | --- |")
-    for row in rows:
-        print(row.markdown(ours_first=True))
 
 
 class Sizes(Protocol):
@@ -121,6 +108,6 @@ def run_benchmark(
     target = options.json or measure.results_file(f"{name}-")
     with tempfile.TemporaryDirectory(prefix=f"bench-{name}-", dir=options.work_dir) as work:
         rows = report(bench(sizes, Path(work)).run(chosen), target)
-    print_table(rows)
+    print_markdown(rows, other="Kafka")
     print(f"written to {target}")
     return 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
@@ -112,6 +112,14 @@ class Row:
                 figures.append(run())
         if spent.wall >= _COUNTED_S:
             self.others_cores.append(spent.others_cores)
+
+
+def print_markdown(
+    rows: Sequence[Row], *, ours: str = "Cordwood", other: str = "beside it"
+) -> None:
+    """Prints the table of a page; `ours` and `other` head the columns of the sides."""
+    print("for benchmarks/README.md:", f"| what | {ours} | {other} | ratio |", sep="\n")
+    print("| --- | --- | --- | --- |", *(row.markdown(ours_first=True) for row in rows), sep="\n")
 
 
 def _number(value: float) -> str:
