@@ -20,12 +20,7 @@ from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import HoldRegistry, holds_status
 from cordwood.storage.offline_directories import locked, open_log_dirs
 from cordwood.storage.offline_log_directory import OfflineLogDirectory
-from cordwood.surfaces.cli.log_options import (
-    LogFileOption,
-    LogFormat,
-    LogFormatOption,
-    LogLevelOption,
-)
+from cordwood.surfaces.cli.command_group import command_group
 from cordwood.surfaces.cli.running_broker import (
     BootstrapServerOption,
     LogDirOption,
@@ -48,12 +43,8 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 a directory is in use."""
 
 Value = dict[str, Any]
 
-app = typer.Typer(
-    name="hold",
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = command_group(
+    "hold",
     epilog=EPILOG,
     help="Legal holds: while a topic or a partition is held, nothing of it is removed by "
     "retention, compaction, DeleteRecords or DeleteTopics, nor by `cordwood clean`. LOG_DIR... "
@@ -68,16 +59,6 @@ _LogDirs = Annotated[
 
 _Json = Annotated[bool, typer.Option("--json", help="Print the holds as JSON.")]
 _Id = Annotated[str, typer.Option("--id", metavar="ID", help="The hold.")]
-
-
-@app.callback()
-def _options(
-    context: typer.Context,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    log_file: LogFileOption = None,
-) -> None:
-    context.obj = {"log_level": log_level, "log_format": log_format, "log_file": log_file}
 
 
 @app.command("add", epilog=EPILOG)

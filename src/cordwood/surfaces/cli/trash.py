@@ -27,12 +27,7 @@ from cordwood.storage.trash import TrashedPartition, trashed_partitions
 from cordwood.storage.trash_restore import Restored, restore
 from cordwood.storage.trashed_topics import TrashedTopics
 from cordwood.surfaces.cli.clean_progress import columns
-from cordwood.surfaces.cli.log_options import (
-    LogFileOption,
-    LogFormat,
-    LogFormatOption,
-    LogLevelOption,
-)
+from cordwood.surfaces.cli.command_group import command_group
 from cordwood.surfaces.cli.running_broker import (
     AddressedBroker,
     BootstrapServerOption,
@@ -60,12 +55,8 @@ in use."""
 
 Value = dict[str, Any]
 
-app = typer.Typer(
-    name="trash",
-    add_completion=False,
-    rich_markup_mode=None,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
+app = command_group(
+    "trash",
     epilog=EPILOG,
     help="What a broker with cordwood.trash.dir, or `cordwood clean --trash DIR`, has removed. "
     "TRASH is that directory, of a stopped broker; a running Cordwood broker is named by "
@@ -75,16 +66,6 @@ app = typer.Typer(
 _Trash = Annotated[Path | None, typer.Argument(parser=parse_path, metavar="TRASH", hidden=True)]
 _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
-
-
-@app.callback()
-def _options(
-    context: typer.Context,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    log_file: LogFileOption = None,
-) -> None:
-    context.obj = {"log_level": log_level, "log_format": log_format, "log_file": log_file}
 
 
 @app.command("list", epilog=EPILOG)
