@@ -418,7 +418,9 @@ def _without_collection() -> Iterator[None]:
     they are collected, Python runs what they have in `finally`, and warns.
     """
     is_enabled, hook = gc.isenabled(), sys.unraisablehook
-    gc.freeze()
+    was_frozen = gc.get_freeze_count() > 0
+    if not was_frozen:
+        gc.freeze()
     gc.disable()
     sys.unraisablehook = lambda _: None
     try:
@@ -427,9 +429,12 @@ def _without_collection() -> Iterator[None]:
             try:
                 yield
             finally:
+                # The `finally` of coroutines makes more garbage out of what is collected first.
+                gc.collect()
                 gc.collect()
     finally:
         sys.unraisablehook = hook
-        gc.unfreeze()
+        if not was_frozen:
+            gc.unfreeze()
         if is_enabled:
             gc.enable()
