@@ -53,6 +53,9 @@ def stations(root: Path) -> Iterator[tuple[Station, Station]]:
         poll_until(kafka.serving, timeout_s=_START_S, what="the start of a controller")
         pair = Station(kafka.port, kafka.log_dirs[0]), Station(own.port, own.log_dir)
         try:
+            # Kafka's is active before it has written the bootstrap records.
+            poll_until(pair[0].has_begun, timeout_s=_START_S, what="the bootstrap records")
+            pair[1].new_records()
             yield pair
         finally:
             for each in pair:

@@ -172,9 +172,11 @@ def survivors_by_merge(
         for block, ordinals in zip(mine, dead, strict=True):
             tasks.clear_dead(facts[-block[1]], ordinals)
     if probe:
+        # What has expired has no entry; there may be no other record.
+        known = [np.empty((0, 3), dtype=np.uint64), *(each[:, :3] for each in identities)]
         for segments in clean:
             walk = walk_with(compaction, secrets)
-            walk.load_entries(np.concatenate(identities))
+            walk.load_entries(np.concatenate(known))
             facts.append(walk.probe(segments))
     return tasks.combine([f for chunk in facts for f in chunk])
 

@@ -70,7 +70,10 @@ class Station:
         self.image = MetadataImage()
         self._names: dict[str, str] = {}
         self._epochs: dict[int, str] = {-1: "-1"}
-        self.new_records()
+
+    def has_begun(self) -> bool:
+        """Whether the records of a first start have been written since the last call."""
+        return any(name == "EndTransactionRecord" for name, _ in self.new_records())
 
     def close(self) -> None:
         """Ends the connection."""

@@ -346,7 +346,10 @@ class ReplicationRun:
             self.partition = answer = replace(
                 known, isr=isr, partition_epoch=known.partition_epoch + 1
             )
-        if not self._is_lost(0.2):
+        if self._is_lost(0.2):
+            # Without an answer the leader's broker sends the request again.
+            self.proposals.append((sender, proposal))
+        else:
             self.answers.append((sender, proposal, answer))
 
     def leader_hears(self) -> None:
