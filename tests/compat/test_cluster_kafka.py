@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
-from confluent_kafka.admin import AdminClient
 
 from cordwood.client.node_connection import NodeConnection
 from support.kafka import poll_until
@@ -298,9 +297,12 @@ def test_a_setting_of_a_topic_is_altered_at_the_broker_and_applied_there(
 
 def test_a_controlled_shutdown_moves_the_leaders_first(cluster: Cluster) -> None:
     assert cluster.brokers[CORDWOOD].stop() == 0
-    admin = AdminClient(cluster.client(node_id=KAFKA))
-    partitions = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
-    assert {each.leader for each in partitions.values()} == {KAFKA}
-    assert {tuple(each.isrs) for each in partitions.values()} == {(KAFKA,)}
+    poll_until(
+        lambda: set(cluster.leaders(TOPIC, node_id=KAFKA).values()) == {KAFKA},
+        timeout_s=WAIT_S,
+        what="the other broker leads",
+    )
+    for partition in cluster.leaders(TOPIC, node_id=KAFKA):
+        assert cluster.isr(TOPIC, partition, node_id=KAFKA) == {KAFKA}
     cluster.brokers[CORDWOOD].start()
     cluster.wait_until_in_sync(TOPIC)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, PartitionMetadata
 
 from cordwood.metadata.formatting import format_directories
 from cordwood.metadata.image import Endpoint
@@ -72,14 +72,29 @@ class Cluster:
         )
         self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
 
-    def isr(self) -> set[int]:
-        return set(self.admin.list_topics(timeout=20).topics[TOPIC].partitions[0].isrs)
+    def partition(self, broker: ServedBroker | KafkaBroker) -> PartitionMetadata | None:
+        """What a broker says of the partition; nothing where it does not know of it yet."""
+        servers = broker.bootstrap_servers
+        admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
+        topics = admin.list_topics(timeout=20).topics
+        return topics[TOPIC].partitions.get(0) if TOPIC in topics else None
 
-    def leader(self) -> int:
-        return int(self.admin.list_topics(timeout=20).topics[TOPIC].partitions[0].leader)
+    def until(self, what: str, holds: Callable[[PartitionMetadata], bool]) -> None:
+        """Waits until each broker that runs says so of the partition."""
+        for broker in (self.first, self.second, self.third):
+            if not broker.is_running:
+                continue
+            poll_until(
+                lambda: (seen := self.partition(broker)) is not None and holds(seen),  # noqa: B023
+                timeout_s=WAIT_S,
+                what=what,
+            )
 
     def until_in_sync(self, *ids: int) -> None:
-        poll_until(lambda: self.isr() == set(ids), timeout_s=WAIT_S, what=f"{ids} are in sync")
+        self.until(f"{ids} are in sync", lambda seen: set(seen.isrs) == set(ids))
+
+    def until_led_by(self, *ids: int) -> None:
+        self.until(f"one of {ids} leads", lambda seen: seen.leader in ids)
 
     def produce(self, count: int) -> None:
         """Without idempotence: ids of producers come from the controller, which may be away."""
@@ -118,9 +133,9 @@ def test_a_node_with_both_roles_has_other_brokers(cluster: Cluster) -> None:
     cluster.second.start()
     cluster.until_in_sync(1, 2, 3)
     # Its own shutdown leaves leaders that serve, though there is no controller.
-    assert cluster.leader() == 1
+    cluster.until_led_by(1)
     cluster.first.stop()
-    assert cluster.leader() in {2, 3}
+    cluster.until_led_by(2, 3)
     cluster.produce(100)
     cluster.first.start()
     cluster.until_in_sync(1, 2, 3)

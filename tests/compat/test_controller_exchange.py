@@ -75,7 +75,9 @@ def fail_over(cluster: MixedCluster, node_id: int) -> None:
     broker = cluster.brokers[node_id]
     broker.kill()
     poll_until(
-        lambda: node_id not in cluster.isr("before"), timeout_s=WAIT_S, what="it has left the ISR"
+        lambda: (isr := cluster.isr("before")) and node_id not in isr,
+        timeout_s=WAIT_S,
+        what="it has left the ISR",
     )
     broker.start()
     cluster.wait_until_in_sync()

@@ -174,29 +174,40 @@ class MixedCluster:
 
     def isr(self, name: str, partition: int = 0, *, node_id: int | None = None) -> set[int]:
         """The replicas in sync, as a broker has them, or any broker; empty without an answer."""
-        admin = self.admin if node_id is None else AdminClient(self.client(node_id=node_id))
-        try:
-            topic = admin.list_topics(timeout=5).topics.get(name)
-        except KafkaException:
-            return set()
+        topic = self._topics(node_id).get(name)
         found = None if topic is None else topic.partitions.get(partition)
         return set() if found is None else set(found.isrs)
 
-    def leaders(self, name: str) -> dict[int, int]:
-        """The leader of each partition of a topic."""
-        partitions = self.admin.list_topics(name, timeout=10).topics[name].partitions
-        return {number: each.leader for number, each in partitions.items()}
+    def leaders(self, name: str, *, node_id: int | None = None) -> dict[int, int]:
+        """The leader of each partition, as a broker has it, or any; empty without an answer."""
+        topic = self._topics(node_id).get(name)
+        return {} if topic is None else {n: each.leader for n, each in topic.partitions.items()}
+
+    def _topics(self, node_id: int | None) -> Mapping[str, Any]:
+        admin = self.admin if node_id is None else AdminClient(self.client(node_id=node_id))
+        try:
+            topics: Mapping[str, Any] = admin.list_topics(timeout=5).topics
+        except KafkaException:
+            return {}
+        return topics
 
     def is_in_sync(self, *names: str) -> bool:
-        """Whether these topics are there, and all replicas of all topics are in sync."""
-        try:
-            topics = self.admin.list_topics(timeout=5).topics
-        except KafkaException:
-            return False
-        return set(names) <= topics.keys() and all(
-            partition.leader >= 0 and set(partition.isrs) == set(partition.replicas)
-            for topic in topics.values()
-            for partition in topic.partitions.values()
+        """Whether each running broker has these topics, and all replicas of all topics in sync.
+
+        Brokers learn of a change one after the other: what one has answered says nothing of what
+        the next one does.
+        """
+        running = [node_id for node_id, each in self.brokers.items() if each.is_running]
+        seen = [self._topics(node_id) for node_id in running]
+        return all(
+            bool(topics)
+            and set(names) <= topics.keys()
+            and all(
+                partition.leader >= 0 and set(partition.isrs) == set(partition.replicas)
+                for topic in topics.values()
+                for partition in topic.partitions.values()
+            )
+            for topics in seen
         )
 
     def wait_until_in_sync(self, *names: str) -> None:
