@@ -19,7 +19,7 @@ from support.random_log import Contents, RandomLog
 _DAY_MS = 86_400_000
 
 
-def random_log_of(rng: random.Random, *, versions: bool) -> LogBuilder:
+def random_log_of(rng: random.Random, *, versions: bool, ttl: bool) -> LogBuilder:
     """A log with all that a log may hold, in batches from tiny to large."""
     contents = Contents(
         batches=rng.choice([3, 60, 200]),
@@ -28,11 +28,12 @@ def random_log_of(rng: random.Random, *, versions: bool) -> LogBuilder:
         value_bytes_max=rng.choice([1, 40, 400]),
         roll=rng.choice([0.05, 0.15, 0.4]),
         versions=versions,
+        ttl=ttl,
     )
     return RandomLog(rng, contents, name="t-0", start=rng.choice([0, 1000])).fill()
 
 
-def random_settings(rng: random.Random, log: LogBuilder, strategy: str) -> LogConfig:
+def random_settings(rng: random.Random, log: LogBuilder, strategy: str, *, ttl: bool) -> LogConfig:
     """Settings under which horizons, lags and groups differ."""
     return LogConfig(
         cleanup_policy=CONFIG.cleanup_policy,
@@ -43,6 +44,8 @@ def random_settings(rng: random.Random, log: LogBuilder, strategy: str) -> LogCo
         min_cleanable_dirty_ratio=0.0,
         cordwood_compaction_strategy=strategy,
         cordwood_compaction_strategy_header="v",
+        cordwood_record_ttl_header="ttl" if ttl else "",
+        cordwood_tombstone_cleanup=rng.choice([False, True]),
     )
 
 
@@ -54,12 +57,13 @@ def random_settings(rng: random.Random, log: LogBuilder, strategy: str) -> LogCo
     ],
 )
 def test_an_estimate_of_all_batches_is_what_a_cleaning_frees(tmp_path: Path, seeds: range) -> None:
-    compacted = 0
+    compacted = expired = 0
     for seed in seeds:
         rng = random.Random(seed)
         strategy = ("offset", "timestamp", "header")[seed % 3]
-        log = random_log_of(rng, versions=strategy == "header")
-        config = random_settings(rng, log, strategy)
+        ttl = seed % 2 == 1
+        log = random_log_of(rng, versions=strategy == "header", ttl=ttl)
+        config = random_settings(rng, log, strategy, ttl=ttl)
         root = write_log_dir(tmp_path / str(seed), [log])
         both = partial(
             clean_in_process, root, {"t": config}, now_ms=NOW_MS, dry_run=True, retention=False,
@@ -84,4 +88,6 @@ def test_an_estimate_of_all_batches_is_what_a_cleaning_frees(tmp_path: Path, see
         assert found.records_before == measured.before.records
         assert found.records_discarded == measured.before.records - measured.after.records
         assert found.tombstones_discarded == measured.discarded.tombstone
+        expired += measured.discarded.expired
     assert compacted > len(seeds) // 2, "hardly a log was compacted"
+    assert expired, "no record has expired"

@@ -40,7 +40,8 @@ class Distribution:
     `clean` of the records, a share, are below the cleaner checkpoint. `batch_records` is how many
     records a batch has. With `transactions` every fourth transaction of some batches is aborted;
     with `stamped` some batches have a delete horizon that is over. With another `strategy` than
-    `offset`, records have versions, of which many are delivered late or not at all.
+    `offset`, records have versions, of which many are delivered late or not at all. With `ttl` most
+    have a time to live, which is over for the older ones.
     """
 
     keys: Callable[[np.random.Generator, int], Ints]
@@ -53,6 +54,7 @@ class Distribution:
     transactions: bool = False
     stamped: bool = False
     strategy: str = "offset"
+    ttl: bool = False
 
     @property
     def config(self) -> LogConfig:
@@ -61,6 +63,7 @@ class Distribution:
             CONFIG,
             cordwood_compaction_strategy=self.strategy,
             cordwood_compaction_strategy_header="v",
+            cordwood_record_ttl_header="ttl" if self.ttl else "",
         )
 
     def log(self, name: str, *, records: int, seed: int) -> LogBuilder:
@@ -91,6 +94,11 @@ class Distribution:
         if self.strategy != "offset":
             records = [
                 _versioned(log.next_offset + n, key, value, rng)
+                for n, (key, value) in enumerate(batch)
+            ]
+        elif self.ttl:
+            records = [
+                _mortal(log.next_offset + n, key, value, rng)
                 for n, (key, value) in enumerate(batch)
             ]
         log.batch(
@@ -128,6 +136,14 @@ def _versioned(
     version = max(0, offset - int(rng.exponential(3_000)))
     headers = (Header("v", version.to_bytes(8, "big")),) if rng.random() < 0.9 else ()
     return Record(offset, NOW_MS - 3 * _DAY_MS + version, key, value, headers)
+
+
+def _mortal(
+    offset: int, key: bytes | None, value: bytes | None, rng: np.random.Generator
+) -> Record:
+    """A record that lives as long as many later ones take to be written, or for ever."""
+    headers = (Header("ttl", b"%d" % rng.exponential(2 * _DAY_MS)),) if rng.random() < 0.7 else ()
+    return Record(offset, NOW_MS - 2 * _DAY_MS + offset, key, value, headers)
 
 
 def _uniform(share: float) -> Callable[[np.random.Generator, int], Ints]:
@@ -189,5 +205,6 @@ DISTRIBUTIONS: Final = {
         keys=_uniform(0.2), nulls=0.2, clean=0.3, strategy="header", stamped=True
     ),
     "late by timestamp": Distribution(keys=_zipf(0.9), strategy="timestamp"),
+    "times to live": Distribution(keys=_uniform(0.6), nulls=0.1, clean=0.4, ttl=True),
     "small batches": Distribution(keys=_zipf(0.9), batch_records=2),
 }

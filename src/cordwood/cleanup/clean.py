@@ -386,10 +386,6 @@ class _Cleaning:
             )
             try:
                 owner.report.estimate = estimator(compaction)
-                if compaction.ttl_header:
-                    owner.report.warnings.append(
-                        "the estimate does not count records that have expired: --exact measures it"
-                    )
             except (CordwoodError, OSError) as error:
                 owner.report.warnings.append(f"what its compaction would free is unknown: {error}")
         self.report.timing.estimate += self._clock.monotonic_s() - started

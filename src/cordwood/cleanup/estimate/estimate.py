@@ -4,8 +4,8 @@
    watched from there on; those of all others above the first dirty offset are looked up among them.
    Where records have versions, every batch is read once more, to find the highest of each key.
 2. The batches of the sample are read again, and rewritten by the code that cleans, to nowhere:
-   which records go is known by then. So their headers, their compression, delete horizons, aborted
-   transactions and markers count as a cleaning has them.
+   which records go is known by then. So their headers, their compression, delete horizons, times
+   to live, aborted transactions and markers count as a cleaning has them.
 
 What the sample loses stands for all. The error is that of a sample with one point in each stratum:
 half of the squared differences of neighbours, added up.
@@ -32,7 +32,7 @@ from cordwood.cleanup.estimate.watched_sample import (
     WatchedSample,
 )
 from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.record_longs import RecordLongs
+from cordwood.cleanup.record_longs import Expiry, RecordLongs
 from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec
 from cordwood.cleanup.scan import Block, Bytes, Ints, PayloadReader, SegmentReader
 from cordwood.cleanup.survivors import Progress, Secrets, discardable, no_progress
@@ -105,7 +105,11 @@ class _Estimate:
         self._versions = None
         if compaction.versions is not None:
             self._versions = RecordLongs.of_versions(compaction.versions)
+        self._expiry = Expiry.of(compaction.ttl_header, compaction.now_ms)
+        # The base offsets of the segments that are rewritten: the others are read, and stay.
+        self._rewritten = {each for group in compaction.groups for each in group}
         self._records = 0
+        self._records_rewritten = 0
         self._bytes_read = 0
 
     def made(self) -> CompactionEstimate:
@@ -132,7 +136,7 @@ class _Estimate:
             bytes_freed=freed,
             bytes_freed_low=freed - error,
             bytes_freed_high=min(size_bytes, freed + error),
-            records_before=self._records,
+            records_before=self._records_rewritten,
             records_discarded=self._share(lost.records),
             tombstones_discarded=self._share(lost.tombstones),
             keys=sample.keys(),
@@ -142,14 +146,14 @@ class _Estimate:
 
     def _share(self, values: Ints) -> int:
         found = self._sample.by_point(self._compaction.size_bytes, values).sum()
-        return min(self._records, round(float(found)))
+        return min(self._records_rewritten, round(float(found)))
 
     # ---- the walk over all
 
     def _walk(self, walks: int) -> Iterator[Walked]:
         """All batches, once of so many times."""
         compaction = self._compaction
-        self._records = 0
+        self._records = self._records_rewritten = 0
         tracker = TransactionTracker(
             AbortedTransactions(compaction.aborted), TransactionSummary.from_json(compaction.before)
         )
@@ -172,6 +176,8 @@ class _Estimate:
         is_control = (table[:, rows_of.ATTRIBUTES] & _CONTROL) != 0
         numbers = self._records + np.cumsum(counts) - counts
         self._records += int(counts.sum())
+        if self._is_rewritten(segment):
+            self._records_rewritten += int(counts.sum())
         sizes = table[:, rows_of.SIZE].copy()
         if block.legacy is not None:
             sizes[0] = block.legacy.size_bytes
@@ -216,6 +222,8 @@ class _Estimate:
         rewriter = GroupRewriter(fs=self._fs)
         spec = _spec_of(self._compaction)
         for segment in np.unique(rows[:, sample_of.SEGMENT]).tolist():
+            if not self._is_rewritten(segment):
+                continue
             first, last = np.searchsorted(rows[:, sample_of.SEGMENT], [segment, segment + 1])
             source = self._compaction.segments[segment]
             at = int(first)
@@ -225,6 +233,9 @@ class _Estimate:
                 at += block.rows
             assert at == last, f"{at - int(first)} of {last - first} batches were read again"
         return lost
+
+    def _is_rewritten(self, segment: int) -> bool:
+        return self._compaction.segments[segment].base_offset in self._rewritten
 
     def _rewrite(
         self,
@@ -246,6 +257,8 @@ class _Estimate:
                 self._sample.judge(payload, block.table, rows[:, sample_of.NUMBER].copy(), verdicts)
             except BadRecordError as error:
                 raise _changed(source) from error
+            if self._expiry is not None:
+                verdicts.let_go(self._expiry.expired(source, block, payload))
         by_key = _kept_by_key(block, verdicts.keep, verdicts.nulls)
         left = rewriter.rewritten(
             spec,

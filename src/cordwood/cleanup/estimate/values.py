@@ -15,8 +15,9 @@ class CompactionEstimate:
 
     Bytes are those of logs, without indexes; `bytes_freed` is less than 0 if the log would grow.
     `bytes_freed_low` and `bytes_freed_high` are the ends of an interval that has the result in 95
-    of 100 cases. `records_discarded` counts all records that would go, `tombstones_discarded` those
-    of them that are past their delete horizon. `keys` is how many keys the dirty section has.
+    of 100 cases. `records_before` counts the records of the segments that are rewritten,
+    `records_discarded` all of them that would go, `tombstones_discarded` those that are past their
+    delete horizon. `keys` is how many keys the dirty section has.
     `bytes_read` is what was read, `bytes_before` the size of the segments of the compaction. With
     `is_exact` every batch was looked at, and nothing is estimated.
     """

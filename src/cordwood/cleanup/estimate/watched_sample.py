@@ -90,6 +90,12 @@ class Verdicts:
         """Of so many records; none is set."""
         self.keep, self.nulls, self.pinned = np.zeros((3, count // 8 + 8), dtype=np.uint8)
 
+    def let_go(self, numbers: Ints) -> None:
+        """Records that have expired, by their numbers, do not stay unless they are pinned."""
+        expired = np.zeros(8 * len(self.keep), dtype=np.bool_)
+        expired[numbers] = True
+        self.keep &= ~np.packbits(expired, bitorder="little") | self.pinned
+
 
 class BadRecordError(Exception):
     """A row of a block has a record that cannot be read."""
