@@ -36,6 +36,10 @@ _PROPERTIES = {
     "auto.leader.rebalance.enable": "false",
 }
 _QUICK = {"log.flush.offset.checkpoint.interval.ms": "200"}
+#: No leader takes a replica out of the ISR in this time: the controller does.
+_PATIENT = {"replica.lag.time.max.ms": "600000"}
+#: No broker is fenced because the machine is slow.
+_SESSION_MS = 10_000
 
 
 @contextmanager
@@ -76,8 +80,9 @@ def test_a_directory_that_fails_moves_its_leaders_and_the_others_stay(tmp_path: 
         tmp_path,
         kafka=[KAFKA],
         cordwood=[CORDWOOD],
-        properties=_PROPERTIES,
+        properties={**_PROPERTIES, **_PATIENT},
         properties_of={CORDWOOD: _QUICK},
+        session_timeout_ms=_SESSION_MS,
         directories=2,
     ) as cluster:
         broker = cordwood_of(cluster)
@@ -133,8 +138,8 @@ def test_a_full_disk_hands_its_leaders_over_and_catches_up_when_there_is_space(
             tmp_path,
             kafka=[KAFKA],
             cordwood=[CORDWOOD],
-            # No leader would take a replica out of the ISR in this time: the controller does.
-            properties={**_PROPERTIES, "replica.lag.time.max.ms": "600000"},
+            properties={**_PROPERTIES, **_PATIENT},
+            session_timeout_ms=_SESSION_MS,
         ) as cluster,
     ):
         broker = cordwood_of(cluster)
@@ -161,28 +166,28 @@ def test_a_full_disk_hands_its_leaders_over_and_catches_up_when_there_is_space(
 
 
 @pytest.mark.parametrize(
-    ("node_id", "cluster_id", "why"),
+    ("node_id", "cluster_id", "tries_ms", "why"),
     [
-        (CORDWOOD, "AAAAAAAAAAAAAAAAAAAAAA", "is of another cluster than AAAAAAAAAAAAAAAAAAAAAA"),
-        (KAFKA, CLUSTER_ID, "unable to register with the controller quorum"),
+        (CORDWOOD, "A" * 22, "60000", "is of another cluster than AAAAAAAAAAAAAAAAAAAAAA"),
+        (KAFKA, CLUSTER_ID, "3000", "unable to register with the controller quorum"),
     ],
     ids=["another cluster", "an id in use"],
 )
 def test_a_broker_that_does_not_belong_there_does_not_start(
-    tmp_path: Path, node_id: int, cluster_id: str, why: str
+    tmp_path: Path, node_id: int, cluster_id: str, tries_ms: str, why: str
 ) -> None:
-    with MixedCluster(tmp_path, kafka=[KAFKA]) as cluster:
+    with MixedCluster(tmp_path, kafka=[KAFKA], session_timeout_ms=_SESSION_MS) as cluster:
         stranger = ClusterBroker(
             tmp_path / "stranger",
             cluster.controller,
             node_id,
-            properties={"initial.broker.registration.timeout.ms": "3000"},
+            properties={"initial.broker.registration.timeout.ms": tries_ms},
             cluster_id=cluster_id,
         )
         with pytest.raises(ServeError, match=why):
             stranger.start()
         assert stranger.exit_code == 1
-        assert set(cluster.admin.list_topics(timeout=10).brokers) == {KAFKA}
+        assert set(cluster.admin.list_topics(timeout=WAIT_S).brokers) == {KAFKA}
 
 
 def test_brokers_follow_the_controllers_of_a_quorum_that_fail_one_after_the_other(
@@ -191,7 +196,12 @@ def test_brokers_follow_the_controllers_of_a_quorum_that_fail_one_after_the_othe
     with (
         KafkaTools() as tools,
         MixedCluster(
-            tmp_path, kafka=[KAFKA], cordwood=[CORDWOOD], properties=_PROPERTIES, controllers=3
+            tmp_path,
+            kafka=[KAFKA],
+            cordwood=[CORDWOOD],
+            properties=_PROPERTIES,
+            session_timeout_ms=_SESSION_MS,
+            controllers=3,
         ) as cluster,
     ):
 

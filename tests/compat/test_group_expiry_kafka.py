@@ -50,7 +50,7 @@ PROPERTIES: Mapping[str, str] = {
     "group.initial.rebalance.delay.ms": "0",
 }
 _PAUSE_S = 0.05
-_WAIT_S = 60
+_WAIT_S = 180
 #: A record in Kafka's dump: the type of its key, its group, and the value.
 _RECORD = re.compile(
     r'^\| .* key: {"type":"(\d+)","data":{"group(?:Id)?":"([^"]+)".* payload: (.*)$', re.MULTILINE

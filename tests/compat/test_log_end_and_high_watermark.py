@@ -42,13 +42,13 @@ class Replicas:
     def isr(self) -> set[int]:
         return self.cluster.isr(TOPIC, node_id=LEADER)
 
-    def write(self, count: int, acks: int) -> str:
+    def write(self, count: int, acks: int, *, timeout_ms: int = WAIT_S * 1000) -> str:
         """Writes so many records in one batch; the error, or "none"."""
         records = [Record(number, 1, b"k", b"v") for number in range(count)]
         partition = {"index": 0, "records": build_batch(records, base_offset=0)}
         fields = {
             "acks": acks,
-            "timeout": 2_000,
+            "timeout": timeout_ms,
             "topic_data": [{"name": TOPIC, "partition_data": [partition]}],
         }
         with Wire(self.cluster.brokers[LEADER].port) as wire:
@@ -120,7 +120,7 @@ def test_records_are_visible_when_all_replicas_in_sync_have_them(tmp_path: Path)
             assert replicas.write(2, 1) == "none"
             replicas.until(_1=5, _2=5, _3=3)
             assert (replicas.high_watermark(), replicas.visible()) == (3, 3)
-            assert replicas.write(1, ALL) == "request_timed_out"
+            assert replicas.write(1, ALL, timeout_ms=2_000) == "request_timed_out"
             replicas.until(_1=6, _2=6, _3=3)
             assert (replicas.high_watermark(), replicas.visible()) == (3, 3)
             assert replicas.isr() == {LEADER, SECOND, THIRD}

@@ -14,6 +14,7 @@ from cordwood.metadata.replay import read_metadata_image
 from cordwood.model.topic_names import TRANSACTION_STATE_TOPIC
 from cordwood.surfaces.cli.tools import transactions
 from cordwood.surfaces.cli.tools.tool import Terminal
+from support.applied import wait_until_applied
 from support.kafka import RealKafka, poll_until
 from support.kafka_tools import KafkaTools, ToolResult
 from support.served import ServedBroker
@@ -132,6 +133,7 @@ def test_a_transaction_that_the_coordinator_knows_is_not_hanging_and_the_next_pr
             assert broker.stop() == 0
         kafka.start_without_cleaning()
         kafka_listed = ("--bootstrap-server", kafka.bootstrap_servers, "list")
+        wait_until_applied(kafka.port)  # the coordinator knows that it is one
         with WireClient(kafka.port) as wire:
             assert stable(wire) == dict.fromkeys(TOPICS, (4, 4))
             theirs = rows_of(tools.run("transactions", *kafka_listed))

@@ -102,7 +102,7 @@ def test_image_of_an_observer_is_the_controllers(
 
 def test_broker_joins_a_cluster_and_leaves_it(tmp_path: Path, controller: KafkaController) -> None:
     def brokers() -> set[int]:
-        return set(admin.list_topics(timeout=10).brokers)
+        return set(admin.list_topics(timeout=WAIT_S).brokers)
 
     async def run() -> None:
         async with asyncio.timeout(4 * WAIT_S), observing(tmp_path / "o", controller) as observer:

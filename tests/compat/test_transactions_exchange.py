@@ -192,11 +192,19 @@ def contents(wire: WireClient) -> dict[str, list[str]]:
     }
 
 
+def has_loaded(wire: WireClient, group: str) -> bool:
+    """Whether a group has a coordinator, which has loaded its offsets."""
+    if wire.find_coordinator(group) != "none":
+        return False
+    answer = wire.ask("offset_fetch", 7, {"group_id": group, "topics": None})
+    return bool(answer["error_code"] == "none")
+
+
 def offsets(wire: WireClient, exchange: Exchange) -> dict[str, int]:
     """The offsets of all groups."""
     for name in exchange.names:
         poll_until(
-            lambda: wire.find_coordinator(name) == "none",  # noqa: B023
+            lambda: has_loaded(wire, name),  # noqa: B023
             timeout_s=_WAIT_S,
             what="the groups' coordinator",
         )

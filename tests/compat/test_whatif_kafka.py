@@ -71,10 +71,17 @@ def test_a_running_kafka_does_what_was_said_of_its_directory(tmp_path: Path, set
 
         poll_until(lambda: lows() == starts, timeout_s=60, what=f"log start offsets are {starts}")
         consumer.close()
-        files = [
-            sorted((kafka.log_dirs[0] / f"orders-{n}").glob("*.log")) for n in range(PARTITIONS)
-        ]
-        assert [len(each) for each in files] == [each["segments"] for each in then]
-        assert [sum(path.stat().st_size for path in each) for each in files] == [
+
+        def logs() -> list[list[Path]]:
+            directories = [kafka.log_dirs[0] / f"orders-{n}" for n in range(PARTITIONS)]
+            return [sorted(each.glob("*.log")) for each in directories]
+
+        # The log start offset moves before the segments have other names.
+        poll_until(
+            lambda: [len(each) for each in logs()] == [each["segments"] for each in then],
+            timeout_s=60,
+            what="the segments are gone",
+        )
+        assert [sum(path.stat().st_size for path in each) for each in logs()] == [
             each["bytes"] for each in then
         ]

@@ -67,7 +67,7 @@ def fill(broker: ServedBroker) -> None:
 
 def delete(broker: ServedBroker) -> None:
     with admin_of(broker) as admin:
-        admin.delete_topics(["orders"], request_timeout=5)["orders"].result()
+        admin.delete_topics(["orders"], request_timeout=60)["orders"].result()
 
 
 def restore(broker: ServedBroker) -> int:

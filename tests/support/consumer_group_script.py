@@ -37,9 +37,10 @@ _NO_TIMEOUT: Final = -1
 _TIMEOUT_MS: Final = 600_000
 _UNORDERED: Final = frozenset({"topic_partitions", "topics", "members", "groups", "partitions"})
 _BLANK: Final = frozenset({"throttle_time", "throttle_time_ms", "coordinator"})
-#: What a broker that answers at once takes at most, and one that answers when another has.
-_AT_ONCE_S: Final = 0.15
-_LATER_S: Final = 20
+#: What a broker that answers at once takes at most, on a busy machine too, and one that answers
+#: when another has.
+_AT_ONCE_S: Final = 1.0
+_LATER_S: Final = 60
 _SUBSCRIPTION_VERSION: Final = 3
 _STEPS_A_MOVE: Final = 120
 

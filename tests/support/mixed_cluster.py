@@ -164,8 +164,21 @@ class MixedCluster:
             replica_assignment=[list(each) for each in replicas],
             config=dict(configs or {}),
         )
-        self.admin.create_topics([topic])[name].result()
+        poll_until(lambda: self._is_made(topic), timeout_s=WAIT_S, what=f"{name} is made")
         self.wait_until_in_sync(name)
+
+    def _is_made(self, topic: NewTopic) -> bool:
+        """Whether the controller makes a topic; not while it has none of its brokers unfenced.
+
+        A controller that has just started fences brokers that take long to find it.
+        """
+        try:
+            self.admin.create_topics([topic])[topic.topic].result()
+        except KafkaException as error:
+            if "are fenced or in controlled shutdown" in str(error):
+                return False
+            raise
+        return True
 
     def spread(self, partitions: int) -> list[list[int]]:
         """A replica of each partition on every broker, the leaders in turn."""
@@ -186,7 +199,7 @@ class MixedCluster:
     def _topics(self, node_id: int | None) -> Mapping[str, Any]:
         admin = self.admin if node_id is None else AdminClient(self.client(node_id=node_id))
         try:
-            topics: Mapping[str, Any] = admin.list_topics(timeout=5).topics
+            topics: Mapping[str, Any] = admin.list_topics(timeout=20).topics
         except KafkaException:
             return {}
         return topics

@@ -13,7 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    ConsumerGroupTopicPartitions,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 
 from support.cluster_soak.judge import Judge
 from support.cluster_soak.producers import idempotent, keyed, transactional
@@ -24,6 +30,7 @@ from support.kafka import poll_until, read_checkpoint
 from support.kafka_tools import KafkaTools
 from support.mixed_cluster import WAIT_S, MixedCluster
 from support.wire import ConnectionClosedError, Wire
+from support.wire_client import WireClient
 
 PARTITIONS: Final = 3
 NUMBERS, TRANSACTIONS, LATEST = "numbers", "transactions", "latest"
@@ -161,6 +168,7 @@ class ClusterSoak:
             finally:
                 stop_all(writers)
             self._cluster.wait_until_in_sync()
+            poll_until(self._is_stable, timeout_s=WAIT_S, what="no transaction is open")
             poll_until(self._groups_have_all, timeout_s=WAIT_S, what="the groups have read all")
         finally:
             stop_all(readers)
@@ -226,11 +234,25 @@ class ClusterSoak:
             consumer.close()
         for group in GROUPS:
             asked = [ConsumerGroupTopicPartitions(group)]
-            found = self._cluster.admin.list_consumer_group_offsets(asked)[group].result()
+            try:
+                found = self._cluster.admin.list_consumer_group_offsets(asked)[group].result()
+            except KafkaException:
+                return False  # its coordinator has to load it first
             offsets = {each.partition: each.offset for each in found.topic_partitions}
             if offsets != ends:
                 return False
         return True
+
+    def _is_stable(self) -> bool:
+        """Whether each transaction has its markers: they are written behind the answer."""
+        leaders = self._cluster.leaders(TRANSACTIONS)
+        for partition, leader in leaders.items():
+            with WireClient(self._cluster.brokers[leader].port) as wire:
+                told = wire.fetch(TRANSACTIONS, partition)
+            ends = told["last_stable_offset"], told["high_watermark"]
+            if told["error_code"] != "none" or ends[0] != ends[1]:
+                return False
+        return len(leaders) == PARTITIONS
 
     def _read(self, topic: str, partition: int) -> list[Message]:
         return read_committed(self._cluster.client(), topic, partition)

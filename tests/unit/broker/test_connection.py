@@ -329,7 +329,7 @@ def test_a_wait_that_outlasts_the_idle_time_is_closed() -> None:
             server = running.node.server
             running.call(lambda broker: server.close_idle(broker.thread.loop.time()))
             assert is_closed(client)
-            assert _state(running) == (0, 0)
+            _until(running, (0, 0))
 
 
 @pytest.mark.nightly

@@ -100,7 +100,7 @@ def test_it_erases_beside_clients_and_the_report_is_checked_in_use(
     partition = broker.log_dir / "orders-0"
     before = kept_records(partition)
     consumer = reader(broker)
-    first = [message.key() for message in consumer.consume(100, timeout=10)]
+    first = [message.key() for message in consumer.consume(100, timeout=120)]
     assert len(first) == 100
     stop = threading.Event()
     appended = 0

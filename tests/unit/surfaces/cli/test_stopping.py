@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -61,8 +62,9 @@ def test_every_process_below_is_ended_also_in_another_session(tmp_path: Path) ->
     started = pids.read_text().split()
     assert len(started) == 3
     for pid in started:
-        state = Path("/proc", pid, "stat")
-        assert not state.exists() or ") Z" in state.read_text()
+        # What was left of it may be collected at any time.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            assert ") Z" in Path("/proc", pid, "stat").read_text()
 
 
 def test_a_second_signal_ends_the_process() -> None:
