@@ -108,6 +108,16 @@ class Captured:
     warnings: tuple[str, ...] = ()
     beyond_end: int | None = None
 
+    @property
+    def aborted_above_start(self) -> list[AbortedTransaction]:
+        """The aborted transactions that a cleaning knows of.
+
+        Of those that ended below the log start offset, Kafka's cleaner takes data for committed.
+
+        Source: org.apache.kafka.storage.internals.log.LocalLog.collectAbortedTransactions.
+        """
+        return [each for each in self.aborted if each.last_offset >= self.view.log_start_offset]
+
     def seen_as(self, view: LogView) -> Captured:
         """The log with another view; its sources are those whose segments are in it."""
         bases = {segment.base_offset for segment in view.segments}

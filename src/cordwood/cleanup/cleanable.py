@@ -126,12 +126,13 @@ def due_end(view: LogView, first_dirty: int) -> int:
 
 
 def clean_segments(view: LogView, first_dirty: int) -> Iterator[CleanedSegment]:
-    """The segments below `due_end`."""
+    """The segments below `due_end`, without those that retention removes below the log start."""
     end = due_end(view, first_dirty)
     for number, segment in enumerate(view.segments[:-1]):
         if view.next_base(number) > end:
             return
-        yield segment
+        if view.next_base(number) > view.log_start_offset:
+            yield segment
 
 
 def _due_segments(view: LogView, first_dirty: int, now_ms: int) -> list[CleanedSegment]:

@@ -226,10 +226,7 @@ def prepare_compaction(
 ) -> LogCompaction:
     """The compaction that a plan for a captured log describes.
 
-    Aborted transactions that begin behind the compaction are left out, and so are those that ended
-    below the log start offset: Kafka's cleaner takes their data for committed.
-
-    Source: org.apache.kafka.storage.internals.log.LocalLog.collectAbortedTransactions.
+    Aborted transactions that begin behind the compaction are left out.
     """
     view = captured.view
     config = view.config
@@ -255,9 +252,7 @@ def prepare_compaction(
             for entry in captured.producers
         ),
         aborted=tuple(
-            e
-            for e in captured.aborted
-            if e.last_offset >= view.log_start_offset and e.first_offset < plan.first_uncleanable
+            e for e in captured.aborted_above_start if e.first_offset < plan.first_uncleanable
         ),
         model=captured.model,
         seed=seed,

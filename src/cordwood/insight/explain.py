@@ -172,7 +172,8 @@ class LogExplanation:
         view = self.facts.view
         if self.compaction is None or view.holds:
             return None
-        if fate.next_base > due_end(view, self.compaction.cleanable.first_dirty):
+        end = due_end(view, self.compaction.cleanable.first_dirty)
+        if not view.log_start_offset < fate.next_base <= end:
             return None
         moment = due_clean_ms(fate.segment, view.config, view.settled_ms)
         return None if moment == NEVER else max(moment, self.now_ms)

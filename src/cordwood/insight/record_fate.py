@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cordwood.cleanup.blockers import hold_blocker
+from cordwood.cleanup.cleanable import due_end
 from cordwood.cleanup.compaction_values import VersionRule
 from cordwood.cleanup.due import lag_ends_ms
 from cordwood.format.record_longs import expiry_ms
@@ -31,6 +32,7 @@ class RecordState(enum.StrEnum):
     UNKEYED = "unkeyed"
     ABORTED = "aborted"
     MARKER = "marker"
+    BELOW_START = "below-start"
     NOT_COMPACTED = "not-compacted"
 
 
@@ -80,7 +82,7 @@ def record_fate(
     by_retention = _by_retention(explanation, found.segment_base)
     if explanation.compaction is None:
         return _by_segment(explanation, found, RecordState.NOT_COMPACTED, by_retention, "")
-    state = _state_of(found, newer)
+    state = _state_of(explanation, found, newer)
     compacted = _Compacted(explanation, found, newer)
     by_compaction, text = compacted.fate(state)
     expires_ms = compacted.expires_ms
@@ -108,17 +110,25 @@ def record_fate(
     )
 
 
-def winners(records: Sequence[FoundRecord], rule: VersionRule | None) -> list[list[int]]:
+def winners(
+    records: Sequence[FoundRecord], rule: VersionRule | None, log_start_offset: int
+) -> list[list[int]]:
     """For each record of a key, the offsets of those that beat it, the highest last.
 
-    Those of aborted transactions beat none.
+    Those of aborted transactions beat none, nor does a version below the log start offset.
 
     Args:
         records: all of the key, in offset order.
         rule: what their versions are; None if the newer beats the older.
+        log_start_offset: of the log.
     """
     ranks = [_rank(each, rule) for each in records]
-    live = sorted(rank for each, rank in zip(records, ranks, strict=True) if not each.is_aborted)
+    first = 0 if rule is None else log_start_offset
+    live = sorted(
+        rank
+        for each, rank in zip(records, ranks, strict=True)
+        if not each.is_aborted and each.record.offset >= first
+    )
     return [[other[-1] for other in live if other > rank] for rank in ranks]
 
 
@@ -152,13 +162,16 @@ def _by_segment(
     )
 
 
-def _state_of(found: FoundRecord, newer: Sequence[int]) -> RecordState:
+def _state_of(explanation: LogExplanation, found: FoundRecord, newer: Sequence[int]) -> RecordState:
     if found.is_control:
         return RecordState.MARKER
     if found.is_aborted:
         return RecordState.ABORTED
     if found.record.key is None:
         return RecordState.UNKEYED
+    view = explanation.facts.view
+    if found.record.offset < view.log_start_offset and VersionRule.of(view.config) is not None:
+        return RecordState.BELOW_START
     if newer:
         return RecordState.SUPERSEDED
     return RecordState.TOMBSTONE if found.is_tombstone else RecordState.NEWEST
@@ -174,7 +187,10 @@ class _Compacted:
         self._explanation = explanation
         self._found = found
         self._newer = newer
-        self._first_dirty = explanation.compaction.cleanable.first_dirty
+        view, cleanable = explanation.facts.view, explanation.compaction.cleanable
+        self._first_dirty = cleanable.first_dirty
+        # A segment that is dirty from the middle on is cleaned with the dirty ones.
+        self._clean_end = view.floor(due_end(view, cleanable.first_dirty)).base_offset
 
     def fate(self, state: RecordState) -> tuple[int | None, str]:
         """(when it is gone at the latest, why)."""
@@ -188,18 +204,37 @@ class _Compacted:
             return self._tombstone()
         if state is RecordState.SUPERSEDED:
             if VersionRule.of(self._explanation.facts.view.config) is not None:
-                highest = self._newer[-1]
-                why = f"the record at {highest} has the same key and a higher version"
-                return self._at_next(min(self._newer), why)
-            # Only keys of the dirty section are compared with the rest of the log.
-            dirty = [offset for offset in self._newer if offset >= self._first_dirty]
-            newer = dirty[0] if dirty else self._newer[-1]
-            return self._at_next(newer, f"the record at {newer} has the same key and is newer")
+                return self._beaten()
+            return self._superseded()
         why = {
+            RecordState.BELOW_START: "it is below the log start offset, so a compaction, which "
+            "compares the versions above, removes it",
             RecordState.UNKEYED: "it has no key, so a compaction removes it",
             RecordState.ABORTED: "its transaction was aborted, so a compaction removes it",
         }[state]
         return self._at_next(self._found.record.offset, why)
+
+    def _beaten(self) -> tuple[int | None, str]:
+        """The fate of a record with one of a higher version, if that one is there by then."""
+        why = f"the record at {self._newer[-1]} has the same key and a higher version"
+        gone_ms, text = self._at_next(min(self._newer), why)
+        # Segments go oldest first: the last of those that beat it stays the longest.
+        last = max(self._newer)
+        fates = reversed(self._explanation.fates)
+        holder = next(fate for fate in fates if fate.segment.base_offset <= last)
+        is_before = holder.segment.base_offset < self._found.segment_base
+        if gone_ms is None or not is_before or holder.goes_ms is None or holder.goes_ms > gone_ms:
+            return gone_ms, text
+        return None, f"{why}, but retention may remove that one before a compaction compares them"
+
+    def _superseded(self) -> tuple[int | None, str]:
+        """The fate of a record with a newer one: only dirty ones are compared with the rest."""
+        dirty = [offset for offset in self._newer if offset >= self._first_dirty]
+        newer = dirty[0] if dirty else self._newer[-1]
+        why = f"the record at {newer} has the same key and is newer"
+        if dirty:
+            return self._at_next(newer, why)
+        return None, f"{why}, but that one is clean: only dirty records are compared with others"
 
     def _at_next(self, offset: int, why: str) -> tuple[int | None, str]:
         """It goes with a compaction that covers `offset` and the record."""
@@ -234,7 +269,7 @@ class _Compacted:
     def _idle_tombstone(self, horizon_ms: int | None, retention_ms: int) -> tuple[int | None, str]:
         """The fate of a tombstone with cordwood.tombstone.cleanup."""
         why = "it is a tombstone, the newest record of its key; the next compaction"
-        if self._found.record.offset < self._first_dirty:
+        if self._found.record.offset < self._clean_end:
             if horizon_ms is not None:
                 return self._from(
                     horizon_ms,
@@ -276,7 +311,7 @@ class _Compacted:
         left_ms = expires_ms - explanation.now_ms
         ends = f"ends in {left_ms} ms" if left_ms > 0 else "has ended"
         why = f"its time to live {ends}; the first check after that removes it"
-        if offset < self._first_dirty:
+        if offset < self._clean_end:
             return self._from(expires_ms, why)
         segment = view.floor(offset)
         number = view.segments.index(segment)
@@ -284,7 +319,7 @@ class _Compacted:
             stable = view.last_stable_offset
             return None, f"its time to live {ends}, but the last stable offset is {stable}"
         # The dirty section is cleaned from its start: a lag of a segment before holds it back, too.
-        before = view.values(self._first_dirty, offset + 1)
+        before = view.values(min(self._first_dirty, offset), offset + 1)
         lags_end_ms = max(lag_ends_ms(each, view.config) for each in before)
         return self._from(max(expires_ms, lags_end_ms), why)
 

@@ -216,7 +216,7 @@ def test_what_is_above_the_high_watermark_waits(tmp_path: Path) -> None:
 def fate_of(log: ExplainedLog, key: bytes) -> RecordFate:
     captured = capture(log.log)
     found = list(RecordSearch(captured.sources, captured.aborted).with_key(key))
-    return record_fate(log.explain(), found[-1], winners(found, None)[-1])
+    return record_fate(log.explain(), found[-1], winners(found, None, 0)[-1])
 
 
 @pytest.mark.parametrize("place", ["clean", "dirty", "active", "lagging"])

@@ -38,15 +38,15 @@ def roll(log: ExplainedLog) -> None:
 
 def search(log: ExplainedLog) -> RecordSearch:
     captured = capture(log.log)
-    return RecordSearch(captured.sources, captured.aborted)
+    return RecordSearch(captured.sources, captured.aborted_above_start)
 
 
 def fates(log: ExplainedLog, key: bytes) -> list[RecordFate]:
     found = list(search(log).with_key(key))
-    return [
-        record_fate(log.explain(), each, [o.record.offset for o in found[number + 1 :]])
-        for number, each in enumerate(found)
-    ]
+    rule = VersionRule.of(log.log.config)
+    newer = winners(found, rule, log.log.log_start_offset)
+    explanation = log.explain()
+    return [record_fate(explanation, *each) for each in zip(found, newer, strict=True)]
 
 
 def offsets(log: ExplainedLog) -> list[int]:
@@ -77,10 +77,8 @@ def test_a_lower_version_goes_with_the_next_compaction_though_it_is_newer(tmp_pa
         log.logs.put(log.log, (b"k", b"v"), timestamp=log.now_ms - age_ms)
     roll(log)
     found = list(search(log).with_key(b"k"))
-    beaten_by = winners(found, VersionRule.of(by_time))
-    assert beaten_by == [[], [2, 0], [0]]
-    given = zip(found, beaten_by, strict=True)
-    fates_of = [record_fate(log.explain(), each, newer) for each, newer in given]
+    assert winners(found, VersionRule.of(by_time), 0) == [[], [2, 0], [0]]
+    fates_of = fates(log, b"k")
     assert states(fates_of) == [
         RecordState.NEWEST,
         RecordState.SUPERSEDED,
@@ -91,6 +89,62 @@ def test_a_lower_version_goes_with_the_next_compaction_though_it_is_newer(tmp_pa
     assert fates_of[2].gone_by_ms is not None
     log.check()
     assert offsets(log) == [0]
+
+
+def test_a_version_below_the_log_start_goes_and_beats_nothing(tmp_path: Path) -> None:
+    by_time = replace(
+        COMPACT, cordwood_compaction_strategy="timestamp", min_cleanable_dirty_ratio=0.2
+    )
+    log = explained(tmp_path, by_time)
+    for age_ms in (1, 3, 2):
+        log.logs.put(log.log, (b"k", b"v"), timestamp=log.now_ms - age_ms)
+    roll(log)
+    log.log.maybe_increment_log_start_offset(1, "a test")
+    below, beaten, highest = fates(log, b"k")
+    assert states([below, beaten, highest]) == [
+        RecordState.BELOW_START,
+        RecordState.SUPERSEDED,
+        RecordState.NEWEST,
+    ]
+    assert below.gone_by_ms == beaten.gone_by_ms == log.now_ms + log.settings.backoff_ms + 60_000
+    assert (beaten.superseded_by, highest.gone_by_ms) == (2, None)
+    log.check()
+    assert [search(log).at(offset) is not None for offset in range(3)] == [False, False, True]
+
+
+def test_a_version_that_retention_removes_first_supersedes_nothing(tmp_path: Path) -> None:
+    by_time = replace(
+        COMPACT,
+        cleanup_policy=frozenset({"compact", "delete"}),
+        cordwood_compaction_strategy="timestamp",
+        min_compaction_lag_ms=9 * HOUR_MS,
+        max_compaction_lag_ms=20 * HOUR_MS,
+    )
+    log = explained(tmp_path, by_time)
+    for key, age_ms in ((b"k", 9 * HOUR_MS), (b"o", HOUR_MS), (b"k", 10 * HOUR_MS)):
+        log.logs.put(log.log, (key, b"v"), timestamp=log.now_ms - age_ms)
+        if key == b"k":
+            roll(log)
+    beaten = fates(log, b"k")[1]
+    assert (beaten.state, beaten.superseded_by) == (RecordState.SUPERSEDED, 0)
+    assert "retention may remove that one before" in beaten.text
+    assert beaten.gone_by_ms == log.explain().gone_by_ms(log.explain().fates[1])
+    log.require_gone_at(log.now_ms + HOUR_MS + 1)
+    assert search(log).at(2) is not None
+
+
+def test_a_tombstone_below_the_log_start_waits_for_its_dirty_segment(tmp_path: Path) -> None:
+    idle = replace(COMPACT, cordwood_tombstone_cleanup=True, min_cleanable_dirty_ratio=0.9)
+    log = explained(tmp_path, idle)
+    for record in ((b"k", None), (b"o", b"v")):
+        log.logs.put(log.log, record)
+    roll(log)
+    log.log.maybe_increment_log_start_offset(1, "a test")
+    (tombstone,) = fates(log, b"k")
+    assert (tombstone.state, tombstone.gone_by_ms) == (RecordState.TOMBSTONE, None)
+    assert "no compaction that reaches it is due" in tombstone.text
+    log.check()
+    assert search(log).at(0) is not None
 
 
 def test_a_newer_record_in_the_active_segment_does_not_count_yet(tmp_path: Path) -> None:
@@ -203,6 +257,8 @@ def test_every_record_is_gone_when_it_is_said_to_be(tmp_path: Path, seed: int) -
         min_compaction_lag_ms=rng.choice((0, HOUR_MS)),
         max_compaction_lag_ms=rng.choice((3 * HOUR_MS, COMPACT.max_compaction_lag_ms)),
         min_cleanable_dirty_ratio=rng.choice((0.2, 0.5, 0.9)),
+        cordwood_compaction_strategy=rng.choice(("offset", "timestamp")),
+        cordwood_tombstone_cleanup=rng.random() < 0.5,
     )
     log = explained(tmp_path, config)
     for _ in range(rng.randint(2, 6)):
@@ -215,6 +271,9 @@ def test_every_record_is_gone_when_it_is_said_to_be(tmp_path: Path, seed: int) -
             roll(log)
         if rng.random() < 0.2:
             log.check()
+    if rng.random() < 0.5:
+        start = rng.randint(log.log.log_start_offset, log.log.high_watermark)
+        log.log.maybe_increment_log_start_offset(start, "a test")
     said = [each for key in (b"a", b"b", b"c") for each in fates(log, key)]
     by_moment = sorted(
         (each.gone_by_ms, each.found.record.offset) for each in said if each.gone_by_ms is not None
@@ -225,4 +284,4 @@ def test_every_record_is_gone_when_it_is_said_to_be(tmp_path: Path, seed: int) -
         due_ms = moment_ms - delays.file_delete_ms
         log.logs.clock.advance(max(0, due_ms - log.now_ms))
         log.check()
-        assert offset not in offsets(log)
+        assert search(log).at(offset) is None

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingCo
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.compaction_values import VersionRule
+from cordwood.cleanup.log_view import LogView
 from cordwood.insight.explain import LogExplanation
 from cordwood.insight.record_fate import record_fate, winners
 from cordwood.insight.record_search import FoundRecord, RecordSearch
@@ -30,12 +31,11 @@ def explain_records(
     found = []
     with _bar(screen, total) as progress:
         for captured, explanation in logs:
-            search = RecordSearch(captured.sources, captured.aborted, progress=progress)
-            rule = VersionRule.of(captured.view.config)
+            search = RecordSearch(captured.sources, captured.aborted_above_start, progress=progress)
             if key is not None:
-                wanted = _with_key(search, key, rule)
+                wanted = _with_key(search, key, captured.view)
             else:
-                wanted = _at(search, offset, explanation, rule)
+                wanted = _at(search, offset, explanation)
             for record, newer in wanted:
                 fate = record_fate(explanation, record, newer)
                 partition = captured.view.topic_partition
@@ -46,18 +46,16 @@ def explain_records(
 
 
 def _with_key(
-    search: RecordSearch, key: bytes, rule: VersionRule | None
+    search: RecordSearch, key: bytes, view: LogView
 ) -> list[tuple[FoundRecord, Sequence[int]]]:
     """Every record of a key, with the offsets of those that beat it."""
     records = list(search.with_key(key))
-    return list(zip(records, winners(records, rule), strict=True))
+    newer = winners(records, VersionRule.of(view.config), view.log_start_offset)
+    return list(zip(records, newer, strict=True))
 
 
 def _at(
-    search: RecordSearch,
-    offset: int,
-    explanation: LogExplanation,
-    rule: VersionRule | None,
+    search: RecordSearch, offset: int, explanation: LogExplanation
 ) -> list[tuple[FoundRecord, Sequence[int]]]:
     record = search.at(offset)
     if record is None:
@@ -65,7 +63,8 @@ def _at(
     key = record.record.key
     if explanation.compaction is None or key is None or record.is_control:
         return [(record, ())]
-    return [each for each in _with_key(search, key, rule) if each[0].record.offset == offset]
+    view = explanation.facts.view
+    return [each for each in _with_key(search, key, view) if each[0].record.offset == offset]
 
 
 @contextmanager
