@@ -70,7 +70,10 @@ class RecordFate:
 
 
 def record_fate(
-    explanation: LogExplanation, found: FoundRecord, newer: Sequence[int] = ()
+    explanation: LogExplanation,
+    found: FoundRecord,
+    newer: Sequence[int] = (),
+    beaten: int | None = None,
 ) -> RecordFate:
     """The fate of a record.
 
@@ -78,12 +81,13 @@ def record_fate(
         explanation: of its log.
         found: the record.
         newer: the offsets of the records of its key that beat it (`winners`), the highest last.
+        beaten: the offset of a newer record of its key that it beats (`beaten_newer`), if any.
     """
     by_retention = _by_retention(explanation, found.segment_base)
     if explanation.compaction is None:
         return _by_segment(explanation, found, RecordState.NOT_COMPACTED, by_retention, "")
     state = _state_of(explanation, found, newer)
-    compacted = _Compacted(explanation, found, newer)
+    compacted = _Compacted(explanation, found, newer, beaten)
     by_compaction, text = compacted.fate(state)
     expires_ms = compacted.expires_ms
     if expires_ms is not None:
@@ -110,6 +114,16 @@ def record_fate(
     )
 
 
+def key_fates(explanation: LogExplanation, records: Sequence[FoundRecord]) -> list[RecordFate]:
+    """The fate of each record of a key; `records` are all of them, in offset order."""
+    view = explanation.facts.view
+    compared = records, VersionRule.of(view.config), view.log_start_offset
+    return [
+        record_fate(explanation, *each)
+        for each in zip(records, winners(*compared), beaten_newer(*compared), strict=True)
+    ]
+
+
 def winners(
     records: Sequence[FoundRecord], rule: VersionRule | None, log_start_offset: int
 ) -> list[list[int]]:
@@ -122,14 +136,32 @@ def winners(
         rule: what their versions are; None if the newer beats the older.
         log_start_offset: of the log.
     """
+    live = _compared(records, rule, log_start_offset)
+    return [[o[-1] for o in live if o > rank] for rank in (_rank(each, rule) for each in records)]
+
+
+def beaten_newer(
+    records: Sequence[FoundRecord], rule: VersionRule | None, log_start_offset: int
+) -> list[int | None]:
+    """For each record of a key, the offset of the newest that it beats though it is older.
+
+    A compaction that finds that one keeps a tombstone past its horizon. The arguments are those of
+    `winners`.
+    """
+    live = _compared(records, rule, log_start_offset)
     ranks = [_rank(each, rule) for each in records]
+    newer = [[o[-1] for o in live if o < rank and o[-1] > rank[-1]] for rank in ranks]
+    return [max(each, default=None) for each in newer]
+
+
+def _compared(
+    records: Sequence[FoundRecord], rule: VersionRule | None, log_start_offset: int
+) -> list[tuple[bool, int, int]]:
+    """The ranks of the records that may beat another, ascending."""
     first = 0 if rule is None else log_start_offset
-    live = sorted(
-        rank
-        for each, rank in zip(records, ranks, strict=True)
-        if not each.is_aborted and each.record.offset >= first
+    return sorted(
+        _rank(each, rule) for each in records if not each.is_aborted and each.record.offset >= first
     )
-    return [[other[-1] for other in live if other > rank] for rank in ranks]
 
 
 def _rank(found: FoundRecord, rule: VersionRule | None) -> tuple[bool, int, int]:
@@ -181,12 +213,17 @@ class _Compacted:
     """What a compaction does to one record of a log."""
 
     def __init__(
-        self, explanation: LogExplanation, found: FoundRecord, newer: Sequence[int]
+        self,
+        explanation: LogExplanation,
+        found: FoundRecord,
+        newer: Sequence[int],
+        beaten: int | None,
     ) -> None:
         assert explanation.compaction is not None, "the log is compacted"
         self._explanation = explanation
         self._found = found
         self._newer = newer
+        self._beaten = beaten
         view, cleanable = explanation.facts.view, explanation.compaction.cleanable
         self._first_dirty = cleanable.first_dirty
         # A segment that is dirty from the middle on is cleaned with the dirty ones.
@@ -204,7 +241,7 @@ class _Compacted:
             return self._tombstone()
         if state is RecordState.SUPERSEDED:
             if VersionRule.of(self._explanation.facts.view.config) is not None:
-                return self._beaten()
+                return self._lower_version()
             return self._superseded()
         why = {
             RecordState.BELOW_START: "it is below the log start offset, so a compaction, which "
@@ -214,7 +251,7 @@ class _Compacted:
         }[state]
         return self._at_next(self._found.record.offset, why)
 
-    def _beaten(self) -> tuple[int | None, str]:
+    def _lower_version(self) -> tuple[int | None, str]:
         """The fate of a record with one of a higher version, if that one is there by then."""
         why = f"the record at {self._newer[-1]} has the same key and a higher version"
         gone_ms, text = self._at_next(min(self._newer), why)
@@ -261,10 +298,13 @@ class _Compacted:
                 f"{horizon_ms - self._explanation.now_ms} ms; the first compaction after that "
                 "removes it"
             )
-        return self._at_next(
-            self._found.record.offset,
-            "it is a tombstone, and its delete horizon has passed",
-        )
+        why = "it is a tombstone, and its delete horizon has passed"
+        if self._beaten is not None:
+            return None, (
+                f"{why}, but it has beaten the newer record at {self._beaten}: it stays until a "
+                "compaction finds that one gone"
+            )
+        return self._at_next(self._found.record.offset, why)
 
     def _idle_tombstone(self, horizon_ms: int | None, retention_ms: int) -> tuple[int | None, str]:
         """The fate of a tombstone with cordwood.tombstone.cleanup."""

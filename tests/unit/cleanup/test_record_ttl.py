@@ -15,7 +15,7 @@ from cordwood.cleanup.capture import capture
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.record_longs import Expiry
 from cordwood.format.record_batch import LOG_APPEND_TIME, Header, Record, build_batch
-from cordwood.insight.record_fate import RecordFate, record_fate, winners
+from cordwood.insight.record_fate import RecordFate, key_fates
 from cordwood.insight.record_search import RecordSearch
 from cordwood.model.config import LogConfig
 from cordwood.storage.log.log_reader import Isolation
@@ -215,8 +215,8 @@ def test_what_is_above_the_high_watermark_waits(tmp_path: Path) -> None:
 
 def fate_of(log: ExplainedLog, key: bytes) -> RecordFate:
     captured = capture(log.log)
-    found = list(RecordSearch(captured.sources, captured.aborted).with_key(key))
-    return record_fate(log.explain(), found[-1], winners(found, None, 0)[-1])
+    search = RecordSearch(captured.sources, captured.aborted_above_start)
+    return key_fates(log.explain(), list(search.with_key(key)))[-1]
 
 
 @pytest.mark.parametrize("place", ["clean", "dirty", "active", "lagging"])

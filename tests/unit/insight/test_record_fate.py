@@ -12,7 +12,13 @@ import pytest
 from cordwood.cleanup.capture import capture
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.compaction_values import VersionRule
-from cordwood.insight.record_fate import RecordFate, RecordState, record_fate, winners
+from cordwood.insight.record_fate import (
+    RecordFate,
+    RecordState,
+    key_fates,
+    record_fate,
+    winners,
+)
 from cordwood.insight.record_search import FoundRecord, RecordSearch
 from cordwood.model.config import LogConfig
 from support.explained_log import HOUR_MS, ExplainedLog
@@ -42,11 +48,7 @@ def search(log: ExplainedLog) -> RecordSearch:
 
 
 def fates(log: ExplainedLog, key: bytes) -> list[RecordFate]:
-    found = list(search(log).with_key(key))
-    rule = VersionRule.of(log.log.config)
-    newer = winners(found, rule, log.log.log_start_offset)
-    explanation = log.explain()
-    return [record_fate(explanation, *each) for each in zip(found, newer, strict=True)]
+    return key_fates(log.explain(), list(search(log).with_key(key)))
 
 
 def offsets(log: ExplainedLog) -> list[int]:
@@ -131,6 +133,31 @@ def test_a_version_that_retention_removes_first_supersedes_nothing(tmp_path: Pat
     assert beaten.gone_by_ms == log.explain().gone_by_ms(log.explain().fates[1])
     log.require_gone_at(log.now_ms + HOUR_MS + 1)
     assert search(log).at(2) is not None
+
+
+@pytest.mark.parametrize("idle", [False, True])
+def test_a_tombstone_that_has_beaten_a_newer_record_outlasts_it(tmp_path: Path, idle: bool) -> None:
+    config = replace(
+        COMPACT, cordwood_compaction_strategy="timestamp", cordwood_tombstone_cleanup=idle
+    )
+    log = explained(tmp_path, config)
+    log.logs.put(log.log, (b"k", None), timestamp=log.now_ms + HOUR_MS)
+    roll(log)
+    log.check()
+    log.logs.put(log.log, (b"k", b"late"))
+    log.logs.put(log.log, (b"other", b"v" * 500))
+    roll(log)
+    log.logs.clock.advance(HOUR_MS)
+    tombstone, late = fates(log, b"k")
+    assert (tombstone.state, late.state) == (RecordState.TOMBSTONE, RecordState.SUPERSEDED)
+    log.check()
+    if idle:  # it is due again at once
+        assert tombstone.gone_by_ms == log.now_ms + log.settings.backoff_ms + 60_000
+        assert offsets(log) == [2]
+    else:
+        assert tombstone.gone_by_ms is None
+        assert "beaten the newer record at 1" in tombstone.text
+        assert offsets(log) == [0, 2]
 
 
 def test_a_tombstone_below_the_log_start_waits_for_its_dirty_segment(tmp_path: Path) -> None:

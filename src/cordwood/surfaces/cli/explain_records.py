@@ -9,11 +9,9 @@ from typing import Any
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 
 from cordwood.cleanup.capture import Captured
-from cordwood.cleanup.compaction_values import VersionRule
-from cordwood.cleanup.log_view import LogView
 from cordwood.insight.explain import LogExplanation
-from cordwood.insight.record_fate import record_fate, winners
-from cordwood.insight.record_search import FoundRecord, RecordSearch
+from cordwood.insight.record_fate import RecordFate, key_fates, record_fate
+from cordwood.insight.record_search import RecordSearch
 from cordwood.surfaces.cli.screen import Screen
 
 _Log = tuple[Captured, LogExplanation]
@@ -33,38 +31,25 @@ def explain_records(
         for captured, explanation in logs:
             search = RecordSearch(captured.sources, captured.aborted_above_start, progress=progress)
             if key is not None:
-                wanted = _with_key(search, key, captured.view)
+                fates = key_fates(explanation, list(search.with_key(key)))
             else:
-                wanted = _at(search, offset, explanation)
-            for record, newer in wanted:
-                fate = record_fate(explanation, record, newer)
-                partition = captured.view.topic_partition
-                found.append(
-                    {"topic": partition.topic, "partition": partition.partition} | fate.to_json()
-                )
+                fates = _at(search, offset, explanation)
+            partition = captured.view.topic_partition
+            where = {"topic": partition.topic, "partition": partition.partition}
+            found += [where | fate.to_json() for fate in fates]
     return found
 
 
-def _with_key(
-    search: RecordSearch, key: bytes, view: LogView
-) -> list[tuple[FoundRecord, Sequence[int]]]:
-    """Every record of a key, with the offsets of those that beat it."""
-    records = list(search.with_key(key))
-    newer = winners(records, VersionRule.of(view.config), view.log_start_offset)
-    return list(zip(records, newer, strict=True))
-
-
-def _at(
-    search: RecordSearch, offset: int, explanation: LogExplanation
-) -> list[tuple[FoundRecord, Sequence[int]]]:
+def _at(search: RecordSearch, offset: int, explanation: LogExplanation) -> list[RecordFate]:
+    """The fate of the record at an offset, if there is one."""
     record = search.at(offset)
     if record is None:
         return []
     key = record.record.key
     if explanation.compaction is None or key is None or record.is_control:
-        return [(record, ())]
-    view = explanation.facts.view
-    return [each for each in _with_key(search, key, view) if each[0].record.offset == offset]
+        return [record_fate(explanation, record)]
+    fates = key_fates(explanation, list(search.with_key(key)))
+    return [each for each in fates if each.found.record.offset == offset]
 
 
 @contextmanager
