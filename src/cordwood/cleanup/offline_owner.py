@@ -366,6 +366,7 @@ class OfflineOwner:
             "bytes_freed_by_retention": retention.bytes_freed if retention else 0,
         }
         if cleanable is not None:
+            self._warn(cleanable.warnings)
             entry["compaction"] = {
                 "first_dirty_offset": cleanable.first_dirty,
                 "first_uncleanable_offset": cleanable.first_uncleanable,

@@ -73,7 +73,9 @@ def test_cleaner_checkpoint_beyond_the_log_end_starts_over_at_the_log_start(tmp_
     log = compacted()
     log.cleaner_checkpoint = 99
     root = write_log_dir(tmp_path / "logs", [log])
+    planned = clean_one(root, COMPACT, dry_run=True)
     partition = clean_one(root, COMPACT)
+    assert planned.warnings == partition.warnings
     assert offsets(root / "t-0") == [4, 5, 6]
     assert line_of(root, CLEANER_OFFSET_CHECKPOINT) == 6
     assert any(
@@ -86,7 +88,9 @@ def test_cleaner_checkpoint_below_the_log_start_is_moved_up_to_it(tmp_path: Path
     log = compacted()
     log.cleaner_checkpoint, log.log_start_offset = 0, 3
     root = write_log_dir(tmp_path / "logs", [log])
+    planned = clean_one(root, COMPACT, dry_run=True)
     partition = clean_one(root, COMPACT)
+    assert planned.warnings == partition.warnings
     assert any("Resetting first dirty offset of t-0" in w for w in partition.warnings)
     assert offsets(root / "t-0") == [4, 5, 6]
 
