@@ -87,11 +87,11 @@ def compare(
         if each.is_concerned
     ]
     known = {f"{report.topic}-{report.partition}" for report, _ in found.logs}
-    comparison.left_alone = [
-        LeftAlone(topic=each.topic, partition=each.partition, reason=each.reason)
-        for each in found.report.partitions
-        if each.topic in changes and f"{each.topic}-{each.partition}" not in known
-    ]
+    for each in found.report.partitions:
+        if each.topic in changes and f"{each.topic}-{each.partition}" not in known:
+            left = LeftAlone(topic=each.topic, partition=each.partition, reason=each.reason)
+            is_failed = each.status is Status.FAILED
+            (comparison.failed if is_failed else comparison.left_alone).append(left)
     plans = {each.log.log.view.topic_partition: each for each in planned}
     for side, request in ((NOW, now), (THEN, then)):
         measuring = _Measuring(comparison, side, plans, is_whole=limits[side].is_set)

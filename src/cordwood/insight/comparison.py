@@ -60,6 +60,7 @@ class LeftAlone:
 class Comparison:
     """Partitions that the changes concern, the changes by topic, and the others with the reason.
 
+    Those that could not be read are in `failed`.
     `broker_changes` are those of the limits of log directories, which all topics share. `seconds`
     is how long the run of a side took that measured its compactions, without the start of the
     engine, which took `session_seconds`.
@@ -69,6 +70,7 @@ class Comparison:
     broker_changes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     partitions: list[Compared] = field(default_factory=list)
     left_alone: list[LeftAlone] = field(default_factory=list)
+    failed: list[LeftAlone] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     in_use: list[dict[str, Any]] = field(default_factory=list)
     unchanged_topics: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from cordwood.cleanup.cleaner_settings import CleanerSettings
@@ -73,10 +73,8 @@ def answer_of(
         "partitions": [_partition(each, question) for each in comparison.partitions],
         "total": {side: _total(comparison.partitions, side) for side in SIDES},
         "not_measured": {side: _not_measured(comparison.partitions, side) for side in SIDES},
-        "left_alone": [
-            {"topic": each.topic, "partition": each.partition, "reason": each.reason}
-            for each in comparison.left_alone
-        ],
+        "left_alone": [asdict(each) for each in comparison.left_alone],
+        "failed": [asdict(each) for each in comparison.failed],
         "groups": None if unread is None else [each.to_json() for each in unread],
         "warnings": [*warnings, *comparison.warnings],
         "in_use": comparison.in_use,

@@ -28,6 +28,7 @@ from cordwood.insight.whatif import kafka_keys_a_pass
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.storage.reread import reread
+from cordwood.surfaces.cli.left_out import FAILED, left_out, show_left_out
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
     LogFormat,
@@ -35,6 +36,7 @@ from cordwood.surfaces.cli.log_options import (
     LogLevelOption,
 )
 from cordwood.surfaces.cli.running_broker import broker_command
+from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_options import (
     ConfigFileOption,
     DefaultsOption,
@@ -58,7 +60,8 @@ Examples:
 LOG_DIR is only read: a broker may run on it.
 
 \b
-Exit codes: 0 shown; 1 no settings keep the promise; 2 usage."""
+Exit codes: 0 shown; 1 no settings keep the promise, or a partition could not
+be read (other partitions are shown); 2 usage."""
 
 _FAILED = 1
 
@@ -100,6 +103,7 @@ def advise_command(
     with broker_command(
         context, "advise", log_level=log_level, log_format=log_format, log_file=log_file
     ):
+        screen = context.with_resource(Screen())
         options = SettingOptions(
             log_dirs=log_dirs,
             set_options=set_ or (),
@@ -120,11 +124,12 @@ def advise_command(
     if as_json:
         typer.echo(json.dumps(answer))
     else:
+        show_left_out(answer, screen)
         for number, each in enumerate(answer["topics"]):
             if number:
                 typer.echo()
             _show(each)
-    if any(each["refused"] for each in answer["topics"]):
+    if answer[FAILED] or any(each["refused"] for each in answer["topics"]):
         raise typer.Exit(_FAILED)
 
 
@@ -164,6 +169,7 @@ def _answer(
         "now_ms": request.now_ms,
         "keys_a_pass": keys,
         "topics": [_topic(name, by_topic[name], goal, keys) for name in sorted(by_topic)],
+        **left_out(found.report.partitions),
         "warnings": [*settings.warnings, *found.report.warnings],
     }
 

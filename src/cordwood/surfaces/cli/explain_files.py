@@ -9,7 +9,7 @@ from typing import Any
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.check_plan import CheckPlan
 from cordwood.cleanup.clean import survey
-from cordwood.cleanup.report import PartitionReport, Status
+from cordwood.cleanup.report import PartitionReport
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.insight.explain import LogExplanation, explain
@@ -18,6 +18,7 @@ from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.reread import reread
+from cordwood.surfaces.cli.left_out import left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.values import parse_time
 from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
@@ -105,8 +106,7 @@ def explain_files(question: DirectoryQuestion, screen: Screen) -> dict[str, Any]
         "now_ms": now_ms,
         "partitions": [explanation.to_json() for _, _, explanation in explained],
         "in_use": found.report.in_use,
-        "left_alone": _named(found.report.partitions, Status.LEFT_ALONE),
-        "failed": _named(found.report.partitions, Status.FAILED),
+        **left_out(found.report.partitions),
         "warnings": [*settings.warnings, *found.report.warnings, *request.limits_warnings],
     }
     if records is not None:
@@ -125,11 +125,3 @@ def _explained(
     assert resolved is not None, "only topics with settings are captured"
     facts = offline_facts(report, captured, check, resolved, settings.broker)
     return explain(facts, now_ms=now_ms)
-
-
-def _named(partitions: Sequence[PartitionReport], status: Status) -> list[dict[str, Any]]:
-    return [
-        {"topic": p.topic, "partition": p.partition, "reason": p.reason}
-        for p in partitions
-        if p.status is status
-    ]

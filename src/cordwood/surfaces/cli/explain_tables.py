@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import typer
 
+from cordwood.surfaces.cli.left_out import show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import Column, output_width, print_table
 from cordwood.surfaces.cli.values import format_bytes, format_duration
@@ -57,14 +58,7 @@ def show(answer: Value, screen: Screen, *, all_segments: bool) -> None:
             "moment",
             style="yellow",
         )
-    for warning in answer.get("warnings", ()):
-        screen.line(f"warning: {warning}", style="yellow")
-    for kind, style in (("left_alone", None), ("failed", "red")):
-        for each in answer.get(kind, ()):
-            screen.line(
-                f"{each['topic']}-{each['partition']}: {kind.replace('_', ' ')}: {each['reason']}",
-                style=style,
-            )
+    show_left_out(answer, screen)
     if "records" in answer:
         _show_records(answer)
         return

@@ -145,7 +145,7 @@ def whatif_command(
         typer.echo(json.dumps(answer))
     else:
         show_answer(answer, screen)
-    if any(each["reason"] for each in answer["partitions"]):
+    if answer["failed"] or any(each["reason"] for each in answer["partitions"]):
         raise typer.Exit(_FAILED)
 
 

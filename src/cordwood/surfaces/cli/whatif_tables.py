@@ -8,6 +8,7 @@ import typer
 
 from cordwood.insight.comparison import NOW, SIDES, THEN
 from cordwood.insight.whatif import How
+from cordwood.surfaces.cli.left_out import show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.values import format_bytes
@@ -25,10 +26,7 @@ def show_answer(answer: Value, screen: Screen) -> None:
             "is a snapshot of its files at one moment",
             style="yellow",
         )
-    for warning in answer["warnings"]:
-        screen.line(f"warning: {warning}", style="yellow")
-    for each in answer["left_alone"]:
-        screen.line(f"{_name(each)}: left alone: {each['reason']}")
+    show_left_out(answer, screen)
     for each in answer["partitions"]:
         if each["reason"]:
             screen.line(f"{_name(each)}: {each['reason']}", style="red")

@@ -1,15 +1,18 @@
-"""`cordwood advise` on directories that a real Kafka wrote."""
+"""`cordwood advise`, mostly on directories that a real Kafka wrote."""
 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
+from cordwood.format.file_names import LEADER_EPOCH_CHECKPOINT
 from cordwood.surfaces.cli.main import app
 from support.golden import Golden
+from support.log_builder import LogBuilder, write_log_dir
 
 
 def run(golden: Golden, *arguments: str, code: int = 0) -> Result:
@@ -49,6 +52,21 @@ def test_what_cannot_be_promised_is_said(golden_a: Golden) -> None:
     result = run(golden_a, "--topic", "compact-and-delete", "--max-age", "7d", code=1)
     assert "compaction joins segments" in result.stdout
     assert "keys a pass" in result.stdout
+
+
+def test_partitions_without_settings_and_damaged_ones_are_named(tmp_path: Path) -> None:
+    logs = [LogBuilder(name) for name in ("a-0", "a-1", "b-0")]
+    root = write_log_dir(tmp_path / "logs", logs)
+    (root / "a-1" / LEADER_EPOCH_CHECKPOINT).write_text("nonsense")
+    arguments = ["advise", str(root), "--set", "a:retention.ms=1000"]
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, arguments)
+    assert shown.exit_code == 1
+    assert "a: 1 partitions" in shown.stdout
+    assert "b-0: left alone: no source describes its settings" in shown.stderr
+    assert "a-1: failed: " in shown.stderr
+    answer = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert [each["topic"] for each in answer["left_alone"]] == ["b"]
+    assert "'nonsense' in a checkpoint" in answer["failed"][0]["reason"]
 
 
 @pytest.mark.parametrize(

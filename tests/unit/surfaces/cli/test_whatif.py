@@ -18,7 +18,7 @@ from cordwood.cleanup.estimate import estimate as estimate_module
 from cordwood.cleanup.estimate.estimate import estimate_compaction
 from cordwood.cleanup.estimate.values import CompactionEstimate, Estimator
 from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.format.file_names import segment_file_name
+from cordwood.format.file_names import LEADER_EPOCH_CHECKPOINT, segment_file_name
 from cordwood.format.offset_commit import (
     OffsetCommitKey,
     OffsetCommitValue,
@@ -176,6 +176,17 @@ def test_a_topic_without_known_settings_is_left_alone(root: Path) -> None:
     answer = json.loads(result.stdout)
     assert answer["partitions"] == []
     assert "no source describes its settings" in answer["left_alone"][0]["reason"]
+
+
+def test_a_partition_that_cannot_be_read_fails_and_the_others_are_compared(root: Path) -> None:
+    (root / "orders-0" / LEADER_EPOCH_CHECKPOINT).write_text("nonsense")
+    result = run(root, *SHORTER, "--json")
+    assert result.exit_code == 1, result.output
+    answer = json.loads(result.stdout)
+    assert [each["partition"] for each in answer["partitions"]] == [1]
+    assert answer["left_alone"] == []
+    assert "'nonsense' in a checkpoint" in answer["failed"][0]["reason"]
+    assert "orders-0: failed: " in run(root, *SHORTER).stderr
 
 
 @pytest.mark.parametrize(
