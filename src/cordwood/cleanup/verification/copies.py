@@ -33,7 +33,7 @@ from cordwood.format.record_batch import CONTROL_BIT
 from cordwood.model.clock import Clock
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.offline_directories import find_places, open_log_dirs
+from cordwood.storage.offline_directories import Place, find_places, open_log_dirs
 
 _ENTRIES_MAX = 1 << 22
 _OFFSET_MAX = (1 << 63) - 1
@@ -66,20 +66,21 @@ def compare_copies(
     watch = watch or Watch()
     result = Verification()
     (old_dir,), (new_dir,) = open_log_dirs([before]), open_log_dirs([after])
-    there = {place.partition.topic_partition: place for place in find_places([new_dir])}
+    there = {place.partition.topic_partition: place for place in _in_use(find_places([new_dir]))}
     old_starts, starts = (each.checkpoints()[0].log_start for each in (old_dir, new_dir))
-    places = chosen(find_places([old_dir]), topics)
+    places = chosen(_in_use(find_places([old_dir])), topics)
     watch.begin(sum(_size_of(place.partition.path, fs) for place in places))
     for place in places:
         name = place.partition.topic_partition
         findings, facts = Findings(), None
         path = place.partition.path
-        if name not in there:
-            findings.add(Rule.COPY_MISSING, path, f"AFTER has no partition {name}")
-        else:
+        old = _sources(path, fs)
+        new = _sources(there[name].partition.path, fs) if name in there else []
+        if old and not new:
+            what = "no segment of" if name in there else "no partition"
+            findings.add(Rule.COPY_MISSING, path, f"AFTER has {what} {name}")
+        elif old:
             try:
-                old = _sources(path, fs)
-                new = _sources(there[name].partition.path, fs)
                 rule = versions_of(name.topic)
                 expiry = Expiry.of(ttl_header_of(name.topic), clock.now_ms())
                 comparison = _Comparison(old, new, starts.get(name, 0), rule, expiry, findings, fs)
@@ -96,10 +97,18 @@ def compare_copies(
                 findings=tuple(findings.found),
                 left_out=findings.left_out,
                 facts=facts,
+                skipped=None if old else "it has no segment",
             )
         )
     result.elapsed_s = clock.monotonic_s() - begun
     return result
+
+
+def _in_use(places: Sequence[Place]) -> list[Place]:
+    """Without directories that Kafka is about to delete or to move: their names are marked."""
+    return [
+        each for each in places if each.partition.path.name == str(each.partition.topic_partition)
+    ]
 
 
 def _size_of(directory: Path, fs: FileSystem) -> int:
@@ -109,7 +118,7 @@ def _size_of(directory: Path, fs: FileSystem) -> int:
 def _sources(directory: Path, fs: FileSystem) -> list[SegmentSource]:
     bases = sorted(base_offset_of(name) for name in fs.names_in(directory) if is_log_file(name))
     sources = []
-    for base, following in zip(bases, [*bases[1:], _OFFSET_MAX], strict=True):
+    for base, following in zip(bases, [*bases, _OFFSET_MAX][1:], strict=True):
         path = directory / segment_file_name(base, LOG_SUFFIX)
         sources.append(
             SegmentSource(

@@ -154,6 +154,25 @@ def test_a_partition_that_is_missing_is_found(tmp_path: Path) -> None:
     assert compared(before, after) == [(Rule.COPY_MISSING, None)]
 
 
+def test_a_partition_without_a_segment_is_missing_and_has_nothing_to_miss(tmp_path: Path) -> None:
+    before = write_log_dir(tmp_path / "before", [log_of()])
+    after = write_log_dir(tmp_path / "after", [log_of()])
+    for path in (after / "log-0").glob("*.log"):
+        path.unlink()
+    assert compared(before, after) == [(Rule.COPY_MISSING, None)]
+    assert compared(after, before) == []
+
+
+def test_directories_that_kafka_is_about_to_delete_or_move_are_not_compared(tmp_path: Path) -> None:
+    before = write_log_dir(tmp_path / "before", [log_of()])
+    other = LogBuilder("log-0")
+    other.put(b"other", b"v")
+    for suffix in ("delete", "future", "stray"):
+        other.write(before / f"log-0.0123456789abcdef0123456789abcdef-{suffix}")
+    after = shutil.copytree(before, tmp_path / "after")
+    assert compared(before, after) == []
+
+
 def test_what_retention_removed_is_noted(tmp_path: Path) -> None:
     old, new = log_of(), log_of()
     new.log_start_offset = DATA
