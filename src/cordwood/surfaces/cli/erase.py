@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -28,6 +29,7 @@ from cordwood.model.errors import (
     ConfigError,
     CordwoodError,
     DirectoryInUseError,
+    NoSpaceError,
     NotALogDirError,
 )
 from cordwood.model.extras import NATIVE, require_extra
@@ -179,6 +181,8 @@ def erase_command(
         )
         suppressions = () if from_ledger is None else (read_ledger(from_ledger),)
         signer = None if signing_key is None else read_signing_key(signing_key)
+        _require_place("--report", report)
+        _require_place("--ledger", None if dry_run else ledger)
         request = EraseRequest(
             log_dirs=tuple(log_dirs or ()),
             targets=tuple(_targets(topic or (), suppressions)),
@@ -234,6 +238,25 @@ def _broker_of(
         if value:
             raise ConfigError(f"{name} needs LOG_DIR of a stopped broker")
     return find_broker(**addressed)
+
+
+def _require_place(option: str, path: Path | None) -> None:
+    """Requires that a file can be written where it is needed when the records are gone.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if path is None:
+        return
+    trial = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
+    try:
+        if OS.is_directory(path):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        OS.write_file(trial, b"")
+        OS.remove(trial)
+    except (OSError, NoSpaceError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise ConfigError(f"{option} {path}: cannot be written: {reason}") from error
 
 
 def _resolve_of(

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.clean import digest_tree
 from support.commands import Commands
 from support.erasing import KEY, VALUE, erasable_log, sweep
 from support.log_builder import write_log_dir
@@ -68,6 +69,21 @@ def test_a_ledger_is_applied_to_an_archive_and_by_a_cleaning(
     assert "t-0: 43 records were erased again" in cleaned.err
     for archive in archives:
         assert {name.partition("/")[0] for name in sweep(archive, KEY, VALUE)} == {"u-0"}
+
+
+@pytest.mark.parametrize("option", ["--report", "--ledger"])
+@pytest.mark.parametrize(
+    ("path", "said"), [("none/file", "No such file or directory"), ("data", "Is a directory")]
+)
+def test_nothing_is_erased_whose_report_or_ledger_cannot_be_written(
+    commands: Commands, place: Path, option: str, path: str, said: str
+) -> None:
+    before = digest_tree(place)
+    arguments = ["erase", "data", "--topic", "t", "--key", KEY.decode(), option, path]
+    refused = commands.run(arguments, cwd=place)
+    assert refused.code == 2, refused
+    assert f"{option} {path}: cannot be written: {said}" in refused.err
+    assert digest_tree(place) == before
 
 
 @pytest.mark.parametrize(
