@@ -42,10 +42,14 @@ from cordwood.storage.segment.native_recovery import rows_for_producers
 
 @dataclass(slots=True)
 class _Open:
-    """A transaction whose marker is still to come; `epoch` is the largest of its batches."""
+    """A transaction whose marker is still to come; `epoch` is the largest of its batches.
+
+    `has_data` says whether a batch of it is in the log, and not only below its first segment.
+    """
 
     first_offset: int
     epoch: int
+    has_data: bool = True
 
 
 class ProducerCheck:
@@ -86,9 +90,12 @@ class ProducerCheck:
             self._state.load_entry(entry)
             if entry.current_txn_first_offset >= 0:
                 self._open[entry.producer_id] = _Open(
-                    entry.current_txn_first_offset, entry.producer_epoch
+                    entry.current_txn_first_offset, entry.producer_epoch, has_data=False
                 )
+        self._log_start_offset = log_start_offset
         self._aborts: dict[int, int] = {}
+        #: The markers of transactions without data, by their offsets.
+        self._bare: set[int] = set()
         self._expected: dict[int, tuple[AbortedTransaction, bool]] = {}
 
     def _path(self, offset: int) -> Path:
@@ -133,6 +140,7 @@ class ProducerCheck:
                     header.producer_id, _Open(header.base_offset, header.producer_epoch)
                 )
                 known.epoch = max(known.epoch, header.producer_epoch)
+                known.has_data = True
             self._replay(header, marker, at)
 
     def _check_gaps(self, piece: Piece) -> None:
@@ -201,6 +209,8 @@ class ProducerCheck:
         self._markers[producer_id] = header.base_offset, marker.coordinator_epoch
         if marker.control_type is ControlType.ABORT:
             self._aborts[header.last_offset] = producer_id
+            if ended is not None and not ended.has_data:
+                self._bare.add(header.last_offset)
 
     # ---- segments
 
@@ -258,9 +268,10 @@ class ProducerCheck:
         return None
 
     def _check_missing(self, path: Path, entries: Sequence[AbortedTransaction]) -> None:
-        listed = {entry.last_offset for entry in entries}
+        """A cleaning leaves no entry for data below the log start, nor for data that is gone."""
+        known = self._bare.union(entry.last_offset for entry in entries)
         for offset, (expected, _) in self._expected.items():
-            if offset not in listed:
+            if offset not in known and offset >= self._log_start_offset:
                 self._findings.add(
                     Rule.TXN_INDEX_MISSING,
                     path,

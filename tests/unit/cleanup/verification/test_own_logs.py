@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,10 +14,11 @@ from cordwood.cleanup.verification.log import Bounds, check_log
 from cordwood.model.clock import FixedClock
 from cordwood.model.config import LogConfig
 from support.in_process_engine import clean_in_process
-from support.log_builder import NOW_MS, write_log_dir
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.random_log import random_log
 from support.stored_log import StoredLog, Transactions
 
+DAY_MS = 86_400_000
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
 
 
@@ -58,3 +60,35 @@ def test_a_log_that_is_written_to_is_sound_at_every_moment(tmp_path: Path, seed:
         assert [str(each) for each in findings.found] == []
         assert facts.log_end_offset == log.log_end_offset
     assert len(log.segments) > 3
+
+
+@pytest.mark.parametrize("expires", [False, True])
+def test_an_aborted_transaction_below_the_log_start_needs_no_entry(
+    tmp_path: Path, expires: bool
+) -> None:
+    """A cleaning takes its data for committed; where the data is gone, its marker is left."""
+    log = LogBuilder("log-0")
+    ended = {"timestamp": NOW_MS - 10 * DAY_MS, "producer": (7, 0), "transactional": True}
+    log.put(b"a", b"aborted", **ended)
+    if expires:
+        log.roll()
+        log.put(b"kept", b"v")
+        log.roll()
+    else:
+        log.log_start_offset = 2
+    log.marker((7, 0), commit=False)
+    log.put(b"b", b"v")
+    log.put(b"b", b"w")
+    log.roll()
+    root = write_log_dir(tmp_path / "logs", [log])
+    config = replace(
+        CONFIG,
+        cleanup_policy=frozenset({"compact", "delete"}),
+        segment_bytes=1,
+        retention_ms=DAY_MS * 5,
+    )
+    report = clean_in_process(root, {"log": config}, now_ms=NOW_MS, force=True)
+    assert report.partitions[0].discarded.superseded == 1
+    assert report.partitions[0].log_start_offset == (1 if expires else 2)
+    result = verify([root], clock=FixedClock(NOW_MS))
+    assert [str(each) for log in result.logs for each in log.findings] == []
