@@ -1,7 +1,8 @@
 """What one check of retention does to logs, all rules in their order: pure functions.
 
 First each log by itself: an idle active segment is rolled, then the log's own rules apply. Then the
-limits that logs share take what is left over them.
+limits that logs share take what is left over them. What they took may have held back the log's own
+rules, as a segment with a timestamp of the future does: so those apply again.
 """
 
 from __future__ import annotations
@@ -62,11 +63,22 @@ def plan_check(views: Sequence[LogView], share: Share, *, now_ms: int) -> list[C
         after_retention(view, plan, now_ms=now_ms) if plan.expired else view
         for view, plan in zip(views, plans, strict=True)
     ]
-    whole = [joined(*both) for both in zip(plans, share(rests), strict=True)]
+    whole = [
+        joined(own, _with_own_rules(rest, shared, now_ms=now_ms))
+        for own, rest, shared in zip(plans, rests, share(rests), strict=True)
+    ]
     return [
         CheckPlan(before=view, plan=plan, after=after_retention(view, plan, now_ms=now_ms))
         for view, plan in zip(views, whole, strict=True)
     ]
+
+
+def _with_own_rules(view: LogView, shared: RetentionPlan, *, now_ms: int) -> RetentionPlan:
+    """What goes for shared limits, and by the log's own rules behind it."""
+    if not shared.expired:
+        return shared
+    rest = after_retention(view, shared, now_ms=now_ms)
+    return joined(shared, plan_retention(rest, now_ms=now_ms))
 
 
 def plan_check_alone(view: LogView, *, now_ms: int) -> CheckPlan:

@@ -462,6 +462,8 @@ class _Cleaning:
                 with owner.guard():
                     owner.note_retention(plan)
                     owner.delete(plan)
+                    # What went may have held back the log's own rules.
+                    retain(owner, now_ms=self._request.now_ms)
 
     def _compact(
         self, pending: Sequence[OfflineOwner], engine: _StartedEngine

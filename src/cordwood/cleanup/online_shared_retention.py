@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.cleaner_manager import CleanerManager
+from cordwood.cleanup.cleaning import retain
 from cordwood.cleanup.online_groups import KnownOffsets, consumed_of
 from cordwood.cleanup.online_owner import RetainedOnline
 from cordwood.cleanup.retention import RetentionPlan
@@ -85,15 +86,17 @@ def _retain(
         now_ms=logs.context.clock.now_ms(),
     )
     return sum(
-        _delete(manager, log, plan)
+        _delete(manager, log, plan, known)
         for (log, _), plan in zip(found, plans, strict=True)
         if plan.expired
     )
 
 
-def _delete(manager: CleanerManager, log: PartitionLog, plan: RetentionPlan) -> int:
-    """Deletes the segments of a plan, if they still are the log's oldest; how many."""
-    owner = RetainedOnline(log, lost=manager.groups.note)
+def _delete(
+    manager: CleanerManager, log: PartitionLog, plan: RetentionPlan, known: KnownOffsets
+) -> int:
+    """Deletes the segments of a plan, if they still are the log's oldest; how many went."""
+    owner = RetainedOnline(log, consumed=consumed_of(known, log), lost=manager.groups.note)
     bases = [each.base_offset for each in plan.expired]
     try:
         with owner.held() as now:
@@ -102,7 +105,9 @@ def _delete(manager: CleanerManager, log: PartitionLog, plan: RetentionPlan) -> 
                 return 0
             if bases != [segments[number].base_offset for number in range(len(bases))]:
                 return 0  # a client has deleted records, or it was truncated; the next pass looks
-            return owner.delete(plan)
+            count = owner.delete(plan)
+        # What went may have held back the log's own rules.
+        return count + retain(owner, now_ms=manager.logs.context.clock.now_ms())
     except CordwoodError:
         _log.exception("Error while deleting old segments of %s", log)
         return 0

@@ -254,7 +254,10 @@ def joined(first: RetentionPlan, then: RetentionPlan) -> RetentionPlan:
     return replace(
         first,
         expired=(*first.expired, *then.expired),
+        roll=first.roll or then.roll,
         log_start_offset=then.log_start_offset,
+        warnings=tuple(dict.fromkeys((*first.warnings, *then.warnings))),
+        blockers=then.blockers or first.blockers,
         losses=_continued(first.losses, then.losses),
     )
 

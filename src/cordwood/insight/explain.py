@@ -300,6 +300,10 @@ def _own_settings(config: LogConfig) -> Iterator[str]:
         yield "cordwood.tombstone.cleanup"
     if config.compact and config.cordwood_record_ttl_header:
         yield "cordwood.record.ttl.header"
+    if config.compact and config.cordwood_compaction_strategy != "offset":
+        yield "cordwood.compaction.strategy"
+    if config.compact and config.cordwood_compaction_strategy == "header":
+        yield "cordwood.compaction.strategy.header"
 
 
 def _blocker(blocker: Blocker) -> Value:

@@ -373,6 +373,34 @@ def test_a_dry_run_shows_what_a_run_then_deletes(tmp_path: Path) -> None:
     assert sum(each.stat().st_size for each in root.rglob("*.log")) == one * 6
 
 
+def test_what_a_shared_limit_takes_no_longer_holds_back_the_logs_own_rules(
+    tmp_path: Path,
+) -> None:
+    log = LogBuilder("t-0")
+    for at in (NOW_MS + 1_000, NOW_MS - 5_000, NOW_MS - 5_000, NOW_MS):
+        log.put(b"k", b"v" * 200, timestamp=at)
+        log.roll()
+    log.put(b"k", b"v", timestamp=NOW_MS)
+    root = write_log_dir(tmp_path, [log])
+    size = sum(each.stat().st_size for each in root.rglob("*.log"))
+    config = LogConfig(
+        cleanup_policy=frozenset({"delete"}),
+        retention_ms=2_000,
+        cordwood_retention_topic_bytes=size - 1,
+    )
+    for dry_run in (True, False):
+        report = clean_in_process(root, {"t": config}, now_ms=NOW_MS, dry_run=dry_run)
+        (partition,) = report.partitions
+        assert [(each["base_offset"], each["rule"]) for each in partition.expired] == [
+            (0, TOPIC_BYTES),
+            (1, "time"),
+            (2, "time"),
+        ]
+    assert partition.log_start_offset == 3
+    (partition,) = clean_in_process(root, {"t": config}, now_ms=NOW_MS).partitions
+    assert not partition.expired
+
+
 def test_nothing_is_planned_without_a_limit() -> None:
     logs = [log_of("t-0", [(100, 1), (100, 2)])]
     plans = plan_shared_retention(logs, NO_LIMITS, free_bytes={}, now_ms=NOW_MS)

@@ -85,6 +85,19 @@ def test_the_level_of_each_setting_is_said(before: tuple[str, ...]) -> None:
     assert settings["segment.ms"]["level"] == "default"
 
 
+def test_the_settings_by_which_records_are_compared_are_said(before: tuple[str, ...]) -> None:
+    strategy = "cordwood.compaction.strategy"
+    topic = "retention-time"
+    by_header = [f"{topic}:{strategy}=header", f"{topic}:{strategy}.header=v"]
+    policy = f"{topic}:cleanup.policy=compact"
+    options = [word for each in (policy, *by_header) for word in ("--set", each)]
+    settings = partition(document(*before, "--topic", topic, *options), topic)["settings"]
+    assert settings[strategy]["value"] == "header"
+    assert settings[f"{strategy}.header"]["value"] == "v"
+    plain = partition(document(*before, "--topic", topic, *options[:2]), topic)["settings"]
+    assert strategy not in plain
+
+
 def test_a_record_and_a_key_are_answered(before: tuple[str, ...]) -> None:
     (record,) = document(*before, "--record", "codec-lz4:0:17")["records"]
     assert record["state"] == "superseded"
