@@ -224,17 +224,21 @@ class _Directory:
             skipped=skipped,
         )
 
-    def _checked(
-        self, path: Path, name: TopicPartition, progress: Callable[[int], None]
-    ) -> tuple[LogFacts | None, Findings]:
-        """Checks a log until what was found is not a broker's work under way."""
-        bounds = Bounds(
+    def _bounds_of(self, name: TopicPartition) -> Bounds:
+        return Bounds(
             log_start=None if self._log_starts is None else self._log_starts.get(name, 0),
             # A broker that did not stop in good order has checkpoints older than its logs.
             lines={file: lines[name] for file, lines in self._lines.items() if name in lines}
             if self._is_settled
             else {},
         )
+
+    def _checked(
+        self, path: Path, name: TopicPartition, progress: Callable[[int], None]
+    ) -> tuple[LogFacts | None, Findings]:
+        """Checks a log until what was found is not a broker's work under way."""
+        # The lines are those of the partition's directory, not of one that is marked.
+        bounds = self._bounds_of(name) if path.name == str(name) else Bounds()
         for attempt in range(_ATTEMPTS):
             findings = Findings()
             is_final = attempt == _ATTEMPTS - 1 or not self._is_in_use

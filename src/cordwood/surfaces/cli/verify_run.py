@@ -6,6 +6,7 @@ It loads compiled code, which the command's help works without.
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -23,7 +24,7 @@ from cordwood.cleanup.verification.directories import (
     Watch,
     verify,
 )
-from cordwood.cleanup.verification.findings import Finding, Level
+from cordwood.cleanup.verification.findings import Finding, Level, Rule
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.storage.reread import reread
@@ -157,6 +158,10 @@ _COLUMNS = (
 )
 
 
+#: A running broker may have hundreds: how many there are is said, and not which.
+_COUNTED = frozenset({Rule.DELETED_FILE})
+
+
 def _show(result: Verification, screen: Screen) -> None:
     for each in result.in_use:
         screen.line(
@@ -167,7 +172,12 @@ def _show(result: Verification, screen: Screen) -> None:
     for log_dir in result.unsettled:
         screen.line(f"{log_dir}: not checked: {'; '.join(NOT_CHECKED)}")
     rows = [_row("", finding) for finding in result.findings]
-    rows += [_row(str(log.partition), each) for log in result.logs for each in log.findings]
+    rows += [
+        _row(str(log.partition), each)
+        for log in result.logs
+        for each in log.findings
+        if each.rule not in _COUNTED
+    ]
     if rows:
         print_table("Findings", _COLUMNS, rows)
     for log in result.logs:
@@ -193,8 +203,12 @@ def _row(name: str, finding: Finding) -> list[str]:
 def _show_remedies(result: Verification) -> None:
     """What to do, once for each rule, in the order of the findings."""
     findings = [*result.findings, *(each for log in result.logs for each in log.findings)]
-    for rule in dict.fromkeys(each.rule for each in findings):
-        typer.echo(f"{rule.code} ({rule.level}): {rule.remedy}.")
+    for rule, count in Counter(each.rule for each in findings).items():
+        of = ""
+        if rule in _COUNTED:
+            logs = sum(any(each.rule is rule for each in log.findings) for log in result.logs)
+            of = f" {_count(count, 'file')} of {_count(logs, 'partition')}."
+        typer.echo(f"{rule.code} ({rule.level}):{of} {rule.remedy}.")
 
 
 def _summary(result: Verification) -> str:

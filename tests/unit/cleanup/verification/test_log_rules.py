@@ -636,6 +636,19 @@ def test_logs_of_a_real_kafka_are_sound(golden_a: Golden, which: str) -> None:
     assert len([log for log in result.logs if log.facts]) > 25
 
 
+@pytest.mark.parametrize("mark", ["stray", "future"])
+def test_a_marked_directory_beside_its_partition_is_not_held_to_the_partitions_lines(
+    place: Place, mark: str
+) -> None:
+    shorter = LogBuilder(str(PARTITION))
+    shorter.put(b"k", b"v")
+    shorter.write(place.root / f"{PARTITION}.0123456789abcdef0123456789abcdef-{mark}")
+    for name in ("log-start", "replication", "recovery-point", "cleaner"):
+        (place.root / f"{name}-offset-checkpoint").write_text("0\n1\nsound 0 3\n")
+    assert [str(each) for each in place.findings()] == []
+    assert len(place.verify().logs) == 2
+
+
 def test_a_partition_can_be_named_alone(place: Place) -> None:
     result = verify([place.log], clock=FixedClock(NOW_MS))
     assert [log.partition for log in result.logs] == [PARTITION]

@@ -97,6 +97,19 @@ def test_unfinished_work_is_shown_and_is_no_damage(root: Path) -> None:
     assert "sound: 3 partitions" in result.stdout
 
 
+def test_files_that_wait_for_their_removal_are_counted_in_one_line(root: Path) -> None:
+    for number in range(100):
+        (root / "orders-0" / f"{number:020d}.log.deleted").touch()
+    (root / "orders-1" / f"{0:020d}.index.deleted").touch()
+    result = run(root)
+    assert result.exit_code == 0
+    line, summary = result.stdout.splitlines()
+    assert line.startswith("deleted-file (note): 101 files of 2 partitions. Nothing is to be done")
+    assert summary.startswith("sound: 3 partitions")
+    document = json.loads(run(root, "--json").stdout)
+    assert [len(each["findings"]) for each in document["partitions"]] == [100, 1, 0]
+
+
 def test_a_directory_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
     result = run(tmp_path / "missing")
     assert result.exit_code == 2
