@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
+from cordwood.cleanup.due import NOTHING_DUE, DueMoments
 from cordwood.cleanup.log_view import LogView, SegmentView
 from cordwood.model.config import LogConfig
 from cordwood.model.config_values import LONG_MAX
@@ -29,6 +31,7 @@ def view(
     ratio: float = 0.5,
     min_lag_ms: int = 0,
     max_lag_ms: int = LONG_MAX,
+    due: DueMoments = NOTHING_DUE,
 ) -> LogView:
     """Segments are (base offset, bytes, timestamp of every record)."""
     watermark = end if high_watermark is None else high_watermark
@@ -43,6 +46,7 @@ def view(
                 largest_record_timestamp=timestamp,
                 first_batch_timestamp=timestamp,
                 modified_ms=NOW_MS - HOUR_MS // 2,
+                due=due,
             )
             for base, size, timestamp in segments
         ),
@@ -207,3 +211,12 @@ def test_dirty_offset_inside_a_segment_counts_that_segment_as_dirty_and_not_as_c
     cleanable = plan(four(checkpoint=15))
     assert (cleanable.clean_bytes, cleanable.cleanable_bytes) == (200, 200)
     assert section(cleanable) == (15, 30)
+
+
+@pytest.mark.parametrize(("stable", "due"), [(9, ()), (10, (0,)), (25, (0, 10)), (30, (0, 10, 20))])
+def test_what_is_due_is_cleaned_below_the_last_stable_offset_alone(
+    stable: int, due: tuple[int, ...]
+) -> None:
+    log = four(checkpoint=30, stable=stable, due=DueMoments(tombstone_ms=NOW_MS))
+    config = replace(log.config, cordwood_tombstone_cleanup=True)
+    assert plan(replace(log, config=config)).due == due

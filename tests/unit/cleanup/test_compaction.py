@@ -72,7 +72,12 @@ def test_room_for_three_makes_groups_of_three() -> None:
     expected = [ALL[0:3], ALL[3:6], ALL[6:9], ALL[9:]]
     assert groups_of(log_of(TEN, segment_bytes=300)) == expected
     assert groups_of(log_of(TEN, segment_bytes=301)) == expected
+    assert groups_of(log_of(TEN, segment_bytes=399)) == expected
     assert groups_of(log_of(TEN, index_bytes=36)) == expected
+
+
+def test_a_group_has_no_byte_more_than_segment_bytes() -> None:
+    assert groups_of(log_of(TEN, segment_bytes=299)) == [ALL[n : n + 2] for n in range(0, 10, 2)]
 
 
 def test_time_index_limits_a_group_as_the_offset_index_does() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
@@ -91,13 +93,16 @@ class Cluster:
     def leader(self) -> int:
         return self.partition.leader
 
-    def propose(self, leader: int, *isr: int) -> ErrorCode:
+    def propose(
+        self, leader: int, *isr: int, epochs: Mapping[int, int] = MappingProxyType({})
+    ) -> ErrorCode:
+        """A leader's proposal, with the epochs of registrations that are not the current ones."""
         change = IsrChange(
             self.controller.image.topics["t"].topic_id,
             0,
             self.partition.leader_epoch,
             self.partition.partition_epoch,
-            [(each, self.epoch(each)) for each in isr],
+            [(each, epochs.get(each, self.epoch(each))) for each in isr],
         )
         (altered,) = self.control.alter_partitions(leader, self.epoch(leader), [change])
         return altered.error
@@ -305,3 +310,27 @@ def test_a_broker_beside_the_controller_is_not_waited_for(cluster: Cluster) -> N
     cluster.now_ms = SESSION_MS * 9.0
     cluster.control.fence_expired()
     assert not cluster.is_fenced(1)
+
+
+def test_a_replica_is_not_added_in_the_epoch_of_its_registration_before(cluster: Cluster) -> None:
+    """KIP-903: it may have lost what the leader has seen it fetch."""
+    cluster.serve(1, 2)
+    cluster.create(1, 2)
+    before = cluster.epoch(2)
+    cluster.now_ms = SESSION_MS + 1.0
+    cluster.beat(1)
+    cluster.control.fence_expired()
+    cluster.serve(2)
+    refused = cluster.propose(1, 1, 2, epochs={2: before})
+    assert (refused, cluster.partition.isr) == (ErrorCode.INELIGIBLE_REPLICA, (1,))
+    assert cluster.propose(1, 1, 2) is ErrorCode.NONE
+    assert list(cluster.partition.isr) == [1, 2]
+
+
+def test_a_replica_in_a_controlled_shutdown_is_not_added_to_an_isr(cluster: Cluster) -> None:
+    cluster.serve(1, 2)
+    cluster.create(1, 2)
+    cluster.beat(1, offset=0, stop=True)
+    assert not cluster.is_fenced(1)
+    assert cluster.partition.isr == (2,)
+    assert cluster.propose(2, 1, 2) is ErrorCode.INELIGIBLE_REPLICA

@@ -523,6 +523,20 @@ def test_a_stop_on_a_full_disk_is_a_kill_and_the_next_start_recovers(
     assert [len(offsets_in(logs.log(name))) for name in ("a-0", "b-0")] == [20, 20]
 
 
+def test_a_directory_of_which_a_log_did_not_close_is_recovered_at_the_next_start(
+    fs: SimulatedFileSystem, logs: StoredLogs
+) -> None:
+    fill(logs.log("c-0", A), 5)
+    break_down(fs, A / "a-0", code=errno.ENOSPC)
+    logs.manager.shutdown()
+    assert not logs.manager.context.failures.offline, "a full disk takes no directory offline"
+    assert [fs.exists(each / ".kafka_cleanshutdown") for each in (A, B)] == [False, True]
+    fs.fail = None
+    logs.start()
+    assert [each.had_clean_shutdown for each in logs.manager.directories] == [False, True]
+    assert [len(offsets_in(logs.log(name))) for name in ("a-0", "b-0", "c-0")] == [20, 20, 5]
+
+
 # ---- checkpoints that cannot be understood
 
 MALFORMED = {

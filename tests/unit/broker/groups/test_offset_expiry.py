@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.coordinator.effects import TransactionalProducer
+from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.member import LeavingMember, Protocol
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.model.error_codes import ErrorCode
@@ -200,3 +202,22 @@ def test_interval_of_assignments_is_brought_into_its_bounds() -> None:
         for each in (9, 10, 20, 21)
     ]
     assert intervals == [10, 10, 20, 20]
+
+
+def test_a_group_with_offsets_of_an_open_transaction_is_not_ended(run: GroupRun) -> None:
+    assert run.commit(1, producer=TransactionalProducer(7, 0, None)) == ErrorCode.NONE
+    run.groups.expire_offsets()
+    assert run.state() is GroupState.EMPTY
+
+
+def test_a_group_with_a_member_that_has_an_id_and_has_not_joined_is_not_ended(
+    run: GroupRun,
+) -> None:
+    (leader,) = run.stable()
+    pending = run.member_id()
+    run.leave(LeavingMember(leader))
+    run.groups.expire_offsets()
+    assert run.state() is not None
+    run.leave(LeavingMember(pending))
+    run.groups.expire_offsets()
+    assert run.state() is None

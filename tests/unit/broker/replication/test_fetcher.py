@@ -8,7 +8,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from cordwood.broker.replication.fetch_session import ReplicaFetchSession
-from cordwood.broker.replication.fetcher import Followed, ReplicaFetcher
+from cordwood.broker.replication.fetcher import Followed, ReplicaFetcher, Run
 from cordwood.broker.replication.following import AppendRecords, Effect, PartitionFollowing
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
@@ -81,14 +81,17 @@ class CountedFollowing(PartitionFollowing):
         return super().next_fetch(log, now_ms)
 
 
+async def at_once(work: Any) -> None:
+    work()
+
+
 def fetcher_from(
-    leader: Leader, clock: ManualClock, throttle: ReplicationThrottle | None = None
+    leader: Leader,
+    clock: ManualClock,
+    throttle: ReplicationThrottle | None = None,
+    run: Run = at_once,
 ) -> ReplicaFetcher:
-    """A fetcher on this event loop, which does the logs' work at once."""
-
-    async def run(work: Any) -> None:
-        work()
-
+    """A fetcher on this event loop, which does the logs' work by `run`."""
     return ReplicaFetcher(
         cast("MovingNodeConnection", leader),
         ReplicaFetchSession(1),
@@ -188,3 +191,29 @@ def test_a_replica_that_was_held_back_is_fetched_when_no_replica_is_throttled_an
         task.cancel()
 
     asyncio.run(scenario())
+
+
+def test_an_answer_of_the_leader_epoch_before_is_not_applied() -> None:
+    clock, log, leader = ManualClock(), Log(), Leader()
+    ends: list[int] = []
+
+    async def scenario() -> None:
+        async def run(work: Any) -> None:
+            """The next epoch begins when an answer is there, before the log's work is done."""
+            if not ends:
+                fetcher.unfollow(FREE)
+                fetcher.follow(
+                    FREE, Followed("t", PartitionFollowing(2, 2), cast("ReplicaLog", log))
+                )
+            work()
+            ends.append(log.log_end_offset)
+
+        fetcher = fetcher_from(leader, clock, run=run)
+        fetcher.follow(FREE, Followed("t", PartitionFollowing(2, 1), cast("ReplicaLog", log)))
+        task = asyncio.create_task(fetcher.run())
+        while len(ends) < 2:
+            await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(scenario())
+    assert ends[:2] == [0, len(RECORDS)], "that of the epoch before, and that of the new one"

@@ -281,3 +281,18 @@ def test_clients_of_two_versions_on_a_broker_of_version_2() -> None:
     assert known is not None
     assert (known.producer_epoch, known.client_version) == (3, 0)
     assert run.end(7, 3, commit=False) == (NONE, 7, 4)
+
+
+def test_the_markers_of_one_transaction_do_not_complete_the_next() -> None:
+    run = with_known(known_in(ONGOING), 2)
+    run.end(7, 3)
+    (first,) = run.markers.sent
+    run.markers.write()
+    assert run.add(7, 4, "t-0") == NONE
+    run.end(7, 4, commit=False)
+    assert run.state() == "PrepareAbort"
+    first.done()
+    run.commit_log()
+    assert run.state() == "PrepareAbort", "its own markers are not written yet"
+    run.markers.write()
+    assert run.state() == "CompleteAbort"
