@@ -5,8 +5,9 @@ Source: org.apache.kafka.storage.internals.log.LogManager.
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from cordwood.format.file_names import (
@@ -24,6 +25,8 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import parse_directory_name
 from cordwood.storage.filesystem import OS, Entry, FileSystem
 from cordwood.storage.offset_checkpoint_file import OffsetCheckpointFile
+
+_log = logging.getLogger(__name__)
 
 _SEGMENT_LOG = re.compile(r"\d{20}\.log")
 _FILES = (
@@ -74,6 +77,35 @@ class LogDirectory:
     def has_clean_shutdown_file(self) -> bool:
         """Whether the broker stopped in good order, and none has started since."""
         return self.fs.exists(self.path / CLEAN_SHUTDOWN)
+
+    def remove_checkpoint_lines(self, is_gone: Callable[[TopicPartition], bool]) -> None:
+        """Removes the lines of partitions from the four checkpoints, durably.
+
+        Lines name a partition, not its topic's id: one that outlives its log would be applied to
+        the next log of that name. A log whose log start offset is beyond its end is emptied.
+
+        Differs: Kafka leaves them until the next checkpoint is written.
+
+        Args:
+            is_gone: whether the directory has no log of a partition.
+
+        Raises:
+            OSError: a file cannot be read or written.
+            NoSpaceError: the disk is full.
+        """
+        for file in (
+            self.recovery_points,
+            self.log_starts,
+            self.high_watermarks,
+            self.cleaner_offsets,
+        ):
+            gone = file.remove_lines(is_gone)
+            if gone:
+                _log.info(
+                    "Removed lines of %s from %s: no such log is in this directory",
+                    ", ".join(map(str, gone)),
+                    file.path,
+                )
 
     def parse_names(self, entries: Iterable[Entry]) -> dict[str, tuple[TopicPartition, str]]:
         """(partition, suffix) of those entries that are directories of partitions, by name.

@@ -6,7 +6,7 @@ Source: org.apache.kafka.storage.internals.log.LogManager.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -55,6 +55,10 @@ def _quiet_failure() -> Iterator[None]:
         yield
     except StorageError as error:
         _log.log(logging.DEBUG if error.is_out_of_space else logging.WARNING, "%s", error)
+
+
+def _is_absent(present: Container[TopicPartition], partition: TopicPartition) -> bool:
+    return partition not in present
 
 
 class LogManager(LogSet):
@@ -118,6 +122,7 @@ class LogManager(LogSet):
             ):
                 self._accept(log, suffix, is_stray)
         self._require_some_directory()
+        self._forget_absent()
         self._loaded = True
         self.context.holds.spread()
         for text in self.context.holds.damage().values():
@@ -133,6 +138,19 @@ class LogManager(LogSet):
             int((self.context.clock.monotonic_s() - begun) * 1000),
             [str(path) for path in unclean],
         )
+
+    def _forget_absent(self) -> None:
+        """Removes the checkpoints' lines of logs that a directory does not have any more.
+
+        Those of a directory that went offline stay: its logs are loaded after it was repaired.
+        """
+        for directory in self._online():
+            present = {log.topic_partition for log in self._table.current_in(directory.path)}
+            with (
+                _quiet_failure(),  # on a full disk; they are removed before a log is made again
+                self.context.failures.guard(directory.path, "writing the checkpoints of"),
+            ):
+                directory.remove_checkpoint_lines(partial(_is_absent, present))
 
     def _accept(
         self, log: PartitionLog, suffix: str, is_stray: Callable[[PartitionLog], bool]

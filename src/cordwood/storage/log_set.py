@@ -187,6 +187,7 @@ class LogSet:
         error: CordwoodError | None = None
         for directory in self._candidates(log_dir, directory_id):
             try:
+                self._forget_former(partition, directory, name)
                 log = load_log(
                     LoadRequest(
                         directory=directory.path / name,
@@ -207,6 +208,21 @@ class LogSet:
             "No log directories available. Tried "
             f"{', '.join(str(d.path) for d in self.directories)}"
         ) from error
+
+    def _forget_former(
+        self, partition: TopicPartition, directory: OnlineLogDirectory, name: str
+    ) -> None:
+        """Removes the checkpoints' lines of a former log of a partition; `name` is the new one's.
+
+        Raises:
+            StorageError: one cannot be removed, and would be applied to the new log after a crash.
+        """
+        current = self._table.get(partition)
+        if current is not None and current.log_dir == directory.path:
+            return
+        with self.context.failures.guard(directory.path, "writing the checkpoints of"):
+            if not self.context.fs.exists(directory.path / name):
+                directory.remove_checkpoint_lines(lambda each: each == partition)
 
     def _candidates(
         self, log_dir: Path | None, directory_id: UUID | None

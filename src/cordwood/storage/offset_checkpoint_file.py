@@ -98,6 +98,26 @@ class OffsetCheckpointFile:
             self._replace(ordered)
             self._written = dict(lines)
 
+    def remove_lines(self, is_gone: Callable[[TopicPartition], bool]) -> list[TopicPartition]:
+        """Removes the lines of partitions that `is_gone` says are, durably; returns these.
+
+        A file that cannot be understood has no lines, and is left as it is.
+        """
+        with self._lock:
+            before = self.read_or_nothing(self.path.name)
+            gone = [partition for partition in before if is_gone(partition)]
+            if gone:
+                self._replace_lines({p: before[p] for p in before if p not in set(gone)})
+            return gone
+
+    def _replace_lines(
+        self, ordered: Mapping[TopicPartition, int], *, model: FileFacts | None = None
+    ) -> None:
+        """As `_replace`; they are what `read` and the next `write` know of."""
+        self._replace(ordered, model=model)
+        self._written = dict(ordered)
+        self._parsed = self._state(), self._written
+
     def set_line(
         self, partition: TopicPartition, offset: int | None, *, model: FileFacts | None = None
     ) -> None:
@@ -129,7 +149,4 @@ class OffsetCheckpointFile:
                 order = cleaner_offset_order(list(before), gone={partition})
             else:
                 order = cleaner_offset_order(list(before), update=partition)
-            ordered = {each: lines[each] for each in order}
-            self._replace(ordered, model=model)
-            self._written = ordered
-            self._parsed = self._state(), ordered
+            self._replace_lines({each: lines[each] for each in order}, model=model)
