@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.clock import SystemClock
@@ -21,6 +19,7 @@ from cordwood.storage.trash_restore import restore
 from cordwood.testing.broker import RunningBroker
 from support.in_process_engine import clean_in_process
 from support.kafka import RealKafka, read_checkpoint
+from support.reading import read_committed
 from support.workload import DAY_MS, Workload
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
@@ -44,32 +43,8 @@ CONFIGS = {
 HOLD = Hold(id="case-7", topic="restore-deleted", partition=None, reason="", by="me", created_ms=1)
 
 
-def read(servers: str, topic: str) -> list[tuple[int, bytes | None, bytes | None]]:
-    """Every committed record, as a consumer gets it."""
-    settings: dict[str, Any] = {
-        "bootstrap.servers": servers,
-        "group.id": "reader",
-        "enable.partition.eof": True,
-        "isolation.level": "read_committed",
-    }
-    consumer = Consumer(settings)
-    consumer.assign([TopicPartition(topic, 0, 0)])
-    found: list[tuple[int, bytes | None, bytes | None]] = []
-    while True:
-        message = consumer.poll(120)
-        assert message is not None, "nothing came for 120 s"
-        error = message.error()
-        if error is not None:
-            assert error.code() == KafkaError._PARTITION_EOF, str(error)
-            consumer.close()
-            return found
-        offset = message.offset()
-        assert offset is not None
-        found.append((offset, message.key(), message.value()))
-
-
 def read_all(servers: str) -> dict[str, object]:
-    return {topic: read(servers, topic) for topic in TOPICS}
+    return {topic: read_committed(servers, topic) for topic in TOPICS}
 
 
 def files_of(data: Path) -> dict[str, object]:

@@ -42,6 +42,13 @@ CONFIGS = {
         segment_bytes=1_000,
         index_interval_bytes=100,
     ),
+    # Tombstones that take more bytes with a horizon: a segment becomes two.
+    "grown": LogConfig(
+        cleanup_policy=frozenset({"compact"}),
+        segment_bytes=500,
+        delete_retention_ms=10**15,
+        index_interval_bytes=100,
+    ),
 }
 
 
@@ -82,6 +89,16 @@ def compacted_and_deleted() -> LogBuilder:
     for number in range(10):
         timestamp = OLD_MS if number < 4 else NEW_MS
         log.batch([(b"%d" % (n % 4), b"w" * 25) for n in range(5)], timestamp=timestamp)
+        log.roll()
+    log.put(b"end", b"v")
+    return log
+
+
+def grown() -> LogBuilder:
+    log = LogBuilder("grown-0", index_interval_bytes=100)
+    for number in range(2):
+        for batch in range(3):
+            log.batch([(b"%d" % (12 * (3 * number + batch) + n), None) for n in range(10)])
         log.roll()
     log.put(b"end", b"v")
     return log
@@ -134,6 +151,7 @@ def case(scratch: Path, cleanings: KillableCleanings) -> Case:
         start,
         compacted(),
         compacted_and_deleted(),
+        grown(),
     ]
     before = write_log_dir(scratch / "before", logs)
     cleanings.load(shutil.copytree(before, scratch / "first"), CONFIGS, now_ms=NOW_MS)
@@ -141,6 +159,7 @@ def case(scratch: Path, cleanings: KillableCleanings) -> Case:
     ended = cleanings.clean(work, CONFIGS, now_ms=NOW_MS)
     after = contents(work)
     assert after != contents(before)
+    assert len([*(work / "grown-0").glob("*.log")]) > len([*(before / "grown-0").glob("*.log")]) + 1
     again = cleanings.clean(work, CONFIGS, now_ms=NOW_MS)
     assert contents(work) == after
     assert again.steps[TASK] == 0

@@ -537,7 +537,7 @@ class CrashRun:
                 self._fs.set_modified(writer.path, segment.modified_ns)
             end = compaction.group(number)[-1].next_base_offset
             model.begin_replacing(group, end, stored_in(segment.files[LOG_SUFFIX]))
-            log.replace_segments(staged, group)
+            log.replace_segments([staged], group)
             model.end_replacing()
         file.write({**lines, partition: cleanable.first_uncleanable})
 

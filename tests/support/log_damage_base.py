@@ -282,7 +282,7 @@ class _Maker:
                 writer.write(data)
                 writer.close()
                 self._fs.set_modified(writer.path, segment.modified_ns)
-            log.replace_segments(staged, group)
+            log.replace_segments([staged], group)
         self._manager.context.clock.advance(120_000)  # type: ignore[attr-defined]
         self._manager.context.scheduler.run_due()
         directory = next(d for d in self._manager.directories if d.path == log.log_dir)

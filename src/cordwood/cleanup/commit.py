@@ -91,10 +91,13 @@ class Placement(Protocol):
         """The compaction is over, whatever has become of it."""
 
 
-def staged_files(compaction: LogCompaction, manifest: Manifest) -> StagedSegment:
-    """The files of the group that a manifest announces."""
-    return StagedSegment(
-        directory=compaction.directory, base_offset=manifest.base_offset, token=manifest.token
+def staged_segments(compaction: LogCompaction, manifest: Manifest) -> tuple[StagedSegment, ...]:
+    """The staged segments of the group that a manifest announces, ascending."""
+    return tuple(
+        StagedSegment(
+            directory=compaction.directory, base_offset=each.base_offset, token=manifest.token
+        )
+        for each in manifest.segments
     )
 
 
@@ -207,8 +210,11 @@ class CompactionCommitter:
         """
         kept: set[str] = set()
         if self._under_way is not None:
-            files = staged_files(self.compaction, self._under_way).paths().values()
-            kept = {path.name for path in files}
+            kept = {
+                path.name
+                for each in staged_segments(self.compaction, self._under_way)
+                for path in each.paths().values()
+            }
         self._remove_staged(kept=kept)
 
     def _remove_staged(self, prefix: str = "", kept: Collection[str] = ()) -> None:

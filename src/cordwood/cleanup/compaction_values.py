@@ -24,6 +24,8 @@ from cordwood.model.errors import (
 BATCH_BYTES_MAX = (1 << 31) - 1
 #: What a task may always take for one.
 BATCH_BYTES_MIN = 16 << 20
+#: The largest segment: positions in it, and the size of its file, are positive 32-bit integers.
+SEGMENT_BYTES_MAX = (1 << 31) - 1
 
 #: Ascending ranges of offsets, first and last, both inclusive; between two there is a gap.
 OffsetRanges = tuple[tuple[int, int], ...]
@@ -119,32 +121,49 @@ class Discarded:
         return Discarded(**{reason: mine[reason] + theirs[reason] for reason in mine})
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewrittenSegment:
+    """A segment that a rewrite has made: its base offset, and the sizes of its files.
+
+    `first_batch_timestamp` is the maximum timestamp of the first batch and `largest_timestamp` that
+    of all of them (ms, -1 where there is none).
+    """
+
+    base_offset: int
+    log_bytes: int
+    index_bytes: int = 0
+    time_index_bytes: int = 0
+    transaction_index_bytes: int = 0
+    first_batch_timestamp: int = -1
+    largest_timestamp: int = -1
+
+
 @dataclass(slots=True)
 class Manifest:
-    """The result of a rewrite: sizes of the staged files, and counts for the report.
+    """The result of a rewrite: the segments that were staged, and counts for the report.
 
-    `unchanged` says that nothing was staged, because the group stays as it is. `after` is the state
-    of the transactions behind the group, from which an interrupted compaction continues.
-    `first_batch_timestamp` is the maximum timestamp of the first batch and `largest_timestamp` that
-    of all of them (ms, -1 where there is none); both are those of a group that was rewritten.
+    `segments` ascend; the first has the base offset of the group. There are several where one would
+    be too large. `unchanged` says that nothing was staged, because the group stays as it is.
+    `after` is the state of the transactions behind the group, from which an interrupted compaction
+    continues.
     """
 
     base_offset: int
     token: str
-    log_bytes: int = 0
-    index_bytes: int = 0
-    time_index_bytes: int = 0
-    transaction_index_bytes: int = 0
+    segments: tuple[RewrittenSegment, ...] = ()
     bytes_before: int = 0
     records_before: int = 0
     records_after: int = 0
     batches_before: int = 0
     batches_after: int = 0
-    first_batch_timestamp: int = -1
-    largest_timestamp: int = -1
     unchanged: bool = False
     after: list[Any] = field(default_factory=list)
     discarded: Discarded = field(default_factory=Discarded)
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes of the segments' logs."""
+        return sum(each.log_bytes for each in self.segments)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
@@ -153,7 +172,13 @@ class Manifest:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Manifest:
         """The inverse of `to_json`."""
-        return cls(**(value | {"discarded": Discarded(**value["discarded"])}))
+        return cls(
+            **value
+            | {
+                "segments": tuple(RewrittenSegment(**each) for each in value["segments"]),
+                "discarded": Discarded(**value["discarded"]),
+            }
+        )
 
 
 def failure_to_json(error: Exception) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cordwood.cleanup.capture import Captured, capture_offline
-from cordwood.cleanup.commit import CompactionCommitter, staged_files
+from cordwood.cleanup.commit import CompactionCommitter, staged_segments
 from cordwood.cleanup.compaction_values import Manifest
 from cordwood.cleanup.due_reader import KnownDue
 from cordwood.cleanup.group_guard import NOTHING_KNOWN
@@ -20,7 +20,6 @@ from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.offline_placement import OfflinePlacement
 from cordwood.cleanup.retention import RetentionPlan
 from cordwood.cleanup.run import Run
-from cordwood.format.file_names import LOG_SUFFIX
 from cordwood.format.trash_notes import COMPACTION, RESTART, RETENTION, Removal, Rewritten
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OS
@@ -231,7 +230,7 @@ class LogOnDisk:
         *,
         end_offset: int,
         rolled: int | None = None,
-        rewritten: Rewritten | None = None,
+        rewritten: tuple[Rewritten, ...] = (),
     ) -> None:
         """Notes in the trash, if there is one, what is about to be removed."""
         if self._run.trash is None:
@@ -249,8 +248,7 @@ class LogOnDisk:
             rewritten=rewritten,
             rolled=rolled,
         )
-        is_replaced = rewritten is not None
-        self._run.trash.note(self._place.path, removal, keep_first_snapshot=is_replaced)
+        self._run.trash.note(self._place.path, removal)
 
     def _note_group(
         self, view: LogView, compaction: LogCompaction, number: int, manifest: Manifest
@@ -260,8 +258,7 @@ class LogOnDisk:
             return
         group = compaction.groups[number]
         ends = {each.base_offset: each.next_base_offset for each in compaction.segments}
-        path = staged_files(compaction, manifest).paths()[LOG_SUFFIX]
-        rewritten = rewritten_of(path, base_offset=manifest.base_offset)
+        rewritten = rewritten_of(staged_segments(compaction, manifest))
         end_offset = ends[group[-1]]
         self._note_removal(view, COMPACTION, group, end_offset=end_offset, rewritten=rewritten)
 

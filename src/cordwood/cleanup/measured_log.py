@@ -18,7 +18,7 @@ from typing import Final
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.commit import CompactionCommitter
-from cordwood.cleanup.compaction_values import Manifest, SegmentSource
+from cordwood.cleanup.compaction_values import Manifest, RewrittenSegment, SegmentSource
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.log_on_disk import LogFiles
 from cordwood.cleanup.log_view import CleanedSegment, SegmentView
@@ -137,10 +137,12 @@ class MeasuredLog:
         end = committer.compaction.first_uncleanable
         by_base = {segment.base_offset: segment for segment in captured.view.segments}
         groups = committer.compaction.groups
-        segments = [
-            by_base[group[0]] if manifest.unchanged else _rewritten(by_base[group[-1]], manifest)
-            for group, manifest in zip(groups, committer.result.manifests, strict=True)
-        ]
+        segments: list[CleanedSegment] = []
+        for group, manifest in zip(groups, committer.result.manifests, strict=True):
+            if manifest.unchanged:
+                segments.append(by_base[group[0]])
+            else:
+                segments += [_rewritten(by_base[group[-1]], each) for each in manifest.segments]
         grouped = {base for group in groups for base in group}
         segments += [s for s in captured.view.segments if s.base_offset not in grouped]
         segments.sort(key=lambda segment: segment.base_offset)
@@ -167,15 +169,15 @@ class _Nowhere:
         """There is nothing to end."""
 
 
-def _rewritten(last: CleanedSegment, manifest: Manifest) -> SegmentView:
-    """A rewritten group, of which `last` is the last source, as it would be captured."""
-    first = manifest.first_batch_timestamp
+def _rewritten(last: CleanedSegment, new: RewrittenSegment) -> SegmentView:
+    """A segment of a rewritten group as it would be captured; `last` is the last source."""
+    first = new.first_batch_timestamp
     return SegmentView(
-        base_offset=manifest.base_offset,
-        size_bytes=manifest.log_bytes,
-        index_bytes=manifest.index_bytes,
-        time_index_bytes=manifest.time_index_bytes,
-        largest_record_timestamp=manifest.largest_timestamp,
+        base_offset=new.base_offset,
+        size_bytes=new.log_bytes,
+        index_bytes=new.index_bytes,
+        time_index_bytes=new.time_index_bytes,
+        largest_record_timestamp=new.largest_timestamp,
         first_batch_timestamp=first if first >= 0 else LONG_MAX,
         modified_ms=last.modified_ms,
     )

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
 
-from cordwood.cleanup.commit import staged_files
+from cordwood.cleanup.commit import staged_segments
 from cordwood.cleanup.compaction_values import Manifest
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.storage.filesystem import OS, FileSystem
@@ -58,12 +58,10 @@ class OfflinePlacement:
         if not self._begun:
             self._journal.begin(compaction.to_json())
             self._begun = True
-        self._journal.intend(number, manifest.token, manifest.after)
-        put_in_place(
-            staged_files(compaction, manifest),
-            compaction.groups[number],
-            fs=self._fs,
-        )
+        staged = staged_segments(compaction, manifest)
+        bases = [each.base_offset for each in staged]
+        self._journal.intend(number, manifest.token, bases, manifest.after)
+        put_in_place(staged, compaction.groups[number], fs=self._fs)
         self._removal = self._remover.submit(
             dispose_deleted, self._directory, self._dispose, fs=self._fs
         )

@@ -11,10 +11,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from cordwood.cleanup.commit import StalePlanError, staged_files
+from cordwood.cleanup.commit import StalePlanError, staged_segments
 from cordwood.cleanup.compaction_values import Manifest
 from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.format.file_names import LOG_SUFFIX
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.removal_notes import Replacement, is_trashed
 from cordwood.storage.replace import StagedSegment
@@ -66,7 +65,7 @@ class OnlinePlacement:
         """
         group = compaction.groups[number]
         self._tell(compaction, [self._sources[base] for base in group], group[0])
-        staged = staged_files(compaction, manifest)
+        staged = staged_segments(compaction, manifest)
         trashed = self._trashed(compaction, staged)
         with self._log.lock:
             self._require_allowed()
@@ -80,28 +79,30 @@ class OnlinePlacement:
                     "compaction was planned"
                 )
             old = [self._sources[base] for base in left]
-            segment = None
+            new: list[LogSegment] = []
             if left:
-                segment = self._log.replace_segments(staged, left, trashed)
-        if segment is None:
-            for path in staged.paths().values():
-                self._log.context.fs.remove(path)
+                new = self._log.replace_segments(staged, left, trashed)
+        if not new:
+            for each in staged:
+                for path in each.paths().values():
+                    self._log.context.fs.remove(path)
             return
         _log.info(
             "%sSwapping in cleaned segment %s for segment(s) %s in log %s",
             self._prefix,
-            segment,
+            ", ".join(map(str, new)),
             old,
             self._log,
         )
 
-    def _trashed(self, compaction: LogCompaction, staged: StagedSegment) -> Replacement | None:
+    def _trashed(
+        self, compaction: LogCompaction, staged: Sequence[StagedSegment]
+    ) -> Replacement | None:
         """What the trash needs to know; read before the log is locked. None: it gets nothing."""
         if not is_trashed(self._log):
             return None
-        path, fs = staged.paths()[LOG_SUFFIX], self._log.context.fs
         return Replacement(
-            rewritten=rewritten_of(path, base_offset=staged.base_offset, fs=fs),
+            rewritten=rewritten_of(staged, fs=self._log.context.fs),
             cleaner_checkpoint=compaction.first_dirty,
         )
 

@@ -17,12 +17,20 @@ import numpy.typing as npt
 
 from cordwood.cleanup.compaction_values import (
     BATCH_BYTES_MAX,
+    SEGMENT_BYTES_MAX,
     LastRecord,
     Manifest,
     SegmentEvidence,
     SegmentSource,
 )
-from cordwood.cleanup.output import CountedFiles, Output, SegmentFiles, StagedFiles
+from cordwood.cleanup.output import (
+    CountedFiles,
+    Output,
+    OutputLimits,
+    SegmentFiles,
+    StagedFiles,
+)
+from cordwood.cleanup.recompression import without_growth
 from cordwood.cleanup.scan import Block, Bytes, Ints, SegmentReader, records_of
 from cordwood.cleanup.survivors import Progress, discardable, no_progress
 from cordwood.cleanup.transactions import (
@@ -73,7 +81,8 @@ class RewriteSpec:
     `upper_bound` is the first uncleanable offset; `legacy_horizon_ms` the horizon for tombstones of
     magic 0 and 1, judged by the segment's modification time. `before` and `after` are the state of
     the transactions at both ends of the group. With `erases` the bits alone decide: markers,
-    tombstones, the transaction index and batches that begin at `first_in_open` stay. It may take
+    tombstones, the transaction index and batches that begin at `first_in_open` stay. What outgrows
+    `segment_bytes`, and the sources, becomes several segments. It may take
     `space_max` bytes, if set, is not begun before the group before it is in place with
     `one_at_a_time`. No batch takes more than `batch_bytes_max` of memory. If there is `evidence`,
     for each of the segments, the output is compared with them before it is announced. With
@@ -105,6 +114,16 @@ class RewriteSpec:
         return [entry for entry in self.aborted if entry.last_offset in offsets]
 
     is_measured: bool = False
+    segment_bytes: int = SEGMENT_BYTES_MAX
+
+    @property
+    def segment_bytes_max(self) -> int:
+        """How many bytes of batches a segment of the output may take.
+
+        Sources that are larger than `segment_bytes` already may stay as large as they are.
+        """
+        sources = sum(each.source.size_bytes for each in self.segments)
+        return min(SEGMENT_BYTES_MAX, max(self.segment_bytes, sources))
 
     def output(self, *, fs: FileSystem = OS) -> Output:
         """The output of the rewrite, still empty.
@@ -112,12 +131,26 @@ class RewriteSpec:
         Raises:
             NoSpaceError, StagingError: the staged log cannot be created.
         """
-        files: SegmentFiles = CountedFiles()
-        if not self.is_measured:
-            modified_ns = self.segments[-1].source.modified_ns // 1_000_000 * 1_000_000
-            files = StagedFiles(self.staged, model=self.model, modified_ns=modified_ns, fs=fs)
+        modified_ns = self.segments[-1].source.modified_ns // 1_000_000 * 1_000_000
+
+        def files(base_offset: int) -> SegmentFiles:
+            if self.is_measured:
+                return CountedFiles()
+            staged = self.staged.at(base_offset)
+            return StagedFiles(staged, model=self.model, modified_ns=modified_ns, fs=fs)
+
         manifest = Manifest(self.staged.base_offset, self.staged.token, after=self.after.to_json())
-        return Output(files, manifest, index_interval_bytes=self.index_interval_bytes)
+        return Output(
+            files,
+            manifest,
+            index_interval_bytes=self.index_interval_bytes,
+            limits=OutputLimits(
+                # The journal of an erasure names segments: each stays one.
+                segment_bytes=SEGMENT_BYTES_MAX if self.erases else self.segment_bytes_max,
+                may_split=not self.erases,
+                space_bytes=self.space_max,
+            ),
+        )
 
 
 class _Batches(Protocol):
@@ -294,6 +327,7 @@ class GroupRewriter:
         if self._out.shape[0] > _OUT_BYTES:  # one large batch: the next need less memory
             self._out = np.zeros(_OUT_BYTES, dtype=np.uint8)
         row = 0
+        before = block.table[verdicts.actions != rebuild.DISCARD, rows_of.SIZE]
         while row < block.rows:
             filled, count, row, status = kernels.assemble(
                 block.buffer,
@@ -312,7 +346,10 @@ class GroupRewriter:
                 self._retained,
                 self._codecs.table,
             )
-            output.append(self._out.data[:filled], written, count)
+            output.append(
+                *without_growth(self._out.data[:filled], written[:count], before[:count]), count
+            )
+            before = before[count:]
             if status == rebuild.OUT_FULL and not filled:
                 self._make_out(spec, int(verdicts.kept[row]))
             elif status == rebuild.SCRATCH_FULL:
@@ -321,6 +358,7 @@ class GroupRewriter:
             elif status == rebuild.BY_PYTHON:
                 self._rebuild_by_python(spec, source, block, row, ordinals, keep, verdicts, output)
                 row += 1
+                before = before[1:]
             elif status == rebuild.BAD_RECORD:
                 raise CorruptError(
                     "the segment has changed since it was read",
@@ -401,7 +439,8 @@ class GroupRewriter:
         )
         last_offset = block.table[row, rows_of.LAST_OFFSET]
         written = np.array([[total, last_offset, meta[1]]], dtype=np.int64)
-        output.append(batch.data[:total], written, 1)
+        before = block.table[row : row + 1, rows_of.SIZE]
+        output.append(*without_growth(batch.data[:total], written, before), 1)
 
     def _copy_legacy(self, entry: LegacyBatch, output: Output) -> None:
         """A magic 0 or 1 entry that an erasure leaves as it is."""

@@ -27,7 +27,12 @@ from cordwood.cleanup.announcements import (
     staging_errors,
     write_progress,
 )
-from cordwood.cleanup.compaction_values import Manifest, SegmentEvidence, SegmentSource
+from cordwood.cleanup.compaction_values import (
+    Manifest,
+    RewrittenSegment,
+    SegmentEvidence,
+    SegmentSource,
+)
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.output import Output
 from cordwood.cleanup.record_longs import Expiry
@@ -233,6 +238,7 @@ def rewrite_specs(compaction: LogCompaction, survivors: Survivors) -> dict[int, 
                 erases=compaction.erased is not None,
                 first_in_open=compaction.first_in_open,
                 is_measured=compaction.is_measured,
+                segment_bytes=compaction.segment_bytes,
             )
         for fact in facts:
             before = before.followed_by(fact.transactions)
@@ -300,7 +306,9 @@ def unchanged_manifest(
         base_offset=group[0].base_offset,
         token=compaction.attempt,
         unchanged=True,
-        log_bytes=group[0].size_bytes,
+        segments=(
+            RewrittenSegment(base_offset=group[0].base_offset, log_bytes=group[0].size_bytes),
+        ),
         bytes_before=group[0].size_bytes,
         records_before=facts.records,
         records_after=facts.records,

@@ -34,7 +34,7 @@ class TrashedFile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rewritten:
-    """The segment that took the place of the removed ones; `crc` is the CRC-32C of its log."""
+    """A segment that took the place of removed ones; `crc` is the CRC-32C of its log."""
 
     base_offset: int
     size_bytes: int
@@ -49,8 +49,9 @@ class Removal:
     `segments` are base offsets, ascending; `end_offset` is the base of the segment that followed.
     `at_ms` is when, in ms since the epoch, and from `expires_ms` on it may be deleted for good;
     None for never. The log start offset, the leader epochs (epoch, start offset) and the cleaner
-    checkpoint are those before it. `rolled` is the base of the empty segment that was made, where
-    all were removed.
+    checkpoint are those before it. `rewritten` are the segments, ascending, that took the place of
+    those removed, if a compaction has made them. `rolled` is the base of the empty segment that
+    was made, where all were removed.
     """
 
     at_ms: int
@@ -62,7 +63,7 @@ class Removal:
     log_start_offset: int
     leader_epochs: tuple[tuple[int, int], ...]
     cleaner_checkpoint: int | None
-    rewritten: Rewritten | None = None
+    rewritten: tuple[Rewritten, ...] = ()
     rolled: int | None = None
     expires_ms: int | None = None
 
@@ -91,13 +92,15 @@ def parse_trash_notes(data: bytes) -> list[Removal]:
 
 def _removal(value: dict[str, Any]) -> Removal:
     rewritten = value["rewritten"]
+    if not isinstance(rewritten, list):  # as written before there could be several
+        rewritten = [] if rewritten is None else [rewritten]
     found = Removal(
         **value
         | {
             "segments": tuple(map(int, value["segments"])),
             "files": tuple(TrashedFile(**each) for each in value["files"]),
             "leader_epochs": tuple((int(e), int(o)) for e, o in value["leader_epochs"]),
-            "rewritten": None if rewritten is None else Rewritten(**rewritten),
+            "rewritten": tuple(Rewritten(**each) for each in rewritten),
         }
     )
     numbers = (found.at_ms, found.end_offset, found.log_start_offset, found.expires_ms or 0)
@@ -105,7 +108,7 @@ def _removal(value: dict[str, Any]) -> Removal:
         raise TypeError(f"{found.why!r} of {found.segments} is no removal")
     if any("/" in each.name + each.stored or each.stored.startswith(".") for each in found.files):
         raise TypeError("a file of another directory")
-    if (found.why == COMPACTION) != (found.rewritten is not None):
+    if (found.why == COMPACTION) != bool(found.rewritten):
         raise TypeError("a compaction without its segment")
     return found
 

@@ -83,14 +83,14 @@ class BrokerTrash:
 
     # ---- segments
 
-    def note(self, directory: Path, removal: Removal, *, keep_first_snapshot: bool = False) -> None:
+    def note(self, directory: Path, removal: Removal) -> None:
         """As `Trash.note`.
 
         Raises:
             TrashError: it cannot be noted.
         """
         with self._lock, self.access(f"noting what is removed from {directory.name}"):
-            self._trash.note(directory, removal, keep_first_snapshot=keep_first_snapshot)
+            self._trash.note(directory, removal)
 
     def dispose(self, path: Path) -> None:
         """Moves a `.deleted` file here if a note waits for it; removes it otherwise.

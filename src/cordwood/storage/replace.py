@@ -1,14 +1,16 @@
 """Replaces segments with rewritten ones, so that recovery works at every crash point.
 
+A group of segments is replaced with one segment, or with several where one would be too large.
 The steps of one group, and what is found after a crash behind each:
 
 1. The intent is written to the journal, durably. Staged files are complete and on disk.
    *After a crash:* nothing has happened; the staged files are removed, the group is done again.
-2. Staged files become `.cleaned`, the `.log` last; then `.cleaned` become `.swap`, `.log` first.
+2. Staged files become `.cleaned`, the `.log` last; then `.cleaned` become `.swap`, those of the
+   highest base offset first (KAFKA-6264), and of each segment the `.log` first.
    *After a crash:* while any staged or `.cleaned` file is left, sources win, as in Kafka.
 3. Sources become `.deleted`. *After a crash:* all new files are `.swap`; they win, as in Kafka.
-4. `.swap` files take their final names, and the directory is synced. *After a crash:* the rest of
-   the renames is done.
+4. `.swap` files take their final names, those of the lowest base offset first, and the directory
+   is synced. *After a crash:* the rest of the renames is done.
 5. `.deleted` files are removed, or moved to the trash.
 
 Kafka itself, started after a crash at any point, ends with the same segments by its own rules; the
@@ -22,9 +24,9 @@ Source: org.apache.kafka.storage.internals.log.LocalLog.replaceSegments, LogLoad
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +72,10 @@ class StagedSegment:
     base_offset: int
     token: str
 
+    def at(self, base_offset: int) -> StagedSegment:
+        """Another segment of the same group."""
+        return replace(self, base_offset=base_offset)
+
     def paths(self) -> dict[str, Path]:
         """The staged file of each segment suffix."""
         return {
@@ -91,10 +97,10 @@ class CompactionJournal:
         self._fs.replace_durably(self.path, json.dumps(plan).encode() + b"\n")
         self._fs.take_after_directory(self.path, self.path.parent)
 
-    def intend(self, group: int, token: str, after: list[Any]) -> None:
-        """Records the intent to replace a group with the files staged under `token`."""
-        line = json.dumps({"group": group, "token": token, "after": after}).encode() + b"\n"
-        self._fs.append_durably(self.path, line)
+    def intend(self, group: int, token: str, bases: Sequence[int], after: list[Any]) -> None:
+        """Records the intent to replace a group with the segments `bases`, staged under `token`."""
+        intent = {"group": group, "token": token, "bases": list(bases), "after": after}
+        self._fs.append_durably(self.path, json.dumps(intent).encode() + b"\n")
 
     def keep(self, count: int) -> None:
         """Forgets all intents but the first `count`, and what a crash left of a line."""
@@ -125,6 +131,8 @@ class CompactionJournal:
             for number, intent in enumerate(intents):
                 if not isinstance(intent["token"], str) or not isinstance(intent["after"], list):
                     raise TypeError(f"{intent!r} is no intent")
+                # Before a group could become several segments, it became the one at its base.
+                intent.setdefault("bases", plan["groups"][intent["group"]][:1])
                 if not isinstance(plan["groups"][intent["group"]][0], int):
                     raise TypeError(f"intent {number} is of a group without an offset")
         except (ValueError, KeyError, TypeError, IndexError) as error:
@@ -135,49 +143,60 @@ class CompactionJournal:
         return plan, intents
 
 
-def put_in_place(staged: StagedSegment, sources: Sequence[int], *, fs: FileSystem = OS) -> None:
+#: Files of one kind of segments that are put in place: (base offset, suffix).
+Renamed = list[tuple[int, str]]
+
+
+def put_in_place(
+    staged: Sequence[StagedSegment], sources: Sequence[int], *, fs: FileSystem = OS
+) -> None:
     """Steps 2 to 4 for one group; `dispose_deleted` is step 5.
 
     Args:
-        staged: the new segment; its base offset is that of the first source.
-        sources: base offsets of the segments it replaces, ascending.
+        staged: the new segments, ascending; the first has the base offset of the first source.
+        sources: base offsets of the segments they replace, ascending.
         fs: where they are.
     """
-    assert sources[0] == staged.base_offset, f"{staged} begins with source {sources[0]}"
-    suffixes = swap_in(staged, fs=fs)
-    directory = Path(staged.directory)
-    mark_deleted(directory, sources, keep_first_snapshot=True, fs=fs)
-    finish_swap(staged, suffixes, fs=fs)
+    first = staged[0]
+    assert sources[0] == first.base_offset, f"{first} begins with source {sources[0]}"
+    files = swap_in(staged, fs=fs)
+    directory = Path(first.directory)
+    mark_deleted(directory, sources, keep_snapshots=[s.base_offset for s in staged], fs=fs)
+    finish_swap(directory, files, fs=fs)
 
 
-def swap_in(staged: StagedSegment, *, fs: FileSystem = OS) -> list[str]:
-    """Step 2: staged files become `.swap`; the suffixes of those there are."""
-    directory, base = Path(staged.directory), staged.base_offset
-    present = [suffix for suffix, path in staged.paths().items() if fs.exists(path)]
-    assert LOG_SUFFIX in present, f"no staged log for {base} in {directory}"
-    for suffix in reversed(present):
+def swap_in(staged: Sequence[StagedSegment], *, fs: FileSystem = OS) -> Renamed:
+    """Step 2: staged files become `.swap`; those there are, in the order of step 4."""
+    directory = Path(staged[0].directory)
+    files: Renamed = []
+    for segment in staged:
+        found = [suffix for suffix, path in segment.paths().items() if fs.exists(path)]
+        assert LOG_SUFFIX in found, f"no staged log for {segment.base_offset} in {directory}"
+        files += [(segment.base_offset, suffix) for suffix in found]
+    for base, suffix in reversed(files):
         cleaned = _name(directory, base, suffix + CLEANED_SUFFIX)
-        fs.rename(staged.paths()[suffix], cleaned)
-    for suffix in present:
-        fs.rename(
-            _name(directory, base, suffix + CLEANED_SUFFIX),
-            _name(directory, base, suffix + SWAP_SUFFIX),
-        )
-    return present
+        fs.rename(staged[0].at(base).paths()[suffix], cleaned)
+    for segment in reversed(staged):
+        for base, suffix in files:
+            if base == segment.base_offset:
+                fs.rename(
+                    _name(directory, base, suffix + CLEANED_SUFFIX),
+                    _name(directory, base, suffix + SWAP_SUFFIX),
+                )
+    return files
 
 
-def undo_swap_in(staged: StagedSegment, *, fs: FileSystem = OS) -> None:
+def undo_swap_in(staged: Sequence[StagedSegment], *, fs: FileSystem = OS) -> None:
     """Removes what `swap_in` has renamed; a loader does so while a `.cleaned` file is left."""
-    directory, base = Path(staged.directory), staged.base_offset
     for step in (SWAP_SUFFIX, CLEANED_SUFFIX):
-        for suffix in staged.paths():
-            fs.remove(_name(directory, base, suffix + step))
+        for segment in reversed(staged):
+            for suffix in SEGMENT_SUFFIXES:
+                fs.remove(_name(Path(segment.directory), segment.base_offset, suffix + step))
 
 
-def finish_swap(staged: StagedSegment, suffixes: Sequence[str], *, fs: FileSystem = OS) -> None:
+def finish_swap(directory: Path, files: Renamed, *, fs: FileSystem = OS) -> None:
     """Step 4: `.swap` files take their final names, which last."""
-    directory, base = Path(staged.directory), staged.base_offset
-    for suffix in suffixes:
+    for base, suffix in files:
         fs.rename(_name(directory, base, suffix + SWAP_SUFFIX), _name(directory, base, suffix))
     fs.sync_directory(directory)
 
@@ -186,13 +205,16 @@ def mark_deleted(
     directory: Path,
     sources: Sequence[int],
     *,
-    keep_first_snapshot: bool = False,
+    keep_snapshots: Collection[int] = (),
     fs: FileSystem = OS,
 ) -> None:
-    """Adds the `.deleted` suffix to the files of segments, including producer snapshots."""
-    for number, source in enumerate(sources):
+    """Adds the `.deleted` suffix to the files of segments, including producer snapshots.
+
+    The snapshots at `keep_snapshots` stay: segments with these base offsets follow.
+    """
+    for source in sources:
         suffixes: tuple[str, ...] = SEGMENT_SUFFIXES
-        if number or not keep_first_snapshot:
+        if source not in keep_snapshots:
             suffixes = (*suffixes, PRODUCER_SNAPSHOT_SUFFIX)
         for suffix in suffixes:
             path = _name(directory, source, suffix)
@@ -251,9 +273,9 @@ def recover_directory(
         journal.keep(len(done))
         if done and len(done) == len(intents):
             group = plan["groups"][done[-1]["group"]]
-            # Logs take their final names first: once that is done, the sources are gone.
+            # The first log takes its final name first: once that is done, the sources are gone.
             if segment_file_name(group[0], LOG_SUFFIX + SWAP_SUFFIX) in swaps:
-                mark_deleted(directory, group, keep_first_snapshot=True, fs=fs)
+                mark_deleted(directory, group, keep_snapshots=done[-1]["bases"], fs=fs)
     cleaned_bases = [base_offset_of(name) for name in undone if name.endswith(CLEANED_SUFFIX)]
     # A swap that is undone goes before the files that say so.
     invalid = [
@@ -266,7 +288,7 @@ def recover_directory(
     swaps = [name for name in swaps if name not in invalid]
     if swaps and found is None:
         _remove_replaced(directory, swaps, names, fs)
-    for name in sorted(swaps, key=lambda name: not name.endswith(LOG_SUFFIX + SWAP_SUFFIX)):
+    for name in sorted(swaps, key=_order_of_names):
         fs.rename(directory / name, directory / name.removesuffix(SWAP_SUFFIX))
         changes.append(f"finished {name}")
     if changes:
@@ -290,13 +312,18 @@ def _groups_done(
     if not intents:
         return []
     staged = f".{intents[-1]['token']}{STAGED_SUFFIX}"
-    base = plan["groups"][intents[-1]["group"]][0]
+    bases = intents[-1]["bases"]
     for name in undone:
-        if name.endswith(CLEANED_SUFFIX) and base_offset_of(name) == base:
+        if name.endswith(CLEANED_SUFFIX) and base_offset_of(name) in bases:
             return intents[:-1]
         if name.endswith(staged) and ".manifest." not in name:
             return intents[:-1]
     return intents
+
+
+def _order_of_names(swap: str) -> tuple[str, bool]:
+    """The order in which step 4 gives `.swap` files their names."""
+    return swap.partition(".")[0], not swap.endswith(LOG_SUFFIX + SWAP_SUFFIX)
 
 
 def _remove_replaced(

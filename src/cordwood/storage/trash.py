@@ -6,7 +6,7 @@ A removal is noted before a file of it is touched; `trash_restore` undoes it.
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 from cordwood.format.crc32c import crc32c
 from cordwood.format.file_names import (
     DELETED_SUFFIX,
+    LOG_SUFFIX,
     PARTITION_METADATA,
     PRODUCER_SNAPSHOT_SUFFIX,
     TRASH_NOTES,
@@ -33,7 +34,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import uuid_text
 from cordwood.storage.filesystem import OS, FileSystem, FileWriter
 from cordwood.storage.log_directory import is_log_directory, is_partition_directory
-from cordwood.storage.replace import SEGMENT_SUFFIXES
+from cordwood.storage.replace import SEGMENT_SUFFIXES, StagedSegment
 
 _PROBE_NAME = ".cordwood-probe"
 _PROBE_BYTES = 4096
@@ -139,13 +140,15 @@ class Trash:
         name = path.name.removesuffix(DELETED_SUFFIX)
         move_file(path, directory / _free_name(directory, name, self._fs), fs=self._fs)
 
-    def note(self, directory: Path, removal: Removal, *, keep_first_snapshot: bool = False) -> None:
+    def note(self, directory: Path, removal: Removal) -> None:
         """Notes what is about to be removed from a partition; on return the note lasts.
+
+        Producer snapshots of segments that others take the place of, with the same base offset,
+        are not removed.
 
         Args:
             directory: the partition's.
             removal: without `files` and `topic_id`, which are read from the directory.
-            keep_first_snapshot: the producer snapshot of the first segment is not removed.
 
         Raises:
             CorruptError: the notes, or `partition.metadata`, cannot be understood.
@@ -155,10 +158,11 @@ class Trash:
         trashed = TrashedPartition(self.directory / directory.name, fs=fs)
         fs.make_directory_durably(trashed.directory)
         files = []
-        for number, base in enumerate(removal.segments):
+        replaced = {each.base_offset for each in removal.rewritten}
+        for base in removal.segments:
             for suffix in (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX):
                 path = directory / segment_file_name(base, suffix)
-                is_kept = suffix == PRODUCER_SNAPSHOT_SUFFIX and keep_first_snapshot and not number
+                is_kept = suffix == PRODUCER_SNAPSHOT_SUFFIX and base in replaced
                 if not is_kept and fs.exists(path):
                     stored = _free_name(trashed.directory, path.name, fs)
                     files.append(_file_of(path, stored=stored, fs=fs))
@@ -289,15 +293,20 @@ def crc_of(path: Path, *, fs: FileSystem = OS) -> int:
     return crc
 
 
-def rewritten_of(path: Path, *, base_offset: int, fs: FileSystem = OS) -> Rewritten:
-    """The facts of the log of a segment that takes the place of others."""
-    facts = fs.facts_of(path)
-    return Rewritten(
-        base_offset=base_offset,
-        size_bytes=facts.size_bytes,
-        modified_ns=facts.modified_ns,
-        crc=crc_of(path, fs=fs),
-    )
+def rewritten_of(staged: Iterable[StagedSegment], *, fs: FileSystem = OS) -> tuple[Rewritten, ...]:
+    """The facts of the logs of segments that take the place of others."""
+
+    def one(segment: StagedSegment) -> Rewritten:
+        path = segment.paths()[LOG_SUFFIX]
+        facts = fs.facts_of(path)
+        return Rewritten(
+            base_offset=segment.base_offset,
+            size_bytes=facts.size_bytes,
+            modified_ns=facts.modified_ns,
+            crc=crc_of(path, fs=fs),
+        )
+
+    return tuple(map(one, staged))
 
 
 def _file_of(path: Path, *, stored: str, fs: FileSystem) -> TrashedFile:

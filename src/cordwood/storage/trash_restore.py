@@ -12,8 +12,8 @@ Compaction is undone in Kafka's own steps for a replacement, the other way round
 
 1. The cleaner checkpoint is that before. *After a crash* the log is compacted again.
 2. Copies of the sources get the suffix `.cleaned`, then `.swap`, the oldest last.
-   *After a crash:* while a `.cleaned` file is left, the rewritten segment wins.
-3. The rewritten segment becomes `.deleted`, and the sources take their names.
+   *After a crash:* while a `.cleaned` file is left, the rewritten segments win.
+3. The rewritten segments become `.deleted`, and the sources take their names.
    *After a crash:* the `.swap` files win.
 
 Files leave the trash, and the note of the removal goes, only when all of this lasts: after a crash
@@ -146,29 +146,34 @@ class _StoppedLog:
             for each in removal.files
             if each.name.endswith(LOG_SUFFIX)
         }
-        if removal.rewritten is None:
+        if not removal.rewritten:
             rest = _without_rolled(removal, {b: f for b, f in state.items() if logs.get(b) != f})
             self._require_stored(removal, logs.keys() - state.keys())
         elif self._has_rewritten(removal.rewritten, removal.end_offset, state):
-            rest = {base: f for base, f in state.items() if base != removal.rewritten.base_offset}
+            gone = {each.base_offset for each in removal.rewritten}
+            rest = {base: facts for base, facts in state.items() if base not in gone}
             self._require_stored(removal, logs)
         elif all(state.get(base) == facts for base, facts in logs.items()):
             rest = state  # a restoration was interrupted at its end
         else:
             raise NotRestorableError(
-                f"the segment at offset {removal.rewritten.base_offset}, which took the place of "
-                "what was compacted, has changed or gone since"
+                f"the segment at offset {removal.rewritten[0].base_offset}, which took the place "
+                "of what was compacted, has changed or gone since"
             )
         return dict(sorted((rest | logs).items()))
 
-    def _has_rewritten(self, new: Rewritten, end_offset: int, state: Segments) -> bool:
-        """Whether the rewritten segment is as it was written, alone in its range of offsets."""
-        within = {base: f for base, f in state.items() if new.base_offset <= base < end_offset}
-        facts = (new.size_bytes, new.modified_ns)
-        if within != {new.base_offset: facts}:
+    def _has_rewritten(self, new: Sequence[Rewritten], end_offset: int, state: Segments) -> bool:
+        """Whether the rewritten segments are as written, and alone in their range of offsets."""
+        first = new[0].base_offset
+        within = {base: facts for base, facts in state.items() if first <= base < end_offset}
+        if within != {each.base_offset: (each.size_bytes, each.modified_ns) for each in new}:
             return False
+        return all(map(self._is_as_written, new))
+
+    def _is_as_written(self, new: Rewritten) -> bool:
         path = self.directory / segment_file_name(new.base_offset, LOG_SUFFIX)
         # In a dry run it may still be in the trash, where a newer removal has put it.
+        facts = (new.size_bytes, new.modified_ns)
         return not OS.exists(path) or _facts(path) != facts or crc_of(path) == new.crc
 
     def _require_stored(self, removal: Removal, bases: Container[int]) -> None:
@@ -183,7 +188,7 @@ class _StoppedLog:
 
     def undo(self, removal: Removal) -> None:
         """Undoes a removal that can be, and forgets it."""
-        if removal.rewritten is None:
+        if not removal.rewritten:
             self._undo_deletion(removal)
         else:
             self._undo_compaction(removal)
@@ -238,10 +243,8 @@ class _StoppedLog:
             OS.replace_durably(path, build_leader_epoch_checkpoint(wanted))
 
     def _undo_compaction(self, removal: Removal) -> None:
-        new = removal.rewritten
-        assert new is not None, "of a compaction"
         self._log_dir.set_cleaner_offset(self._partition, removal.cleaner_checkpoint)
-        if self._has_rewritten(new, removal.end_offset, self.segments()):
+        if self._has_rewritten(removal.rewritten, removal.end_offset, self.segments()):
             self._swap(removal)
         snapshots = [f for f in removal.files if f.name.endswith(PRODUCER_SNAPSHOT_SUFFIX)]
         self._copy(snapshots)
@@ -256,7 +259,8 @@ class _StoppedLog:
         for name in [name for base in reversed(removal.segments) for name in names[base]]:
             self._rename(name + CLEANED_SUFFIX, name + SWAP_SUFFIX)
         OS.sync_directory(self.directory)
-        mark_deleted(self.directory, removal.segments[:1], keep_first_snapshot=True)
+        gone = [each.base_offset for each in removal.rewritten]
+        mark_deleted(self.directory, gone, keep_snapshots=gone)
         for name in [name for base in removal.segments for name in names[base]]:
             self._rename(name + SWAP_SUFFIX, name)
         OS.sync_directory(self.directory)

@@ -136,7 +136,7 @@ def journal(directory: Path, *, tokens: list[str]) -> CompactionJournal:
     made = CompactionJournal(directory)
     made.begin({"groups": [GROUP, [4]]})
     for group, token in enumerate(tokens):
-        made.intend(group, token, ["after", group])
+        made.intend(group, token, [[0], [4]][group], ["after", group])
     return made
 
 
@@ -233,7 +233,7 @@ def test_line_torn_by_a_crash_was_not_acted_upon_and_is_cut_off(directory: Path)
     with made.path.open("ab") as file:
         file.write(b'{"group": 1, "tok')
     assert recover_directory(directory).groups_done == 1
-    made.intend(1, "t2", [])
+    made.intend(1, "t2", [4], [])
     read = made.read()
     assert read is not None
     assert [intent["group"] for intent in read[1]] == [0, 1]
@@ -261,7 +261,7 @@ def staged(directory: Path) -> StagedSegment:
 
 
 def test_a_group_takes_the_place_of_its_sources(directory: Path) -> None:
-    put_in_place(staged(directory), GROUP)
+    put_in_place([staged(directory)], GROUP)
     dispose_deleted(directory)
     assert_new(directory)
     # The snapshot at the first base stays; there is none. That of the second goes with it.
@@ -273,7 +273,7 @@ def test_a_group_takes_the_place_of_its_sources(directory: Path) -> None:
 
 def test_sources_go_to_the_trash_under_their_own_names(directory: Path, tmp_path: Path) -> None:
     before = content(directory)
-    put_in_place(staged(directory), GROUP)
+    put_in_place([staged(directory)], GROUP)
     dispose_deleted(directory, Trash(tmp_path / "trash"))
     assert_new(directory)
     kept = content(tmp_path / "trash" / "log-0")
@@ -286,6 +286,6 @@ def test_journal_is_one_document_a_line(directory: Path) -> None:
     made = journal(directory, tokens=["t0", "t1"])
     lines = made.path.read_text().splitlines()
     assert [json.loads(line) for line in lines[1:]] == [
-        {"group": 0, "token": "t0", "after": ["after", 0]},
-        {"group": 1, "token": "t1", "after": ["after", 1]},
+        {"group": 0, "token": "t0", "bases": [0], "after": ["after", 0]},
+        {"group": 1, "token": "t1", "bases": [4], "after": ["after", 1]},
     ]

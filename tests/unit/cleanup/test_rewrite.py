@@ -115,7 +115,7 @@ def test_records_gone_are_counted_by_reason(tmp_path: Path) -> None:
         0,
     )
     assert manifest.records_before - manifest.records_after == 5
-    assert manifest.transaction_index_bytes == 34
+    assert manifest.segments[0].transaction_index_bytes == 34
 
 
 def test_expired_marker_is_counted_as_a_marker(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ class Rule(Enum):
     TAIL_LOST = "cleaning-tail-lost", _REFUSED
     TXN_INDEX = "cleaning-txn-index", _REFUSED
     COUNTS = "cleaning-counts", _REFUSED
+    SIZE = "cleaning-size", _REFUSED
     # ---- of two copies of a log
     COPY_INVENTED = "copy-invented", _COMPARE
     COPY_CHANGED = "copy-changed", _COMPARE

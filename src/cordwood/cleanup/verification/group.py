@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
-from cordwood.cleanup.compaction_values import Manifest, SegmentSource
+from cordwood.cleanup.compaction_values import SEGMENT_BYTES_MAX, Manifest, SegmentSource
 from cordwood.cleanup.rewrite import RewriteSpec
 from cordwood.cleanup.scan import Ints
 from cordwood.cleanup.survivors import Secrets
@@ -51,43 +53,61 @@ _KEPT_FIELDS = (
 
 
 def verify_group(spec: RewriteSpec, manifest: Manifest, *, fs: FileSystem = OS) -> None:
-    """Compares a staged segment with its sources and the evidence.
+    """Compares the staged segments of a group with their sources and the evidence.
 
     Raises:
         CorruptError: a rule is broken; names it. The staged files are removed.
         OSError: a file cannot be read.
     """
-    check = _GroupCheck(spec, fs)
+    check = _GroupCheck(spec, manifest, fs)
     try:
         check.check_staged(manifest)
         check.compare()
         check.check_transaction_index()
     except CorruptError:
-        for path in spec.staged.paths().values():
-            with suppress(OSError, NoSpaceError):
-                fs.remove(path)
+        for each in manifest.segments:
+            for path in spec.staged.at(each.base_offset).paths().values():
+                with suppress(OSError, NoSpaceError):
+                    fs.remove(path)
         raise
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Staged:
+    """A staged segment: its files by suffix, and its log."""
+
+    paths: dict[str, Path]
+    log: SegmentSource
+
+
 class _GroupCheck:
-    def __init__(self, spec: RewriteSpec, fs: FileSystem) -> None:
+    def __init__(self, spec: RewriteSpec, manifest: Manifest, fs: FileSystem) -> None:
         self._spec = spec
         self._fs = fs
         self._findings = Findings(per_file_max=1)
-        self._paths = spec.staged.paths()
-        log = self._paths[LOG_SUFFIX]
-        self._staged = SegmentSource(
-            path=str(log),
-            base_offset=spec.segments[0].source.base_offset,
-            next_base_offset=spec.segments[-1].source.next_base_offset,
-            size_bytes=fs.facts_of(log).size_bytes,
-            modified_ns=0,
-        )
+        bases = [each.base_offset for each in manifest.segments]
+        follows = [*bases[1:], spec.segments[-1].source.next_base_offset]
+        self._staged = [
+            self._staged_at(base, after) for base, after in zip(bases, follows, strict=True)
+        ]
+        #: What a finding names that is not of one of them.
+        self._path = self._staged[0].log.path
         self._markers: set[int] = set()
         #: Where the sources have records of aborted transactions, by producer: base offsets.
         self._aborted: dict[int, list[int]] = {}
         self._lasts = {each.producer_id: each for each in spec.producers if each.producer_id >= 0}
         self._ids = np.array(sorted(self._lasts), dtype=np.int64)
+
+    def _staged_at(self, base_offset: int, next_base_offset: int) -> _Staged:
+        paths = self._spec.staged.at(base_offset).paths()
+        log = SegmentSource(
+            path=str(paths[LOG_SUFFIX]),
+            base_offset=base_offset,
+            next_base_offset=next_base_offset,
+            size_bytes=self._fs.facts_of(paths[LOG_SUFFIX]).size_bytes,
+            modified_ns=0,
+        )
+        return _Staged(paths=paths, log=log)
 
     def _require_none(self) -> None:
         """Raises the first finding, if there is one."""
@@ -103,28 +123,42 @@ class _GroupCheck:
     # ---- the staged files alone
 
     def check_staged(self, manifest: Manifest) -> None:
-        """The rules of any segment, and the counts that the manifest gives."""
-        log = self._paths[LOG_SUFFIX]
-        files = {
-            suffix: self._fs.read_bytes(self._paths[suffix])
-            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-        }
-        indexes = IndexCheck(log, self._staged.base_offset, files, self._findings)
-        segment = SegmentCheck(self._findings, fs=self._fs)
-        for piece in segment.pieces(self._staged, is_last=False):
-            self._require_none()
-            indexes.take(piece)
-        self._require_none()
-        indexes.finish(size_bytes=self._staged.size_bytes, last_offset=segment.last_offset)
-        counted = segment.batches, segment.records
+        """The rules of any segment, how large it may be, and the counts that the manifest gives."""
+        batches = records = 0
+        for staged in self._staged:
+            segment = self._check_segment(staged)
+            batches += segment.batches
+            records += segment.records
+        counted = batches, records
         if counted != (manifest.batches_after, manifest.records_after):
             self._findings.add(
                 Rule.COUNTS,
-                log,
+                self._path,
                 f"it holds {counted[0]} batches and {counted[1]} records, not "
                 f"{manifest.batches_after} and {manifest.records_after}",
             )
         self._require_none()
+
+    def _check_segment(self, staged: _Staged) -> SegmentCheck:
+        log, path = staged.log, staged.paths[LOG_SUFFIX]
+        files = {
+            suffix: self._fs.read_bytes(staged.paths[suffix])
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        }
+        indexes = IndexCheck(path, log.base_offset, files, self._findings)
+        segment = SegmentCheck(self._findings, fs=self._fs)
+        for piece in segment.pieces(log, is_last=False):
+            self._require_none()
+            indexes.take(piece)
+        self._require_none()
+        indexes.finish(size_bytes=log.size_bytes, last_offset=segment.last_offset)
+        allowed = SEGMENT_BYTES_MAX if segment.batches == 1 else self._spec.segment_bytes_max
+        if log.size_bytes > allowed:
+            self._findings.add(
+                Rule.SIZE, path, f"it takes {log.size_bytes} bytes, more than {allowed}"
+            )
+        self._require_none()
+        return segment
 
     # ---- against the sources
 
@@ -132,12 +166,12 @@ class _GroupCheck:
         """Walks the sources and the staged log side by side."""
         spec = self._spec
         # Other secrets than those of the evidence: it does not matter which.
-        secrets = Secrets.from_seed(spec.now_ms ^ self._staged.size_bytes).words
+        secrets = Secrets.from_seed(spec.now_ms ^ self._staged[0].log.size_bytes).words
         readers = [
             ContentReader(secrets, batch_bytes_max=spec.batch_bytes_max, fs=self._fs)
             for _ in range(2)
         ]
-        ahead = Ahead(readers[0].chunks(self._staged))
+        ahead = Ahead(chain.from_iterable(readers[0].chunks(each.log) for each in self._staged))
         for segment, evidence in zip(spec.segments, spec.evidence, strict=True):
             source = segment.source
             assert source.base_offset == evidence.base_offset, "evidence of another segment"
@@ -161,7 +195,7 @@ class _GroupCheck:
     def _invented(self, base_offset: int, last_offset: int) -> None:
         self._findings.add(
             Rule.INVENTED,
-            self._staged.path,
+            self._path,
             f"a batch of offsets {base_offset} to {last_offset} that no source has",
             offset=base_offset,
         )
@@ -193,7 +227,7 @@ class _GroupCheck:
         for row in np.flatnonzero(changed)[:1].tolist():
             self._findings.add(
                 Rule.BATCH_CHANGED,
-                self._staged.path,
+                self._path,
                 "a batch with another producer, epoch, sequence, leader epoch or other attributes "
                 "than its source",
                 offset=int(after[row, rows_of.BASE_OFFSET]),
@@ -209,7 +243,7 @@ class _GroupCheck:
         for row in np.flatnonzero(wrong & (after[:, rows_of.COUNT] > 0))[:1].tolist():
             self._findings.add(
                 Rule.HORIZON,
-                self._staged.path,
+                self._path,
                 f"a batch whose delete horizon is not {wanted[row]}",
                 offset=int(after[row, rows_of.BASE_OFFSET]),
             )
@@ -262,7 +296,7 @@ class _GroupCheck:
             (Rule.ABORTED_KEPT, kept_aborted, "a record of a transaction that was aborted"),
         ):
             for row in np.flatnonzero(wrong)[:1].tolist():
-                self._findings.add(rule, self._staged.path, reason, offset=int(out[row]))
+                self._findings.add(rule, self._path, reason, offset=int(out[row]))
         is_found = np.zeros(len(offsets), dtype=np.bool_)
         is_found[place[~invented]] = True
         self._check_lost(source, chunk, must & ~is_found)
@@ -300,24 +334,28 @@ class _GroupCheck:
         One may be missing whose transaction has no record in the sources: an earlier cleaning has
         discarded them.
         """
-        path = Path(self._paths[TXN_INDEX_SUFFIX])
-        data = self._fs.read_bytes(path) if self._fs.exists(path) else b""
-        entries = parse_transaction_index(data)
         known = set(self._spec.aborted)
-        for entry in entries:
-            if entry not in known or entry.last_offset not in self._markers:
-                self._findings.add(
-                    Rule.TXN_INDEX,
-                    path,
-                    f"an entry for producer {entry.producer_id} that no source has, or whose "
-                    "marker is left out",
-                    offset=entry.last_offset,
-                )
-        for entry in sorted(known.difference(entries), key=lambda each: each.last_offset):
+        found: set[AbortedTransaction] = set()
+        for staged in self._staged:
+            path = staged.paths[TXN_INDEX_SUFFIX]
+            data = self._fs.read_bytes(path) if self._fs.exists(path) else b""
+            markers = range(staged.log.base_offset, staged.log.next_base_offset)
+            for entry in parse_transaction_index(data):
+                found.add(entry)
+                is_there = entry.last_offset in self._markers and entry.last_offset in markers
+                if entry not in known or not is_there:
+                    self._findings.add(
+                        Rule.TXN_INDEX,
+                        path,
+                        f"an entry for producer {entry.producer_id} that no source has, or whose "
+                        "marker is left out",
+                        offset=entry.last_offset,
+                    )
+        for entry in sorted(known - found, key=lambda each: each.last_offset):
             if entry.last_offset in self._markers and self._has_records(entry):
                 self._findings.add(
                     Rule.TXN_INDEX,
-                    path,
+                    self._staged[0].paths[TXN_INDEX_SUFFIX],
                     f"no entry for the transaction of producer {entry.producer_id} with offsets "
                     f"{entry.first_offset} to {entry.last_offset}, which was aborted",
                     offset=entry.last_offset,

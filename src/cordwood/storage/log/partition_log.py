@@ -78,6 +78,17 @@ LEADER_OFFSET_INCREMENT = "leader offset increment"
 SEGMENT_DELETION = "segment deletion"
 
 
+def _open_segment(log: PartitionLog, base_offset: int) -> LogSegment:
+    """A segment of which the files are in place."""
+    return LogSegment.open(
+        log.directory,
+        base_offset,
+        config=log.config,
+        resources=log.context.resources,
+        now_ms=log.context.clock.now_ms(),
+    )
+
+
 @contextmanager
 def _no_way_back(directory: Path) -> Iterator[None]:
     """Raises a full disk as OSError, and so takes the directory offline until a restart."""
@@ -994,14 +1005,17 @@ class PartitionLog:
         self._refresh_first_unstable()
 
     def replace_segments(
-        self, staged: StagedSegment, sources: Sequence[int], trashed: Replacement | None = None
-    ) -> LogSegment:
-        """Replaces segments with the cleaned segment made from them; see `storage.replace`.
+        self,
+        staged: Sequence[StagedSegment],
+        sources: Sequence[int],
+        trashed: Replacement | None = None,
+    ) -> list[LogSegment]:
+        """Replaces segments with the cleaned ones made from them; see `storage.replace`.
 
         Args:
-            staged: the new segment's files, complete and on disk.
-            sources: base offsets of the segments it replaces, ascending.
-            trashed: the new segment, as the trash needs it; None if the old ones are not to go
+            staged: the new segments' files, complete and on disk, ascending.
+            sources: base offsets of the segments they replace, ascending.
+            trashed: the new segments, as the trash needs them; None if the old ones are not to go
                 there.
 
         Raises:
@@ -1021,22 +1035,17 @@ class PartitionLog:
                 )
             note_replaced(self, old, trashed)
             try:
-                suffixes = swap_in(staged, fs=self.context.fs)
+                files = swap_in(staged, fs=self.context.fs)
             except NoSpaceError:
                 undo_swap_in(staged, fs=self.context.fs)
                 raise
-            unreplaced = [s.base_offset for s in old if s.base_offset != staged.base_offset]
+            bases = [each.base_offset for each in staged]
+            unreplaced = [s.base_offset for s in old if s.base_offset not in bases]
             with _no_way_back(self.directory):
                 names = self._mark_deleted(old, snapshots=unreplaced)
-                finish_swap(staged, suffixes, fs=self.context.fs)
-            new = LogSegment.open(
-                self.directory,
-                staged.base_offset,
-                config=self.config,
-                resources=self.context.resources,
-                now_ms=self.context.clock.now_ms(),
-            )
-            self.segments = self.segments.without(old).with_added(new)
+                finish_swap(self.directory, files, fs=self.context.fs)
+            new = [_open_segment(self, base) for base in bases]
+            self.segments = self.segments.without(old).with_added(*new)
             self._remove_later(old, names)
             self._forget_high_watermark_position()
             return new

@@ -25,9 +25,9 @@ from cordwood.storage.segment.segment_list import SegmentList
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replacement:
-    """A compacted segment; `cleaner_checkpoint` is the line before the compaction."""
+    """Compacted segments; `cleaner_checkpoint` is the line before the compaction."""
 
-    rewritten: Rewritten
+    rewritten: tuple[Rewritten, ...]
     cleaner_checkpoint: int | None
 
 
@@ -129,8 +129,8 @@ def _note(
             (each.epoch, each.start_offset) for each in log.leader_epochs.epoch_entries
         ),
         cleaner_checkpoint=None if replacement is None else replacement.cleaner_checkpoint,
-        rewritten=None if replacement is None else replacement.rewritten,
+        rewritten=() if replacement is None else replacement.rewritten,
         rolled=rolled,
         expires_ms=now_ms + log.config.cordwood_trash_ms,
     )
-    trash.note(log.directory, removal, keep_first_snapshot=replacement is not None)
+    trash.note(log.directory, removal)

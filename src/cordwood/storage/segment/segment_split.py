@@ -70,7 +70,7 @@ def split_overflowed(
     for base in reversed(bases):
         name = segment_file_name(base, LOG_SUFFIX)
         fs.rename(directory / (name + CLEANED_SUFFIX), directory / (name + SWAP_SUFFIX))
-    mark_deleted(directory, [base_offset], keep_first_snapshot=True, fs=fs)
+    mark_deleted(directory, [base_offset], keep_snapshots=bases, fs=fs)
     for base in bases:
         name = segment_file_name(base, LOG_SUFFIX)
         fs.rename(directory / (name + SWAP_SUFFIX), directory / name)

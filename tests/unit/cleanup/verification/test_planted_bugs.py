@@ -245,7 +245,9 @@ class Planted:
         paths[".index"].write_bytes(build_offset_index(offsets, base))
         if all(0 <= offset - base < 1 << 31 for _, offset in times):
             paths[".timeindex"].write_bytes(build_time_index(times, base))
-        manifest.log_bytes = sum(map(len, after))
+        (segment,) = manifest.segments
+        size = sum(map(len, after))
+        manifest.segments = (replace(segment, log_bytes=size),)
         manifest.batches_after = len(after)
         manifest.records_after = sum(int.from_bytes(each[57:61], "big") for each in after)
         return manifest
