@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import http.client
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from cordwood.surfaces.http.endpoint import HttpEndpoint
+from cordwood.surfaces.http.endpoint import HttpEndpoint, listen
 from cordwood.surfaces.http.observed import ObservedBroker
 from cordwood.surfaces.http.server import RequestLimits
 from cordwood.testing.broker import RunningBroker
@@ -23,6 +24,7 @@ class HttpAnswer(NamedTuple):
     status: int
     text: str
     content_type: str
+    retry_after_s: str | None
 
 
 class Scrape:
@@ -63,17 +65,22 @@ class Probe:
         self.url = endpoint.url
 
     def ask(
-        self, path: str, method: str = "GET", headers: Mapping[str, str] | None = None
+        self,
+        path: str,
+        method: str = "GET",
+        headers: Mapping[str, str] | None = None,
+        body: bytes | None = None,
     ) -> HttpAnswer:
         """One request, on a connection of its own."""
         port = self.endpoint.port
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=_ANSWER_S)
         try:
             given = {"Content-Type": "application/json"} if method == "POST" else {}
-            connection.request(method, path, headers=given | dict(headers or {}))
+            connection.request(method, path, body, given | dict(headers or {}))
             response = connection.getresponse()
             kind = response.headers.get("Content-Type", "")
-            return HttpAnswer(response.status, response.read().decode(), kind)
+            again_s = response.headers.get("Retry-After")
+            return HttpAnswer(response.status, response.read().decode(), kind, again_s)
         finally:
             connection.close()
 
@@ -87,8 +94,25 @@ class Probe:
 @contextmanager
 def probed(broker: RunningBroker, *, limits: RequestLimits | None = None) -> Iterator[Probe]:
     """An endpoint of a running broker, at a free port."""
-    endpoint = HttpEndpoint(ObservedBroker(broker.node), 0, limits=limits)
+    endpoint = HttpEndpoint(ObservedBroker(broker.node), listen(0), limits=limits)
     try:
         yield Probe(endpoint)
     finally:
         endpoint.close()
+
+
+@contextmanager
+def standing_still(broker: RunningBroker) -> Iterator[None]:
+    """A broker whose event loop does nothing until the block ends."""
+    go_on, is_stopped = threading.Event(), threading.Event()
+
+    def stand_still() -> None:
+        is_stopped.set()
+        assert go_on.wait(_ANSWER_S)
+
+    broker.broker.thread.call_soon(stand_still)
+    assert is_stopped.wait(_ANSWER_S)
+    try:
+        yield
+    finally:
+        go_on.set()

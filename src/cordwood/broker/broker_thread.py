@@ -7,9 +7,10 @@ has many such threads, and locks; here one thread owns the state.
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from cordwood.model.clock import Clock
 from cordwood.model.timers import Timer
@@ -18,6 +19,8 @@ from cordwood.network.turns import watch_of
 from cordwood.storage.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class BrokerThread:
@@ -78,6 +81,23 @@ class BrokerThread:
                 _log.error("Background work failed", exc_info=work.exception())
 
         self.slices.run(run).add_done_callback(ended)
+
+    def result_of(self, run: Callable[[], T]) -> concurrent.futures.Future[T]:
+        """From any thread: what `run` gives, which runs in slices.
+
+        Raises:
+            RuntimeError: the event loop has ended.
+        """
+
+        async def work() -> T:
+            return await self.slices.run(run)
+
+        working = work()
+        try:
+            return asyncio.run_coroutine_threadsafe(working, self.loop)
+        except RuntimeError:
+            working.close()
+            raise
 
     def schedule(self, name: str, period_ms: int, run: Callable[[], Any]) -> Timer:
         """Calls `run` on the event loop's thread in every period of the movable clock."""

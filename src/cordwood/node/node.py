@@ -255,6 +255,7 @@ class Node:
         server.start(thread.loop, dispatcher.answer)
         thread.turns.resume()
         self._at_end(thread.turns.pause)
+        self._at_end(server.stop)  # as in Kafka: before the parts that serve its clients
         thread.read_input_with(server.after_input)
 
     def _load_metadata(self, member: ClusterMember, slices: Slices) -> MetadataCache:

@@ -105,7 +105,8 @@ class LoadRequest:
     `recovery_point` and `log_start_offset` are those of the checkpoints, 0 where these say nothing.
     With `sync_name` the name of a directory that is made is on disk afterwards; else the caller
     syncs its parent. `on_segment` is called with (number, of how many) before each segment that is
-    recovered, `on_warning` for damage.
+    recovered, `on_warning` for damage. With `is_in_use` a broker has the log open, and may not have
+    written the active segment's indexes yet.
     """
 
     directory: Path
@@ -118,6 +119,7 @@ class LoadRequest:
     topic_id: UUID | None = None
     sync_name: bool = True
     policy: RecoveryPolicy = RecoveryPolicy.RECOVER
+    is_in_use: bool = False
     on_segment: Callable[[int, int], None] | None = None
     on_warning: Callable[[str], None] = _log.warning
 
@@ -351,7 +353,8 @@ class _Loader:
             if not is_flushed:
                 return
             is_active = segment is self._segments.active
-            if segment.size_bytes or not is_active or not self._keeps:
+            is_expected = segment.size_bytes or not is_active or not self._keeps
+            if is_expected and not (is_active and request.is_in_use):
                 request.on_warning(
                     f"Could not find offset index file corresponding to log file {segment.path}, "
                     "recovering segment and rebuilding index files..."

@@ -98,6 +98,7 @@ def load_offline_log(
     clean_shutdown: bool,
     producer_expiration_ms: int,
     now_ms: int,
+    is_in_use: bool = False,
     fs: FileSystem = OS,
 ) -> OfflineLog:
     """Opens the log in `directory`; no file changes.
@@ -113,6 +114,7 @@ def load_offline_log(
         clean_shutdown: the broker stopped in good order.
         producer_expiration_ms: producer.id.expiration.ms.
         now_ms: for the expiry of producers.
+        is_in_use: a broker uses it, which may not have written the active segment's indexes yet.
         fs: where the directory lies.
 
     Raises:
@@ -144,6 +146,7 @@ def load_offline_log(
             recovery_point=recovery_point,
             log_start_offset=checkpointed_start,
             policy=RecoveryPolicy.KEEP,
+            is_in_use=is_in_use,
             on_warning=warnings.append,
         )
     )

@@ -15,7 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cordwood.model.errors import ConfigError, CordwoodError, DirectoryInUseError, NoSpaceError
+from cordwood.model.errors import (
+    ConfigError,
+    CordwoodError,
+    DirectoryInUseError,
+    NoSpaceError,
+)
 from cordwood.model.held_signals import STOP_SIGNALS
 from cordwood.surfaces.cli import load_progress
 from cordwood.surfaces.cli.log_options import (
@@ -84,13 +89,13 @@ def serve_command(
         typer.Option(metavar="KEY=VALUE", help="Overrides a key of the server.properties."),
     ] = None,
     http_port: Annotated[
-        int,
+        int | None,
         typer.Option(
             metavar="PORT",
             help="Metrics (/metrics) and the cleaner's status are served on 127.0.0.1 here; 0 for "
-            "any free port, -1 for none.",
+            "any free port, -1 for none. Default: 9464, or any free one if that is in use.",
         ),
-    ] = 9464,
+    ] = None,
     test_clock: Annotated[
         bool,
         typer.Option(
@@ -147,7 +152,7 @@ def serve_command(
         _log.warning("%s", warning)
     clock: Clock = MovableClock(ahead_ms) if test_clock else SystemClock()
     try:
-        _run_until_stopped(settings, clock, None if http_port < 0 else http_port, screen)
+        _run_until_stopped(settings, clock, http_port, screen)
     except DirectoryInUseError as error:
         typer.echo(f"cordwood serve: {error}", err=True)
         raise typer.Exit(_IN_USE) from error
@@ -260,10 +265,19 @@ async def _serve_node(
     stopped: asyncio.Event,
     http_port: int | None,
 ) -> None:
-    """Starts a node, and stops it when a signal comes or its disks have failed."""
-    from cordwood.surfaces.http.endpoint import HttpEndpoint  # noqa: PLC0415
+    """Starts a node, and stops it when a signal comes or its disks have failed.
+
+    The port for HTTP is taken first: a node that cannot have it does not start.
+    """
+    from cordwood.network.server import PortInUseError  # noqa: PLC0415
+    from cordwood.surfaces.http.endpoint import HttpEndpoint, listen  # noqa: PLC0415
     from cordwood.surfaces.http.identity import runtime_files  # noqa: PLC0415
 
+    try:
+        sock = None if http_port is not None and http_port < 0 else listen(http_port)
+    except PortInUseError:
+        start.close()
+        raise
     starting = asyncio.get_running_loop().create_task(start)
 
     def stop() -> None:
@@ -274,13 +288,17 @@ async def _serve_node(
     _stop_by_signal(stop)
     try:
         await starting
-    except (asyncio.CancelledError, load_progress.StoppedLoadingError):
+    except BaseException as error:
+        if sock is not None:
+            sock.close()
+        if not isinstance(error, asyncio.CancelledError | load_progress.StoppedLoadingError):
+            raise
         _log.info("Shut down completed, before the start had ended")
         return
     endpoint = None
     try:
-        if http_port is not None:
-            endpoint = HttpEndpoint(observed, http_port)
+        if sock is not None:
+            endpoint = HttpEndpoint(observed, sock)
             _log.info("Metrics and status are at %s", endpoint.url)
         with runtime_files(observed.identity(endpoint.url if endpoint else None)):
             _log.info("Kafka Server started (%s)", _addresses(node))

@@ -1,5 +1,6 @@
 """A node's HTTP endpoint for status, metrics and the test clock.
 
+    GET  /                            the paths that the node has
     GET  /broker                      the node's identity: ids, process, log directories, role
     GET  /metrics                     metrics for Prometheus
     GET  /cleaner                     of a broker: the state of every compacted log, with the reason
@@ -21,33 +22,46 @@
 
 A request that changes something is refused if a page of another site may have sent it.
 
-The endpoint has threads of its own. They ask the event loop for a copy of its state; if the loop
-does not answer in time, the request fails. The loop never waits for the endpoint.
+The endpoint has threads of its own. They ask the event loop for a copy of its state, which it makes
+in slices; if the loop does not answer in time, the request fails. The loop never waits for the
+endpoint. What takes longer the more a node has (`/metrics`, and of a broker `/cleaner`, `/explain`,
+`/whatif` and `/trash`) is computed for one request at a time; beyond a number that wait it is
+refused with 503 and a Retry-After.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
+import errno
 import ipaddress
 import json
 import logging
 import socket
-import threading
 from collections.abc import Callable
 from typing import TypeVar
 from urllib.parse import urlsplit
 
 from prometheus_client.exposition import choose_encoder
 
+from cordwood import __version__
 from cordwood.model.clock import MovableClock
-from cordwood.model.errors import ConfigError, CordwoodError, NotCompactedError
+from cordwood.model.errors import (
+    ConfigError,
+    CordwoodError,
+    NotCompactedError,
+)
+from cordwood.network.request_errors import UnansweredRequestError
+from cordwood.network.server import PortInUseError
 from cordwood.surfaces.http.identity import NodeIdentity
+from cordwood.surfaces.http.lane import Lane
 from cordwood.surfaces.http.observed import Action, Document, ObservedNode
 from cordwood.surfaces.http.server import Answer, HttpServer, Refusal, Request, RequestLimits
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
+
+PORT = 9464
 
 _LOOP_ANSWERS_S = 5.0
 #: A hundred years: far enough to try out any retention, and no timestamp leaves its 64 bits.
@@ -61,28 +75,55 @@ _ADVICE = (
 _JSON = "application/json; charset=utf-8"
 
 
+def listen(port: int | None, host: str = "127.0.0.1") -> socket.socket:
+    """A socket for an endpoint; clients that come before it serves wait.
+
+    Args:
+        port: 0 for any that is free; None for `PORT`, or any that is free if that is taken.
+        host: the address to listen at.
+
+    Raises:
+        PortInUseError: another process has the port.
+        OSError: the address is none of this machine's.
+    """
+    try:
+        return socket.create_server((host, PORT if port is None else port))
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE or not (port or port is None):
+            raise
+        if port is not None:
+            raise PortInUseError(
+                f"--http-port {port}: another process listens at {host}:{port}. Stop it, or choose "
+                "another port: 0 for any that is free, -1 for no metrics and status"
+            ) from error
+    sock = socket.create_server((host, 0))
+    _log.warning(
+        "Port %s of %s is in use: metrics and status are at http://%s:%s instead; --http-port "
+        "chooses a port",
+        *(PORT, host, host, sock.getsockname()[1]),
+    )
+    return sock
+
+
 class HttpEndpoint:
     """Serves from its creation until `close`."""
 
     def __init__(
-        self,
-        node: ObservedNode,
-        port: int,
-        host: str = "127.0.0.1",
-        *,
-        limits: RequestLimits | None = None,
+        self, node: ObservedNode, sock: socket.socket, *, limits: RequestLimits | None = None
     ) -> None:
-        """Listens; where the port is taken, at another, since a node runs without metrics too.
+        """Serves.
 
         Args:
             node: started; to be stopped after this is closed.
-            port: 0 for any that is free.
-            host: the address to listen at.
+            sock: of `listen`; closed by `close`.
             limits: bounds of requests.
         """
         self._node = node
         self._registry = node.registry(self._on_loop)
-        self._moving = threading.Lock()
+        limits = limits or RequestLimits()
+        self._questions = Lane("questions", waiting_max=limits.waiting)
+        self._scrapes = Lane("scrapes", waiting_max=limits.waiting)
+        self._moves = Lane("moves of the clock", waiting_max=limits.waiting)
         self._routes: dict[tuple[str, str], Callable[[Request], Answer]] = {
             ("GET", "/broker"): self._broker,
             ("GET", "/metrics"): self._metrics,
@@ -91,18 +132,12 @@ class HttpEndpoint:
         }
         for path, document in node.documents.items():
             self._routes["GET", path] = self._showing(document)
+        for path, question in node.questions.items():
+            self._routes["GET", path] = self._one_at_a_time(self._showing(question))
         for path, action in node.actions.items():
             self._routes["POST", path] = self._doing(action)
-        sock = _listen(host, port)
-        self.host = host
-        self.port: int = sock.getsockname()[1]
-        if port not in {0, self.port}:
-            _log.warning(
-                "Port %s of %s is in use: metrics and status are at %s instead",
-                port,
-                host,
-                self.url,
-            )
+        self._routes["GET", "/"] = self._index
+        self.host, self.port = sock.getsockname()
         self._server = HttpServer(sock, self._answer, limits=limits)
         node.published(self.url)
 
@@ -165,15 +200,31 @@ class HttpEndpoint:
         """The names and addresses at which clients reach this node."""
         return {each.lower() for each in (self.host, *self._node.host_names) if each}
 
+    def _index(self, _: Request) -> Answer:
+        """The paths, for people."""
+        lines = [f"cordwood {__version__}: {self.identity}", ""]
+        lines += [
+            f"{method:4} {path}" for method, path in sorted(self._routes, key=lambda at: at[::-1])
+        ]
+        return Answer("\n".join([*lines, ""]).encode(), "text/plain; charset=utf-8")
+
     def _broker(self, _: Request) -> Answer:
         return _json(self.identity.to_json())
 
     def _metrics(self, request: Request) -> Answer:
         encode, content_type = choose_encoder(request.header("Accept"))
-        return Answer(encode(self._registry), content_type)
+        with self._scrapes.turn():
+            return Answer(encode(self._registry), content_type)
 
     def _showing(self, document: Document) -> Callable[[Request], Answer]:
         return self._doing(lambda request: document(self._on_loop, request))
+
+    def _one_at_a_time(self, route: Callable[[Request], Answer]) -> Callable[[Request], Answer]:
+        def answer(request: Request) -> Answer:
+            with self._questions.turn():
+                return route(request)
+
+        return answer
 
     def _doing(self, action: Action) -> Callable[[Request], Answer]:
         def answer(request: Request) -> Answer:
@@ -206,7 +257,7 @@ class HttpEndpoint:
         wait = request.one("wait", "true")
         if wait not in {"true", "false"}:
             raise Refusal(400, f"wait={wait}: expected true or false")
-        with self._moving:
+        with self._moves.turn():
             clock.advance(ms)
             try:
                 self._node.run_due(compact=wait == "true")
@@ -219,38 +270,20 @@ class HttpEndpoint:
     # ---- the event loop
 
     def _on_loop(self, work: Callable[[], T]) -> T:
-        """The result of `work`, called on the event loop's thread.
+        """As `OnLoop`.
 
         Raises:
             Refusal: the loop is busy, or stopped.
         """
-        done: concurrent.futures.Future[T] = concurrent.futures.Future()
-
-        def run() -> None:
-            if done.set_running_or_notify_cancel():
-                try:
-                    done.set_result(work())
-                except BaseException as error:  # the caller's
-                    done.set_exception(error)
-
         try:
-            self._node.call_soon(run)
-            return done.result(_LOOP_ANSWERS_S)
-        except concurrent.futures.TimeoutError:
-            done.cancel()
-            raise Refusal(503, "the node does not answer: it is busy") from None
-        except RuntimeError as error:
+            done = self._node.result_of(work)
+            try:
+                return done.result(_LOOP_ANSWERS_S)
+            except concurrent.futures.TimeoutError:
+                done.cancel()
+                raise Refusal(503, "the node does not answer: it is busy") from None
+        except (RuntimeError, UnansweredRequestError) as error:
             raise Refusal(503, f"the node is stopping: {error}") from error
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    """A socket at the port, or at any free port if that is in use."""
-    try:
-        return socket.create_server((host, port))
-    except OSError:
-        if port == 0:
-            raise
-        return socket.create_server((host, 0))
 
 
 def _is_loopback(name: str) -> bool:

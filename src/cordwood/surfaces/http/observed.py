@@ -5,10 +5,11 @@ Everything that differs between the kinds of nodes is here; the endpoint has no 
 
 from __future__ import annotations
 
+import concurrent.futures
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from prometheus_client import CollectorRegistry
 
@@ -22,6 +23,7 @@ from cordwood.insight.explain import explain
 from cordwood.insight.online_facts import online_facts
 from cordwood.model.clock import Clock
 from cordwood.model.hold import Hold, parse_target
+from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.controller_node import ControllerNode
 from cordwood.node.node import Node
@@ -34,6 +36,8 @@ from cordwood.surfaces.http.server import Refusal, Request
 from cordwood.surfaces.metrics.collector import registry
 from cordwood.surfaces.metrics.snapshot import take, take_controller
 from cordwood.surfaces.metrics.table import CONTROLLER_METRICS, METRICS
+
+T = TypeVar("T")
 
 Document = Callable[[OnLoop, Request], Any]
 
@@ -58,14 +62,22 @@ class ObservedNode(Protocol):
         """What makes the JSON at each path that only some kinds of nodes have, and at /health."""
 
     @property
+    def questions(self) -> Mapping[str, Document]:
+        """Documents that take longer the more the node has, made for one request at a time."""
+
+    @property
     def actions(self) -> Mapping[str, Action]:
         """What a POST does at each path that only some kinds of nodes have."""
 
     def identity(self, http_url: str | None) -> NodeIdentity:
         """The node's identity, with the URL of its endpoint."""
 
-    def call_soon(self, work: Callable[[], Any]) -> None:
-        """Calls `work` on the event loop's thread."""
+    def result_of(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
+        """What `work` gives, which runs in slices of the event loop.
+
+        Raises:
+            RuntimeError: the event loop has ended.
+        """
 
     def registry(self, on_loop: OnLoop) -> CollectorRegistry:
         """The node's metrics, which are read at a scrape."""
@@ -103,13 +115,19 @@ class ObservedBroker:
     def documents(self) -> Mapping[str, Document]:
         """As `ObservedNode`."""
         return {
+            "/holds": self._show_holds,
+            "/erasures": self._show_erasures,
+            "/health": self._health,
+        }
+
+    @property
+    def questions(self) -> Mapping[str, Document]:
+        """As `ObservedNode`."""
+        return {
             "/cleaner": self._cleaner,
             "/explain": self._explain,
             "/whatif": self._what_if,
-            "/holds": self._show_holds,
             "/trash": lambda _on_loop, _: trash.show(self._node),
-            "/erasures": self._show_erasures,
-            "/health": self._health,
         }
 
     @property
@@ -134,9 +152,9 @@ class ObservedBroker:
             role=BROKER,
         )
 
-    def call_soon(self, work: Callable[[], Any]) -> None:
+    def result_of(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
         """As `ObservedNode`."""
-        self._node.broker.thread.call_soon(work)
+        return self._node.broker.thread.result_of(work)
 
     def registry(self, on_loop: OnLoop) -> CollectorRegistry:
         """As `ObservedNode`."""
@@ -149,7 +167,7 @@ class ObservedBroker:
     def published(self, http_url: str) -> None:
         """As `ObservedNode`; DescribeConfigs returns it."""
         configs = self._node.broker.configs
-        self.call_soon(lambda: setattr(configs, "http_url", http_url))
+        self._node.broker.thread.call_soon(lambda: setattr(configs, "http_url", http_url))
 
     def _cleaner(self, on_loop: OnLoop, _: Request) -> Any:
         status = self._node.cleaner.status()
@@ -172,7 +190,7 @@ class ObservedBroker:
         ids, origins = on_loop(
             lambda: (
                 broker.transactions.ids_by_producer(),
-                {topic: topic_origins(broker.configs, topic) for topic in topics},
+                {topic: topic_origins(broker.configs, topic) for topic in in_steps(topics)},
             )
         )
         planned = plan_next_check(manager, logs, now_ms=now_ms)
@@ -283,6 +301,11 @@ class ObservedController:
         return {"/health": self._health}
 
     @property
+    def questions(self) -> Mapping[str, Document]:
+        """As `ObservedNode`."""
+        return {}
+
+    @property
     def actions(self) -> Mapping[str, Action]:
         """As `ObservedNode`."""
         return {}
@@ -298,9 +321,9 @@ class ObservedController:
             role=CONTROLLER,
         )
 
-    def call_soon(self, work: Callable[[], Any]) -> None:
+    def result_of(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
         """As `ObservedNode`."""
-        self._node.thread.call_soon(work)
+        return self._node.thread.result_of(work)
 
     def registry(self, on_loop: OnLoop) -> CollectorRegistry:
         """As `ObservedNode`."""

@@ -9,10 +9,10 @@ T = TypeVar("T")
 
 
 class OnLoop(Protocol):
-    """Calls a function on the event loop's thread, and returns its result."""
+    """Calls a function while the event loop waits, and returns its result."""
 
     def __call__(self, work: Callable[[], T], /) -> T:
-        """The result of `work`.
+        """The result of `work`, which runs in slices: `pauses.pause` gives the loop its turn.
 
         Raises:
             Refusal: the loop is busy, or stopped.

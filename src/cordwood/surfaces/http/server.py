@@ -28,22 +28,25 @@ _log = logging.getLogger(__name__)
 _TEXT = "text/plain; charset=utf-8"
 _BACKLOG = 128
 _HEADERS_MAX = 100
+_RETRY_AFTER_S = 1
 _END_OF_HEAD = b"\r\n\r\n"
 
 
 class Refusal(CordwoodError):
-    """A refused request: an HTTP status, and the reason."""
+    """A refused request: an HTTP status, the reason, and in how many seconds to try again."""
 
-    def __init__(self, status: int, reason: str) -> None:
+    def __init__(self, status: int, reason: str, *, retry_after_s: int | None = None) -> None:
         super().__init__(reason)
         self.status = status
+        self.retry_after_s = retry_after_s
 
 
 class Answer(NamedTuple):
-    """The body of an answer."""
+    """The body of an answer; a refusal may say in how many seconds to try again."""
 
     body: bytes
     content_type: str
+    retry_after_s: int | None = None
 
 
 class Request(NamedTuple):
@@ -70,7 +73,10 @@ class Request(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestLimits:
-    """Limits of requests: total seconds, bytes, and concurrent requests."""
+    """Limits of requests: total seconds, bytes, and concurrent requests.
+
+    `answers` is of all that are being answered; `waiting` of those of one lane that wait.
+    """
 
     receive_s: float = 10.0
     send_s: float = 10.0
@@ -78,6 +84,7 @@ class RequestLimits:
     body_bytes: int = 1 << 20
     connections: int = 128
     answers: int = 16
+    waiting: int = 7
 
 
 class HttpServer:
@@ -195,19 +202,21 @@ class HttpServer:
         try:
             headers = HeaderParser().parsestr(rest.decode("latin-1"))
             url = urlsplit(words[1])
-            size = int(headers.get("Content-Length", 0))
+            size = _size_of_body(headers.get("Content-Length", "0"))
+            query = parse_qs(url.query)
         except ValueError as error:
             raise Refusal(400, f"the request's head is malformed: {error}") from None
-        if headers.get("Transfer-Encoding") is not None or size < 0:
+        if headers.get("Transfer-Encoding") is not None:
             raise Refusal(411, "a body needs a Content-Length")
         if size > self._limits.body_bytes:
             raise Refusal(413, f"a body may have at most {self._limits.body_bytes} bytes")
         body = await reader.readexactly(size)
-        return Request(words[0], url.path, parse_qs(url.query), headers, body)
+        return Request(words[0], url.path, query, headers, body)
 
     async def _answered(self, request: Request) -> tuple[int, Answer]:
         if self._answering >= self._limits.answers:
-            return 503, _text(f"{self._answering} requests are being answered: try again later")
+            many = f"{self._answering} requests are being answered: try again later"
+            return 503, _text(many)._replace(retry_after_s=_RETRY_AFTER_S)
         loop = self._loop
         done: asyncio.Future[tuple[int, Answer]] = loop.create_future()
 
@@ -226,11 +235,17 @@ class HttpServer:
         return await done
 
 
+def _size_of_body(text: str) -> int:
+    if not (text.isascii() and text.isdigit()):
+        raise ValueError(f"Content-Length: {text!r}")
+    return int(text)
+
+
 def _answer(answer: Callable[[Request], Answer], request: Request) -> tuple[int, Answer]:
     try:
         return 200, answer(request)
     except Refusal as refusal:
-        return refusal.status, _text(str(refusal))
+        return refusal.status, _text(str(refusal))._replace(retry_after_s=refusal.retry_after_s)
     except Exception as error:
         _log.exception("Cannot answer %s %s", request.method, request.path)
         return 500, _text(str(error))
@@ -248,4 +263,6 @@ def _head(status: int, answer: Answer) -> bytes:
         f"Content-Length: {len(answer.body)}",
         "Connection: close",
     ]
+    if answer.retry_after_s is not None:
+        lines.append(f"Retry-After: {answer.retry_after_s}")
     return "".join(f"{line}\r\n" for line in [*lines, ""]).encode("latin-1")

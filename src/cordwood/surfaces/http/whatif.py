@@ -29,6 +29,7 @@ from cordwood.model.config_file import merge_set_options
 from cordwood.model.config_names import advise_on_broker_name
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.node import Node
 from cordwood.storage.log.partition_log import PartitionLog
@@ -139,7 +140,7 @@ class _Supposed:
 
 
 def _suppose(node: Node, resources: Sequence[Resource], topics: set[str]) -> _Supposed:
-    """On the event loop's thread.
+    """In slices of the event loop; the configs are a copy.
 
     Raises:
         ConfigError: the broker would refuse them; the text is Kafka's.
@@ -151,7 +152,7 @@ def _suppose(node: Node, resources: Sequence[Resource], topics: set[str]) -> _Su
         raise ConfigError(str(error)) from error
     named = [each.name for each in resources if each.kind == ConfigResource.TOPIC]
     return _Supposed(
-        configs={topic: configs.log_config(topic) for topic in topics},
+        configs={topic: configs.log_config(topic) for topic in in_steps(topics)},
         limits=DirectoryLimits.of(configs.values.broker_config),
         cleaner=CleanerSettings.of(configs.values.broker_config),
         elsewhere=_elsewhere(node, configs, named),
@@ -161,7 +162,7 @@ def _suppose(node: Node, resources: Sequence[Resource], topics: set[str]) -> _Su
 def _elsewhere(node: Node, configs: ConfigService, topics: Sequence[str]) -> list[str]:
     found = []
     for topic in topics:
-        for number, each in sorted(configs.image.topics[topic].partitions.items()):
+        for number, each in in_steps(sorted(configs.image.topics[topic].partitions.items())):
             if node.broker.node_id not in each.replicas:
                 brokers = ", ".join(map(str, each.replicas))
                 partition = TopicPartition(topic, number)

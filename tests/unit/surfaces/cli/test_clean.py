@@ -162,6 +162,19 @@ def in_use(root: Path) -> Iterator[int]:
         holder.communicate()
 
 
+def test_an_index_of_the_active_segment_that_a_broker_has_not_written_yet_is_no_warning(
+    root: Path,
+) -> None:
+    (root / "x-0" / "00000000000000000004.index").unlink()
+    asked = (root, "--defaults", *NOW, "--dry-run")
+    with in_use(root):
+        beside = report_of(*asked)
+    for report, count in ((beside, 0), (report_of(*asked), 1)):
+        (found,) = (each for each in report["partitions"] if each["topic"] == "x")
+        missing = [each for each in found["warnings"] if "Could not find offset index" in each]
+        assert len(missing) == count
+
+
 def test_directory_in_use_ends_with_3_and_touches_nothing(root: Path) -> None:
     with in_use(root):
         before = tree(root)

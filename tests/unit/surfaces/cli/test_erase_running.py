@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.http.client import EndpointError, ask
-from cordwood.surfaces.http.endpoint import HttpEndpoint
+from cordwood.surfaces.http.endpoint import HttpEndpoint, listen
 from cordwood.surfaces.http.observed import ObservedBroker
 from cordwood.testing.broker import RunningBroker
 from support.erasing import KEY, VALUE, kept_records, sweep
@@ -40,7 +40,7 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
 
 @pytest.fixture
 def url(broker: RunningBroker) -> Iterator[str]:
-    endpoint = HttpEndpoint(ObservedBroker(broker.node), 0)
+    endpoint = HttpEndpoint(ObservedBroker(broker.node), listen(0))
     try:
         yield endpoint.url
     finally:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import socket
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -17,14 +15,14 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.model.clock import SystemClock
+from cordwood.network.server import PortInUseError
 from cordwood.surfaces.http import endpoint as endpoint_module
-from cordwood.surfaces.http.endpoint import ADVANCE_MS_MAX, HttpEndpoint
-from cordwood.surfaces.http.observed import ObservedBroker
+from cordwood.surfaces.http.endpoint import ADVANCE_MS_MAX, listen
 from cordwood.surfaces.http.server import Answer, HttpServer, RequestLimits
 from cordwood.testing.broker import RunningBroker
 from support.in_process_engine import ManagedInProcessEngine
 from support.kafka import poll_until
-from support.scrape import Probe, probed
+from support.scrape import Probe, probed, standing_still
 
 DAY_MS = 86_400_000
 
@@ -118,39 +116,40 @@ def test_a_scraper_that_asks_for_openmetrics_gets_it(probe: Probe) -> None:
     assert "kafka_server_brokertopicmetrics_messagesin_total 0" in answer.text
 
 
-def test_a_port_that_is_taken_is_replaced_by_a_free_one_with_a_warning(
-    broker: RunningBroker, caplog: pytest.LogCaptureFixture
-) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
+def test_the_root_lists_the_paths(shared_probe: Probe) -> None:
+    lines = shared_probe.ask("/").text.splitlines()
+    assert "broker 1 of cluster" in lines[0]
+    assert {"GET  /", "GET  /metrics", "GET  /explain", "POST /clock/advance"} <= set(lines)
+
+
+def test_a_port_that_was_asked_for_and_is_taken_is_an_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with caplog.at_level(logging.WARNING):
-            endpoint = HttpEndpoint(ObservedBroker(broker.node), port)
-        try:
-            assert endpoint.port != port
-            assert f"Port {port} of 127.0.0.1 is in use" in caplog.text
-            assert document(Probe(endpoint), "/health")["status"] == "ok"
-        finally:
-            endpoint.close()
+        with pytest.raises(PortInUseError, match=f"--http-port {port}: another process listens"):
+            listen(port)
+
+
+def test_the_usual_port_is_replaced_by_a_free_one_with_a_warning_if_it_is_taken(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(endpoint_module, "PORT", port)
+        with listen(None) as sock:
+            other = sock.getsockname()[1]
+    assert other != port
+    assert f"Port {port} of 127.0.0.1 is in use: metrics and status are at" in caplog.text
+    assert f"http://127.0.0.1:{other} instead" in caplog.text
 
 
 def test_a_loop_that_does_not_answer_fails_the_request_and_nothing_else(
     broker: RunningBroker, probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(endpoint_module, "_LOOP_ANSWERS_S", 0.05)
-    go_on, is_stopped = threading.Event(), threading.Event()
-
-    def stand_still() -> None:
-        is_stopped.set()
-        assert go_on.wait(120)
-
-    broker.broker.thread.call_soon(stand_still)
-    assert is_stopped.wait(120)
-    assert probe.ask("/health").status == 503
-    assert probe.ask("/metrics").status == 503
-    assert probe.ask("/clock").status == 200
-    go_on.set()
+    with standing_still(broker):
+        assert probe.ask("/health").status == 503
+        assert probe.ask("/metrics").status == 503
+        assert probe.ask("/clock").status == 200
     monkeypatch.undo()
     assert probe.ask("/health").status == 200
 

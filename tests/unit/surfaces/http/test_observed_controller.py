@@ -11,7 +11,7 @@ from typing import Any
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.model.clock import MovableClock
 from cordwood.node.controller_node import ControllerNode
-from cordwood.surfaces.http.endpoint import HttpEndpoint
+from cordwood.surfaces.http.endpoint import HttpEndpoint, listen
 from cordwood.surfaces.http.observed import ObservedController
 from support.scrape import HttpAnswer, Probe
 
@@ -38,7 +38,7 @@ def with_controller(
     async def run() -> None:
         node = ControllerNode(settings(log_dir), clock=MovableClock(HOUR_MS))
         await node.start()
-        endpoint = HttpEndpoint(ObservedController(node), 0)
+        endpoint = HttpEndpoint(ObservedController(node), listen(0))
         probe = Probe(endpoint)
 
         async def ask(path: str, method: str = "GET") -> HttpAnswer:
