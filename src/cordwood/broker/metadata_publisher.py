@@ -337,9 +337,13 @@ class BrokerMetadataPublisher:
         for partition in self._replicas.partitions.get(name, {}).values():
             partition.update_min_insync_replicas(config.min_insync_replicas)
         manager = self._cleaner.manager
+
+        def update() -> None:
+            update_topic_config(manager, name, config)
+            self._cleaner.wake()
+
         if any(manager.state(log.topic_partition) is not None for log in logs):
             # What is being cleaned may have to stop first, for which the others must not wait.
-            self._thread.loop.run_in_executor(None, update_topic_config, manager, name, config)
+            self._thread.loop.run_in_executor(None, update)
         else:
-            update_topic_config(manager, name, config)
-        self._cleaner.wake()
+            update()

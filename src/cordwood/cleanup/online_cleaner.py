@@ -169,13 +169,14 @@ class OnlineCleaner:
         self._require_running()
         if not self._manager.logs.broker.log_cleaner_enable:
             return False
+        cleaned = False
         try:
-            self._roll_expired()
-            cleaned = self._clean_filthiest()
+            try:
+                self._roll_expired()
+                cleaned = self._clean_filthiest()
+            except LogCleaningError as error:
+                self._mark_uncleanable(error.log, error, error.stage)
             self._retain_compacted()
-        except LogCleaningError as error:
-            self._mark_uncleanable(error.log, error, error.stage)
-            return False
         finally:
             self._manager.maintain_uncleanable()
         return cleaned

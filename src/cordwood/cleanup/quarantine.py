@@ -2,7 +2,9 @@
 
 Kafka leaves such a log alone until it is deleted or the process ends. Here it is tried again after
 a while that doubles each time, so that a log whose damage was repaired, or has gone by retention,
-heals by itself. Until then it counts as uncleanable, also while it is tried.
+heals by itself; it is tried again at once when settings of its topic have changed. Until then it
+counts as uncleanable, also while it is tried. Retention of what cannot be compacted continues
+(KAFKA-19895).
 
 Source: org.apache.kafka.storage.internals.log.LogCleanerManager (uncleanablePartitions).
 """
@@ -14,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 
@@ -35,21 +38,20 @@ class Stage(enum.Enum):
 class Mark:
     """Why a log is set aside; times in ms since the epoch.
 
-    It stands for this very log; a new log of the same name is cleaned again. It has gone
-    wrong `attempts` times, first at `since_ms`, and is tried again at `retry_at_ms`. Retention is
-    part of a new try: with `retention_due` it is yet to come.
+    It stands for this very log with these settings; a new log of the same name is cleaned again. It
+    has gone wrong `attempts` times, first at `since_ms`, and is tried again at `retry_at_ms`.
 
     `retry_free_bytes` is set where the disk was full: the log is tried again as soon as so many
-    bytes are free, and retention, which frees space, continues.
+    bytes are free.
     """
 
     log: PartitionLog
+    config: LogConfig
     stage: Stage
     reason: str
     since_ms: int
     retry_at_ms: int
     attempts: int = 1
-    retention_due: bool = False
     retry_free_bytes: int | None = None
 
 
@@ -83,15 +85,15 @@ class Quarantine:
     ) -> None:
         """Sets a log aside, or again."""
         old = self.of(log)
-        attempts = 1 if old is None else old.attempts + 1
+        attempts = 1 if old is None or old.config != log.config else old.attempts + 1
         self._marks.setdefault(log.log_dir, {})[log.topic_partition] = Mark(
             log=log,
+            config=log.config,
             stage=stage,
             reason=reason,
             since_ms=now_ms if old is None else old.since_ms,
             retry_at_ms=now_ms + self._delay_ms(attempts, retry_free_bytes),
             attempts=attempts,
-            retention_due=old is not None and stage is not Stage.RETENTION,
             retry_free_bytes=retry_free_bytes,
         )
 
@@ -109,21 +111,16 @@ class Quarantine:
     def keeps_out(self, log: PartitionLog, now_ms: int) -> bool:
         """Whether a log is to be left alone at this moment."""
         mark = self.of(log)
-        if mark is None or _has_space_again(mark):
+        if mark is None or mark.config != log.config or _has_space_again(mark):
             return False
         # A clock that was put back does not make it wait for longer than it was to.
         last_ms = mark.retry_at_ms - self._delay_ms(mark.attempts, mark.retry_free_bytes)
         return last_ms <= now_ms < mark.retry_at_ms
 
     def keeps_from_retention(self, log: PartitionLog, now_ms: int) -> bool:
-        """As `keeps_out`; a log that was tried again in vain has its turn once for each time."""
+        """As `keeps_out`, of a log whose retention has failed; that of others continues."""
         mark = self.of(log)
-        if mark is not None and mark.retry_free_bytes is not None:
-            return False
-        if mark is None or not mark.retention_due:
-            return self.keeps_out(log, now_ms)
-        self._marks[log.log_dir][log.topic_partition] = replace(mark, retention_due=False)
-        return False
+        return mark is not None and mark.stage is Stage.RETENTION and self.keeps_out(log, now_ms)
 
     def heal(self, log: PartitionLog, stage: Stage) -> Mark | None:
         """Removes and returns a log's mark if this stage had failed."""

@@ -366,10 +366,10 @@ def test_the_cleaner_deletes_from_logs_with_compact_alone(
     assert len(logs.cleaning.pause_for_retention()) == 1 - expected
 
 
-def test_the_cleaner_deletes_nothing_from_an_uncleanable_log(tmp_path: Path) -> None:
+def test_the_cleaner_deletes_from_an_uncleanable_log(tmp_path: Path) -> None:
     logs = one(tmp_path, BOTH)
     logs.cleaning.mark_uncleanable(logs.log(), "a reason")
-    assert logs.cleaning.deletable_logs() == []
+    assert logs.cleaning.deletable_logs() == [logs.log()]
 
 
 def test_a_log_that_retention_paused_is_not_cleaned_though_its_policy_becomes_compact(

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.log_cleaner import LogCleaner
+from cordwood.cleanup.paused_changes import update_topic_config
 from cordwood.cleanup.quarantine import RetryDelays, Stage
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
@@ -134,17 +135,49 @@ def test_a_clock_that_is_put_back_does_not_make_it_wait_for_longer(damaged: Dama
     assert damaged.attempts == 2
 
 
-def test_damage_that_retention_takes_away_heals(tmp_path: Path) -> None:
+def test_the_retention_of_a_log_that_cannot_be_compacted_continues(tmp_path: Path) -> None:
     both = replace(COMPACT, cleanup_policy=frozenset({"compact", "delete"}), retention_ms=600_000)
     damaged = Damaged(RunningLogs(tmp_path), both)
+    damaged.logs.clock.advance(MINUTE_MS)
+    damaged.cleaner.run_once_now()
     damaged.cleaner.run_once_now()
     assert damaged.attempts == 1
-    damaged.logs.clock.advance(11 * MINUTE_MS)
+    assert damaged.log.log_start_offset == 0
+    damaged.logs.clock.advance(4 * MINUTE_MS)
+    damaged.cleaner.run_once_now()
+    assert damaged.attempts == 1
+    damaged.logs.clock.advance(6 * MINUTE_MS)
     damaged.cleaner.run_once_now()
     assert damaged.log.log_start_offset == 30
-    assert damaged.attempts == 2
+    assert damaged.attempts == 2, "in the very check in which its compaction fails"
     damaged.logs.clock.advance(10 * MINUTE_MS)
     assert damaged.cleaner.run_once_now() == 0
+    assert damaged.attempts == 0
+
+
+def test_retention_that_has_failed_waits_as_a_compaction_does(damaged: Damaged) -> None:
+    cleaning, now_ms = damaged.logs.cleaning, damaged.logs.clock.now_ms()
+    cleaning.mark_uncleanable(damaged.log, "a reason", stage=Stage.RETENTION)
+    assert cleaning.deletable_logs() == []
+    damaged.logs.clock.advance(5 * MINUTE_MS)
+    assert cleaning.is_kept_out(damaged.log, now_ms)
+    assert cleaning.deletable_logs() == [damaged.log]
+
+
+def test_changed_settings_have_a_log_tried_again_at_once_and_from_the_first_wait(
+    damaged: Damaged,
+) -> None:
+    damaged.cleaner.run_once_now()
+    damaged.logs.clock.advance(5 * MINUTE_MS)
+    damaged.cleaner.run_once_now()
+    assert damaged.attempts == 2
+    update_topic_config(damaged.logs.cleaning, "t", replace(COMPACT, segment_bytes=901))
+    damaged.cleaner.run_once_now()
+    assert damaged.attempts == 1
+    damaged.mend()
+    assert damaged.cleaner.run_once_now() == 0, "nothing has changed since"
+    update_topic_config(damaged.logs.cleaning, "t", replace(COMPACT, segment_bytes=902))
+    assert damaged.cleaner.run_once_now() == 1
     assert damaged.attempts == 0
 
 

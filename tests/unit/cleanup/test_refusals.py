@@ -20,6 +20,7 @@ from cordwood.storage.filesystem import FileWriter
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
+DAY_MS = 86_400_000
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=300)
 CONFIGS = {"bad": COMPACT, "good": COMPACT}
 
@@ -242,3 +243,21 @@ def test_topic_that_no_source_describes_is_left_alone(tmp_path: Path) -> None:
     assert partition.status is Status.LEFT_ALONE
     assert "no source describes its settings" in partition.reason
     assert tree(root) == before
+
+
+def test_retention_deletes_from_a_log_whose_compaction_fails(tmp_path: Path) -> None:
+    both = LogConfig(cleanup_policy=frozenset({"compact", "delete"}), retention_ms=3 * DAY_MS)
+    log = LogBuilder("bad-0")
+    for day in range(6):
+        log.batch([(b"a", b"%d" % day)], timestamp=NOW_MS - (6 - day) * DAY_MS)
+        log.roll()
+    root = write_log_dir(tmp_path / "logs", [log])
+    path = segment(root, 4)
+    data = bytearray(path.read_bytes())
+    data[-1] ^= 1
+    path.write_bytes(data)
+    (bad,) = clean_in_process(root, {"bad": both}, now_ms=NOW_MS, force=True).partitions
+    assert bad.status is Status.FAILED
+    assert "CRC" in bad.reason
+    assert not segment(root, 2).exists()
+    assert path.read_bytes() == data
