@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 
+from cordwood.client.retry import INVALID_METADATA
 from cordwood.model.error_codes import ErrorCode
 from support.kafka import kafka_jars, tools_resource
 
@@ -28,6 +29,7 @@ def test_every_error_code_is_as_in_kafka() -> None:
             error.name,
             error.java_class if error.exception else "null",
             str(error.is_retriable).lower(),
+            str(error in INVALID_METADATA).lower(),
             error.message or "null",
         ]
         for error in sorted(ErrorCode)

@@ -7,7 +7,7 @@ Source: org.apache.kafka.clients.admin.KafkaAdminClient (4.3.0).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -15,6 +15,7 @@ from uuid import UUID
 from cordwood.client.cluster import Cluster
 from cordwood.client.core import BrokerEndpoint
 from cordwood.client.errors import NotSupportedError, require
+from cordwood.client.retry import action
 from cordwood.model.config_resolver import Level
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID
@@ -201,18 +202,24 @@ class Admin:
     # ---- topics
 
     def topics(
-        self, names: Sequence[str] | None = None, *, create: bool = False
+        self,
+        names: Sequence[str] | None = None,
+        *,
+        create: bool = False,
+        is_single: bool = False,
     ) -> list[TopicFacts]:
         """All topics, or those named; brokers and leaders are learnt on the way.
 
-        `create` allows a broker that does so to create those that are not there.
+        `create` allows a broker that does so to create those that are not there. With `is_single`,
+        brokers are tried once.
 
         Raises:
             RefusedError: a topic that was named is not there.
+            DisconnectedError: no broker answered, with `is_single`.
         """
         wanted = None if names is None else [{"name": name} for name in names]
         fields = {"topics": wanted, "allow_auto_topic_creation": create}
-        answer = self._cluster.call("metadata", fields, name="listTopics")
+        answer = self._cluster.call("metadata", fields, name="listTopics", is_single=is_single)
         self._cluster.learn(
             [BrokerEndpoint(int(b.node_id), b.host, b.port, b.rack) for b in answer.brokers]
         )
@@ -294,20 +301,29 @@ class Admin:
             ],
             "configs": [{"name": k, "value": v} for k, v in (configs or {}).items()],
         }
-        answer = self._cluster.call("create_topics", {"topics": [fields], "timeout_ms": 30_000})
-        for topic in answer.topics:
-            require(topic.error_code, topic.error_message)
+        self._change_topics(
+            "create_topics",
+            [name],
+            lambda _: (
+                self._cluster.call(
+                    "create_topics", {"topics": [fields], "timeout_ms": 30_000}
+                ).topics
+            ),
+        )
 
     def delete_topics(self, names: Sequence[str]) -> None:
         """Deletes topics."""
-        fields = {
-            "topics": [{"name": name} for name in names],
-            "topic_names": list(names),
-            "timeout_ms": 30_000,
-        }
-        answer = self._cluster.call("delete_topics", fields)
-        for result in answer.responses:
-            require(result.error_code, getattr(result, "error_message", None))
+
+        def delete(wanted: Sequence[str]) -> Sequence[Any]:
+            fields = {
+                "topics": [{"name": name} for name in wanted],
+                "topic_names": list(wanted),
+                "timeout_ms": 30_000,
+            }
+            found: Sequence[Any] = self._cluster.call("delete_topics", fields).responses
+            return found
+
+        self._change_topics("delete_topics", names, delete)
 
     def create_partitions(
         self, counts: Mapping[str, int], assignments: Sequence[Sequence[int]] | None = None
@@ -318,16 +334,41 @@ class Admin:
             if assignments is None
             else [{"broker_ids": list(brokers)} for brokers in assignments]
         )
-        fields = {
-            "topics": [
-                {"name": name, "count": count, "assignments": wanted}
-                for name, count in counts.items()
-            ],
-            "timeout_ms": 30_000,
-        }
-        answer = self._cluster.call("create_partitions", fields)
-        for result in answer.results:
-            require(result.error_code, result.error_message)
+
+        def create(names: Sequence[str]) -> Sequence[Any]:
+            fields = {
+                "topics": [
+                    {"name": name, "count": counts[name], "assignments": wanted} for name in names
+                ],
+                "timeout_ms": 30_000,
+            }
+            found: Sequence[Any] = self._cluster.call("create_partitions", fields).results
+            return found
+
+        self._change_topics("create_partitions", list(counts), create)
+
+    def _change_topics(
+        self, api: str, names: Sequence[str], ask: Callable[[Sequence[str]], Sequence[Any]]
+    ) -> None:
+        """Changes topics, again those of which the answer is that it is too early.
+
+        `ask` sends the request for some of them, and gives their results.
+
+        Raises:
+            RefusedError: one was refused, the first in the order of the answers.
+        """
+        retries = self._cluster.retries()
+        refused: list[Any] = []
+        while True:
+            failed = [result for result in ask(names) if result.error_code]
+            early = [result for result in failed if action(api, int(result.error_code))]
+            refused += [result for result in failed if result not in early]
+            if not early or not retries.wait():
+                refused += early
+                break
+            names = [result.name for result in early]
+        for result in refused:
+            require(int(result.error_code), getattr(result, "error_message", None))
 
     def reassignments(
         self, partitions: Iterable[TopicPartition]

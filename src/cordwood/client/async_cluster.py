@@ -17,6 +17,7 @@ from cordwood.client.core import (
     ClientCore,
     ClientSettings,
     Close,
+    Coordinator,
     Effect,
     Exchange,
     Once,
@@ -79,8 +80,10 @@ class AsyncCluster:
         fields: Mapping[str, Any],
         *,
         node_id: int | None = None,
+        coordinator: Coordinator | None = None,
         version_max: int | None = None,
         is_answered: bool = True,
+        is_single: bool = False,
         timeout_ms: int | None = None,
         name: str | None = None,
     ) -> Any:
@@ -90,16 +93,22 @@ class AsyncCluster:
                 api,
                 fields,
                 node_id=node_id,
+                coordinator=coordinator,
                 version_max=version_max,
                 is_answered=is_answered,
+                is_single=is_single,
                 timeout_ms=timeout_ms,
                 name=name,
             )
         )
 
-    async def versions(self, node_id: int) -> Versions:
+    async def versions(self, node_id: int, *, is_single: bool = False) -> Versions:
         """The lowest and highest version, both inclusive, of each API that a broker serves."""
-        return await self._run(self._core.versions(node_id))
+        return await self._run(self._core.versions(node_id, is_single=is_single))
+
+    async def find_coordinator(self, of: Coordinator) -> BrokerEndpoint:
+        """The broker that looks after a group or a transactional id, waiting until there is one."""
+        return await self._run(self._core.find_coordinator(of))
 
     async def supports(self, api: str, version: int = 0) -> bool:
         """True if the broker that answers next serves that version of the API."""

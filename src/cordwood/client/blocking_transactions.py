@@ -6,16 +6,17 @@ levels, DescribeProducers, ListTransactions and DescribeTransactions (KIP-664).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple, TypeVar
 
-from cordwood.client.admin import Admin, by_topic
+from cordwood.client.admin import Admin
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import RefusedError, require
 from cordwood.client.offsets import LATEST, Offsets
-from cordwood.client.transactions import Transaction, describe_transaction
+from cordwood.client.transactions import Transaction, describe_producers, describe_transaction
 from cordwood.model.topic_partition import TopicPartition
 
+T = TypeVar("T")
 _READ_COMMITTED = 1
 
 
@@ -57,7 +58,10 @@ def find_blocking(
     stable = _require_all(offsets.list_offsets(moments, isolation=_READ_COMMITTED))
     ends = _require_all(offsets.list_offsets(moments))
     held = [tp for tp in moments if stable[tp] < ends[tp]]
-    producers = _producers(cluster, offsets, held)
+    producers = {
+        tp: [one for one in active if one.current_txn_start_offset >= 0]
+        for tp, active in _require_all(describe_producers(cluster, held)).items()
+    }
     coordinated = _coordinated(cluster) if any(producers.values()) else {}
     found = []
     for tp in held:
@@ -81,35 +85,13 @@ def find_blocking(
     return found
 
 
-def _require_all(
-    found: Mapping[TopicPartition, int | RefusedError],
-) -> dict[TopicPartition, int]:
-    offsets = {}
-    for tp, offset in found.items():
-        if isinstance(offset, RefusedError):
-            raise offset
-        offsets[tp] = offset
-    return offsets
-
-
-def _producers(
-    cluster: Cluster, offsets: Offsets, partitions: Sequence[TopicPartition]
-) -> dict[TopicPartition, list[Any]]:
-    """The producers of each partition that have a transaction open there, as its leader knows."""
-    found: dict[TopicPartition, list[Any]] = {tp: [] for tp in partitions}
-    by_leader = offsets.leaders(partitions) if partitions else {}
-    for leader, led in by_leader.items():
-        topics = [
-            {"name": name, "partition_indexes": indexes} for name, indexes in by_topic(led).items()
-        ]
-        answer = cluster.call("describe_producers", {"topics": topics}, node_id=leader)
-        for topic in answer.topics:
-            for state in topic.partitions:
-                require(state.error_code, state.error_message)
-                found[TopicPartition(topic.name, state.partition_index)] = [
-                    one for one in state.active_producers if one.current_txn_start_offset >= 0
-                ]
-    return found
+def _require_all(found: Mapping[TopicPartition, T | RefusedError]) -> dict[TopicPartition, T]:
+    values = {}
+    for tp, value in found.items():
+        if isinstance(value, RefusedError):
+            raise value
+        values[tp] = value
+    return values
 
 
 def _coordinated(cluster: Cluster) -> dict[int, tuple[str, Transaction]]:

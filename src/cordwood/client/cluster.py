@@ -13,6 +13,7 @@ from cordwood.client.core import (
     ClientCore,
     ClientSettings,
     Close,
+    Coordinator,
     Effect,
     Exchange,
     Once,
@@ -25,9 +26,26 @@ from cordwood.client.core import (
     resolve_addresses,
 )
 from cordwood.client.errors import ClientError
+from cordwood.client.retry import Backoff
 from cordwood.model.clock import Clock, SystemClock, pause
 
 T = TypeVar("T")
+
+
+class Retries:
+    """The attempts of one call, with a back-off between them, as long as its time lasts."""
+
+    def __init__(self, backoff: Backoff, clock: Clock, limit_s: float) -> None:
+        self._backoff = backoff
+        self._clock = clock
+        self._end_s = clock.monotonic_s() + limit_s
+
+    def wait(self) -> bool:
+        """Pauses before the next attempt, and returns True; False once the time is over."""
+        if self._clock.monotonic_s() >= self._end_s:
+            return False
+        pause(self._backoff.next_s())
+        return True
 
 
 class Cluster:
@@ -41,8 +59,9 @@ class Cluster:
         """
         self.settings = settings
         self._connections: dict[int, Connection] = {}
+        self._clock = clock or SystemClock()
         addresses = self._run(resolve_addresses(settings.bootstrap_servers, warn=warn))
-        self._core = ClientCore(settings, addresses, warn=warn, clock=clock or SystemClock())
+        self._core = ClientCore(settings, addresses, warn=warn, clock=self._clock)
 
     def __enter__(self) -> Self:
         return self
@@ -69,14 +88,21 @@ class Cluster:
         """True once `deadline` is reached."""
         return self._core.is_past(deadline)
 
+    def retries(self, timeout_s: float | None = None) -> Retries:
+        """The attempts of a caller that repeats requests, by default as long as a call lasts."""
+        limit_s = self.settings.api_timeout_ms / 1000 if timeout_s is None else timeout_s
+        return Retries(self.settings.backoff(), self._clock, limit_s)
+
     def call(
         self,
         api: str,
         fields: Mapping[str, Any],
         *,
         node_id: int | None = None,
+        coordinator: Coordinator | None = None,
         version_max: int | None = None,
         is_answered: bool = True,
+        is_single: bool = False,
         timeout_ms: int | None = None,
         name: str | None = None,
     ) -> Any:
@@ -86,8 +112,10 @@ class Cluster:
                 api,
                 fields,
                 node_id=node_id,
+                coordinator=coordinator,
                 version_max=version_max,
                 is_answered=is_answered,
+                is_single=is_single,
                 timeout_ms=timeout_ms,
                 name=name,
             )
@@ -97,9 +125,13 @@ class Cluster:
         """A broker that can be reached: below 0 one of the bootstrap addresses."""
         return self._run(self._core.connected(None, self.deadline(), name))
 
-    def versions(self, node_id: int) -> Versions:
+    def versions(self, node_id: int, *, is_single: bool = False) -> Versions:
         """The lowest and highest version, both inclusive, of each API that a broker serves."""
-        return self._run(self._core.versions(node_id))
+        return self._run(self._core.versions(node_id, is_single=is_single))
+
+    def find_coordinator(self, of: Coordinator) -> BrokerEndpoint:
+        """The broker that looks after a group or a transactional id, waiting until there is one."""
+        return self._run(self._core.find_coordinator(of))
 
     def supports(self, api: str, version: int = 0) -> bool:
         """True if the broker that answers next serves that version of the API."""

@@ -6,19 +6,19 @@ OffsetFetcher; KIP-98 (aborted transactions).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from cordwood.client.admin import Admin
 from cordwood.client.cluster import Cluster
-from cordwood.client.errors import ClientError, RefusedError
+from cordwood.client.errors import ClientError, DisconnectedError, RefusedError, TimedOutError
 from cordwood.client.offsets import LATEST, Offsets
+from cordwood.client.retry import Action, action
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.record_batch import Record, RecordBatch, iter_batches
 from cordwood.model.clock import Clock, SystemClock, pause
-from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
@@ -27,21 +27,6 @@ _FETCH_BYTES_MAX = 52_428_800
 _PARTITION_BYTES_MAX = 1_048_576
 _WAIT_MAX_MS = 500
 _RETRY_S = 0.1
-_METADATA_CODES = frozenset(
-    {
-        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-        ErrorCode.LEADER_NOT_AVAILABLE,
-        ErrorCode.NOT_LEADER_OR_FOLLOWER,
-        ErrorCode.REPLICA_NOT_AVAILABLE,
-        ErrorCode.KAFKA_STORAGE_ERROR,
-        ErrorCode.FENCED_LEADER_EPOCH,
-        ErrorCode.UNKNOWN_LEADER_EPOCH,
-        ErrorCode.OFFSET_NOT_AVAILABLE,
-        ErrorCode.UNKNOWN_TOPIC_ID,
-        ErrorCode.INCONSISTENT_TOPIC_ID,
-        ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR,
-    }
-)
 
 
 class NoOffsetError(ClientError):
@@ -116,20 +101,58 @@ class Consumer:
             by_leader.setdefault(place.leader, []).append(tp)
         found: list[ConsumedRecord] = []
         for leader, partitions in by_leader.items():
-            answer = self.cluster.call(
-                "fetch",
-                self._request(partitions, wait_ms),
-                node_id=leader,
-                timeout_ms=self.cluster.settings.request_timeout_ms + wait_ms,
-            )
-            if answer.error_code:
-                raise RefusedError(int(answer.error_code))
-            for topic, data in self._answered(answer):
-                found += self._take(TopicPartition(topic, data.partition_index), data)
+            found += self._fetch_from(leader, partitions, wait_ms)
         # Each partition has its turn to come first.
         for leader in by_leader:
             self._rotate(leader)
         return found
+
+    def _fetch_from(
+        self, leader: int, partitions: Sequence[TopicPartition], wait_ms: int
+    ) -> list[ConsumedRecord]:
+        try:
+            answer = self.cluster.call(
+                "fetch",
+                self._request(partitions, wait_ms),
+                node_id=leader,
+                is_single=True,
+                timeout_ms=self.cluster.settings.request_timeout_ms + wait_ms,
+            )
+        except (DisconnectedError, TimedOutError):
+            self._find_leaders(partitions)
+            return []
+        found: list[ConsumedRecord] = []
+        stale: list[TopicPartition] = []
+        if self._must_wait(answer.error_code):
+            stale += partitions
+        for topic, data in self._answered(answer):
+            tp = TopicPartition(topic, data.partition_index)
+            place = self._places.get(tp)
+            if place is None:
+                continue
+            if self._must_wait(data.error_code):
+                stale.append(tp)
+            elif data.error_code:
+                self._start_anew(tp, place)
+            elif data.records:
+                found += self._records(tp, place, bytes(data.records), data)
+        if stale and not found:
+            self._find_leaders(stale)
+        return found
+
+    @staticmethod
+    def _must_wait(code: int) -> bool:
+        """Whether to fetch again after a while; False for no error, and for a wrong position.
+
+        Raises:
+            RefusedError: the error is one of the call.
+        """
+        if not code:
+            return False
+        follows = action("fetch", code)
+        if follows is None:
+            raise RefusedError(code)
+        return follows is not Action.RESET
 
     def _request(self, partitions: Iterable[TopicPartition], wait_ms: int) -> dict[str, Any]:
         topics: dict[str, list[dict[str, Any]]] = {}
@@ -169,22 +192,6 @@ class Consumer:
             if name is not None:
                 for data in topic.partitions:
                     yield name, data
-
-    def _take(self, tp: TopicPartition, data: Any) -> list[ConsumedRecord]:
-        place = self._places.get(tp)
-        if place is None:
-            return []
-        code = int(data.error_code)
-        if code == ErrorCode.OFFSET_OUT_OF_RANGE:
-            self._start_anew(tp, place)
-        elif code in _METADATA_CODES:
-            pause(_RETRY_S)
-            self._find_leader(tp, place)
-        elif code:
-            raise RefusedError(code)
-        elif data.records:
-            return list(self._records(tp, place, bytes(data.records), data))
-        return []
 
     def _records(
         self, tp: TopicPartition, place: _Place, raw: bytes, data: Any
@@ -230,13 +237,22 @@ class Consumer:
             )
         place.position = self._offsets_at({tp: self.reset})[tp]
 
-    def _find_leader(self, tp: TopicPartition, place: _Place) -> None:
-        try:
-            leaders = Offsets(self.cluster).leaders([tp])
-        except RefusedError:
-            return
-        (place.leader,) = leaders
-        place.topic_id = self._topic_ids([tp])[tp.topic]
+    def _find_leaders(self, partitions: Iterable[TopicPartition]) -> None:
+        """Waits a little, and asks who leads the partitions; what is not known stays as it was."""
+        pause(_RETRY_S)
+        wanted = {tp: self._places[tp] for tp in partitions if tp in self._places}
+        names = {tp.topic for tp in wanted}
+        for name in names:
+            # A topic that is not there must not hide the leaders of the others.
+            try:
+                (topic,) = Admin(self.cluster).topics([name], is_single=True)
+            except (RefusedError, DisconnectedError, TimedOutError):
+                continue
+            leaders = {p.partition: p.leader for p in topic.partitions}
+            for tp, place in wanted.items():
+                if tp.topic == name and leaders.get(tp.partition, -1) >= 0:
+                    place.leader = leaders[tp.partition]
+                    place.topic_id = topic.topic_id
 
     def _offsets_at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         found = {}

@@ -24,6 +24,7 @@ from cordwood.client.errors import (
     TimedOutError,
     require,
 )
+from cordwood.client.retry import Action, Backoff, repeated
 from cordwood.client.wire import Request
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
@@ -32,6 +33,8 @@ from cordwood.protocol.headers import API_VERSIONS
 
 API_TIMEOUT_MS = 60_000
 REQUEST_TIMEOUT_MS = 30_000
+RETRY_BACKOFF_MS = 100
+RETRY_BACKOFF_MAX_MS = 1_000
 _BACKOFF_FIRST_S = 0.05
 _BACKOFF_MAX_S = 1.0
 _API_VERSIONS_VERSION = 3
@@ -54,6 +57,17 @@ class BrokerEndpoint(NamedTuple):
     rack: str | None = None
 
 
+class Coordinator(NamedTuple):
+    """What looks after a key: `GROUP`, or `TRANSACTION` for a transactional id."""
+
+    kind: int
+    key: str
+
+
+GROUP, TRANSACTION = 0, 1
+"""Kinds of keys that have a coordinator (FindCoordinatorRequest.CoordinatorType)."""
+
+
 class Address(NamedTuple):
     """A bootstrap address as given, and its IP address."""
 
@@ -74,10 +88,16 @@ class ClientSettings:
     name: str = "AdminClient clientId=adminclient-1"
     api_timeout_ms: int = API_TIMEOUT_MS
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
+    retry_backoff_ms: int = RETRY_BACKOFF_MS
+    retry_backoff_max_ms: int = RETRY_BACKOFF_MAX_MS
 
     def named(self, name: str) -> ClientSettings:
         """The same, with another name in warnings."""
         return replace(self, name=name)
+
+    def backoff(self) -> Backoff:
+        """The times between the attempts of a call that begins now."""
+        return Backoff(first_ms=self.retry_backoff_ms, max_ms=self.retry_backoff_max_ms)
 
 
 # ---- effects
@@ -234,6 +254,7 @@ class ClientCore:
         self._connections_opened = 0
         self._versions: dict[int, Versions] = {}
         self._nodes: dict[int, BrokerEndpoint] = {}
+        self._coordinators: dict[Coordinator, BrokerEndpoint] = {}
 
     def deadline(self) -> float:
         """The end of a call that begins now, on the monotonic clock."""
@@ -253,43 +274,105 @@ class ClientCore:
         fields: Mapping[str, Any],
         *,
         node_id: int | None = None,
+        coordinator: Coordinator | None = None,
         version_max: int | None = None,
         is_answered: bool = True,
+        is_single: bool = False,
         timeout_ms: int | None = None,
         name: str | None = None,
     ) -> Steps[Any]:
-        """Sends a request to `node_id`, or to any broker, and returns the answer.
+        """Sends a request to a node, to a coordinator, or to any broker, and returns the answer.
 
-        A closed connection is opened again. `name` is the call in errors.
+        It is sent again as `client.retry` says, and after a timeout or a lost connection, until
+        the call's deadline; then the last answer is returned with its error.
+
+        Args:
+            api: the name of its module.
+            fields: of the request.
+            node_id: of the broker or bootstrap address to ask.
+            coordinator: what the broker to ask looks after; it is found first.
+            version_max: the highest version, inclusive.
+            is_answered: whether an answer is to come.
+            is_single: whether a node that cannot be reached, or does not answer, is tried once.
+            timeout_ms: the time for an answer, by default that of the settings.
+            name: the call in errors.
 
         Raises:
             TimedOutError: no broker could be reached, or none answered.
             DisconnectedError: the connection ended, and the call's time is over.
             NotSupportedError: the broker has no version of the API in common with this client.
-            RefusedError: no broker with the id `node_id` is known.
+            RefusedError: no broker with the id `node_id` is known; no coordinator was found.
         """
         deadline = self.deadline()
         timeout_s = (timeout_ms or self.settings.request_timeout_ms) / 1000
+        backoff = self.settings.backoff()
+        call_name = name or _java_name(api)
         while True:
-            node = yield from self.connected(node_id, deadline, name or _java_name(api))
-            connection = self._connections[node]
-            version = usable_version(api, self._versions[node], version_max)
-            request = Request(_KEYS[api], version, fields, is_answered)
+            lost: tuple[int, int] | None = None
             try:
-                return (yield Exchange(connection, request, timeout_s))
+                target = node_id
+                if coordinator is not None:
+                    target = (yield from self.find_coordinator(coordinator)).id
+                is_tried_once = is_single or coordinator is not None
+                node = yield from self.connected(
+                    target, deadline, call_name, is_single=is_tried_once
+                )
+                version = usable_version(api, self._versions[node], version_max)
+                request = Request(_KEYS[api], version, fields, is_answered)
+                lost = (node, self._connections[node])
+                answer = yield Exchange(lost[1], request, timeout_s)
             except (DisconnectedError, TimedOutError):
-                yield from self._drop(node, connection)
-                if self.is_past(deadline):
+                if lost is not None:
+                    yield from self._drop(*lost)
+                self._forget(coordinator)
+                if is_single or self.is_past(deadline):
                     raise
-                yield Pause(_BACKOFF_FIRST_S)
+            else:
+                action = repeated(api, answer)
+                if action is Action.COORDINATOR:
+                    self._forget(coordinator)
+                if action is None or is_single or self.is_past(deadline):
+                    return answer
+            yield Pause(backoff.next_s())
 
-    def connected(self, node_id: int | None, deadline: float, name: str) -> Steps[int]:
+    def find_coordinator(self, of: Coordinator) -> Steps[BrokerEndpoint]:
+        """The broker that looks after a group or a transactional id, waiting until there is one.
+
+        Raises:
+            RefusedError: there is none in time, or it may not be asked for.
+        """
+        known = self._coordinators.get(of)
+        if known is None:
+            answer = yield from self.call(
+                "find_coordinator",
+                {"key": of.key, "key_type": of.kind, "coordinator_keys": [of.key]},
+            )
+            found: Any = answer
+            if getattr(answer, "coordinators", None):
+                (found,) = answer.coordinators
+            require(int(found.error_code), getattr(found, "error_message", None))
+            known = BrokerEndpoint(int(found.node_id), found.host, found.port)
+            self._coordinators[of] = self._nodes[known.id] = known
+        # The lists of brokers that came since may lack it.
+        self._nodes.setdefault(known.id, known)
+        return known
+
+    def _forget(self, coordinator: Coordinator | None) -> None:
+        if coordinator is not None:
+            self._coordinators.pop(coordinator, None)
+
+    def connected(
+        self, node_id: int | None, deadline: float, name: str, *, is_single: bool = False
+    ) -> Steps[int]:
         """Connects to a broker, and returns its id; below 0 is a bootstrap address.
 
         Raises:
             TimedOutError: none could be reached by the deadline.
+            DisconnectedError: none could be reached at once, with `is_single`.
         """
         backoff = _BACKOFF_FIRST_S
+        if is_single and node_id is not None and node_id >= 0 and node_id not in self._nodes:
+            raise DisconnectedError(f"node {node_id} is not known")
         while True:
             for node, host, ip, port in self._candidates(node_id):
                 is_connected = node in self._connections or (
@@ -297,14 +380,17 @@ class ClientCore:
                 )
                 if is_connected:
                     return node
+            if is_single:
+                raise DisconnectedError(f"no node could be reached. Call: {name}")
             if self.is_past(deadline):
                 raise TimedOutError(f"Timed out waiting for a node assignment. Call: {name}")
             yield Pause(backoff)
             backoff = min(backoff * 2, _BACKOFF_MAX_S)
 
-    def versions(self, node_id: int) -> Steps[Versions]:
-        """The versions of the APIs that a broker serves."""
-        yield from self.connected(node_id, self.deadline(), "apiVersions")
+    def versions(self, node_id: int, *, is_single: bool = False) -> Steps[Versions]:
+        """The versions of the APIs that a broker serves; `is_single` as with `connected`."""
+        deadline = self.deadline()
+        yield from self.connected(node_id, deadline, "apiVersions", is_single=is_single)
         return self._versions[node_id]
 
     def supports(self, api: str, version: int = 0) -> Steps[bool]:
@@ -325,6 +411,8 @@ class ClientCore:
             for index, address in enumerate(self._addresses)
             if node_id is None or node_id == -1 - index
         ]
+        if node_id is None:
+            wanted += [(node.id, node.host, node.host, node.port) for node in self._nodes.values()]
         return sorted(wanted, key=lambda entry: entry[0] not in self._connections)
 
     def _connect(self, node: int, host: str, ip: str, port: int) -> Steps[bool]:

@@ -9,8 +9,10 @@ RangeAssignor; KIP-62, KIP-394.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 from cordwood.client.admin import Admin, by_topic
 from cordwood.client.cluster import Cluster
@@ -21,9 +23,11 @@ from cordwood.client.consumer_protocol import (
     parse_subscription,
     subscription,
 )
-from cordwood.client.coordinator import committed_offsets, find_coordinator
-from cordwood.client.errors import require
+from cordwood.client.coordinator import committed_offsets
+from cordwood.client.core import GROUP, Coordinator
+from cordwood.client.errors import ClientError, DisconnectedError, RefusedError, TimedOutError
 from cordwood.client.offsets import LATEST
+from cordwood.client.retry import Action, action
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
@@ -33,16 +37,6 @@ REBALANCE_TIMEOUT_MS = 300_000
 _HEARTBEAT_S = 3.0
 _COMMIT_S = 5.0
 _PROTOCOL = "range"
-_NOT_COORDINATOR = frozenset(
-    {
-        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-        ErrorCode.COORDINATOR_NOT_AVAILABLE,
-        ErrorCode.NOT_COORDINATOR,
-    }
-)
-_REJOIN = frozenset(
-    {ErrorCode.ILLEGAL_GENERATION, ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.REBALANCE_IN_PROGRESS}
-)
 
 
 def assign_by_range(
@@ -68,15 +62,18 @@ def assign_by_range(
 
 @dataclass(slots=True, kw_only=True)
 class GroupConsumer:
-    """Reads what the group assigns to this member; `topics` names those to read."""
+    """Reads what the group assigns to this member; `topics` names those to read.
+
+    `warn` is called for offsets that could not be committed.
+    """
 
     cluster: Cluster
     consumer: Consumer
     group_id: str
     topics: Callable[[], Sequence[str]]
+    warn: Callable[[str], None]
     auto_commit: bool = True
     clock: Clock = field(default_factory=SystemClock)
-    _coordinator: int | None = None
     _member_id: str = ""
     _generation: int = -1
     _heard_s: float = 0.0
@@ -86,10 +83,8 @@ class GroupConsumer:
     def poll(self, timeout_ms: int) -> list[ConsumedRecord]:
         """The next records of the partitions that are this member's."""
         now = self.clock.monotonic_s()
-        if self._generation < 0:
-            self._join()
-        elif now >= self._heard_s + _HEARTBEAT_S:
-            self._heartbeat()
+        if not self._is_member(now):
+            return []
         if self.auto_commit and now >= self._committed_s + _COMMIT_S:
             self._commit(self._given)
             self._committed_s = now
@@ -97,32 +92,59 @@ class GroupConsumer:
         self._given = self.consumer.positions
         return records
 
+    def _is_member(self, now: float) -> bool:
+        """Joins, or sends a heartbeat if one is due; False if no coordinator could be asked."""
+        try:
+            if self._generation < 0:
+                self._join()
+            elif now >= self._heard_s + _HEARTBEAT_S:
+                self._heartbeat()
+        except (DisconnectedError, TimedOutError):
+            self._generation = -1
+        except RefusedError as error:
+            if not ErrorCode.of(error.code).is_retriable:
+                raise
+            self._generation = -1
+        return self._generation >= 0
+
     def close(self, unread: Mapping[TopicPartition, int] | None = None) -> None:
         """Commits the next offsets (`unread` if records were not used), and leaves the group."""
-        if self._generation < 0 or self._coordinator is None:
+        if self._generation < 0:
             return
         if self.auto_commit:
             self._commit({**self._given, **(unread or {})})
-        self._call(
-            "leave_group",
-            {
-                "group_id": self.group_id,
-                "member_id": self._member_id,
-                "members": [
-                    {
-                        "member_id": self._member_id,
-                        "group_instance_id": None,
-                        "reason": "the consumer is being closed",
-                    }
-                ],
-            },
-        )
+        if self._generation < 0:
+            return
+        # Without an answer, the coordinator removes the member after its session timeout.
+        with suppress(DisconnectedError, TimedOutError):
+            self._call("leave_group", self._leave_request(), is_single=True)
         self._generation = -1
 
-    def _call(self, api: str, fields: Mapping[str, Any], *, timeout_ms: int | None = None) -> Any:
-        if self._coordinator is None:
-            self._coordinator = find_coordinator(self.cluster, self.group_id)
-        return self.cluster.call(api, fields, node_id=self._coordinator, timeout_ms=timeout_ms)
+    def _leave_request(self) -> dict[str, Any]:
+        return {
+            "group_id": self.group_id,
+            "member_id": self._member_id,
+            "members": [
+                {
+                    "member_id": self._member_id,
+                    "group_instance_id": None,
+                    "reason": "the consumer is being closed",
+                }
+            ],
+        }
+
+    def _call(
+        self,
+        api: str,
+        fields: Mapping[str, Any],
+        *,
+        timeout_ms: int | None = None,
+        is_single: bool = False,
+    ) -> Any:
+        coordinator = Coordinator(GROUP, self.group_id)
+        return self.cluster.call(
+            api, fields, coordinator=coordinator, timeout_ms=timeout_ms, is_single=is_single
+        )
 
     def _join(self) -> None:
         while True:
@@ -142,9 +164,7 @@ class GroupConsumer:
             )
             if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
                 self._member_id = answer.member_id
-            elif self._must_retry(int(answer.error_code)):
-                continue
-            elif self._sync(answer):
+            elif not self._must_rejoin("join_group", int(answer.error_code)) and self._sync(answer):
                 return
 
     def _sync(self, joined: Any) -> bool:
@@ -168,7 +188,7 @@ class GroupConsumer:
             },
             timeout_ms=REBALANCE_TIMEOUT_MS + 5_000,
         )
-        if self._must_retry(int(answer.error_code)):
+        if self._must_rejoin("sync_group", int(answer.error_code)):
             return False
         self._generation = joined.generation_id
         self._heard_s = self._committed_s = self.clock.monotonic_s()
@@ -200,49 +220,70 @@ class GroupConsumer:
             },
         )
         self._heard_s = self.clock.monotonic_s()
-        if self._must_retry(int(answer.error_code)):
-            if self.auto_commit:
-                self._commit(self._given)
+        code = int(answer.error_code)
+        if code == ErrorCode.REBALANCE_IN_PROGRESS and self.auto_commit:
+            # While the generation is still this member's: it ends with the next JoinGroup.
+            self._commit(self._given)
+        if self._must_rejoin("heartbeat", code):
             self._join()
 
-    def _must_retry(self, code: int) -> bool:
-        """Whether to join again; forgets what the coordinator has forgotten."""
-        if code in _NOT_COORDINATOR:
-            self._coordinator = None
-        elif code == ErrorCode.UNKNOWN_MEMBER_ID:
+    def _must_rejoin(self, api: str, code: int) -> bool:
+        """Whether to join again; forgets what the coordinator has forgotten.
+
+        Raises:
+            RefusedError: the error is one of the call.
+        """
+        if not code:
+            return False
+        follows = action(api, code)
+        if follows is None:
+            raise RefusedError(code)
+        if follows is Action.REJOIN_AS_NEW:
             self._member_id = ""
-        if code in _NOT_COORDINATOR | _REJOIN:
-            self._generation = -1
-            return True
-        require(code)
-        return False
+        self._generation = -1
+        return True
 
     def _commit(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Commits offsets; `warn` is called if they cannot be committed."""
         if not offsets:
             return
-        ids = {topic.name: topic.topic_id for topic in Admin(self.cluster).topics()}
-        self._call(
-            "offset_commit",
-            {
-                "group_id": self.group_id,
-                "generation_id_or_member_epoch": self._generation,
-                "member_id": self._member_id,
-                "group_instance_id": None,
-                "topics": [
-                    {
-                        "name": topic,
-                        "topic_id": ids.get(topic),
-                        "partitions": [
-                            {
-                                "partition_index": number,
-                                "committed_offset": offsets[TopicPartition(topic, number)],
-                                "committed_leader_epoch": -1,
-                                "committed_metadata": "",
-                            }
-                            for number in numbers
-                        ],
-                    }
-                    for topic, numbers in by_topic(offsets).items()
-                ],
-            },
-        )
+        try:
+            ids = {topic.name: topic.topic_id for topic in Admin(self.cluster).topics()}
+            answer = self._call("offset_commit", self._commit_request(offsets, ids))
+        except ClientError as error:
+            self._warn(error)
+            return
+        codes = {int(p.error_code) for topic in answer.topics for p in topic.partitions}
+        for code in sorted(codes - {0}):
+            self._warn(RefusedError(code))
+            if action("offset_commit", code) in {Action.REJOIN, Action.REJOIN_AS_NEW}:
+                self._must_rejoin("offset_commit", code)
+
+    def _warn(self, error: ClientError) -> None:
+        self.warn(f"[{self.cluster.settings.name}] auto-commit of offsets failed: {error}")
+
+    def _commit_request(
+        self, offsets: Mapping[TopicPartition, int], ids: Mapping[str, UUID | None]
+    ) -> dict[str, Any]:
+        return {
+            "group_id": self.group_id,
+            "generation_id_or_member_epoch": self._generation,
+            "member_id": self._member_id,
+            "group_instance_id": None,
+            "topics": [
+                {
+                    "name": topic,
+                    "topic_id": ids.get(topic),
+                    "partitions": [
+                        {
+                            "partition_index": number,
+                            "committed_offset": offsets[TopicPartition(topic, number)],
+                            "committed_leader_epoch": -1,
+                            "committed_metadata": "",
+                        }
+                        for number in numbers
+                    ],
+                }
+                for topic, numbers in by_topic(offsets).items()
+            ],
+        }

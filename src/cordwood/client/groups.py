@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cordwood.client.admin import Admin, by_topic
+from cordwood.client.admin import by_topic
 from cordwood.client.cluster import Cluster
 from cordwood.client.consumer_protocol import parse_assignment
-from cordwood.client.coordinator import find_coordinator
-from cordwood.client.core import BrokerEndpoint
+from cordwood.client.core import GROUP, BrokerEndpoint, Coordinator
 from cordwood.client.errors import NotSupportedError, RefusedError, require
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
@@ -58,32 +57,33 @@ class Groups:
         Raises:
             RefusedError: there is no such group.
         """
-        node_id = find_coordinator(self._cluster, group_id)
-        nodes = {node.id: node for node in Admin(self._cluster).describe_cluster().nodes}
-        node = nodes[node_id]
+        coordinator = Coordinator(GROUP, group_id)
         try:
             answer = self._cluster.call(
-                "consumer_group_describe", {"group_ids": [group_id]}, node_id=node_id
+                "consumer_group_describe", {"group_ids": [group_id]}, coordinator=coordinator
             )
         except NotSupportedError:
-            return self._describe_classic(group_id, node)
+            return self._describe_classic(group_id)
         (found,) = answer.groups
-        if found.error_code == ErrorCode.GROUP_ID_NOT_FOUND:
-            return self._describe_classic(group_id, node)
+        if found.error_code in {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION}:
+            return self._describe_classic(group_id)
         require(found.error_code, found.error_message)
         return Group(
             group_id,
             "Consumer",
             found.group_state,
             found.assignor_name,
-            node,
+            self._cluster.find_coordinator(coordinator),
             tuple(_member(member) for member in found.members),
             found.group_epoch,
             found.assignment_epoch,
         )
 
-    def _describe_classic(self, group_id: str, node: BrokerEndpoint) -> Group:
-        answer = self._cluster.call("describe_groups", {"groups": [group_id]}, node_id=node.id)
+    def _describe_classic(self, group_id: str) -> Group:
+        coordinator = Coordinator(GROUP, group_id)
+        answer = self._cluster.call(
+            "describe_groups", {"groups": [group_id]}, coordinator=coordinator
+        )
         (found,) = answer.groups
         require(found.error_code, getattr(found, "error_message", None))
         if found.group_state == "Dead" and not found.protocol_type:
@@ -98,7 +98,7 @@ class Groups:
             "Classic",
             found.group_state,
             found.protocol_data,
-            node,
+            self._cluster.find_coordinator(coordinator),
             tuple(
                 Member(
                     member.member_id,
@@ -116,7 +116,7 @@ class Groups:
         answer = self._cluster.call(
             "delete_groups",
             {"groups_names": [group_id]},
-            node_id=find_coordinator(self._cluster, group_id),
+            coordinator=Coordinator(GROUP, group_id),
         )
         for result in answer.results:
             require(result.error_code)
@@ -147,7 +147,7 @@ class Groups:
                     for topic, numbers in by_topic(offsets).items()
                 ],
             },
-            node_id=find_coordinator(self._cluster, group_id),
+            coordinator=Coordinator(GROUP, group_id),
             version_max=9,
         )
         for topic in answer.topics:
@@ -170,7 +170,7 @@ class Groups:
                     for topic, numbers in by_topic(partitions).items()
                 ],
             },
-            node_id=find_coordinator(self._cluster, group_id),
+            coordinator=Coordinator(GROUP, group_id),
         )
         if answer.error_code:
             error = RefusedError(int(answer.error_code))

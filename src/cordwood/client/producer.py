@@ -13,8 +13,15 @@ from typing import Any, NamedTuple
 
 from cordwood.client.admin import Admin, TopicFacts
 from cordwood.client.cluster import Cluster
-from cordwood.client.errors import ClientError, RefusedError, TimedOutError
+from cordwood.client.errors import (
+    ClientError,
+    DisconnectedError,
+    RefusedError,
+    TimedOutError,
+    require,
+)
 from cordwood.client.partitioner import partition_of
+from cordwood.client.retry import Action, Backoff, action
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import HEADER_BYTES, Header, Record, build_batch
 from cordwood.model.clock import Clock, SystemClock, pause
@@ -22,7 +29,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.rng import Rng, SystemRng
 
 _RECORD_OVERHEAD_BYTES = 21
-_METADATA_RETRY_S = 0.1
+_EPOCH_MAX = (1 << 15) - 1
 _ACKS = {"0": 0, "1": 1, "-1": -1, "all": -1}
 
 
@@ -72,11 +79,17 @@ class ProducerSettings:
     linger_ms: int = 5
     retries: int = (1 << 31) - 1
     retry_backoff_ms: int = 100
+    retry_backoff_max_ms: int = 1_000
+    delivery_timeout_ms: int = 120_000
     request_timeout_ms: int = 30_000
     max_block_ms: int = 60_000
     max_request_bytes: int = 1_048_576
     buffer_memory_bytes: int = 33_554_432
     idempotent: bool = True
+
+    def backoff(self) -> Backoff:
+        """The times between attempts."""
+        return Backoff(first_ms=self.retry_backoff_ms, max_ms=self.retry_backoff_max_ms)
 
 
 @dataclass(slots=True)
@@ -85,6 +98,24 @@ class _Batch:
     timestamps: list[int] = field(default_factory=list)
     size_bytes: int = HEADER_BYTES
     begun_s: float = 0.0
+    is_unresolved: bool = False
+    """Whether a request was sent that may have been carried out, although no answer came."""
+
+    def part(self, start: int, end: int) -> _Batch:
+        """Records `start` to `end`, exclusive, as a batch of the same age."""
+        return _Batch(self.records[start:end], self.timestamps[start:end], begun_s=self.begun_s)
+
+
+class _Failure(NamedTuple):
+    """Why an attempt has not delivered a batch, and what follows.
+
+    There is one error for all records or one for each. `counts` is true if the attempt is one of
+    those that `retries` limits: those that sent the batch.
+    """
+
+    follows: Action | None
+    errors: Sequence[ClientError]
+    counts: bool = True
 
 
 class Producer:
@@ -173,83 +204,129 @@ class Producer:
         known = self._topics.get(name)
         if known is not None:
             return known
-        end = self._clock.monotonic_s() + self._settings.max_block_ms / 1000
+        retries = self._cluster.retries(self._settings.max_block_ms / 1000)
         while True:
-            try:
-                (topic,) = self._admin.topics([name], create=True)
-            except RefusedError as error:
-                if error.code == ErrorCode.INVALID_TOPIC_EXCEPTION:
-                    raise InvalidTopicsError(f"Invalid topics: [{name}]") from error
-            else:
-                if topic.partitions and all(p.leader >= 0 for p in topic.partitions):
-                    self._topics[name] = topic
-                    return topic
-            if self._clock.monotonic_s() >= end:
+            topic = self._look_up(name)
+            if topic is not None:
+                return topic
+            if not retries.wait():
                 raise TimedOutError(
                     f"Topic {name} not present in metadata after {self._settings.max_block_ms} ms."
                 )
-            pause(_METADATA_RETRY_S)
+
+    def _look_up(self, name: str) -> TopicFacts | None:
+        """The topic as a broker knows it now; None if it is not there yet.
+
+        Raises:
+            ClientError: it cannot be used.
+        """
+        try:
+            (topic,) = self._admin.topics([name], create=True, is_single=True)
+        except (DisconnectedError, TimedOutError):
+            return None
+        except RefusedError as error:
+            if error.code == ErrorCode.INVALID_TOPIC_EXCEPTION:
+                raise InvalidTopicsError(f"Invalid topics: [{name}]") from error
+            if action("metadata", error.code) is None:
+                raise
+            return None
+        if not topic.partitions:
+            return None
+        self._topics[name] = topic
+        return topic
 
     def _partition(self, record: ProducerRecord, topic: TopicFacts) -> int:
-        count = len(topic.partitions)
         if record.key is not None:
-            return partition_of(record.key, count)
+            return partition_of(record.key, len(topic.partitions))
         if record.topic not in self._sticky:
-            self._sticky[record.topic] = self._rng.below(count)
+            every = [p.partition for p in topic.partitions]
+            led = [p.partition for p in topic.partitions if p.leader >= 0] or every
+            self._sticky[record.topic] = led[self._rng.below(len(led))]
         return self._sticky[record.topic]
 
     def _send_batch(self, topic: str, partition: int) -> None:
-        batch = self._batches.pop((topic, partition))
-        self._deliver(topic, partition, batch.records, batch.timestamps)
+        self._deliver(topic, partition, self._batches.pop((topic, partition)))
 
-    def _deliver(
-        self,
-        topic: str,
-        partition: int,
-        records: Sequence[ProducerRecord],
-        timestamps: Sequence[int],
-    ) -> None:
+    def _deliver(self, topic: str, partition: int, batch: _Batch) -> None:
         """Sends a batch until it is in, refused for good, or has been tried often enough."""
         attempts = self._settings.retries
+        backoff = self._settings.backoff()
+        end_s = batch.begun_s + self._settings.delivery_timeout_ms / 1000
         while True:
-            try:
-                refusal = self._try(topic, partition, records, timestamps)
-            except ClientError as error:
-                self._fail(records, error)
+            failure = self._try(topic, partition, batch)
+            if failure is None:
                 return
-            if refusal is None:
+            if failure.follows is Action.DIVIDE and len(batch.records) > 1:
+                half = len(batch.records) // 2
+                self._deliver(topic, partition, batch.part(0, half))
+                self._deliver(topic, partition, batch.part(half, len(batch.records)))
                 return
-            if refusal.code == ErrorCode.MESSAGE_TOO_LARGE and len(records) > 1:
-                half = len(records) // 2
-                self._deliver(topic, partition, records[:half], timestamps[:half])
-                self._deliver(topic, partition, records[half:], timestamps[half:])
-                return
-            if not ErrorCode.of(refusal.code).is_retriable or attempts <= 0:
-                self._fail(records, *refusal.errors)
-                return
-            attempts -= 1
-            pause(self._settings.retry_backoff_ms / 1000)
-            self._topics.pop(topic, None)
-
-    def _fail(self, records: Sequence[ProducerRecord], *errors: ClientError) -> None:
-        for index, record in enumerate(records):
+            attempts -= failure.counts
+            is_late = self._clock.monotonic_s() >= end_s
+            if failure.follows in {None, Action.DIVIDE} or is_late or attempts < 0:
+                break
+            if failure.follows is Action.NEW_EPOCH:
+                self._next_epoch()
+            pause(backoff.next_s())
+        errors = failure.errors
+        if is_late and not failure.counts:
+            errors = [self._expired(topic, partition, batch)]
+        if batch.is_unresolved:
+            # The sequence numbers of the batch may be taken: those of another would be a duplicate.
+            self._next_epoch()
+        for index, record in enumerate(batch.records):
             self._failed(record, errors[index] if len(errors) > 1 else errors[0])
 
-    def _try(
-        self,
-        topic: str,
-        partition: int,
-        records: Sequence[ProducerRecord],
-        timestamps: Sequence[int],
-    ) -> _Refusal | None:
-        facts = self._topic(topic)
-        place = (topic, partition)
-        sequence = self._sequences.get(place, 0)
-        producer_id, epoch = self._identity()
+    def _expired(self, topic: str, partition: int, batch: _Batch) -> TimedOutError:
+        """The text is that of Sender.sendProducerData."""
+        passed_ms = int((self._clock.monotonic_s() - batch.begun_s) * 1000)
+        return TimedOutError(
+            f"Expiring {len(batch.records)} record(s) for {topic}-{partition}:{passed_ms} ms has "
+            "passed since batch creation"
+        )
+
+    def _try(self, topic: str, partition: int, batch: _Batch) -> _Failure | None:
+        """Sends a batch once, to the leader that is known; None if it was delivered."""
+        try:
+            facts = self._topics.get(topic) or self._look_up(topic)
+            if facts is None or facts.partitions[partition].leader < 0:
+                self._topics.pop(topic, None)
+                waiting = RefusedError(ErrorCode.LEADER_NOT_AVAILABLE)
+                return _Failure(Action.METADATA, [waiting], counts=False)
+            producer = self._identity()
+        except RefusedError as error:
+            return _Failure(action("init_producer_id", error.code), [error], counts=False)
+        except (DisconnectedError, TimedOutError) as error:
+            return _Failure(Action.AGAIN, [error], counts=False)
+        except ClientError as error:
+            return _Failure(None, [error])
+        sequence = self._sequences.get((topic, partition), 0)
+        try:
+            answer = self._produce(facts, partition, batch, (*producer, sequence))
+        except (DisconnectedError, TimedOutError) as error:
+            batch.is_unresolved = True
+            self._topics.pop(topic, None)
+            return _Failure(Action.METADATA, [error])
+        except ClientError as error:
+            return _Failure(None, [error])
+        failure = None if answer is None else _failure(answer, len(batch.records))
+        if failure is not None and failure.follows is Action.METADATA:
+            self._topics.pop(topic, None)
+        if failure is not None and failure.follows is not Action.DELIVERED:
+            return failure
+        if producer[0] >= 0:
+            self._sequences[topic, partition] = (sequence + len(batch.records)) & 0x7FFFFFFF
+        return None
+
+    def _produce(
+        self, facts: TopicFacts, partition: int, batch: _Batch, producer: tuple[int, int, int]
+    ) -> Any:
+        """The answer to a Produce request; `producer` is an id, epoch and first sequence."""
+        producer_id, epoch, sequence = producer
         raw = build_batch(
             [
-                Record(index, timestamps[index], record.key, record.value, record.headers)
-                for index, record in enumerate(records)
+                Record(index, batch.timestamps[index], record.key, record.value, record.headers)
+                for index, record in enumerate(batch.records)
             ],
             base_offset=0,
             codec=self._settings.codec,
@@ -258,47 +335,54 @@ class Producer:
             base_sequence=sequence if producer_id >= 0 else -1,
         )
         data = {"index": partition, "records": raw}
-        answer = self._cluster.call(
+        return self._cluster.call(
             "produce",
             {
                 "transactional_id": None,
                 "acks": self._acks,
                 "timeout_ms": self._settings.request_timeout_ms,
                 "topic_data": [
-                    {"name": topic, "topic_id": facts.topic_id, "partition_data": [data]}
+                    {"name": facts.name, "topic_id": facts.topic_id, "partition_data": [data]}
                 ],
             },
             node_id=facts.partitions[partition].leader,
             is_answered=self._acks != 0,
+            is_single=True,
             timeout_ms=max(self._settings.request_timeout_ms, 1),
         )
-        refusal = None if answer is None else _refusal(answer, len(records))
-        if refusal is None and producer_id >= 0:
-            self._sequences[place] = (sequence + len(records)) & 0x7FFFFFFF
-        return refusal
 
     def _identity(self) -> tuple[int, int]:
+        """The producer id and epoch, -1 without idempotence.
+
+        Raises:
+            RefusedError: no broker gives one.
+            DisconnectedError: no broker answers.
+            TimedOutError: no broker answers.
+        """
         if self._acks != -1 or not self._settings.idempotent:
             return -1, -1
         if self._producer is None:
             answer = self._cluster.call(
                 "init_producer_id",
                 {"transactional_id": None, "transaction_timeout_ms": (1 << 31) - 1},
+                is_single=True,
             )
-            if answer.error_code:
-                raise RefusedError(int(answer.error_code))
+            require(int(answer.error_code))
             self._producer = (answer.producer_id, answer.producer_epoch)
         return self._producer
 
+    def _next_epoch(self) -> None:
+        """Begins the sequences of all partitions at 0, in the next epoch.
 
-class _Refusal(NamedTuple):
-    """An error code, with one error for all records or one for each."""
+        Source: TransactionManager.bumpIdempotentProducerEpoch.
+        """
+        self._sequences.clear()
+        if self._producer is not None:
+            producer_id, epoch = self._producer
+            self._producer = None if epoch == _EPOCH_MAX else (producer_id, epoch + 1)
 
-    code: int
-    errors: Sequence[ClientError]
 
-
-def _refusal(answer: Any, records: int) -> _Refusal | None:
+def _failure(answer: Any, records: int) -> _Failure | None:
     """What a Produce answer says of its only partition.
 
     Source: Sender.failBatch.
@@ -314,7 +398,7 @@ def _refusal(answer: Any, records: int) -> _Refusal | None:
         for error in getattr(partition, "record_errors", ())
     }
     if not messages:
-        return _Refusal(code, [RefusedError(code, message)])
+        return _Failure(action("produce", code), [RefusedError(code, message)])
     rest = ClientError(
         "Failed to append record because it was part of a batch which had one more more invalid "
         "records"
@@ -324,7 +408,7 @@ def _refusal(answer: Any, records: int) -> _Refusal | None:
         RefusedError(own_code, messages[index] or message) if index in messages else rest
         for index in range(records)
     ]
-    return _Refusal(code, errors)
+    return _Failure(action("produce", code), errors)
 
 
 def _sized(data: bytes | None) -> int:

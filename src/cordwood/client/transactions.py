@@ -1,17 +1,21 @@
-"""A transaction as its coordinator describes it, and its forced end.
+"""Transactions as coordinators and leaders of partitions describe them, and their forced end.
 
-Source: DescribeTransactionsResponse (KIP-664), FenceProducersHandler (KIP-588).
+Source: DescribeTransactionsResponse (KIP-664), FenceProducersHandler (KIP-588),
+DescribeProducersHandler, AbortTransactionHandler.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
+from cordwood.client.admin import by_topic
 from cordwood.client.cluster import Cluster
-from cordwood.client.coordinator import NOT_YET, RETRY_S, TRANSACTION, find_coordinator
+from cordwood.client.core import TRANSACTION, Coordinator
 from cordwood.client.errors import RefusedError, require
-from cordwood.model.clock import pause
+from cordwood.client.offsets import Offsets
 from cordwood.model.error_codes import ErrorCode
+from cordwood.model.topic_partition import TopicPartition
 
 _REASONS = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "cluster authorization failure",
@@ -37,11 +41,11 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction
     Raises:
         RefusedError: the id is not known.
     """
-    node_id = find_coordinator(cluster, transactional_id, kind=TRANSACTION)
+    coordinator = Coordinator(TRANSACTION, transactional_id)
     answer = cluster.call(
         "describe_transactions",
         {"transactional_ids": [transactional_id]},
-        node_id=node_id,
+        coordinator=coordinator,
     )
     (state,) = answer.transaction_states
     if state.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
@@ -52,7 +56,7 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction
         )
     require(state.error_code)
     return Transaction(
-        node_id,
+        cluster.find_coordinator(coordinator).id,
         state.transaction_state,
         state.transaction_timeout_ms,
         state.transaction_start_time_ms,
@@ -70,23 +74,64 @@ def terminate_transaction(cluster: Cluster, transactional_id: str) -> None:
     Raises:
         RefusedError: the coordinator refuses, or is not ready in time.
     """
-    deadline = cluster.deadline()
     fields = {
         "transactional_id": transactional_id,
         "transaction_timeout_ms": cluster.settings.request_timeout_ms,
         "producer_id": -1,
         "producer_epoch": -1,
     }
-    while True:
-        node_id = find_coordinator(cluster, transactional_id, kind=TRANSACTION)
-        code = cluster.call("init_producer_id", fields, node_id=node_id).error_code
-        # A coordinator that aborts a transaction answers so until the markers are written.
-        is_early = code == ErrorCode.CONCURRENT_TRANSACTIONS or code in NOT_YET
-        if not is_early or cluster.is_past(deadline):
-            break
-        pause(RETRY_S)
+    answer = cluster.call(
+        "init_producer_id", fields, coordinator=Coordinator(TRANSACTION, transactional_id)
+    )
+    code = answer.error_code
     require(
         code,
         f"InitProducerId request for transactionalId `{transactional_id}` failed due to "
         f"{_REASONS.get(code, 'unexpected error')}",
     )
+
+
+def describe_producers(
+    cluster: Cluster, partitions: Iterable[TopicPartition]
+) -> dict[TopicPartition, Sequence[Any] | RefusedError]:
+    """The active producers of each partition, as its leader knows them."""
+
+    def ask(
+        node: int, led: Sequence[TopicPartition]
+    ) -> dict[TopicPartition, Sequence[Any] | RefusedError]:
+        topics = [
+            {"name": name, "partition_indexes": indexes} for name, indexes in by_topic(led).items()
+        ]
+        answer = cluster.call(
+            "describe_producers", {"topics": topics}, node_id=node, is_single=True
+        )
+        return {
+            TopicPartition(topic.name, state.partition_index): (
+                RefusedError(int(state.error_code), state.error_message)
+                if state.error_code
+                else state.active_producers
+            )
+            for topic in answer.topics
+            for state in topic.partitions
+        }
+
+    return Offsets(cluster).at_leaders("describe_producers", partitions, ask)
+
+
+def abort_in_partition(cluster: Cluster, tp: TopicPartition, marker: Mapping[str, int]) -> None:
+    """Has the leader of a partition write an abort marker; `marker` names producer and epochs.
+
+    Raises:
+        RefusedError: the leader refuses.
+    """
+    topic = {"name": tp.topic, "partition_indexes": [tp.partition]}
+    fields = {"markers": [{**marker, "transaction_result": False, "topics": [topic]}]}
+
+    def ask(node: int, _: Sequence[TopicPartition]) -> dict[TopicPartition, int | RefusedError]:
+        answer = cluster.call("write_txn_markers", fields, node_id=node, is_single=True)
+        (((written,),),) = ((topic.partitions for topic in each.topics) for each in answer.markers)
+        return {tp: RefusedError(int(written.error_code)) if written.error_code else 0}
+
+    written = Offsets(cluster).at_leaders("write_txn_markers", [tp], ask)[tp]
+    if isinstance(written, RefusedError):
+        raise written

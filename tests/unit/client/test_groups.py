@@ -63,6 +63,7 @@ def member(cluster: Cluster, group: str, topic: str) -> GroupConsumer:
         consumer=Consumer(cluster=cluster, reset=EARLIEST),
         group_id=group,
         topics=lambda: [topic],
+        warn=pytest.fail,
     )
 
 

@@ -463,6 +463,7 @@ class _Source:
             consumer=self._consumer,
             group_id=group,
             topics=lambda: [topic.name for topic in self._topics()],
+            warn=self._terminal.warn,
             clock=self._terminal.clock,
             auto_commit=self._plan.properties.get("enable.auto.commit", "true") != "false",
         )

@@ -6,6 +6,7 @@ Source: org.apache.kafka.tools.ConsoleProducer (4.3.0).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
 
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import ClientError
@@ -49,6 +50,8 @@ Reader properties:
   headers.key.separator=:      separates a header's key and value
   ignore.error=false           use a line without separators as the value
   null.marker=                 keys, values and header values with this text are null"""
+
+_DELIVERY_TIMEOUT_MS = 120_000
 
 USAGE = Usage(
     tool="console-producer",
@@ -126,10 +129,9 @@ def _body(options: Options, terminal: Terminal) -> int:
         options, client_id="console-producer", kind="Producer", extra=properties
     )
     is_sync = options.has("sync")
+    lost = _Lost(terminal, is_sync=is_sync)
     with Cluster(client, warn=terminal.warn) as cluster:
-        producer = Producer(
-            cluster, settings, lambda record, error: _failed(record, error, terminal, is_sync)
-        )
+        producer = Producer(cluster, settings, lost.add)
         lines = LineSource(terminal)
         topic = options.required("topic")
         try:
@@ -142,7 +144,7 @@ def _body(options: Options, terminal: Terminal) -> int:
                 producer.flush_due()
         finally:
             producer.flush()
-    return 0
+    return lost.exit_code()
 
 
 def _check(options: Options, terminal: Terminal) -> None:
@@ -237,12 +239,29 @@ def producer_settings(properties: Mapping[str, str]) -> ProducerSettings:
         linger_ms=number("linger.ms", 1000),
         retries=number("retries", 3),
         retry_backoff_ms=number("retry.backoff.ms", 100),
+        retry_backoff_max_ms=number("retry.backoff.max.ms", 1_000),
+        delivery_timeout_ms=_delivery_timeout_ms(
+            number("delivery.timeout.ms", _DELIVERY_TIMEOUT_MS),
+            number("linger.ms", 1000) + number("request.timeout.ms", 1500),
+            is_given="delivery.timeout.ms" in properties,
+        ),
         request_timeout_ms=number("request.timeout.ms", 1500),
         max_block_ms=number("max.block.ms", 60_000),
         max_request_bytes=number("max.request.size", 1_048_576),
         buffer_memory_bytes=number("buffer.memory", 33_554_432),
         idempotent=properties.get("enable.idempotence", "true").lower() != "false",
     )
+
+
+def _delivery_timeout_ms(given_ms: int, least_ms: int, *, is_given: bool) -> int:
+    """Source: KafkaProducer.configureDeliveryTimeout."""
+    if given_ms >= least_ms:
+        return given_ms
+    if is_given:
+        raise ConfigValueError(
+            "delivery.timeout.ms should be equal to or larger than linger.ms + request.timeout.ms"
+        )
+    return least_ms
 
 
 def _require_one_of(properties: Mapping[str, str], name: str, values: list[str]) -> None:
@@ -253,15 +272,37 @@ def _require_one_of(properties: Mapping[str, str], name: str, values: list[str])
         )
 
 
-def _failed(record: ProducerRecord, error: ClientError, terminal: Terminal, is_sync: bool) -> None:
-    if is_sync:
-        raise ToolError(f"java.util.concurrent.ExecutionException: {error.described}")
-    key = "null" if record.key is None else f"{len(record.key)} bytes"
-    value = "null" if record.value is None else f"{len(record.value)} bytes"
-    terminal.log(
-        "ERROR",
-        f"Error when sending message to topic {record.topic} with key: {key}, value: {value} with "
-        "error:",
-        _CALLBACK,
-    )
-    terminal.error(error.described)
+@dataclass(slots=True)
+class _Lost:
+    """The records that were not delivered, each reported with its error."""
+
+    terminal: Terminal
+    _: KW_ONLY
+    is_sync: bool
+    count: int = 0
+
+    def add(self, record: ProducerRecord, error: ClientError) -> None:
+        """Reports a record.
+
+        Raises:
+            ToolError: with `is_sync`, the first ends the run.
+        """
+        if self.is_sync:
+            raise ToolError(f"java.util.concurrent.ExecutionException: {error.described}")
+        self.count += 1
+        key = "null" if record.key is None else f"{len(record.key)} bytes"
+        value = "null" if record.value is None else f"{len(record.value)} bytes"
+        self.terminal.log(
+            "ERROR",
+            f"Error when sending message to topic {record.topic} with key: {key}, value: {value} "
+            "with error:",
+            _CALLBACK,
+        )
+        self.terminal.error(error.described)
+
+    def exit_code(self) -> int:
+        """0 if all were delivered, else 1.
+
+        Differs: Kafka's tool ends with 0 then.
+        """
+        return 1 if self.count else 0

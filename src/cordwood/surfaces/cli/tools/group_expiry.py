@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 from cordwood.client.admin import Admin, ConfigFacts
 from cordwood.client.cluster import Cluster
 from cordwood.client.consumer import READ_COMMITTED, Consumer
-from cordwood.client.coordinator import find_coordinator
+from cordwood.client.core import GROUP, Coordinator
 from cordwood.client.errors import RefusedError
 from cordwood.client.offsets import EARLIEST, LATEST, Offsets
 from cordwood.coordinator.group import records
@@ -68,7 +68,7 @@ def _expiries(cluster: Cluster, group_id: str) -> list[Expiry]:
 
 def _retention_ms(cluster: Cluster, group_id: str) -> int | None:
     admin = Admin(cluster)
-    broker_id = str(find_coordinator(cluster, group_id))
+    broker_id = str(cluster.find_coordinator(Coordinator(GROUP, group_id)).id)
     of_broker = _minutes(admin.describe_configs(ConfigResource.BROKER, broker_id), _RETENTION)
     of_group = _minutes(
         admin.describe_configs(ConfigResource.GROUP, group_id), GROUP_OFFSETS_RETENTION

@@ -11,7 +11,14 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cordwood import __version__
-from cordwood.client.core import ADDRESS, API_TIMEOUT_MS, REQUEST_TIMEOUT_MS, ClientSettings
+from cordwood.client.core import (
+    ADDRESS,
+    API_TIMEOUT_MS,
+    REQUEST_TIMEOUT_MS,
+    RETRY_BACKOFF_MAX_MS,
+    RETRY_BACKOFF_MS,
+    ClientSettings,
+)
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.properties import parse_properties
@@ -305,6 +312,8 @@ def client_settings(
         name=f"{kind} clientId={client_id}",
         api_timeout_ms=_ms(properties, "default.api.timeout.ms", API_TIMEOUT_MS),
         request_timeout_ms=_ms(properties, "request.timeout.ms", REQUEST_TIMEOUT_MS),
+        retry_backoff_ms=_ms(properties, "retry.backoff.ms", RETRY_BACKOFF_MS),
+        retry_backoff_max_ms=_ms(properties, "retry.backoff.max.ms", RETRY_BACKOFF_MAX_MS),
     )
 
 

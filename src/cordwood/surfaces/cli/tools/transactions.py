@@ -10,9 +10,13 @@ from typing import Any
 
 from cordwood.client.admin import Admin
 from cordwood.client.cluster import Cluster
-from cordwood.client.errors import ClientError, require
-from cordwood.client.offsets import Offsets
-from cordwood.client.transactions import describe_transaction, terminate_transaction
+from cordwood.client.errors import ClientError, RefusedError, require
+from cordwood.client.transactions import (
+    abort_in_partition,
+    describe_producers,
+    describe_transaction,
+    terminate_transaction,
+)
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.blocking import show_blocking
@@ -237,9 +241,11 @@ def _producers(cluster: Cluster, tp: TopicPartition, broker: int | None = None) 
         ClientError: the broker cannot answer.
     """
     if broker is None:
-        ((broker, _),) = Offsets(cluster).leaders([tp]).items()
-    else:
-        Admin(cluster).describe_cluster()
+        led = describe_producers(cluster, [tp])[tp]
+        if isinstance(led, RefusedError):
+            raise led
+        return led
+    Admin(cluster).describe_cluster()
     topic = {"name": tp.topic, "partition_indexes": [tp.partition]}
     answer = cluster.call("describe_producers", {"topics": [topic]}, node_id=broker)
     ((state,),) = (topic.partitions for topic in answer.topics)
@@ -255,15 +261,7 @@ def _abort(options: Options, cluster: Cluster) -> None:
     try:
         if marker is None:
             marker = _marker_of_open_transaction(options, cluster, tp)
-        topic = {"name": tp.topic, "partition_indexes": [tp.partition]}
-        ((leader, _),) = Offsets(cluster).leaders([tp]).items()
-        answer = cluster.call(
-            "write_txn_markers",
-            {"markers": [{**marker, "transaction_result": False, "topics": [topic]}]},
-            node_id=leader,
-        )
-        (((written,),),) = ((topic.partitions for topic in each.topics) for each in answer.markers)
-        require(written.error_code)
+        abort_in_partition(cluster, tp, marker)
     except ClientError as error:
         raise ToolError(
             f"Failed to abort transaction in partition {tp}: {error}. {_HINT}"

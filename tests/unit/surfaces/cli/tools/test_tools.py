@@ -144,6 +144,20 @@ def test_producing_and_consuming(run: Run) -> None:
     assert said.err == "Processed a total of 2 messages\n"
 
 
+def test_a_record_that_is_lost_is_printed_and_ends_in_exit_code_1(run: Run) -> None:
+    run("topics -B --create --topic lossy --config max.message.bytes=150")
+    said = run("console-producer -B --topic lossy", b"1\n" + b"x" * 400 + b"\n2\n")
+    assert said.code == 1
+    assert said.err.endswith(
+        "ERROR Error when sending message to topic lossy with key: null, value: 400 bytes with "
+        "error: (org.apache.kafka.clients.producer.internals.ErrorLoggingCallback)\n"
+        "org.apache.kafka.common.errors.RecordTooLargeException: The request included a message "
+        "larger than the max message size the server will accept.\n"
+    )
+    read = run("console-consumer -B --topic lossy --from-beginning --max-messages 2")
+    assert read.out == "1\n2\n"
+
+
 def test_a_group_goes_on_where_it_was(run: Run) -> None:
     run("topics -B --create --topic gr")
     run("console-producer -B --topic gr", b"1\n2\n3\n")

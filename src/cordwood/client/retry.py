@@ -1,0 +1,260 @@
+"""What the client does after each error code: the rules of Kafka's clients, in one table.
+
+`RULES` has a row for each request that the client sends. A code without an action is an error of
+the call. `client.core` sends a request again where the row says that it does; else the caller
+does, since another node may have to be asked or the request has to be another one.
+
+Source: org.apache.kafka.clients.admin.internals (the handlers), KafkaAdminClient,
+producer.internals.Sender and TransactionManager, consumer.internals.AbstractCoordinator,
+ConsumerCoordinator and FetchCollector; org.apache.kafka.common.errors.RetriableException.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from cordwood.model.error_codes import ErrorCode
+
+
+class Action(Enum):
+    """What follows an error code; the value is the word in the table of docs/design/client.md."""
+
+    AGAIN = "again"
+    METADATA = "new metadata"
+    COORDINATOR = "new coordinator"
+    REJOIN = "rejoin"
+    REJOIN_AS_NEW = "rejoin as new"
+    DIVIDE = "divide the batch"
+    NEW_EPOCH = "new epoch"
+    DELIVERED = "delivered"
+    RESET = "reset the position"
+    LATER = "at the next commit"
+
+
+class Backoff:
+    """The times between attempts: the first one, then twice the last, up to a maximum.
+
+    Differs: Kafka adds a random part of up to a fifth, for many clients that begin together.
+    Source: org.apache.kafka.common.utils.ExponentialBackoff.
+    """
+
+    def __init__(self, *, first_ms: int, max_ms: int) -> None:
+        self._next_ms = min(first_ms, max_ms)
+        self._max_ms = max_ms
+
+    def next_s(self) -> float:
+        """The time before the next attempt, in seconds."""
+        found = self._next_ms / 1000
+        self._next_ms = min(self._next_ms * 2, self._max_ms)
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """The row of a request.
+
+    `places` are the paths to the error codes in its answer. `by_core` is true if `client.core`
+    sends the request again for `AGAIN` and `COORDINATOR`.
+    """
+
+    actions: Mapping[ErrorCode, Action]
+    places: tuple[str, ...] = ("error_code",)
+    by_core: bool = True
+
+
+INVALID_METADATA = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.REPLICA_NOT_AVAILABLE,
+        ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.LISTENER_NOT_FOUND,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE,
+        ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
+        ErrorCode.ELECTION_NOT_NEEDED,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+    }
+)
+"""Codes whose exceptions extend Kafka's InvalidMetadataException."""
+
+_BY_CLASS: Mapping[ErrorCode, Action] = {
+    code: Action.METADATA if code in INVALID_METADATA else Action.AGAIN
+    for code in ErrorCode
+    if code.is_retriable
+}
+"""Every retriable code: with new metadata if the client's is out of date."""
+
+_AGAIN: Mapping[ErrorCode, Action] = dict.fromkeys(_BY_CLASS, Action.AGAIN)
+_NO_RETRY: Mapping[ErrorCode, Action] = {}
+_COORDINATED: Mapping[ErrorCode, Action] = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Action.AGAIN,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Action.COORDINATOR,
+    ErrorCode.NOT_COORDINATOR: Action.COORDINATOR,
+}
+_MEMBER: Mapping[ErrorCode, Action] = {
+    **_COORDINATED,
+    ErrorCode.REBALANCE_IN_PROGRESS: Action.REJOIN,
+    ErrorCode.ILLEGAL_GENERATION: Action.REJOIN,
+    ErrorCode.UNKNOWN_MEMBER_ID: Action.REJOIN_AS_NEW,
+}
+_CONTROLLED: Mapping[ErrorCode, Action] = {ErrorCode.NOT_CONTROLLER: Action.AGAIN}
+_TOPICS_CHANGED: Mapping[ErrorCode, Action] = {
+    **_CONTROLLED,
+    ErrorCode.THROTTLING_QUOTA_EXCEEDED: Action.AGAIN,
+}
+_LISTED: Mapping[ErrorCode, Action] = {
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Action.AGAIN,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE: Action.AGAIN,
+}
+_PARTITIONS = ("topics.partitions.error_code",)
+_RESPONSES = ("responses.error_code",)
+_RESULTS = ("results.error_code",)
+_GROUPS = ("groups.error_code",)
+
+RULES: Mapping[str, Rule] = {
+    # ---- records
+    "produce": Rule(
+        actions={
+            **_BY_CLASS,
+            ErrorCode.MESSAGE_TOO_LARGE: Action.DIVIDE,
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: Action.NEW_EPOCH,
+            ErrorCode.UNKNOWN_PRODUCER_ID: Action.NEW_EPOCH,
+            ErrorCode.DUPLICATE_SEQUENCE_NUMBER: Action.DELIVERED,
+        },
+        places=("responses.partition_responses.error_code",),
+        by_core=False,
+    ),
+    "fetch": Rule(
+        actions={
+            **{
+                code: action
+                for code, action in _BY_CLASS.items()
+                if code is not ErrorCode.CORRUPT_MESSAGE
+            },
+            ErrorCode.OFFSET_NOT_AVAILABLE: Action.METADATA,
+            ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: Action.METADATA,
+            ErrorCode.UNKNOWN_SERVER_ERROR: Action.AGAIN,
+            ErrorCode.OFFSET_OUT_OF_RANGE: Action.RESET,
+        },
+        places=("error_code", "responses.partitions.error_code"),
+        by_core=False,
+    ),
+    "list_offsets": Rule(actions=_BY_CLASS, places=_PARTITIONS, by_core=False),
+    "delete_records": Rule(actions=_BY_CLASS, places=_PARTITIONS, by_core=False),
+    "describe_producers": Rule(
+        actions={
+            ErrorCode.NOT_LEADER_OR_FOLLOWER: Action.METADATA,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Action.METADATA,
+        },
+        places=_PARTITIONS,
+        by_core=False,
+    ),
+    "write_txn_markers": Rule(
+        actions=dict.fromkeys(
+            (
+                ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                ErrorCode.REPLICA_NOT_AVAILABLE,
+                ErrorCode.BROKER_NOT_AVAILABLE,
+                ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            ),
+            Action.METADATA,
+        ),
+        places=("markers.topics.partitions.error_code",),
+        by_core=False,
+    ),
+    "metadata": Rule(
+        actions=_AGAIN,
+        places=("topics.error_code",),
+        by_core=False,
+    ),
+    # ---- coordinators, and what they look after
+    "find_coordinator": Rule(actions=_LISTED, places=("error_code", "coordinators.error_code")),
+    "init_producer_id": Rule(actions={**_AGAIN, **_COORDINATED}),
+    "describe_transactions": Rule(actions=_COORDINATED, places=("transaction_states.error_code",)),
+    "list_transactions": Rule(
+        actions={ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Action.AGAIN},
+    ),
+    "join_group": Rule(actions={**_MEMBER, ErrorCode.MEMBER_ID_REQUIRED: Action.REJOIN}),
+    "sync_group": Rule(actions=_MEMBER),
+    "heartbeat": Rule(actions=_MEMBER),
+    "leave_group": Rule(actions=_NO_RETRY),
+    "offset_commit": Rule(
+        actions={
+            **_MEMBER,
+            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Action.LATER,
+            ErrorCode.REQUEST_TIMED_OUT: Action.COORDINATOR,
+        },
+        places=_PARTITIONS,
+    ),
+    "offset_fetch": Rule(
+        actions={
+            **_AGAIN,
+            **_COORDINATED,
+        },
+        # Partitions only have UNSTABLE_OFFSET_COMMIT, which this client does not ask for.
+        places=("error_code", *_GROUPS),
+    ),
+    "offset_delete": Rule(actions=_COORDINATED),
+    "consumer_group_describe": Rule(actions=_COORDINATED, places=_GROUPS),
+    "describe_groups": Rule(actions=_COORDINATED, places=_GROUPS),
+    "delete_groups": Rule(actions=_COORDINATED, places=_RESULTS),
+    "list_groups": Rule(actions=_LISTED),
+    # ---- topics and settings, which the active controller changes
+    "create_topics": Rule(actions=_TOPICS_CHANGED, places=("topics.error_code",), by_core=False),
+    "delete_topics": Rule(actions=_TOPICS_CHANGED, places=_RESPONSES, by_core=False),
+    "create_partitions": Rule(actions=_TOPICS_CHANGED, places=_RESULTS, by_core=False),
+    "list_partition_reassignments": Rule(actions=_CONTROLLED),
+    "incremental_alter_configs": Rule(actions=_CONTROLLED, places=_RESPONSES),
+    "alter_client_quotas": Rule(actions=_CONTROLLED, places=("entries.error_code",)),
+    "alter_user_scram_credentials": Rule(actions=_CONTROLLED, places=_RESULTS),
+    "unregister_broker": Rule(actions={ErrorCode.REQUEST_TIMED_OUT: Action.AGAIN}),
+    "describe_quorum": Rule(actions=_AGAIN, places=("error_code", *_PARTITIONS)),
+    # ---- answered by any broker as it is
+    "describe_cluster": Rule(actions=_NO_RETRY),
+    "describe_configs": Rule(actions=_NO_RETRY, places=_RESULTS),
+    "describe_client_quotas": Rule(actions=_NO_RETRY),
+    "describe_log_dirs": Rule(actions=_NO_RETRY),
+    "describe_user_scram_credentials": Rule(actions=_NO_RETRY),
+    "describe_topic_partitions": Rule(actions=_NO_RETRY, places=("topics.error_code",)),
+    "list_config_resources": Rule(actions=_NO_RETRY),
+}
+"""A row for each request; `tests/unit/client/test_retry.py` looks for those that have none."""
+
+
+def action(api: str, code: int) -> Action | None:
+    """What follows an error code in an answer to a request; None for an error of the call."""
+    return RULES[api].actions.get(ErrorCode.of(code))
+
+
+def repeated(api: str, answer: Any) -> Action | None:
+    """`COORDINATOR` or `AGAIN` if `client.core` sends a request with that answer again."""
+    rule = RULES.get(api)
+    if rule is None or not rule.by_core:
+        return None
+    found = {rule.actions.get(ErrorCode.of(code)) for code in _codes(answer, rule.places)}
+    return next((each for each in (Action.COORDINATOR, Action.AGAIN) if each in found), None)
+
+
+def _codes(answer: Any, places: Iterable[str]) -> Iterator[int]:
+    for place in places:
+        for code in _values(answer, place.split(".")):
+            if code:
+                yield int(code)
+
+
+def _values(value: Any, names: Sequence[str]) -> Iterator[Any]:
+    if not names:
+        yield value
+        return
+    found = getattr(value, names[0], None)
+    if found is None:
+        return
+    for each in found if len(names) > 1 else (found,):
+        yield from _values(each, names[1:])

@@ -1,0 +1,283 @@
+"""The client at a broker that is not ready yet, that moves, or whose answers are lost."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.consumer import Consumer
+from cordwood.client.coordinator import fetch_committed
+from cordwood.client.core import ClientSettings
+from cordwood.client.errors import ClientError, RefusedError
+from cordwood.client.group import GroupConsumer
+from cordwood.client.groups import Groups
+from cordwood.client.offsets import EARLIEST, LATEST, Offsets
+from cordwood.client.producer import Producer, ProducerRecord, ProducerSettings
+from cordwood.client.retry import RULES, Action
+from cordwood.client.transactions import (
+    describe_producers,
+    describe_transaction,
+    terminate_transaction,
+)
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.topic_partition import TopicPartition
+from support.early_broker import LOST, EarlyBroker
+
+LOADING, UNAVAILABLE, ELSEWHERE = 14, 15, 16
+NOT_LEADER, DENIED = 6, 29
+COORDINATION = (LOADING, UNAVAILABLE, ELSEWHERE)
+QUICK = ProducerSettings(retry_backoff_ms=1)
+
+
+@pytest.fixture(scope="module")
+def early() -> Iterator[EarlyBroker]:
+    with EarlyBroker({"auto.create.topics.enable": "false"}) as broker:
+        yield broker
+
+
+@pytest.fixture
+def cluster(early: EarlyBroker) -> Iterator[Cluster]:
+    settings = ClientSettings(
+        bootstrap_servers=early.bootstrap_servers, api_timeout_ms=20_000, retry_backoff_ms=1
+    )
+    with Cluster(settings, warn=pytest.fail) as found:
+        yield found
+    assert not early.unsaid
+
+
+def refuse(record: ProducerRecord, error: ClientError) -> None:
+    pytest.fail(f"{record}: {error.described}")
+
+
+def values(cluster: Cluster, topic: str) -> list[bytes | None]:
+    consumer = Consumer(cluster=cluster)
+    tp = TopicPartition(topic, 0)
+    end = Offsets(cluster).list_offsets({tp: LATEST})[tp]
+    assert isinstance(end, int)
+    consumer.assign({tp: EARLIEST})
+    found: list[bytes | None] = []
+    while consumer.positions[tp] < end:
+        found += [each.record.value for each in consumer.poll(5_000)]
+    return found
+
+
+def send(cluster: Cluster, topic: str, *sent: bytes) -> None:
+    producer = Producer(cluster, QUICK, refuse)
+    for value in sent:
+        producer.send(ProducerRecord(topic, None, value))
+        producer.flush()
+
+
+def retried(api: str, *actions: Action) -> list[int]:
+    return [int(code) for code, action in RULES[api].actions.items() if action in actions]
+
+
+def test_a_record_waits_for_a_producer_id(early: EarlyBroker, cluster: Cluster) -> None:
+    Admin(cluster).create_topic("identity")
+    early.say(init_producer_id=[*COORDINATION, LOST])
+    send(cluster, "identity", b"1")
+    assert values(cluster, "identity") == [b"1"]
+
+
+@pytest.mark.parametrize("code", retried("produce", Action.AGAIN, Action.METADATA))
+def test_a_batch_is_sent_again_after_each_retriable_error(
+    early: EarlyBroker, cluster: Cluster, code: int
+) -> None:
+    topic = f"batch-{code}"
+    Admin(cluster).create_topic(topic)
+    early.say(produce=[code, code])
+    send(cluster, topic, b"1", b"2")
+    assert values(cluster, topic) == [b"1", b"2"]
+
+
+def test_a_batch_whose_answer_was_lost_is_there_once(early: EarlyBroker, cluster: Cluster) -> None:
+    Admin(cluster).create_topic("once")
+    early.say(produce=[LOST, LOST])
+    send(cluster, "once", b"1", b"2", b"3")
+    assert values(cluster, "once") == [b"1", b"2", b"3"]
+
+
+@pytest.mark.parametrize("code", retried("produce", Action.NEW_EPOCH))
+def test_a_producer_that_the_broker_has_forgotten_begins_an_epoch(
+    early: EarlyBroker, cluster: Cluster, code: int
+) -> None:
+    topic = f"epoch-{code}"
+    Admin(cluster).create_topic(topic)
+    producer = Producer(cluster, QUICK, refuse)
+    for value in (b"1", b"2"):
+        producer.send(ProducerRecord(topic, None, value))
+        producer.flush()
+        early.say(produce=[code])
+    producer.send(ProducerRecord(topic, None, b"3"))
+    producer.flush()
+    assert values(cluster, topic) == [b"1", b"2", b"3"]
+
+
+def test_a_batch_that_the_broker_has_already_is_delivered(
+    early: EarlyBroker, cluster: Cluster
+) -> None:
+    Admin(cluster).create_topic("already")
+    early.say(produce=[int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)])
+    send(cluster, "already", b"1")
+
+
+def test_a_record_after_one_whose_fate_is_unknown_is_no_duplicate(
+    early: EarlyBroker, cluster: Cluster
+) -> None:
+    Admin(cluster).create_topic("unresolved")
+    lost: list[str] = []
+    settings = ProducerSettings(retries=0)
+    producer = Producer(cluster, settings, lambda _, error: lost.append(error.java_class))
+    early.say(produce=[LOST])
+    for value in (b"1", b"2"):
+        producer.send(ProducerRecord("unresolved", None, value))
+        producer.flush()
+    assert lost == ["org.apache.kafka.common.errors.DisconnectException"]
+    assert values(cluster, "unresolved") == [b"1", b"2"]
+
+
+def test_a_record_that_may_not_be_sent_is_lost_at_once(
+    early: EarlyBroker, cluster: Cluster
+) -> None:
+    Admin(cluster).create_topic("denied")
+    lost: list[str] = []
+    producer = Producer(cluster, QUICK, lambda _, error: lost.append(error.java_class))
+    early.say(produce=[DENIED])
+    producer.send(ProducerRecord("denied", None, b"1"))
+    producer.flush()
+    assert lost == ["org.apache.kafka.common.errors.TopicAuthorizationException"]
+
+
+def test_records_are_lost_when_their_time_is_over(early: EarlyBroker, cluster: Cluster) -> None:
+    Admin(cluster).create_topic("late")
+    lost: list[str] = []
+    settings = ProducerSettings(delivery_timeout_ms=0)
+    producer = Producer(cluster, settings, lambda _, error: lost.append(str(error)))
+    early.say(init_producer_id=[LOADING])
+    producer.send(ProducerRecord("late", None, b"1"))
+    producer.flush()
+    (text,) = lost
+    assert text.startswith("Expiring 1 record(s) for late-0:")
+    assert text.endswith(" ms has passed since batch creation")
+
+
+@pytest.mark.parametrize("code", [*retried("fetch", Action.AGAIN, Action.METADATA), LOST])
+def test_records_are_fetched_again_after_each_error_of_a_leader(
+    early: EarlyBroker, cluster: Cluster, code: int
+) -> None:
+    topic = f"fetched-{code}"
+    Admin(cluster).create_topic(topic)
+    send(cluster, topic, b"1")
+    early.say(fetch=[code])
+    assert values(cluster, topic) == [b"1"]
+
+
+@pytest.mark.parametrize("api", ["list_offsets", "delete_records", "describe_producers"])
+def test_leaders_are_asked_again(early: EarlyBroker, cluster: Cluster, api: str) -> None:
+    topic = f"led-{api}".replace("_", "-")
+    Admin(cluster).create_topic(topic)
+    send(cluster, topic, b"1")
+    tp = TopicPartition(topic, 0)
+    codes = retried(api, Action.AGAIN, Action.METADATA)
+    early.say(**{api: [*codes[:4], LOST]})
+    if api == "list_offsets":
+        assert Offsets(cluster).list_offsets({tp: LATEST}) == {tp: 1}
+    elif api == "delete_records":
+        assert Offsets(cluster).delete_records({tp: 1}) == {tp: 1}
+    else:
+        (found,) = describe_producers(cluster, [tp]).values()
+        assert not isinstance(found, RefusedError)
+        assert len(found) == 1
+
+
+def test_a_group_waits_for_its_coordinator(early: EarlyBroker, cluster: Cluster) -> None:
+    Admin(cluster).create_topic("grouped")
+    send(cluster, "grouped", b"1")
+    tp = TopicPartition("grouped", 0)
+    early.say(
+        find_coordinator=[UNAVAILABLE, LOADING, LOST],
+        join_group=[*COORDINATION, LOST],
+        sync_group=[LOADING, ELSEWHERE, LOST],
+        offset_fetch=[*COORDINATION, LOST],
+        offset_commit=[*COORDINATION, int(ErrorCode.REQUEST_TIMED_OUT), LOST],
+    )
+    member = GroupConsumer(
+        cluster=cluster,
+        consumer=Consumer(cluster=cluster, reset=EARLIEST),
+        group_id="early",
+        topics=lambda: ["grouped"],
+        warn=pytest.fail,
+    )
+    while not member.poll(1_000):
+        pass
+    member.close()
+    early.say()
+    assert fetch_committed(cluster, "early", None)[tp].offset == 1
+
+
+def test_offsets_are_committed_before_a_member_rejoins(
+    early: EarlyBroker, cluster: Cluster
+) -> None:
+    Admin(cluster).create_topic("rejoined")
+    send(cluster, "rejoined", b"1")
+    member = GroupConsumer(
+        cluster=cluster,
+        consumer=Consumer(cluster=cluster, reset=EARLIEST),
+        group_id="rejoining",
+        topics=lambda: ["rejoined"],
+        warn=pytest.fail,
+    )
+    while not member.poll(1_000):
+        pass
+    member._heard_s -= 60
+    early.say(heartbeat=[*COORDINATION, int(ErrorCode.REBALANCE_IN_PROGRESS)])
+    assert member.poll(0) == []
+    assert member.consumer.positions == {TopicPartition("rejoined", 0): 1}
+    member.close()
+
+
+def test_groups_are_looked_after_where_their_coordinator_is(
+    early: EarlyBroker, cluster: Cluster
+) -> None:
+    Admin(cluster).create_topic("looked-after")
+    groups, tp = Groups(cluster), TopicPartition("looked-after", 0)
+    several = [*COORDINATION, LOST]
+    early.say(
+        offset_commit=several,
+        consumer_group_describe=several,
+        describe_groups=several,
+        list_groups=[LOADING, UNAVAILABLE, LOST],
+    )
+    groups.alter_offsets("kept", {tp: 1})
+    assert groups.describe("kept").state == "Empty"
+    assert "kept" in {group.group_id for group in Admin(cluster).groups()}
+    early.say(offset_delete=list(COORDINATION), delete_groups=list(COORDINATION))
+    groups.delete_offsets("kept", [tp])
+    groups.alter_offsets("kept", {tp: 1})
+    groups.delete("kept")
+
+
+def test_transactions_are_looked_after_where_their_coordinator_is(
+    early: EarlyBroker, cluster: Cluster
+) -> None:
+    several = [*COORDINATION, int(ErrorCode.CONCURRENT_TRANSACTIONS), LOST]
+    early.say(init_producer_id=several, describe_transactions=[*COORDINATION, LOST])
+    terminate_transaction(cluster, "tx")
+    assert describe_transaction(cluster, "tx").state == "Empty"
+
+
+def test_topics_are_changed_once_there_is_a_controller(
+    early: EarlyBroker, cluster: Cluster
+) -> None:
+    admin = Admin(cluster)
+    early_codes = [int(ErrorCode.NOT_CONTROLLER), int(ErrorCode.THROTTLING_QUOTA_EXCEEDED)]
+    early.say(create_topics=early_codes, create_partitions=early_codes, delete_topics=early_codes)
+    admin.create_topic("changed")
+    admin.create_partitions({"changed": 2})
+    admin.delete_topics(["changed"])
+    early.say(create_topics=[DENIED])
+    with pytest.raises(RefusedError, match="Topic authorization failed"):
+        admin.create_topic("changed")
