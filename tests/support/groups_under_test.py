@@ -38,6 +38,7 @@ from cordwood.coordinator.group.offset_requests import (
     CommitRequest,
     CommitTopic,
     FetchedOffset,
+    FetchedTopic,
     FetchTopic,
 )
 from cordwood.coordinator.group.service import GroupCoordinator
@@ -423,8 +424,21 @@ class GroupRun:
     ) -> FetchedOffset:
         """What OffsetFetch answers for a partition."""
         wanted = [FetchTopic(topic, (partition,), topic_id)]
-        (found,) = self.groups.fetch(group, wanted, require_stable=require_stable)
-        return found.partitions[0]
+        if not require_stable:
+            (found,) = self.groups.fetch(group, wanted)
+            return found.partitions[0]
+        answers = self.fetch_stable(wanted, group=group)
+        answer = only(answers)
+        assert isinstance(answer, list), answer
+        return answer[0].partitions[0]
+
+    def fetch_stable(
+        self, wanted: Sequence[FetchTopic], *, group: str = "g"
+    ) -> list[list[FetchedTopic] | int]:
+        """What OffsetFetch answers, some time, that wants offsets that nothing may change."""
+        answers: list[list[FetchedTopic] | int] = []
+        self.groups.fetch_stable(group, wanted, answers.append)
+        return answers
 
     def offset(self, topic: str = "t", partition: int = 0, *, group: str = "g") -> int:
         """The committed offset of a partition, -1 for none."""

@@ -99,7 +99,7 @@ class GroupOffsets:
             for topic, numbers in found.topics_of(group).items()
         ]
         try:
-            fetched = self._groups.fetch(group, topics, require_stable=False)
+            fetched = self._groups.fetch(group, topics)
         except KafkaError as error:
             found.refused(group, _refusal(error.code))
             return

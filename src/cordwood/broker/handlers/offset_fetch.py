@@ -10,10 +10,12 @@ Source: kafka.server.KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
 from cordwood.coordinator.group.offset_requests import FetchedOffset, FetchedTopic, FetchTopic
 from cordwood.model.error_codes import ErrorCode
@@ -28,56 +30,116 @@ _GROUPS_SINCE = 8
 _TOPIC_IDS_SINCE = 10
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Asked:
+    """A group whose offsets may be read: which of them, and the answers for others.
+
+    `topics` is None for all.
+    """
+
+    group_id: str
+    topics: list[FetchTopic] | None
+    others: list[dict[str, Any]]
+
+
 def handle(context: RequestContext, request: OffsetFetchRequest) -> Response:
-    """Answers from memory."""
-    require_stable = bool(request.require_stable)
+    """Answers from memory; with `require_stable` when nothing that is written may be lost."""
+    groups = list(request.groups) if context.api_version >= _GROUPS_SINCE else [request]
+    if request.require_stable:
+        return _stable(context, groups)
+    return _fields(context, [_group(context, each) for each in in_steps(groups)])
+
+
+def _fields(context: RequestContext, answers: list[dict[str, Any]]) -> dict[str, Any]:
+    return {"groups": answers} if context.api_version >= _GROUPS_SINCE else answers[0]
+
+
+def _group(context: RequestContext, request: Any) -> dict[str, Any]:
+    asked = _checked(context, request)
+    if not isinstance(asked, _Asked):
+        return asked
+    try:
+        found = context.broker.groups.fetch(asked.group_id, asked.topics)
+    except KafkaError as error:
+        return _failed(request, error.code, context.api_version)
+    return _found(context, asked, found)
+
+
+def _stable(context: RequestContext, requests: list[Any]) -> Response:
+    """Begins all reads at once; the answer may wait for one that is not committed."""
+    reads: list[tuple[Any, _Asked | dict[str, Any], CoordinatorAnswer[list[FetchedTopic] | int]]]
+    reads = []
+    for request in in_steps(requests):
+        asked = _checked(context, request)
+        answer = CoordinatorAnswer[list[FetchedTopic] | int](context.broker.thread)
+        if isinstance(asked, _Asked):
+            context.broker.groups.fetch_stable(asked.group_id, asked.topics, answer)
+        reads.append((request, asked, answer))
+
+    def answered(
+        request: Any, asked: _Asked | dict[str, Any], found: list[FetchedTopic] | int
+    ) -> dict[str, Any]:
+        if not isinstance(asked, _Asked):
+            return asked
+        if isinstance(found, int):
+            return _failed(request, found, context.api_version)
+        return _found(context, asked, found)
+
+    async def all_answered() -> dict[str, Any]:
+        return _fields(
+            context,
+            [
+                answered(request, asked, await answer.value() if isinstance(asked, _Asked) else [])
+                for request, asked, answer in reads
+            ],
+        )
+
+    if all(answer.is_there or not isinstance(asked, _Asked) for _, asked, answer in reads):
+        return _fields(
+            context,
+            [
+                answered(request, asked, answer.now() if answer.is_there else [])
+                for request, asked, answer in reads
+            ],
+        )
+    return all_answered()
+
+
+def _checked(context: RequestContext, request: Any) -> _Asked | dict[str, Any]:
+    """What is read for a group; the answer if nothing is."""
     version = context.api_version
-    if version >= _GROUPS_SINCE:
-        return {
-            "groups": [
-                _group(context, each, version, require_stable=require_stable)
-                for each in in_steps(request.groups)
-            ]
-        }
-    return _group(context, request, version, require_stable=require_stable)
-
-
-def _group(
-    context: RequestContext, asked: Any, version: int, *, require_stable: bool
-) -> dict[str, Any]:
     by_id = version >= _TOPIC_IDS_SINCE
-    if not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, asked.group_id):
-        return _failed(asked, ErrorCode.GROUP_AUTHORIZATION_FAILED, version)
-    known: list[FetchTopic] | None = None
+    if not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
+        return _failed(request, ErrorCode.GROUP_AUTHORIZATION_FAILED, version)
+    if request.topics is None:
+        return _Asked(group_id=request.group_id, topics=None, others=[])
+    known: list[FetchTopic] = []
     unknown: list[dict[str, Any]] = []
     denied: list[dict[str, Any]] = []
-    if asked.topics is not None:
-        known = []
-        for topic in in_steps(asked.topics, every=16):
-            topic_id: UUID = topic.topic_id if by_id else ZERO_UUID
-            name = context.broker.metadata.image.topic_names.get(topic_id) if by_id else topic.name
-            if name is None:
-                unknown.append(_unknown(topic_id, topic.partition_indexes))
-            elif not context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name):
-                code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                failed = _all_failed(topic.partition_indexes, code)
-                denied.append({"name": name, "topic_id": topic_id, "partitions": failed})
-            else:
-                known.append(FetchTopic(name, tuple(topic.partition_indexes), topic_id))
-    try:
-        found = context.broker.groups.fetch(asked.group_id, known, require_stable=require_stable)
-    except KafkaError as error:
-        return _failed(asked, error.code, version)
+    for topic in in_steps(request.topics, every=16):
+        topic_id: UUID = topic.topic_id if by_id else ZERO_UUID
+        name = context.broker.metadata.image.topic_names.get(topic_id) if by_id else topic.name
+        if name is None:
+            unknown.append(_unknown(topic_id, topic.partition_indexes))
+        elif not context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name):
+            code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+            failed = _all_failed(topic.partition_indexes, code)
+            denied.append({"name": name, "topic_id": topic_id, "partitions": failed})
+        else:
+            known.append(FetchTopic(name, tuple(topic.partition_indexes), topic_id))
+    return _Asked(group_id=request.group_id, topics=known, others=[*unknown, *denied])
+
+
+def _found(context: RequestContext, asked: _Asked, found: list[FetchedTopic]) -> dict[str, Any]:
+    by_id = context.api_version >= _TOPIC_IDS_SINCE
     answered = [
         _topic(context, topic, by_id=by_id)
         for topic in in_steps(found)
         if asked.topics is not None
         or context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
     ]
-    return {
-        "group_id": asked.group_id,
-        "topics": [topic for topic in answered if topic is not None] + unknown + denied,
-    }
+    topics = [topic for topic in answered if topic is not None]
+    return {"group_id": asked.group_id, "topics": topics + asked.others}
 
 
 def _failed(asked: Any, code: int, version: int) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from cordwood.coordinator.group.member import (
     SyncReply,
     SyncRequest,
 )
-from cordwood.coordinator.group.offset_requests import CommitRequest
+from cordwood.coordinator.group.offset_requests import CommitRequest, FetchedTopic, FetchTopic
 from cordwood.coordinator.group.records import OffsetRecord
 from cordwood.model.kafka_errors import KafkaError
 
@@ -99,6 +99,18 @@ class DeleteOffsets(GroupEvent):
     group_id: str
     partitions: tuple[tuple[str, int], ...]
     reply_to: ReplyTo[DeletedOffsets]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchStableOffsets(GroupEvent):
+    """OffsetFetch of offsets that nothing may change any more; all of the group for None.
+
+    The answer is what was found, or an error code.
+    """
+
+    group_id: str
+    topics: tuple[FetchTopic, ...] | None
+    reply_to: ReplyTo[list[FetchedTopic] | int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

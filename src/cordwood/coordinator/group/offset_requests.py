@@ -202,6 +202,23 @@ def is_too_long(metadata: str | None, limit: int) -> bool:
     return len(metadata.encode("utf-16-le", "surrogatepass")) // 2 > limit
 
 
+def found_offsets(
+    shard: GroupShard,
+    group_id: str,
+    topics: Iterable[FetchTopic] | None,
+    *,
+    at: int,
+    require_stable: bool,
+) -> list[FetchedTopic]:
+    """The offsets of a group for these partitions, or for all if None, as of an offset of the log.
+
+    With `require_stable` an offset that an open transaction may change has an error instead.
+    """
+    if topics is None:
+        return fetch_all_offsets(shard, group_id, at=at, require_stable=require_stable)
+    return fetch_offsets(shard, group_id, topics, at=at, require_stable=require_stable)
+
+
 def fetch_offsets(
     shard: GroupShard,
     group_id: str,

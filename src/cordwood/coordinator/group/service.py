@@ -334,22 +334,32 @@ class GroupCoordinator:
         """Whether a commit with that metadata is refused because the metadata is too long."""
         return offset_requests.is_too_long(metadata, self.settings.offset_metadata_max_bytes)
 
-    def fetch(
-        self, group_id: str, topics: Iterable[FetchTopic] | None, *, require_stable: bool
-    ) -> list[FetchedTopic]:
+    def fetch(self, group_id: str, topics: Iterable[FetchTopic] | None) -> list[FetchedTopic]:
         """The committed offsets of a group for these partitions, or for all if None.
 
         Raises:
             KafkaError: the group's partition is not loaded.
         """
         shard, at = self._read(group_id)
-        if topics is None:
-            return offset_requests.fetch_all_offsets(
-                shard, group_id, at=at, require_stable=require_stable
-            )
-        return offset_requests.fetch_offsets(
-            shard, group_id, topics, at=at, require_stable=require_stable
+        return offset_requests.found_offsets(shard, group_id, topics, at=at, require_stable=False)
+
+    def fetch_stable(
+        self,
+        group_id: str,
+        topics: Iterable[FetchTopic] | None,
+        reply: Reply[list[FetchedTopic] | int],
+    ) -> None:
+        """As `fetch`, when what has been written before is committed; answers an error code else.
+
+        An offset that an open transaction may change has an error. A transaction whose marker is
+        written has changed it: the answer waits for the marker, and is not the offset before.
+        """
+        event = events.FetchStableOffsets(
+            group_id=group_id,
+            topics=None if topics is None else tuple(topics),
+            reply_to=ReplyTo(reply, error_of_append),
         )
+        self._write(group_id, event)
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]], reply: Reply[DeletedOffsets]

@@ -47,7 +47,7 @@ def test_all_offsets_of_a_group_are_found_at_once(run: GroupRun) -> None:
     run.commit(1)
     run.commit(2, partition=1)
     run.commit(3, topic="u")
-    found = run.groups.fetch("g", None, require_stable=False)
+    found = run.groups.fetch("g", None)
     told = {(t.name, p.partition): p.offset for t in found for p in t.partitions}
     assert told == {("t", 0): 1, ("t", 1): 2, ("u", 0): 3}
 

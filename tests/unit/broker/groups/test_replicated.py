@@ -7,13 +7,23 @@ from typing import Any
 
 import pytest
 
+from cordwood.coordinator.effects import TransactionalProducer
 from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.member import LeaveReply, LeavingMember
-from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
+from cordwood.coordinator.group.offset_requests import (
+    CommitPartition,
+    CommitRequest,
+    CommitTopic,
+    FetchedTopic,
+    FetchTopic,
+)
+from cordwood.coordinator.group.offsets import NO_OFFSET
+from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import StorageError
 from support.groups_under_test import GroupBroker, GroupRun, assigned, codes
 
+T0 = FetchTopic("t", (0,))
 DELAY_MS = 3_000
 COMMIT_TIMEOUT_MS = 5_000
 
@@ -36,6 +46,15 @@ def commit(run: GroupRun, offset: int, **fields: Any) -> list[int]:
     return answers
 
 
+def offsets_of(answers: list[list[FetchedTopic] | int]) -> list[int]:
+    """The offsets of partition 0 in answers that are there."""
+    found = []
+    for answer in answers:
+        assert isinstance(answer, list), answer
+        found.append(answer[0].partitions[0].offset)
+    return found
+
+
 def test_offset_is_seen_and_answered_when_it_is_committed(
     run: GroupRun, broker: GroupBroker
 ) -> None:
@@ -47,6 +66,49 @@ def test_offset_is_seen_and_answered_when_it_is_committed(
     run.commit_log()
     assert answers == [ErrorCode.NONE]
     assert run.offset() == 2
+
+
+def test_a_stable_offset_is_answered_when_all_that_was_written_before_is_committed(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    run.commit(1)
+    broker.is_replicated = True
+    commit(run, 2)
+    stable = run.fetch_stable([T0])
+    assert (run.offset(), stable) == (1, [])
+    run.commit_log()
+    assert offsets_of(stable) == [2]
+    waiting = run.fetch_stable([T0], group="other")
+    assert offsets_of(waiting) == [NO_OFFSET], "nothing was written since"
+    commit(run, 3)
+    late = run.fetch_stable([T0])
+    run.timers.advance(COMMIT_TIMEOUT_MS)
+    assert late == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+
+
+@pytest.mark.parametrize("is_commit", [True, False])
+def test_after_a_transaction_is_decided_the_offset_before_is_not_answered_as_stable(
+    run: GroupRun, broker: GroupBroker, is_commit: bool
+) -> None:
+    run.commit(1)
+    assert run.commit(2, producer=TransactionalProducer(7, 0, None)) == ErrorCode.NONE
+    (unstable,) = run.fetch_stable([T0])
+    assert isinstance(unstable, list)
+    assert unstable[0].partitions[0].error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
+    broker.is_replicated = True
+    marker = build_end_txn_marker(
+        offset=0,
+        timestamp=broker.clock.now_ms(),
+        producer_id=7,
+        producer_epoch=1,
+        control_type=ControlType.COMMIT if is_commit else ControlType.ABORT,
+        coordinator_epoch=0,
+    )
+    run.groups.complete_transaction(0, marker, 7, commit=is_commit, transaction_version=2)
+    stable = run.fetch_stable([T0])
+    assert stable == [], "the marker may still be lost"
+    run.commit_log()
+    assert offsets_of(stable) == [2 if is_commit else 1]
 
 
 def test_commit_that_is_not_replicated_in_time_is_refused(
