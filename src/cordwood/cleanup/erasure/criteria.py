@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cordwood.cleanup.erasure.condition import Condition, parse_condition, quoted
 from cordwood.format.record import Record
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.topic_partition import TopicPartition
 
 SALT_BYTES = 32
@@ -35,15 +36,26 @@ class Target:
         return self.topic if self.partition is None else f"{self.topic}:{self.partition}"
 
 
+def _require_allowed(where: str | None) -> None:
+    if where is not None:
+        parse_condition(where)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criteria:
     """The criteria of one erasure: keys, or an SQL expression.
 
     With `where` None, `keys` has at least one; if both are empty it is applied from a ledger.
+
+    Raises:
+        ConfigError: `where` is no expression that is allowed.
     """
 
     keys: frozenset[bytes] = frozenset()
     where: str | None = None
+
+    def __post_init__(self) -> None:
+        _require_allowed(self.where)
 
     def described(self, salt: bytes) -> dict[str, Any]:
         """For a report: no key can be read in it."""
@@ -59,7 +71,10 @@ class Suppression:
 
     `digests` are the keyed hashes of its keys, none where it has `where`. `until` has the end of
     each partition at the time, exclusive; in a partition that is not in it, records with a
-    timestamp up to `time_ms` match.
+    timestamp up to `time_ms` match. `erased` is how many records of each partition were found.
+
+    Raises:
+        ConfigError: `where` is no expression that is allowed.
     """
 
     id: str
@@ -68,6 +83,10 @@ class Suppression:
     until: Mapping[str, int]
     digests: frozenset[str] = frozenset()
     where: str | None = None
+    erased: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        _require_allowed(self.where)
 
     def covers(self, partition: TopicPartition, record: Record) -> bool:
         """Whether a record lies in a partition of the erasure and was there at its time."""
@@ -76,22 +95,24 @@ class Suppression:
         end = self.until.get(str(partition))
         return record.timestamp <= self.time_ms if end is None else record.offset < end
 
-    def predicate(self) -> str:
-        """`where`, limited to records that `covers` covers; an SQL expression."""
+    def condition(self) -> Condition:
+        """`where`, limited to records that `covers` covers."""
         assert self.where is not None, "an erasure by keys has no expression"
+        mine = parse_condition(self.where)
         choices = []
         for target in self.targets:
-            chosen = f"topic = '{target.topic}'"
+            chosen = f"topic = {quoted(target.topic)}"
             if target.partition is not None:
                 chosen += f" AND partition = {target.partition}"
             choices.append(f"({chosen})")
         cases = "".join(
-            f" WHEN concat(topic, '-', partition) = '{name}' THEN offset < {end}"
+            f" WHEN concat(topic, '-', partition) = {quoted(name)} THEN offset < {end}"
             for name, end in sorted(self.until.items())
         )
         since = f"timestamp_ms <= {self.time_ms}"
         limit = f"CASE{cases} ELSE {since} END" if cases else since
-        return f"({' OR '.join(choices)}) AND ({limit}) AND ({self.where})"
+        sql = f"({' OR '.join(choices)}) AND ({limit}) AND ({mine.sql})"
+        return Condition(text=mine.text, sql=sql)
 
     def to_json(self) -> dict[str, Any]:
         """A line of a ledger."""
@@ -100,6 +121,7 @@ class Suppression:
             "time_ms": self.time_ms,
             "topics": [str(target) for target in self.targets],
             "until": dict(self.until),
+            "erased": dict(self.erased),
         }
         if self.where is not None:
             return value | {"where": self.where}
@@ -111,15 +133,41 @@ class Suppression:
 
         Raises:
             KeyError, TypeError, ValueError: it is none.
+            ConfigError: its expression is not allowed.
         """
+        where = value.get("where")
         return cls(
             id=str(value["id"]),
             time_ms=int(value["time_ms"]),
             targets=tuple(parse_target(each) for each in value["topics"]),
             until={str(name): int(end) for name, end in value["until"].items()},
             digests=frozenset(str(each) for each in value.get("keys", ())),
-            where=value.get("where"),
+            where=None if where is None else str(where),
+            erased={str(name): int(n) for name, n in value.get("erased", {}).items()},
         )
+
+
+def narrowed(
+    targets: Sequence[Target],
+    *,
+    without: Collection[TopicPartition],
+    known: Collection[TopicPartition],
+) -> tuple[Target, ...]:
+    """Targets that cover none of some partitions.
+
+    Args:
+        targets: any; one that covers none of `without` stays as it is.
+        without: what must not be covered.
+        known: the partitions that stand for the rest of a topic.
+    """
+    found: list[Target] = []
+    for target in targets:
+        if not any(target.covers(partition) for partition in without):
+            found.append(target)
+            continue
+        rest = [each for each in sorted(known) if target.covers(each) and each not in without]
+        found += [Target(topic=each.topic, partition=each.partition) for each in rest]
+    return tuple(dict.fromkeys(found))
 
 
 def parse_target(text: str) -> Target:
@@ -154,9 +202,9 @@ class Suppressions:
                 by_digest.setdefault(digest, []).append(entry)
         return SuppressedKeys(salt=self.salt, by_digest=by_digest) if by_digest else None
 
-    def predicates(self) -> list[str]:
-        """The SQL expressions of the erasures that have one."""
-        return [entry.predicate() for entry in self.entries if entry.where is not None]
+    def conditions(self) -> list[Condition]:
+        """The expressions of the erasures that have one."""
+        return [entry.condition() for entry in self.entries if entry.where is not None]
 
 
 def targets_of(ledgers: Sequence[Suppressions]) -> tuple[Target, ...]:
@@ -199,7 +247,7 @@ def parse_ledger(data: bytes, *, path: str) -> Suppressions:
         for number, line in enumerate(lines[1:], 2):  # noqa: B007  # for the error
             entry = Suppression.from_json(json.loads(line))
             entries[entry.id] = entry
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, ConfigError) as error:
         raise CorruptError(
             f"line {number} is not of a ledger of erasures ({error})", path=path
         ) from error

@@ -27,7 +27,7 @@ def erase(request: EraseRequest, means: Means, *, listener: Listener | None = No
     """Erases records from log directories, each under its lock; a dry run only searches.
 
     Raises:
-        ConfigError: a topic is in none of the directories, or the predicate cannot be evaluated.
+        ConfigError: a topic is in none of the directories, or the expression cannot be evaluated.
         DirectoryInUseError: a broker, or another cleaning, runs on a directory.
         NotALogDirError: a directory is not Kafka's.
         CorruptError: the plan of an interrupted erasure, or a ledger, cannot be read.
@@ -84,7 +84,7 @@ class _Finder:
         _, suffix = parse_directory_name(path.name)
         held = self._held(place) if is_target else None
         if held is not None:
-            erasing.fail(str(path), held)
+            erasing.refuse(str(path), partition, held)
             self._seen.add(partition)
             return
         if suffix == DELETE_DIR_SUFFIX:
@@ -99,7 +99,7 @@ class _Finder:
         config = self._config_of(partition.topic)
         refused = self._refused(place, config, locks, is_live=not suffix)
         if refused is not None:
-            erasing.fail(str(path), refused)
+            erasing.refuse(str(path), partition, refused)
         elif suffix:
             erasing.add_loose(home, path, partition)
         else:

@@ -23,9 +23,13 @@ from cordwood.storage.filesystem import FileSystem
 
 @dataclass(slots=True, kw_only=True)
 class LogOutcome:
-    """How a partition fared; `error` is empty unless it failed."""
+    """How a partition fared; `error` is empty unless it failed.
+
+    `is_refused`: it must not be erased, and what was planned of it is given up.
+    """
 
     error: str = ""
+    is_refused: bool = False
     warnings: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
 

@@ -1,18 +1,22 @@
 """The steps of an erasure, of stopped logs or of running ones.
 
 1. Every segment of the topics is searched, and so are the files beside live logs. Nothing changes.
-2. What is to be done is written to each log directory (`pending`), and to the ledger.
+2. What is to be done is written to each log directory (`pending`), with the lines for the ledgers.
 3. Segments with records to be erased are rewritten and put in place, as by a compaction.
 4. Files beside live logs are rewritten; directories that wait for their deletion are removed.
 5. What was rewritten is searched again: a record that is still found fails the erasure.
+6. The ledgers get their lines, and what step 2 has written is removed.
 
-After a crash at any step the next erasure does what is left, whatever its own criteria are, and
-reports both as one. What goes wrong with one partition is reported, and the others continue.
+After a crash before step 2 nothing has changed. After one at a later step the next erasure does
+what is left, whatever its own criteria are, and reports both as one. What goes wrong with one
+partition is reported, and the others continue. What is refused, such as a partition with a legal
+hold, is in no plan and in no ledger; where all is refused, nothing is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
@@ -22,7 +26,13 @@ from cordwood.cleanup.cleaning import execute
 from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.compaction_values import OffsetRanges, SegmentSource
 from cordwood.cleanup.erasure.bits import present_in
-from cordwood.cleanup.erasure.criteria import Suppression, digest_of, parse_target
+from cordwood.cleanup.erasure.criteria import (
+    Suppression,
+    Target,
+    digest_of,
+    narrowed,
+    parse_target,
+)
 from cordwood.cleanup.erasure.erased_partition import ErasedPartition
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, Ledger
 from cordwood.cleanup.erasure.loose import LooseFile, loose_in, remove_staged, rewrite_loose
@@ -31,10 +41,11 @@ from cordwood.cleanup.erasure.pending import Part, Pending
 from cordwood.cleanup.erasure.report import FORMAT, hash_of
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.erasure.search import Found, Searched
-from cordwood.cleanup.request import Listener
+from cordwood.cleanup.request import Engine, Listener
 from cordwood.model.errors import CordwoodError
 from cordwood.model.hold import held_by
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.directory_names import parse_directory_name
 from cordwood.storage.filesystem import OS, FileSystem
 
 #: Why nothing is erased of a topic with remote.storage.enable.
@@ -77,6 +88,10 @@ class _Loose:
     def name(self) -> str:
         """The path by which it is known in plans and reports."""
         return str(self.file.path.absolute())
+
+
+def _error_of(each: _Log | _Loose) -> str:
+    return each.error if isinstance(each, _Loose) else each.log.outcome.error
 
 
 def still_planned(
@@ -136,6 +151,10 @@ class Erasing:
         self._searched_dirs: set[Path] = set()
         self._removed: list[tuple[Path, Path]] = []
         self._failed: dict[str, str] = {}
+        self._refused: set[TopicPartition] = set()
+        #: The names of what had failed before anything was written.
+        self._left_out: frozenset[str] = frozenset()
+        self._ledgers: dict[str, list[dict[str, Any]]] = {}
         self._before = {
             home: pending
             for home in self._homes
@@ -169,9 +188,10 @@ class Erasing:
 
     # ---- what there is
 
-    def fail(self, name: str, reason: str) -> None:
-        """Reports a partition or a file, by its path, of which nothing can be erased."""
+    def refuse(self, name: str, partition: TopicPartition, reason: str) -> None:
+        """Reports a partition's directory, by its path, of which nothing may be erased."""
         self._failed[name] = reason
+        self._refused.add(partition)
 
     def add_log(self, log: ErasedPartition) -> None:
         """Adds a log."""
@@ -195,20 +215,51 @@ class Erasing:
         """Does all that the module describes; a dry run only searches.
 
         Raises:
-            ConfigError: the predicate cannot be evaluated.
+            ConfigError: the expression cannot be evaluated.
             CorruptError: a ledger, or a file that is searched, cannot be read.
             EngineError: the engine is needed and unavailable.
             OSError, NoSpaceError: the disk refused the plan; nothing was changed.
         """
         self._read()
         self._search()
-        if not self._request.dry_run:
-            self._begin()
-            self._rewrite()
-            self._rewrite_loose()
-            self._remove()
-            self._search_again()
-        return self._end()
+        if self._is_refused():
+            return self._end("refused")
+        if self._request.dry_run:
+            return self._end("planned")
+        engine = self._engine()
+        self._begin()
+        self._rewrite(engine)
+        self._rewrite_loose()
+        self._remove()
+        self._search_again()
+        return self._end("erased")
+
+    def _is_refused(self) -> bool:
+        """Whether there is nothing that may be done."""
+        return bool(self._broken() or self._refused) and not (self._before or self._begun())
+
+    def _engine(self) -> Engine | None:
+        """What rewrites segments, None if there are none; before anything is written.
+
+        Raises:
+            CordwoodError: what is needed is not installed.
+        """
+        touched = [s for e in self._alive() for s in e.log.touched(self._erased(e))]
+        if not touched:
+            return None
+        return self._means.engine(sum(source.size_bytes for source in touched))
+
+    def _broken(self) -> set[TopicPartition]:
+        """The partitions of which something has failed."""
+        broken = {each.log.partition for each in self._logs if each.log.outcome.error}
+        return broken | {one.file.partition for one in self._loose if one.error}
+
+    def _begun(self) -> set[TopicPartition]:
+        """The partitions of which something is done."""
+        begun = {each.log.partition for each in self._alive() if each.part is not None}
+        begun |= {one.file.partition for one in self._loose if one.part and not one.error}
+        begun |= {parse_directory_name(path.name)[0] for _, path in self._removed}
+        return begun - self._refused
 
     def _alive(self) -> list[_Log]:
         return [each for each in self._logs if not each.log.outcome.error]
@@ -314,47 +365,112 @@ class Erasing:
     # ---- the work
 
     def _begin(self) -> None:
-        """Writes down what will be done: durably, before anything changes."""
-        for home in self._homes:
-            parts = {e.name: e.part for e in self._parts(home) if e.part is not None}
-            removed = [str(path) for where, path in self._removed if where == home]
-            earlier = self._before.get(home)
-            if earlier is not None:
-                parts = {**earlier.parts, **parts}
-                removed = [*earlier.removed, *(r for r in removed if r not in earlier.removed)]
-            Pending(
-                id=self._id,
-                criteria=tuple(self._criteria),
-                topics=tuple(map(str, self.targets)),
-                parts=parts,
-                removed=tuple(removed),
-            ).write(home, fs=self._fs)
-        if not self._request.is_from_ledger:
-            self._note_in_ledgers()
+        """Writes down what will be done: durably, before anything changes.
+
+        Raises:
+            ConfigError, CorruptError: a ledger cannot be read; nothing was written.
+            OSError, NoSpaceError: the disk refused; what was written is removed.
+        """
+        request, begun = self._request, self._begun()
+        left_out = (self._refused | self._broken()) - begun
+        mine = narrowed(request.targets, without=left_out, known=begun)
+        self._left_out = frozenset(
+            {*self._failed, *(e.name for e in [*self._logs, *self._loose] if _error_of(e))}
+        )
+        for pending in self._before.values():
+            for path, lines in pending.ledgers.items():
+                known = self._ledgers.setdefault(path, [])
+                known += [line for line in lines if line not in known]
+        ledgers = self._open_ledgers() if mine and not request.is_from_ledger else []
+        with ExitStack() as undo:
+            for ledger in ledgers:
+                if ledger.is_new:
+                    undo.callback(self._fs.remove, ledger.path)
+                ledger.begin()
+                line = self._suppression(ledger.salt, mine).to_json()
+                self._ledgers.setdefault(str(ledger.path.absolute()), []).append(line)
+            for home in self._homes:
+                before = self._before.get(home)
+                undo.callback(self._write_back, home, before)
+                self._pending_of(home, mine).write(home, fs=self._fs)
+            undo.pop_all()
+
+    def _write_back(self, home: Path, before: Pending | None) -> None:
+        """Restores the plan that was there; as far as the disk, which has just refused, lets it."""
+        with suppress(OSError, CordwoodError):
+            if before is None:
+                Pending.end(home, fs=self._fs)
+            else:
+                before.write(home, fs=self._fs)
+
+    def _pending_of(self, home: Path, mine: tuple[Target, ...]) -> Pending:
+        parts = {
+            e.name: e.part
+            for e in self._parts(home)
+            if e.part is not None and e.name not in self._left_out
+        }
+        removed = [str(path) for where, path in self._removed if where == home]
+        earlier = self._before.get(home)
+        if earlier is not None:
+            parts = {**earlier.parts, **parts}
+            removed = [*earlier.removed, *(r for r in removed if r not in earlier.removed)]
+        planned = [parse_target(each) for p in self._before.values() for each in p.topics]
+        found = [each for pending in self._before.values() for each in pending.criteria]
+        return Pending(
+            id=self._id,
+            criteria=tuple(self._criteria if mine else found),
+            topics=tuple(map(str, dict.fromkeys([*mine, *planned]))),
+            parts=parts,
+            removed=tuple(removed),
+            ledgers={path: tuple(lines) for path, lines in self._ledgers.items()},
+        )
 
     def _parts(self, home: Path) -> list[_Log | _Loose]:
         logs: list[_Log | _Loose] = [e for e in self._logs if e.log.home == home]
         return logs + [e for e in self._loose if e.home == home]
 
-    def _note_in_ledgers(self) -> None:
+    def _open_ledgers(self) -> list[Ledger]:
         request = self._request
         paths = [request.ledger] if request.ledger else [h / LEDGER_NAME for h in self._homes]
-        for path in paths:
-            ledger = Ledger(path, salt=request.ledger_salt, fs=self._fs)
-            parts = [each.part for each in self._logs if each.part is not None]
-            keys = request.criteria.keys
-            ledger.add(
-                Suppression(
-                    id=request.id,
-                    time_ms=request.now_ms,
-                    targets=request.targets,
-                    until={part.partition: part.end for part in parts if part.end is not None},
-                    digests=frozenset(digest_of(key, ledger.salt) for key in keys),
-                    where=request.criteria.where,
-                )
-            )
+        return [Ledger(path, salt=request.ledger_salt, fs=self._fs) for path in paths]
 
-    def _rewrite(self) -> None:
+    def _suppression(self, salt: bytes, targets: tuple[Target, ...]) -> Suppression:
+        """This erasure as a line of a ledger; of what is refused nothing is in it."""
+        request = self._request
+        counts: dict[str, int] = {}
+        until: dict[str, int] = {}
+        for each in [*self._logs, *self._loose]:
+            part = each.part
+            if part is None or each.name in self._left_out:
+                continue
+            counts[part.partition] = counts.get(part.partition, 0) + count_in(part.erased)
+            if part.end is not None:
+                until[part.partition] = part.end
+        return Suppression(
+            id=request.id,
+            time_ms=request.now_ms,
+            targets=targets,
+            until=until,
+            digests=frozenset(digest_of(key, salt) for key in request.criteria.keys),
+            where=request.criteria.where,
+            erased=counts,
+        )
+
+    def _note_in_ledgers(self, unfinished: Collection[TopicPartition]) -> None:
+        """Adds what was erased to the ledgers, without some partitions; a failure is reported."""
+        begun = self._begun()
+        for path, lines in self._ledgers.items():
+            try:
+                ledger = Ledger(Path(path), salt=self._request.ledger_salt, fs=self._fs)
+                for line in lines:
+                    entry = Suppression.from_json(line)
+                    targets = narrowed(entry.targets, without=unfinished, known=begun)
+                    if targets:
+                        ledger.add(replace(entry, targets=targets))
+            except (CordwoodError, OSError) as error:
+                self._failed[path] = f"the erasure could not be noted in this ledger: {error}"
+
+    def _rewrite(self, engine: Engine | None) -> None:
         """Rewrites the segments of live logs, and puts them in place."""
         work: list[tuple[_Log, CompactionCommitter]] = []
         for each in self._alive():
@@ -365,7 +481,7 @@ class Erasing:
                     work.append((each, committer))
         if not work:
             return
-        engine = self._means.engine(sum(c.compaction.size_bytes for _, c in work))
+        assert engine is not None, "there is one where segments are touched"
         execute(engine, [(each.log, committer) for each, committer in work])
         for each, committer in work:
             with each.log.guard():
@@ -435,17 +551,19 @@ class Erasing:
 
     # ---- the result
 
-    def _end(self) -> Erasure:
-        """The report; the plan is forgotten if nothing failed."""
-        for each in self._logs:
-            if each.log.outcome.error:
-                self._failed[each.name] = each.log.outcome.error
-        for one in self._loose:
-            if one.error:
-                self._failed[one.name] = one.error
+    def _end(self, status: str) -> Erasure:
+        """The report; the plan is forgotten unless some of it is left to be done."""
+        for each in [*self._logs, *self._loose]:
+            if error := _error_of(each):
+                self._failed[each.name] = error
         self._require_all_planned()
+        if status == "erased":
+            self._conclude()
+        if self._failed and status != "refused":
+            status = "failed"
         removed = {str(path) for _, path in self._removed}
         removed |= {path for pending in self._before.values() for path in pending.removed}
+        removed -= self._failed.keys()
         warnings = [
             f"{each.log.partition}: {warning}"
             for each in self._logs
@@ -458,7 +576,7 @@ class Erasing:
             "time_ms": self._request.now_ms,
             "operator": self._request.operator,
             "reason": self._request.reason,
-            "status": self._status(),
+            "status": status,
             "topics": [str(target) for target in self.targets],
             "criteria": self._criteria,
             "partitions": [self._entry_of_log(each) for each in self._logs if each.part],
@@ -466,10 +584,22 @@ class Erasing:
             "removed": sorted(removed | {r for e in self._logs for r in e.log.outcome.removed}),
             "failed": dict(sorted(self._failed.items())),
         }
-        if not self._request.dry_run and not self._failed:
-            for home in self._homes:
-                Pending.end(home, fs=self._fs)
         return Erasure(report=report, failed=self._failed, warnings=tuple(warnings))
+
+    def _conclude(self) -> None:
+        """Notes in the ledgers what was erased, and forgets the plan if none of it is left."""
+        planned = {name for pending in self._before.values() for name in pending.parts}
+        given_up = {each.name for each in self._logs if each.log.outcome.is_refused}
+        left = self._failed.keys() - (self._left_out | given_up) | self._failed.keys() & planned
+        self._note_in_ledgers(self._broken() | self._refused)
+        for home in self._homes:
+            if not left and not self._failed.keys() & self._ledgers.keys():
+                Pending.end(home, fs=self._fs)
+                continue
+            pending = Pending.read(home, fs=self._fs)
+            if pending is not None and given_up & pending.parts.keys():
+                rest = {n: part for n, part in pending.parts.items() if n not in given_up}
+                replace(pending, parts=rest).write(home, fs=self._fs)
 
     def _require_all_planned(self) -> None:
         """Fails what an interrupted run had planned, is still there, and was not looked at."""
@@ -482,11 +612,6 @@ class Erasing:
                         "it is part of an erasure that was interrupted; name its directory, too, "
                         "for its rest to be done",
                     )
-
-    def _status(self) -> str:
-        if self._failed:
-            return "failed"
-        return "planned" if self._request.dry_run else "erased"
 
     def _entry_of_log(self, each: _Log) -> dict[str, Any]:
         part = each.part

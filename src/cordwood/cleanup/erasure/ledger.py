@@ -57,13 +57,19 @@ class Ledger:
         assert len(salt) == SALT_BYTES, f"a salt of {len(salt)} bytes"
         self.path = path
         self._fs = fs
-        is_new = not fs.exists(path)
-        self._content = Suppressions(salt=salt) if is_new else read_ledger(path, fs=fs)
+        #: Whether there is no such file yet.
+        self.is_new = not fs.exists(path)
+        self._content = Suppressions(salt=salt) if self.is_new else read_ledger(path, fs=fs)
 
     @property
     def salt(self) -> bytes:
         """The secret of its hashes."""
         return self._content.salt
+
+    def begin(self) -> None:
+        """Writes a new ledger's secret, durably: the hashes of an erasure depend on it."""
+        if self.is_new:
+            self._write(self._content)
 
     def add(self, entry: Suppression) -> None:
         """Adds an erasure, durably; one with the same id is replaced.
@@ -72,8 +78,11 @@ class Ledger:
         A new file can be read by its owner only: who has it can test keys.
         """
         entries = [each for each in self._content.entries if each.id != entry.id]
-        content = Suppressions(salt=self.salt, entries=(*entries, entry))
+        self._write(Suppressions(salt=self.salt, entries=(*entries, entry)))
+
+    def _write(self, content: Suppressions) -> None:
         data = build_ledger_head(content.salt) + b"".join(map(build_ledger_line, content.entries))
         of_directory = self._fs.facts_of(self.path.parent)
         self._fs.replace_durably(self.path, data, model=replace(of_directory, mode=_MODE))
         self._content = content
+        self.is_new = False

@@ -42,7 +42,7 @@ def erase_online(
         require_wanted: raises if the erasure must not continue.
 
     Raises:
-        ConfigError: the predicate cannot be evaluated.
+        ConfigError: the expression cannot be evaluated.
         CorruptError: the plan of an interrupted erasure, or a ledger, cannot be read.
         EngineError: the engine is needed and unavailable, or the broker is being stopped.
         TrashError: what waits to go to the broker's trash could not go there; nothing is erased.
@@ -57,7 +57,7 @@ def erase_online(
         for log in logs:
             refused = _refused(log)
             if refused is not None:
-                erasing.fail(str(log.directory), refused)
+                erasing.refuse(str(log.directory), log.topic_partition, refused)
                 continue
             manager.abort_and_pause(log.topic_partition)
             stack.callback(manager.resume_cleaning, [log.topic_partition])
@@ -115,7 +115,7 @@ def _add_beside(erasing: Erasing, manager: CleanerManager, home: Path) -> None:
             continue
         refused = refused_by(context.holds.ids(partition, home))
         if refused is not None:
-            erasing.fail(str(path), refused)
+            erasing.refuse(str(path), partition, refused)
         elif is_deleted:
             erasing.add_removed(home, path)
         else:

@@ -97,6 +97,7 @@ class OnlineErasedLog(ErasedPartition):
         if refused is None and self._logs.get(self.partition, future=True) is not None:
             refused = "it is being moved to another log directory: erase when that is done"
         if refused is not None:
+            self.outcome.is_refused = True
             raise CordwoodError(refused)
 
     @property

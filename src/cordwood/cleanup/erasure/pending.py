@@ -1,7 +1,8 @@
 """What an erasure is about to do, on disk before its first change, and until its last.
 
 A run that is killed leaves it in every log directory. The next erasure does what is left of it by
-its offsets, without its keys, and reports both as one.
+its offsets, without its keys, adds it to its ledgers, and reports both as one. An erasure that is
+refused leaves none.
 """
 
 from __future__ import annotations
@@ -41,13 +42,17 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pending:
-    """An erasure in one log directory: `parts` by path; `removed` are paths that go as a whole."""
+    """An erasure in one log directory: `parts` by path; `removed` are paths that go as a whole.
+
+    `ledgers` has the lines that go to each ledger, by its path, when the erasure is done.
+    """
 
     id: str
     criteria: tuple[dict[str, Any], ...]
     topics: tuple[str, ...]
     parts: Mapping[str, Part] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
+    ledgers: Mapping[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)
 
     def write(self, log_dir: Path, *, fs: FileSystem = OS) -> None:
         """Writes it, durably."""
@@ -71,6 +76,7 @@ class Pending:
                 topics=tuple(value["topics"]),
                 parts={name: Part.from_json(part) for name, part in value["parts"].items()},
                 removed=tuple(value["removed"]),
+                ledgers={name: tuple(ls) for name, ls in value.get("ledgers", {}).items()},
             )
         except FileNotFoundError:
             return None

@@ -57,7 +57,7 @@ class Searcher(Protocol):
 
         Raises:
             CorruptError: a file is damaged.
-            ConfigError: the predicate cannot be evaluated.
+            ConfigError: the expression cannot be evaluated.
             OSError: a file cannot be read.
             EngineError: the engine fails.
         """

@@ -112,7 +112,8 @@ def _execute(line: Line, spark: Any, message: dict[str, Any], fs: FileSystem) ->
 
 def _search(line: Line, runner: Any, message: dict[str, Any]) -> None:
     """Answers a search of an erasure by SQL expressions."""
-    from cordwood.cleanup.erasure.search import Searched  # noqa: PLC0415  # loaded by now
+    from cordwood.cleanup.erasure.condition import parse_condition  # noqa: PLC0415  # loaded by now
+    from cordwood.cleanup.erasure.search import Searched  # noqa: PLC0415
     from cordwood.cleanup.spark.erase import WhereSearcher  # noqa: PLC0415
 
     number = message["run"]
@@ -124,7 +125,8 @@ def _search(line: Line, runner: Any, message: dict[str, Any]) -> None:
         for each in message["segments"]
     ]
     try:
-        searcher = WhereSearcher(runner.session(), message["expressions"], slots=runner.slots)
+        conditions = [parse_condition(each) for each in message["expressions"]]
+        searcher = WhereSearcher(runner.session(), conditions, slots=runner.slots)
         found = searcher.find(segments)
     except Exception as error:
         known = isinstance(error, (CordwoodError, OSError))

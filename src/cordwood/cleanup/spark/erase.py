@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from cordwood.cleanup.compaction_values import OffsetRanges, failure_from_json, failure_to_json
+from cordwood.cleanup.erasure.condition import Condition
 from cordwood.cleanup.erasure.offsets import ranges_of, united
 from cordwood.cleanup.erasure.records import records_in
 from cordwood.cleanup.erasure.search import Found, Matcher, Searched, data_rows, search_one
@@ -83,24 +84,24 @@ class SparkSearcher:
 
 
 class WhereSearcher:
-    """A `Searcher` by Spark SQL: `expressions` are boolean, and one has to be true."""
+    """A `Searcher` by Spark SQL: `conditions` are boolean, and one has to be true."""
 
-    def __init__(self, session: Any, expressions: Sequence[str], *, slots: int) -> None:
+    def __init__(self, session: Any, conditions: Sequence[Condition], *, slots: int) -> None:
         # What is wrong with an expression is said once, in one line.
         logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
         self._session = session
-        self._expressions = list(expressions)
+        self._conditions = list(conditions)
         self._slots = slots
 
     def require_valid(self) -> None:
-        """Has Spark analyze the expressions.
+        """Has Spark analyze the conditions.
 
         Raises:
             ConfigError: one is not a boolean expression over the columns of a record.
         """
         frame = self._session.createDataFrame([], COLUMNS)
-        for expression in self._expressions:
-            _analyzed(frame, expression).schema  # noqa: B018  # Connect analyzes it here
+        for condition in self._conditions:
+            _analyzed(frame, condition).schema  # noqa: B018  # Connect analyzes it here
 
     def find(self, segments: Sequence[Searched]) -> list[Found]:
         """As `Searcher.find`."""
@@ -112,21 +113,21 @@ class WhereSearcher:
             frame = self._session.range(0, len(shares), 1, len(shares)).mapInArrow(
                 _decoder(list(segments), shares), f"{COLUMNS}, {_FILE} int"
             )
-            for expression in self._expressions:
-                for at, found in self._matching(frame, expression).items():
+            for condition in self._conditions:
+                for at, found in self._matching(frame, condition).items():
                     ranges[at] += found
         return [
             Found(offsets=united(found), records=records)
             for found, records in zip(ranges, counts, strict=True)
         ]
 
-    def _matching(self, frame: Any, expression: str) -> dict[int, OffsetRanges]:
+    def _matching(self, frame: Any, condition: Condition) -> dict[int, OffsetRanges]:
         try:
-            table = _analyzed(frame, expression).select(_FILE, "offset").toArrow()
+            table = _analyzed(frame, condition).select(_FILE, "offset").toArrow()
         except ConfigError:
             raise
         except Exception as error:
-            raise _failure(error, expression) from error
+            raise _failure(error, condition) from error
         files, offsets = (column.to_numpy() for column in table.columns)
         return {int(at): ranges_of(offsets[files == at].tolist()) for at in np.unique(files)}
 
@@ -143,14 +144,14 @@ def shared_out(segments: Sequence[Searched], parts: int) -> list[list[int]]:
     return shares
 
 
-def _analyzed(frame: Any, expression: str) -> Any:
+def _analyzed(frame: Any, condition: Condition) -> Any:
     try:
-        return frame.filter(f"({expression}\n)")
+        return frame.filter(condition.sql)
     except Exception as error:
-        raise _failure(error, expression) from error
+        raise _failure(error, condition) from error
 
 
-def _failure(error: Exception, expression: str) -> CordwoodError | OSError:
+def _failure(error: Exception, condition: Condition) -> CordwoodError | OSError:
     """What Spark says, as the error that it is; of a wrong expression in one line."""
     text = str(error)
     damage = re.search(re.escape(_DAMAGE) + r"(\{.*?\})#", text)
@@ -161,7 +162,7 @@ def _failure(error: Exception, expression: str) -> CordwoodError | OSError:
         first = next(iter(text.splitlines()), type(error).__name__)
         return EngineError(f"Spark failed the search: {first}")
     reason = re.sub(r"^.*?(?=\[[A-Z])", "", reason).strip(" ;")[:_MESSAGE_CHARACTERS_MAX]
-    return ConfigError(f"--where {expression!r}: {reason}")
+    return ConfigError(f"--where {condition.text!r}: {reason}")
 
 
 def _count_of(searched: Searched) -> int:

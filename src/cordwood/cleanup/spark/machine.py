@@ -342,6 +342,8 @@ def _settings(master: str, directory: Path) -> dict[str, str]:
         "spark.shuffle.spill.compress": "false",
         "spark.python.daemon.module": "cordwood.cleanup.spark.daemon",
         "spark.task.maxFailures": "4",
+        # Spark makes this directory, `spark-warehouse` where it runs by default.
+        "spark.sql.warehouse.dir": str(directory / "warehouse"),
     }
 
 

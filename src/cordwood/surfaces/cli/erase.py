@@ -203,6 +203,8 @@ def erase_command(
         )
         result = _erased(request, broker, master, screen, shows_bars=not json_)
         document = sealed(result.report, signer)
+        if document["status"] == "refused":
+            report = None  # there is nothing that it could prove
         if report is not None:
             OS.replace_durably(report, build_report(document))
     except (ConfigError, NotALogDirError) as error:
@@ -216,7 +218,7 @@ def erase_command(
     if json_:
         print(json.dumps(document))  # noqa: T201  # the JSON document is the output
     else:
-        _show(document, report, screen)
+        _show(document, report, screen, dry_run=dry_run)
     if result.failed:
         raise typer.Exit(_EXIT_FAILED)
 
@@ -353,44 +355,48 @@ def _stop(error: object, code: int) -> None:
     raise typer.Exit(code)
 
 
+_ERASED = "erased and searched for again"
 _COLUMNS = (
     Column("where"),
     *(Column(title, is_number=True) for title in ("records", "erased", "before", "after")),
 )
 
 
-def _show(document: dict[str, Any], path: Path | None, screen: Screen) -> None:
-    """The table on standard output; what failed and why on the screen."""
+def _row(name: str, records: str, each: dict[str, Any], sizes: tuple[int, int | None]) -> list[str]:
+    before, after = sizes
+    shown = "" if after is None else format_bytes(after)
+    return [name, records, f"{each['erased']:,}", format_bytes(before), shown]
+
+
+def _show(document: dict[str, Any], path: Path | None, screen: Screen, *, dry_run: bool) -> None:
+    """The table of what was done on standard output; what failed and why on the screen."""
+    failed = document["failed"]
+    logs = [each for each in document["partitions"] if each["directory"] not in failed]
+    files = [each for each in document["beside"] if each["path"] not in failed]
     rows = [
-        [
+        _row(
             each["partition"],
             f"{each['records_before']:,}",
-            f"{each['erased']:,}",
-            format_bytes(each["bytes_before"]),
-            format_bytes(each["bytes_after"]) if "bytes_after" in each else "",
-        ]
-        for each in document["partitions"]
+            each,
+            (each["bytes_before"], each.get("bytes_after")),
+        )
+        for each in logs
     ]
     rows += [
-        [
-            each["path"],
-            "",
-            f"{each['erased']:,}",
-            format_bytes(each["before"]["size"]),
-            format_bytes(each["after"]["size"]) if "after" in each else "",
-        ]
-        for each in document["beside"]
+        _row(each["path"], "", each, (each["before"]["size"], each.get("after", {}).get("size")))
+        for each in files
     ]
-    title = "Would be erased" if document["status"] == "planned" else "Erased"
-    print_table(title, _COLUMNS, rows)
-    removed = "would be removed" if document["status"] == "planned" else "removed"
+    if rows:
+        print_table("Would be erased" if dry_run else "Erased", _COLUMNS, rows)
     for each in document["removed"]:
-        typer.echo(f"{removed}: {each}")
-    for name, reason in document["failed"].items():
+        typer.echo(f"{'would be removed' if dry_run else 'removed'}: {each}")
+    for name, reason in failed.items():
         screen.line(f"{name}: failed: {reason}", style="red")
-    count = sum(each["erased"] for each in [*document["partitions"], *document["beside"]])
-    end = "would be erased" if document["status"] == "planned" else "erased and searched for again"
-    typer.echo(f"{count:,} records {end}")
+    if document["status"] == "refused":
+        typer.echo("refused: nothing was erased, and nothing is noted")
+        return
+    count = sum(each["erased"] for each in [*logs, *files])
+    typer.echo(f"{count:,} records {'would be erased' if dry_run else _ERASED}")
     if path is not None:
         seal = document["signature"]
         signed = f"signed by {seal['public_key']}" if "public_key" in seal else "unsigned"

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from cordwood.cleanup.erasure.condition import Condition, parse_condition
 from cordwood.cleanup.erasure.engine import ThreadEngine
 from cordwood.cleanup.erasure.offsets import united
 from cordwood.cleanup.erasure.request import EraseRequest, Means
@@ -39,16 +40,16 @@ class ErasureMeans:
         self._stack = ExitStack()
         self._runner: Any = None
         self._matchers: list[Matcher] = []
-        self._predicates: list[str] = []
+        self._conditions: list[Condition] = []
         if request.criteria.keys:
             self._matchers.append(ExactKeys(request.criteria.keys))
         if request.criteria.where is not None:
-            self._predicates.append(request.criteria.where)
+            self._conditions.append(parse_condition(request.criteria.where))
         for each in request.suppressions:
             matcher = each.matcher()
             if matcher is not None:
                 self._matchers.append(ByRecord(matcher))
-            self._predicates += each.predicates()
+            self._conditions += each.conditions()
 
     def means(self) -> Means:
         """For `erase`."""
@@ -63,12 +64,12 @@ class ErasureMeans:
 
             runner = self._started()
             searchers.append(SparkSearcher(runner, self._matchers, slots=runner.slots))
-        if self._predicates:
+        if self._conditions:
             from cordwood.cleanup.spark.erase import WhereSearcher  # noqa: PLC0415
 
             runner = self._started()
             session = runner.session()
-            searchers.append(WhereSearcher(session, self._predicates, slots=runner.slots))
+            searchers.append(WhereSearcher(session, self._conditions, slots=runner.slots))
         return _All(searchers)
 
     def _engine(self, size_bytes: int) -> Engine:

@@ -38,7 +38,7 @@ def erase_running(
                 "this replica was not addressed: run the command at its broker, too, after that "
                 "of the leader"
             )
-    if report["failed"]:
+    if report["failed"] and report["status"] != "refused":
         report["status"] = "failed"
     return Erasure(report=report, failed=report["failed"], warnings=tuple(ended["warnings"]))
 

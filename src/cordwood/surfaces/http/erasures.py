@@ -40,7 +40,8 @@ def parse_erasure(body: bytes, *, now_ms: int) -> EraseRequest:
     """The request in a body; its time is the broker's.
 
     Raises:
-        ConfigError: it is none, or has neither keys nor an expression, or both.
+        ConfigError: it is none, or has neither keys nor an expression, or both, or an expression
+            that is not allowed.
     """
     fields = _Fields.of(read_json(body))
     where, extra = fields.text_or_none("where"), fields.number_or_none("max_extra_bytes")

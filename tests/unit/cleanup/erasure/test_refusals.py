@@ -1,0 +1,211 @@
+"""A refused erasure leaves nothing behind: no plan, no line of a ledger, no report."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import pytest
+
+from cordwood.cleanup.erasure.criteria import Criteria
+from cordwood.cleanup.erasure.engine import ThreadEngine
+from cordwood.cleanup.erasure.ledger import LEDGER_NAME, read_ledger
+from cordwood.cleanup.erasure.pending import PENDING_NAME
+from cordwood.cleanup.online_holds import add_hold
+from cordwood.model.config import LogConfig
+from cordwood.model.errors import ConfigError, CordwoodError, MissingExtraError
+from cordwood.model.hold import Hold
+from cordwood.storage.filesystem import OS
+from cordwood.storage.holds import HoldRegistry
+from support.clean import digest_tree
+from support.commands import Commands
+from support.erasing import KEY, VALUE, erasable_log, erase_here, sweep
+from support.erasing_online import erase_running_here, running_logs
+from support.log_builder import LogBuilder, write_log_dir
+
+TIERED = LogConfig(remote_storage_enable=True)
+KEPT = LogConfig(retention_ms=-1, index_interval_bytes=100)
+
+
+def hold_of(topic: str, partition: int | None = None) -> Hold:
+    return Hold(id="case-7", topic=topic, partition=partition, reason="", by="", created_ms=0)
+
+
+def add_to(log_dir: Path, hold: Hold) -> None:
+    registry = HoldRegistry(OS)
+    registry.read([log_dir])
+    registry.add(hold)
+
+
+def require_untouched(log_dir: Path, before: Mapping[str, str]) -> None:
+    after = digest_tree(log_dir)
+    assert {name: digest for name, digest in after.items() if not name.endswith(".lock")} == {
+        name: digest for name, digest in before.items() if not name.endswith(".lock")
+    }
+    assert not (log_dir / PENDING_NAME).exists()
+    assert not (log_dir / LEDGER_NAME).exists()
+
+
+def corrupt(log_dir: Path) -> None:
+    path = sorted((log_dir / "t-0").glob("*.log"))[1]
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+
+
+def spoil_ledger(log_dir: Path) -> None:
+    (log_dir / LEDGER_NAME).write_bytes(b"no ledger\n")
+
+
+def nothing(_: Path) -> None:
+    pass
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize(
+    "spoil", [lambda log_dir: add_to(log_dir, hold_of("t")), nothing], ids=["held", "tiered"]
+)
+def test_what_may_not_be_erased_is_not_noted(
+    tmp_path: Path, spoil: Callable[[Path], None], dry_run: bool
+) -> None:
+    log_dir = write_log_dir(tmp_path / "data", [erasable_log("t-0"), erasable_log("t-1")])
+    spoil(log_dir)
+    archive = shutil.copytree(log_dir, tmp_path / "archive")
+    before = digest_tree(log_dir)
+    configs = {"t": TIERED} if spoil is nothing else {}
+    result = erase_here(log_dir, "t", configs=configs, dry_run=dry_run)
+    assert set(result.failed) == {str(log_dir / "t-0"), str(log_dir / "t-1")}
+    assert result.report["status"] == "refused"
+    require_untouched(log_dir, before)
+    # Later, for another topic: it completes nothing of the refused one.
+    before = digest_tree(archive)
+    with pytest.raises(ConfigError):
+        erase_here(archive, "nowhere")
+    assert digest_tree(archive) == before
+
+
+@pytest.mark.parametrize(
+    "spoil", [corrupt, spoil_ledger], ids=["a damaged segment", "a damaged ledger"]
+)
+def test_what_cannot_be_read_or_noted_leaves_no_plan(
+    tmp_path: Path, spoil: Callable[[Path], None]
+) -> None:
+    log_dir = write_log_dir(tmp_path / "data", [erasable_log("t-0")])
+    spoil(log_dir)
+    before = digest_tree(log_dir)
+    with pytest.raises(CordwoodError):
+        erase_here(log_dir, "t")
+    assert not (log_dir / PENDING_NAME).exists()
+    after = digest_tree(log_dir)
+    assert {n: d for n, d in after.items() if n != ".lock"} == {
+        n: d for n, d in before.items() if n != ".lock"
+    }
+
+
+def test_a_directory_that_takes_no_plan_is_as_before(tmp_path: Path) -> None:
+    first = write_log_dir(tmp_path / "first", [erasable_log("t-0")])
+    second = write_log_dir(tmp_path / "second", [erasable_log("t-1")])
+    before = digest_tree(first)
+    # In the way of the plan, when the first directory has its own.
+    (second / f"{PENDING_NAME}.tmp").symlink_to("nowhere/file")
+    with pytest.raises(FileNotFoundError):
+        erase_here(first, "t", log_dirs=(first, second))
+    require_untouched(first, before)
+
+
+def test_an_engine_that_is_missing_is_said_before_anything_is_noted(tmp_path: Path) -> None:
+    log_dir = write_log_dir(tmp_path / "data", [erasable_log("t-0")])
+    before = digest_tree(log_dir)
+
+    def missing() -> ThreadEngine:
+        raise MissingExtraError("spark", what="this erasure", missing=["pyspark"])
+
+    with pytest.raises(MissingExtraError):
+        erase_here(log_dir, "t", engine=missing)
+    require_untouched(log_dir, before)
+
+
+def test_the_ledger_has_only_the_partitions_that_were_erased(tmp_path: Path) -> None:
+    logs = [erasable_log(name) for name in ("t-0", "t-1", "u-0")]
+    log_dir = write_log_dir(tmp_path / "data", logs)
+    archive = shutil.copytree(log_dir, tmp_path / "archive")
+    add_to(log_dir, hold_of("t", 0))
+    result = erase_here(log_dir, "t", "u")
+    assert list(result.failed) == [str(log_dir / "t-0")]
+    assert result.report["status"] == "failed"
+    assert not (log_dir / PENDING_NAME).exists(), "nothing is left to be done"
+    (entry,) = read_ledger(log_dir / LEDGER_NAME).entries
+    assert [str(target) for target in entry.targets] == ["t:1", "u"]
+    assert entry.erased == {"t-1": 43, "u-0": 43}
+    suppressions = (read_ledger(log_dir / LEDGER_NAME),)
+    before = digest_tree(archive / "t-0")
+    erase_here(archive, keys=(), targets=entry.targets, suppressions=suppressions)
+    assert digest_tree(archive / "t-0") == before
+    assert {name.partition("/")[0] for name in sweep(archive, KEY, VALUE)} == {"t-0"}
+
+
+def test_a_refused_topic_is_not_erased_when_its_hold_is_gone(tmp_path: Path) -> None:
+    log_dir = write_log_dir(tmp_path / "data", [erasable_log("t-0"), erasable_log("u-0")])
+    add_to(log_dir, hold_of("t"))
+    erase_here(log_dir, "t")
+    erase_here(log_dir, "t", "u", keys=[b"other-1"])
+    registry = HoldRegistry(OS)
+    registry.read([log_dir])
+    registry.release("case-7")
+    before = digest_tree(log_dir / "t-0")
+    erase_here(log_dir, "u", id="erasure-2")
+    assert digest_tree(log_dir / "t-0") == before
+    found = {str(t) for e in read_ledger(log_dir / LEDGER_NAME).entries for t in e.targets}
+    assert found == {"u"}
+
+
+def test_a_running_broker_notes_no_refused_erasure(tmp_path: Path) -> None:
+    log_dir = write_log_dir(tmp_path / "logs-0", [erasable_log("t-0"), erasable_log("u-0")])
+    with running_logs(tmp_path, {"t": KEPT, "u": KEPT}) as logs:
+        add_hold(logs.cleaning, hold_of("t"))
+        result = erase_running_here(logs, "t")
+        assert result.report["status"] == "refused"
+        assert not (log_dir / PENDING_NAME).exists()
+        assert not (log_dir / LEDGER_NAME).exists()
+        both = erase_running_here(logs, "t", "u")
+        assert list(both.failed) == [str(log_dir / "t-0")]
+        assert not (log_dir / PENDING_NAME).exists()
+        (entry,) = read_ledger(log_dir / LEDGER_NAME).entries
+        assert [str(target) for target in entry.targets] == ["u"]
+
+
+def test_what_a_hold_stops_meanwhile_is_given_up(tmp_path: Path) -> None:
+    log_dir = write_log_dir(tmp_path / "logs-0", [erasable_log("t-0"), erasable_log("u-0")])
+    with running_logs(tmp_path, {"t": KEPT, "u": KEPT}) as logs:
+        result = erase_running_here(
+            logs, "t", "u", before_rewriting=lambda: add_hold(logs.cleaning, hold_of("t"))
+        )
+        assert "held: case-7" in result.failed[str(log_dir / "t-0")]
+        assert not (log_dir / PENDING_NAME).exists()
+        (entry,) = read_ledger(log_dir / LEDGER_NAME).entries
+        assert [str(target) for target in entry.targets] == ["u"]
+
+
+def test_the_command_writes_no_report_of_a_refused_erasure(tmp_path: Path) -> None:
+    log_dir = write_log_dir(tmp_path / "data", [erasable_log("t-0")])
+    add_to(log_dir, hold_of("t"))
+    before = digest_tree(log_dir)
+    arguments = ["erase", "data", "--topic", "t", "--key", KEY.decode(), "--report", "r.json"]
+    with Commands() as commands:
+        outcome = commands.run(arguments, cwd=tmp_path)
+    assert outcome.code == 1, outcome
+    assert "refused: nothing was erased, and nothing is noted" in outcome.out
+    assert "erased and searched for again" not in outcome.out
+    assert not (tmp_path / "r.json").exists()
+    require_untouched(log_dir, before)
+
+
+def test_an_expression_that_is_not_allowed_changes_nothing(tmp_path: Path) -> None:
+    log = LogBuilder("t-0")
+    log.batch([(KEY, VALUE)])
+    log_dir = write_log_dir(tmp_path / "data", [log])
+    before = digest_tree(log_dir)
+    with pytest.raises(ConfigError, match="is no function that is allowed"):
+        erase_here(log_dir, "t", criteria=Criteria(where="reflect('a', 'b') = 'c'"))
+    require_untouched(log_dir, before)
