@@ -364,7 +364,7 @@ class _Parser:
             if match.group().startswith("\\"):
                 raise self._wrong(
                     token.at + 1 + match.start(),
-                    "has an escape that is not allowed; there are \\\\ \\' \\\" \\n \\t \\r \\% \\_",
+                    "has an escape that is not one of \\\\ \\' \\\" \\n \\t \\r \\% \\_",
                 )
             # Two quotes of the kind that delimits stand for one; two others for themselves.
             return match.group()[0] if match.group()[0] == token.text[0] else match.group()

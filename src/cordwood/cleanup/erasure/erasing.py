@@ -375,7 +375,7 @@ class Erasing:
         left_out = (self._refused | self._broken()) - begun
         mine = narrowed(request.targets, without=left_out, known=begun)
         self._left_out = frozenset(
-            {*self._failed, *(e.name for e in [*self._logs, *self._loose] if _error_of(e))}
+            {*self._failed, *(e.name for e in self._everything() if _error_of(e))}
         )
         for pending in self._before.values():
             for path, lines in pending.ledgers.items():
@@ -425,6 +425,9 @@ class Erasing:
             ledgers={path: tuple(lines) for path, lines in self._ledgers.items()},
         )
 
+    def _everything(self) -> list[_Log | _Loose]:
+        return [*self._logs, *self._loose]
+
     def _parts(self, home: Path) -> list[_Log | _Loose]:
         logs: list[_Log | _Loose] = [e for e in self._logs if e.log.home == home]
         return logs + [e for e in self._loose if e.home == home]
@@ -439,7 +442,7 @@ class Erasing:
         request = self._request
         counts: dict[str, int] = {}
         until: dict[str, int] = {}
-        for each in [*self._logs, *self._loose]:
+        for each in self._everything():
             part = each.part
             if part is None or each.name in self._left_out:
                 continue
@@ -553,7 +556,7 @@ class Erasing:
 
     def _end(self, status: str) -> Erasure:
         """The report; the plan is forgotten unless some of it is left to be done."""
-        for each in [*self._logs, *self._loose]:
+        for each in self._everything():
             if error := _error_of(each):
                 self._failed[each.name] = error
         self._require_all_planned()
