@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer
+from typer.testing import CliRunner
 
 from cordwood.client.node_connection import NodeConnection
+from cordwood.surfaces.cli.main import app
 from support.kafka import poll_until
 from support.kafka_tools import KafkaTools, ToolResult
 from support.mixed_cluster import WAIT_S, MixedCluster
@@ -106,6 +108,23 @@ def test_records_and_groups_pass_from_either_broker_to_the_other(cluster: Cluste
         cluster.consume(KAFKA + CORDWOOD - node_id, "g", RECORDS * turn - RECORDS * (turn - 1))
     assert cluster.has_equal_logs(TOPIC, 2)
     assert all(cluster.logs(TOPIC, 0).values())
+
+
+def test_a_question_is_for_the_broker_at_the_address_and_a_kafka_is_called_one(
+    cluster: Cluster,
+) -> None:
+    own, kafka = (cluster.brokers[each].bootstrap_servers for each in (CORDWOOD, KAFKA))
+    said = CliRunner().invoke(app, ["explain", "--bootstrap-server", own, "--json"])
+    assert said.exit_code == 0, said.stderr
+    assert json.loads(said.stdout)["broker"]["node_id"] == CORDWOOD
+    assert said.stderr == (
+        f"Broker {CORDWOOD} alone was asked. Not asked, with their replicas: broker {KAFKA} "
+        f"({kafka}); address each of them, too\n"
+    )
+    said = CliRunner().invoke(app, ["explain", "--bootstrap-server", kafka])
+    assert said.exit_code == 1
+    assert f"broker {KAFKA} of cluster " in said.stderr
+    assert said.stderr.endswith(f" at {kafka} is not a `cordwood serve`, but a Kafka\n")
 
 
 #: The epoch is the offset of the newest image, which moves on. The tool asks any broker, and

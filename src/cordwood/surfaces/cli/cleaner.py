@@ -67,7 +67,7 @@ def cleaner_command(
         broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
         answer = _only(broker.ask("/cleaner"), topic)
     if as_json:
-        typer.echo(json.dumps(answer | {"broker": broker.identity.to_json()}))
+        typer.echo(json.dumps(answer | {"broker": broker.to_json()}))
     else:
         typer.echo(broker.line)
         _show(answer)

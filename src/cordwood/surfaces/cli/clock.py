@@ -71,7 +71,7 @@ def clock_command(
         broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
         answer = broker.ask(path, method)
     if as_json:
-        typer.echo(json.dumps(answer | {"broker": broker.identity.to_json()}))
+        typer.echo(json.dumps(answer | {"broker": broker.to_json()}))
     else:
         typer.echo(f"{broker.line}\n{_line(answer)}")
 

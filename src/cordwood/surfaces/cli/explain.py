@@ -115,7 +115,7 @@ def explain_command(
             _require_none(options, now=now, record=record, key=key)
             broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
             parts = [broker.ask(query_of("/explain", topic=glob)) for glob in topic or ["*"]]
-            answer = _joined(parts) | {"broker": broker.identity.to_json()}
+            answer = _joined(parts) | {"broker": broker.to_json()}
             if not as_json:
                 typer.echo(broker.line)
     if as_json:

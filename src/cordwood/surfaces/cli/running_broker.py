@@ -7,7 +7,7 @@ the cluster id, and the log directory.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,11 +15,10 @@ from typing import Annotated, Any
 import typer
 
 from cordwood.broker.configs.describe import HTTP_URL
-from cordwood.client.admin import Admin
+from cordwood.client.addressed import find_addressed
 from cordwood.client.cluster import Cluster
 from cordwood.client.core import ClientSettings
 from cordwood.client.errors import ClientError
-from cordwood.model.config import ConfigResource
 from cordwood.model.errors import (
     ConfigError,
     CordwoodError,
@@ -31,7 +30,7 @@ from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.log_options import LogFormat, LogLevel, LogOptions, logging_to
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.http.client import EndpointError, ask, parse_url
-from cordwood.surfaces.http.identity import NodeIdentity, read_runtime_file
+from cordwood.surfaces.http.identity import NodeIdentity, other_brokers, read_runtime_file
 
 _API_TIMEOUT_MS = 10_000
 
@@ -88,11 +87,18 @@ def broker_command(
 
 
 class AddressedBroker:
-    """A running broker, identified."""
+    """A running broker, identified.
 
-    def __init__(self, url: str, identity: NodeIdentity) -> None:
+    `not_asked` are the other brokers of its cluster, by id, with their addresses: their replicas
+    are in no answer of this one.
+    """
+
+    def __init__(
+        self, url: str, identity: NodeIdentity, not_asked: Mapping[int, str] | None = None
+    ) -> None:
         self.url = url
         self.identity = identity
+        self.not_asked = dict(not_asked or {})
 
     def ask(self, path: str, method: str = "GET", *, body: bytes = b"") -> Any:
         """The JSON that it answers.
@@ -101,6 +107,26 @@ class AddressedBroker:
             EndpointError: it does not answer, or refuses.
         """
         return ask(self.url, path, method, body=body)
+
+    def to_json(self) -> dict[str, Any]:
+        """The broker as JSON documents have it."""
+        return self.identity.to_json() | {
+            "not_asked": [
+                {"node_id": node_id, "address": address}
+                for node_id, address in self.not_asked.items()
+            ]
+        }
+
+    @property
+    def not_asked_line(self) -> str | None:
+        """Which brokers were not asked; None if there are no others."""
+        if not self.not_asked:
+            return None
+        others = [f"{node_id} ({address})" for node_id, address in self.not_asked.items()]
+        return (
+            f"Broker {self.identity.node_id} alone was asked. Not asked, with their replicas: "
+            f"broker {', '.join(others)}; address each of them, too"
+        )
 
     @property
     def line(self) -> str:
@@ -115,7 +141,7 @@ class AddressedBroker:
 def find_broker(
     *, log_dir: Path | None, bootstrap_server: str | None, url: str | None
 ) -> AddressedBroker:
-    """The broker selected by the options.
+    """The broker selected by the options; other brokers of its cluster are named on stderr.
 
     Raises:
         ConfigError: not exactly one option is given, or `url` is not an HTTP address.
@@ -128,20 +154,26 @@ def find_broker(
             "--bootstrap-server HOST:PORT or --url URL"
         )
     if log_dir is not None:
-        return _by_log_dir(log_dir)
-    if bootstrap_server is not None:
-        return _by_kafka_address(bootstrap_server)
-    assert url is not None, "one of them is given"
-    try:
-        parse_url(url)
-    except ConfigError as error:
-        raise ConfigError(f"--url {error}") from error
-    return AddressedBroker(url, _identity_at(url))
+        found = _by_log_dir(log_dir)
+    elif bootstrap_server is not None:
+        found = _by_kafka_address(bootstrap_server)
+    else:
+        assert url is not None, "one of them is given"
+        try:
+            parse_url(url)
+        except ConfigError as error:
+            raise ConfigError(f"--url {error}") from error
+        found = _broker_at(url)
+    if found.not_asked_line is not None:
+        typer.echo(found.not_asked_line, err=True)
+    return found
 
 
-def _identity_at(url: str) -> NodeIdentity:
+def _broker_at(url: str) -> AddressedBroker:
     try:
-        return NodeIdentity.from_json(ask(url, "/broker"))
+        answer = ask(url, "/broker")
+        others = other_brokers(answer)
+        return AddressedBroker(url, NodeIdentity.from_json(answer), others)
     except CorruptError as error:
         raise EndpointError(f"{url} is not the HTTP endpoint of a Cordwood broker") from error
 
@@ -164,13 +196,14 @@ def _by_log_dir(log_dir: Path) -> AddressedBroker:
             f"{expected} serves no HTTP, as it was started with --http-port -1: start it without"
         )
     try:
-        found = _identity_at(expected.http_url)
+        broker = _broker_at(expected.http_url)
     except EndpointError as error:
         raise CordwoodError(
             f"{log_dir} is in use by process {holder}, but {expected}, which was the last to say "
             f"where it answers, does not answer: {error}. Name the broker by --bootstrap-server or "
             "--url"
         ) from error
+    found = broker.identity
     # A broker that was killed leaves its file, and the next one cannot replace it on a full disk.
     if found != expected and not (found.pid == holder and _is_one_of(log_dir, found.log_dirs)):
         raise CordwoodError(
@@ -178,7 +211,7 @@ def _by_log_dir(log_dir: Path) -> AddressedBroker:
             f"{expected}; at its address {expected.http_url} another one answers, {found}. Name "
             "the broker by --bootstrap-server or --url"
         )
-    return AddressedBroker(expected.http_url, found)
+    return broker
 
 
 def _is_one_of(log_dir: Path, log_dirs: Iterable[str]) -> bool:
@@ -193,34 +226,34 @@ def _by_kafka_address(servers: str) -> AddressedBroker:
     )
     try:
         with Cluster(settings, warn=lambda _: None) as cluster:
-            admin = Admin(cluster)
-            facts = admin.describe_cluster()
-            node = facts.nodes[0].id if len(facts.nodes) == 1 else None
-            configs = (
-                []
-                if node is None
-                else admin.describe_configs(ConfigResource.BROKER, str(node), keys=[HTTP_URL])
-            )
+            addressed = find_addressed(cluster, [HTTP_URL])
     except ClientError as error:
         raise CordwoodError(f"--bootstrap-server {servers}: {error}") from error
-    if not configs:
-        raise CordwoodError(f"{servers} is not a `cordwood serve`")
-    url = configs[0].value
+    if addressed is None:
+        raise CordwoodError(
+            f"what answers at {servers} is none of the brokers of its cluster: it is a controller, "
+            "or a broker that is not registered yet"
+        )
+    node, cluster_id = addressed.broker.id, addressed.cluster_id
+    where = f"broker {node} of cluster {cluster_id} at {servers}"
+    if HTTP_URL not in addressed.configs:
+        raise CordwoodError(f"{where} is not a `cordwood serve`, but a Kafka")
+    url = addressed.configs[HTTP_URL]
     if not url:
         raise CordwoodError(
-            f"broker {node} of cluster {facts.cluster_id} at {servers} serves no HTTP, as it was "
-            "started with --http-port -1: start it without"
+            f"{where} serves no HTTP, as it was started with --http-port -1: start it without"
         )
     try:
-        found = _identity_at(url)
+        broker = _broker_at(url)
     except EndpointError as error:
         raise CordwoodError(
-            f"broker {node} of cluster {facts.cluster_id} at {servers} has its HTTP endpoint at "
-            f"{url}, of its own machine; run this command there: {error}"
+            f"{where} has its HTTP endpoint at {url}, of its own machine; run this command there: "
+            f"{error}"
         ) from error
-    if (found.node_id, found.cluster_id) != (node, facts.cluster_id):
+    found = broker.identity
+    if (found.node_id, found.cluster_id) != (node, cluster_id):
         raise CordwoodError(
-            f"at {url} answers {found}, not broker {node} of cluster {facts.cluster_id} as at "
-            f"{servers}: run this command on the machine of that broker"
+            f"at {url} answers {found}, not broker {node} of cluster {cluster_id} as at {servers}: "
+            "run this command on the machine of that broker"
         )
-    return AddressedBroker(url, found)
+    return broker

@@ -167,7 +167,7 @@ def _asked(
         if error.status == _BAD_REQUEST:
             raise ConfigError(error.reason) from error
         raise
-    return answer | {"broker": broker.identity.to_json()}
+    return answer | {"broker": broker.to_json()}
 
 
 def _require_none(

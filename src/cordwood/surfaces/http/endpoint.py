@@ -1,7 +1,7 @@
 """A node's HTTP endpoint for status, metrics and the test clock.
 
     GET  /                            the paths that the node has
-    GET  /broker                      the node's identity: ids, process, log directories, role
+    GET  /broker                      the node's identity, and the other brokers of its cluster
     GET  /metrics                     metrics for Prometheus
     GET  /cleaner                     of a broker: the state of every compacted log, with the reason
     GET  /explain?topic=GLOB          of a broker: why each segment stays or goes, and when
@@ -209,7 +209,11 @@ class HttpEndpoint:
         return Answer("\n".join([*lines, ""]).encode(), "text/plain; charset=utf-8")
 
     def _broker(self, _: Request) -> Answer:
-        return _json(self.identity.to_json())
+        others = [
+            {"node_id": node_id, "address": address}
+            for node_id, address in sorted(self._node.other_brokers.items())
+        ]
+        return _json(self.identity.to_json() | {"other_brokers": others})
 
     def _metrics(self, request: Request) -> Answer:
         encode, content_type = choose_encoder(request.header("Accept"))

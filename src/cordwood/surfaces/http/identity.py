@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -94,6 +94,19 @@ class NodeIdentity:
         return (
             f"{self.role} {self.node_id} of cluster {self.cluster_id} (process {self.pid}, {where})"
         )
+
+
+def other_brokers(answer: Mapping[str, Any]) -> dict[int, str]:
+    """The addresses by id in the answer to `GET /broker`; none if it has no list of them.
+
+    Raises:
+        CorruptError: the list is something else.
+    """
+    try:
+        others = answer.get("other_brokers", [])
+        return {int(each["node_id"]): str(each["address"]) for each in others}
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CorruptError(f"not the identity of a Cordwood broker ({error!r})") from error
 
 
 @contextmanager

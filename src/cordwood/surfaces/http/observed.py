@@ -72,6 +72,10 @@ class ObservedNode(Protocol):
     def identity(self, http_url: str | None) -> NodeIdentity:
         """The node's identity, with the URL of its endpoint."""
 
+    @property
+    def other_brokers(self) -> Mapping[int, str]:
+        """The addresses of the other brokers of its cluster, by id; none for a controller."""
+
     def result_of(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
         """What `work` gives, which runs in slices of the event loop.
 
@@ -151,6 +155,18 @@ class ObservedBroker:
             http_url=http_url,
             role=BROKER,
         )
+
+    @property
+    def other_brokers(self) -> Mapping[int, str]:
+        """As `ObservedNode`; the addresses are those of a listener that this broker has, too."""
+        broker = self._node.broker
+        names = [each.name for each in self._node.settings.listeners]
+        found = {}
+        for node_id, each in broker.metadata.image.brokers.items():
+            at = next((e for e in map(each.endpoint, names) if e is not None), None)
+            if node_id != broker.node_id and at is not None:
+                found[node_id] = f"{at.host}:{at.port}"
+        return found
 
     def result_of(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
         """As `ObservedNode`."""
@@ -320,6 +336,11 @@ class ObservedController:
             http_url=http_url,
             role=CONTROLLER,
         )
+
+    @property
+    def other_brokers(self) -> Mapping[int, str]:
+        """As `ObservedNode`."""
+        return {}
 
     def result_of(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
         """As `ObservedNode`."""

@@ -1,0 +1,67 @@
+"""Which broker of a cluster listens at a bootstrap address.
+
+No answer of Kafka's names the broker that gives it. But a broker describes its own settings alone,
+and refuses those of another with INVALID_REQUEST.
+
+Source: kafka.server.ConfigHelper.describeConfigs (4.3.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from cordwood.client.admin import BROKER, Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.core import BrokerEndpoint
+from cordwood.client.errors import NotSupportedError, RefusedError
+from cordwood.model.error_codes import ErrorCode
+
+
+class AddressedBroker(NamedTuple):
+    """The broker at the bootstrap address, with those of its settings that were asked for."""
+
+    broker: BrokerEndpoint
+    cluster_id: str | None
+    configs: Mapping[str, str | None]
+
+
+def find_addressed(cluster: Cluster, keys: Sequence[str]) -> AddressedBroker | None:
+    """The broker at the first bootstrap address that answers; None if it is none of its cluster's.
+
+    Args:
+        cluster: not used yet, so that only bootstrap addresses are known.
+        keys: of its settings.
+
+    Raises:
+        ClientError: no broker answers, or it refuses.
+    """
+    address = cluster.any_node()
+    try:
+        facts = Admin(cluster).describe_cluster(include_fenced=True)
+    except NotSupportedError:
+        facts = Admin(cluster).describe_cluster()
+    answer = cluster.call(
+        "describe_configs",
+        {
+            "resources": [
+                {
+                    "resource_type": BROKER,
+                    "resource_name": str(node.id),
+                    "configuration_keys": list(keys),
+                }
+                for node in facts.nodes
+            ],
+            "include_synonyms": False,
+        },
+        node_id=address,
+    )
+    named = {str(node.id): node for node in facts.nodes}
+    for result in answer.results:
+        if result.error_code == ErrorCode.INVALID_REQUEST:
+            continue
+        if result.error_code:
+            raise RefusedError(int(result.error_code), result.error_message)
+        configs = {config.name: config.value for config in result.configs}
+        return AddressedBroker(named[result.resource_name], facts.cluster_id, configs)
+    return None

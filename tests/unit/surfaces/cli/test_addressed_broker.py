@@ -1,0 +1,95 @@
+"""A command asks the broker of a cluster that was named, and says which it did not ask."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from cordwood.surfaces.cli.main import app
+from support.mixed_cluster import MixedCluster
+
+COMMANDS = (
+    ("explain",),
+    ("whatif", "--set", "orders:retention.ms=1000"),
+    ("cleaner",),
+    ("clock",),
+    ("hold", "list"),
+    ("trash", "list"),
+)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
+    root = tmp_path_factory.mktemp("cluster")
+    trash = {node_id: {"cordwood.trash.dir": str(root / f"trash-{node_id}")} for node_id in (1, 2)}
+    with MixedCluster(
+        root,
+        cordwood=(1, 2),
+        has_own_controller=True,
+        properties={"cordwood.trash.ms": "60000"},
+        properties_of=trash,
+    ) as found:
+        found.create_topic("orders", found.spread(1))
+        yield found
+
+
+def run(*arguments: str) -> Result:
+    return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+@pytest.mark.parametrize("node_id", [1, 2])
+def test_the_broker_at_the_address_is_asked_and_the_others_are_named(
+    cluster: MixedCluster, command: Sequence[str], node_id: int
+) -> None:
+    broker, other = cluster.brokers[node_id], cluster.brokers[3 - node_id]
+    said = run(*command, "--bootstrap-server", broker.bootstrap_servers, "--json")
+    assert said.exit_code == 0, said.stderr
+    assert said.stderr == (
+        f"Broker {node_id} alone was asked. Not asked, with their replicas: broker {3 - node_id} "
+        f"({other.bootstrap_servers}); address each of them, too\n"
+    )
+    answer = json.loads(said.stdout)
+    if "broker" in answer:
+        assert answer["broker"]["node_id"] == node_id
+        assert [each["node_id"] for each in answer["broker"]["not_asked"]] == [3 - node_id]
+
+
+@pytest.mark.parametrize("node_id", [1, 2])
+def test_the_other_ways_to_name_a_broker_name_the_others_too(
+    cluster: MixedCluster, node_id: int
+) -> None:
+    log_dir = str(cluster.brokers[node_id].log_dirs[0])
+    by_directory = run("clock", "--log-dir", log_dir, "--json")
+    assert by_directory.exit_code == 0, by_directory.stderr
+    assert f"Broker {node_id} alone was asked." in by_directory.stderr
+    identity = json.loads(by_directory.stdout)["broker"]
+    by_url = run("clock", "--url", identity["http_url"], "--json")
+    assert json.loads(by_url.stdout)["broker"] == identity
+
+
+def test_holds_are_added_at_the_broker_that_was_named(cluster: MixedCluster) -> None:
+    second = ("--bootstrap-server", cluster.brokers[2].bootstrap_servers, "--json")
+    added = run("hold", "add", "--topic", "orders", "--id", "case", "--reason", "court", *second)
+    assert added.exit_code == 0, added.stderr
+    assert [each["id"] for each in json.loads(added.stdout)["holds"]] == ["case"]
+    first = ("--bootstrap-server", cluster.brokers[1].bootstrap_servers, "--json")
+    assert json.loads(run("hold", "list", *first).stdout)["holds"] == []
+
+
+def test_an_erasure_is_done_by_the_broker_that_was_named(
+    cluster: MixedCluster, tmp_path: Path
+) -> None:
+    cluster.create_topic("erased", cluster.spread(1))
+    cluster.wait_until_in_sync("erased")
+    address = cluster.brokers[2].bootstrap_servers
+    report = tmp_path / "report.json"
+    what = ("--topic", "erased", "--key", "a", "--report", str(report))
+    said = run("erase", "--bootstrap-server", address, *what)
+    assert said.exit_code == 1
+    assert "Broker 2 alone was asked." in said.stderr
+    assert "erased-0 on broker 1" in json.loads(report.read_text())["failed"]
