@@ -194,11 +194,12 @@ def capture(
     wanted = tuple([each for each in segments if end is None or each.base_offset < end])
     return Captured(
         view=view,
-        directory=noted.directory,
+        directory=noted.directory.absolute(),
         sources=tuple(
             [
                 SegmentSource(
-                    path=str(segment.path),
+                    # Processes with other working directories read it.
+                    path=str(segment.path.absolute()),
                     base_offset=segment.base_offset,
                     next_base_offset=view.next_base(number),
                     size_bytes=segment.size_bytes,

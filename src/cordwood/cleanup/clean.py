@@ -312,8 +312,26 @@ class _Cleaning:
     # ---- plan
 
     def is_compaction_due(self) -> bool:
-        """Whether anything would be compacted, before retention takes its part."""
-        return self._request.compaction and any(owner.is_due for owner in self._alive())
+        """Whether anything would be compacted, now or when retention has taken its part."""
+        if not self._request.compaction:
+            return False
+        alive = self._alive()
+        if any(owner.is_due for owner in alive):
+            return True
+        if not self._request.retention or not any(owner.config.compact for owner in alive):
+            return False
+        logs = self.shared_logs()
+        free = _free_bytes(logs)
+        checks = plan_check_of(
+            logs,
+            self._request.applied_limits,
+            free_bytes=free,
+            freeing=free if self.trash is None else (),
+            now_ms=self._request.now_ms,
+        )
+        return any(
+            owner.would_be_due(each.after) for owner, each in zip(alive, checks, strict=True)
+        )
 
     def plan_only(self) -> None:
         """Plans without executing, from views alone."""

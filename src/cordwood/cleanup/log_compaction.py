@@ -144,6 +144,7 @@ class LogCompaction:
 
     def in_directory(self, directory: Path) -> LogCompaction:
         """The same compaction where the partition's directory is now: it may have been moved."""
+        directory = directory.absolute()
         return replace(
             self,
             directory=str(directory),

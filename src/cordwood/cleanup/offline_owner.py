@@ -260,9 +260,11 @@ class OfflineOwner:
     @property
     def is_due(self) -> bool:
         """Whether it would be compacted now."""
-        return self.is_interrupted or (
-            self.config.compact and self._cleanable(self.view_when_rolled()).reason is None
-        )
+        return self.is_interrupted or self.would_be_due(self.view_when_rolled())
+
+    def would_be_due(self, view: LogView) -> bool:
+        """Whether the log would be compacted if it were as in `view`."""
+        return self.config.compact and self._cleanable(view).reason is None
 
     def _cleanable(self, view: LogView) -> Cleanable:
         if self._is_compacted:

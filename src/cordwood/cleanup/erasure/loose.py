@@ -95,7 +95,7 @@ def remove_staged(directory: Path, *, fs: FileSystem = OS) -> None:
 def _loose(path: Path, partition: TopicPartition, fs: FileSystem) -> LooseFile:
     facts = fs.facts_of(path)
     source = SegmentSource(
-        path=str(path),
+        path=str(path.absolute()),
         base_offset=base_offset_of(path.name),
         next_base_offset=_OFFSET_MAX,
         size_bytes=facts.size_bytes,

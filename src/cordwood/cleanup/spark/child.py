@@ -24,6 +24,7 @@ from cordwood.cleanup.child_session import die_with, end_session, ignore_stop_si
 from cordwood.cleanup.commit import IndexStats
 from cordwood.cleanup.compaction_values import Manifest, SegmentSource, failure_to_json
 from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.cleanup.spark.error_text import text_of
 from cordwood.model.clock import pause
 from cordwood.model.errors import CordwoodError, EngineError
 from cordwood.model.topic_partition import TopicPartition
@@ -105,7 +106,7 @@ def _execute(line: Line, spark: Any, message: dict[str, Any], fs: FileSystem) ->
         spark.execute(compactions, owner)
     except Exception as error:
         for compaction in compactions:
-            owner.fail(compaction.name, EngineError(f"{type(error).__name__}: {error}"))
+            owner.fail(compaction.name, EngineError(f"{type(error).__name__}: {text_of(error)}"))
         owner.gave_up = True
     line.say(of="ended", run=number, gave_up=owner.gave_up)
 
@@ -130,7 +131,7 @@ def _search(line: Line, runner: Any, message: dict[str, Any]) -> None:
         found = searcher.find(segments)
     except Exception as error:
         known = isinstance(error, (CordwoodError, OSError))
-        failure = error if known else EngineError(f"{type(error).__name__}: {error}")
+        failure = error if known else EngineError(f"{type(error).__name__}: {text_of(error)}")
         line.say(of="not found", run=number, failure=failure_to_json(failure))
     else:
         line.say(of="found", run=number, found=[[each.records, each.offsets] for each in found])

@@ -20,6 +20,7 @@ from cordwood.cleanup.erasure.offsets import ranges_of, united
 from cordwood.cleanup.erasure.records import records_in
 from cordwood.cleanup.erasure.search import Found, Matcher, Searched, data_rows, search_one
 from cordwood.cleanup.scan import SegmentReader
+from cordwood.cleanup.spark.error_text import first_line_of, text_of
 from cordwood.cleanup.spark.runner import Row, Runner
 from cordwood.cleanup.survivors import no_progress
 from cordwood.format.native import batches as rows_of
@@ -71,7 +72,7 @@ class SparkSearcher:
         try:
             rows = self._runner.run(len(shares), task) if shares else []
         except Exception as error:
-            raise EngineError(f"Spark failed the search: {error}") from error
+            raise EngineError(f"Spark failed the search: {first_line_of(error)}") from error
         results: dict[int, Found] = {}
         for row in rows:
             value = json.loads(row.payload)
@@ -153,7 +154,7 @@ def _analyzed(frame: Any, condition: Condition) -> Any:
 
 def _failure(error: Exception, condition: Condition) -> CordwoodError | OSError:
     """What Spark says, as the error that it is; of a wrong expression in one line."""
-    text = str(error)
+    text = text_of(error)
     damage = re.search(re.escape(_DAMAGE) + r"(\{.*?\})#", text)
     if damage is not None:
         return failure_from_json(json.loads(damage[1]))

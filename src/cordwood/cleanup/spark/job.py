@@ -34,6 +34,7 @@ from cordwood.cleanup.compaction_values import (
 )
 from cordwood.cleanup.log_compaction import LogCompaction, records_max, split_by_bytes
 from cordwood.cleanup.spark import worker
+from cordwood.cleanup.spark.error_text import first_line_of
 from cordwood.cleanup.spark.runner import Block, Row, Runner, Task
 from cordwood.cleanup.supervise import (
     CommittersOwner,
@@ -156,7 +157,7 @@ class SparkCompactions:
             EngineError: one does not; names it.
         """
         token = uuid.uuid4().hex[:12]
-        marks = [d.resolve() / f"cordwood.seen.{token}{STAGED_SUFFIX}" for d in directories]
+        marks = [d.absolute() / f"cordwood.seen.{token}{STAGED_SUFFIX}" for d in directories]
         fs = self._fs
 
         def look(task: int) -> Iterator[Row]:
@@ -457,14 +458,7 @@ def _errors_of_spark() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        raise SparkGaveUpError(f"Spark failed the job: {_why(error)}") from error
-
-
-def _why(error: Exception) -> str:
-    """The first line of an error's text that says anything: Py4J's own does not."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    telling = [line for line in lines if not line.startswith("An error occurred while calling")]
-    return (telling or lines or [type(error).__name__])[0].lstrip(": ")
+        raise SparkGaveUpError(f"Spark failed the job: {first_line_of(error)}") from error
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import shutil
 import signal
@@ -27,6 +28,7 @@ from typing import Any, Final
 from cordwood.cleanup.child_session import end_session, members
 from cordwood.cleanup.spark import class_archive
 from cordwood.cleanup.spark.daemon import WARM_DAEMON
+from cordwood.cleanup.spark.error_text import first_line_of
 from cordwood.model.clock import SystemClock, pause
 from cordwood.model.errors import EngineError
 
@@ -181,13 +183,14 @@ class Machine:
                 conf.set(key, value)
             self._gateway = self._connect() if self._process else self._launch_by_pyspark(conf)
             _convert_no_numpy()
+            _silence_py4j()
             with _signals_kept():
                 self._context = SparkContext(conf=conf, gateway=self._gateway)
             self._context.setLogLevel("OFF")
         except EngineError:
             raise
         except Exception as error:
-            raise EngineError(f"Spark did not start on {master}: {error}") from error
+            raise EngineError(f"Spark did not start on {master}: {first_line_of(error)}") from error
         return self._context
 
     def _launch_by_pyspark(self, conf: Any) -> Any:
@@ -265,8 +268,11 @@ class Machine:
             if self._context is not None and self._is_alive():
                 if self._process is not None:
                     _end_unheard(self._context)
-                self._context.stop()
+                with suppress(Exception):  # of Py4J: it is ended in any case
+                    self._context.stop()
         finally:
+            if self._gateway is not None:
+                _release_nothing(self._gateway)
             leaders = {os.getsid(0)} if self._leads_session else {each.pid for each in started}
             for leader in leaders if started else ():
                 end_session(leader, sparing=os.getpid())
@@ -307,11 +313,34 @@ def _end_unheard(context: Any) -> None:
     threading.Thread(target=server.shutdown, name="end-accumulators", daemon=True).start()
 
 
+def _silence_py4j() -> None:
+    """Has Py4J log nothing: what matters it raises as well.
+
+    Its thread that releases objects logs an error with a traceback, in part as the root logger, if
+    the virtual machine ends meanwhile.
+    """
+    logging.getLogger("py4j").setLevel(logging.CRITICAL + 1)
+    logging.getLogger().addFilter(_is_not_of_py4j)
+
+
+def _is_not_of_py4j(record: logging.LogRecord) -> bool:
+    return f"{os.sep}py4j{os.sep}" not in record.pathname
+
+
+def _release_nothing(gateway: Any) -> None:
+    """Has Py4J not tell the virtual machine, which is about to end, of objects that are gone here.
+
+    For each it would make a connection, and log with a traceback that nobody answers.
+    """
+    gateway._gateway_client.is_connected = False
+
+
 def _forget(gateway: Any) -> None:
     """Makes the next session of this process start its own virtual machine."""
     from pyspark import SparkContext  # noqa: PLC0415  # loaded by now
 
-    gateway.close(keep_callback_server=False, close_callback_server_connections=True)
+    with suppress(Exception):  # of Py4J: nobody is at the other end any more
+        gateway.close(keep_callback_server=False, close_callback_server_connections=True)
     SparkContext._gateway = SparkContext._jvm = None  # PySpark's, which it never resets itself
 
 

@@ -16,13 +16,19 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cordwood.cleanup.run_directory import RunDirectory
+from cordwood.cleanup.spark.error_text import first_line_of
 from cordwood.cleanup.spark.machine import JVM_HEAP, Machine, find_java
 from cordwood.cleanup.spark.runner import DataFrameRunner, RddRunner, Runner
+from cordwood.model.clock import SystemClock, pause
 from cordwood.model.errors import EngineError
 from cordwood.storage.filesystem import OS
 
-_CONNECT_PORT = 15002
-_CONNECT_SECONDS_MAX = 20
+# By scheme: the port where an address has none.
+_PORTS = {"sc": 15002, "spark": 7077, "https": 443, "http": 80}
+_CONNECT_SECONDS_MAX = 10
+# How long a cluster may take to give the first worker.
+_WORKERS_SECONDS_MAX = 60.0
+_WORKERS_LOOK_S = 0.1
 # What a driver and a worker take at least: their libraries, their buffers, and a small table.
 _DRIVER_BYTES = 150 << 20
 _WORKER_BYTES = 300 << 20
@@ -71,6 +77,8 @@ def starting_runner(
         with ExitStack() as stack:
             yield lambda: DataFrameRunner(stack.enter_context(_connected(master)))
         return
+    if master.startswith(("spark://", "k8s://")):
+        _require_listening(master, "Spark master" if master.startswith("spark") else "Kubernetes")
     with RunDirectory() as run, _temporary_files_in(run.path):
         machine = Machine(
             run.path, jvm_heap=jvm_heap, leads_session=leads_session, locks=[run.lock, *locks]
@@ -80,7 +88,10 @@ def starting_runner(
             # The virtual machine that PySpark starts writes to this process's stdout and stderr;
             # --json promises one document.
             with _quiet():
-                return RddRunner(machine.context(master))
+                context = machine.context(master)
+                if master.startswith("spark://"):
+                    _require_workers(context, master)
+                return RddRunner(context)
 
         try:
             if master.startswith("local"):
@@ -119,25 +130,57 @@ def _temporary_files_in(directory: Path) -> Iterator[None]:
             os.environ["TMPDIR"] = variable
 
 
-def _require_listening(master: str) -> None:
-    """Asks whether anybody is there at all, since Spark's client tries for many minutes."""
-    address = urlsplit(master)
-    try:
-        where = (address.hostname or "localhost", address.port or _CONNECT_PORT)
-        socket.create_connection(where, timeout=_CONNECT_SECONDS_MAX).close()
-    except (OSError, ValueError) as error:
-        raise EngineError(f"no Spark Connect server answers at {master}: {error}") from error
+def _require_listening(master: str, what: str) -> None:
+    """Asks whether anybody is there at all, since Spark's client tries for many minutes.
+
+    Of several masters, `spark://host:port,host:port`, one has to be there.
+
+    Raises:
+        EngineError: nobody is; names the address.
+    """
+    scheme, _, rest = master.partition("://")
+    refused: Exception | None = None
+    for each in rest.split(",") if scheme == "spark" else [rest]:
+        try:
+            address = urlsplit(each if "://" in each else f"{scheme}://{each}")
+            port = address.port or _PORTS.get(address.scheme, _PORTS["https"])
+            where = (address.hostname or "localhost", port)
+            socket.create_connection(where, timeout=_CONNECT_SECONDS_MAX).close()
+        except (OSError, ValueError) as error:
+            refused = refused or error
+        else:
+            return
+    raise EngineError(f"no {what} answers at {master}: {refused}") from refused
+
+
+def _require_workers(context: Any, master: str) -> None:
+    """Waits for the first worker: without one, Spark waits for ever.
+
+    Raises:
+        EngineError: there is none.
+    """
+    clock = SystemClock()
+    deadline = clock.monotonic_s() + _WORKERS_SECONDS_MAX
+    # The driver is one of those that are counted.
+    while context._jsc.sc().getExecutorMemoryStatus().size() < 2:
+        if clock.monotonic_s() > deadline:
+            raise EngineError(
+                f"{master} has given no worker in {_WORKERS_SECONDS_MAX:.0f} s: it has none, or "
+                "none with free cores and memory"
+            )
+        pause(_WORKERS_LOOK_S)
 
 
 def _connect(master: str) -> Any:
-    _require_listening(master)
+    _require_listening(master, "Spark Connect server")
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415  # seconds to import
 
         session = SparkSession.builder.remote(master).getOrCreate()
         session.range(1).collect()
     except Exception as error:
-        raise EngineError(f"no Spark Connect server answers at {master}: {error}") from error
+        why = first_line_of(error)
+        raise EngineError(f"no Spark Connect server answers at {master}: {why}") from error
     return session
 
 

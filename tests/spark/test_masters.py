@@ -1,0 +1,132 @@
+"""Spark elsewhere: its workers and the paths are checked before anything is changed."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cordwood.cleanup.spark import session
+from cordwood.cleanup.spark.machine import Machine
+from cordwood.cleanup.spark.session import spark_runner
+from cordwood.model.errors import EngineError
+from support.kafka import poll_until
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.spark_servers import standalone_cluster
+
+pytestmark = pytest.mark.spark
+
+DAY_MS = 86_400_000
+_SECONDS_MAX = 300
+
+
+def log_dir(root: Path) -> Path:
+    """A log that loses a segment by time and is compacted then."""
+    log = LogBuilder("t-0")
+    for day in range(6):
+        if day:
+            log.roll()
+        at = NOW_MS - (6 - day) * DAY_MS
+        log.batch([(b"a", b"%d" % day), (b"b%d" % day, b"w")], timestamp=at)
+    return write_log_dir(root, [log])
+
+
+def contents(root: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(root)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.name != ".lock"
+    }
+
+
+def clean(root: str, master: str, *, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cordwood", "clean", root, "--master", master, "--force"]
+    settings = ["--set", "t:cleanup.policy=compact,delete", "--set", f"t:retention.ms={4 * DAY_MS}"]
+    return subprocess.run(
+        [*command, *settings, "--defaults", "--now", str(NOW_MS)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=_SECONDS_MAX,
+        env=os.environ | {"PYTHONWARNINGS": "ignore"},
+    )
+
+
+def test_a_relative_log_directory_is_cleaned_by_workers_with_other_working_directories(
+    tmp_path: Path,
+) -> None:
+    log_dir(tmp_path / "far")
+    here = tmp_path / "here"
+    here.mkdir()
+    shutil.copytree(tmp_path / "far", here / "data")
+    (tmp_path / "spark").mkdir()
+    with standalone_cluster(tmp_path / "spark") as address:
+        done = clean("data", address, cwd=here)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert "1 cleaned" in done.stdout
+    local = clean("far", "local[1]", cwd=tmp_path)
+    assert local.returncode == 0, local.stderr
+    assert local.stderr == ""
+    assert contents(here / "data") == contents(tmp_path / "far")
+
+
+def test_a_cluster_without_workers_is_named_before_anything_is_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "_WORKERS_SECONDS_MAX", 1.0)
+    with (
+        standalone_cluster(tmp_path, workers=0) as address,
+        pytest.raises(EngineError, match=f"{address} has given no worker in 1 s"),
+        spark_runner(address),
+    ):
+        pass
+
+
+def test_what_is_no_master_is_named_in_one_line(tmp_path: Path) -> None:
+    """Spark gives up, and stops its virtual machine, which then has no text of the error."""
+    root = log_dir(tmp_path / "data")
+    before = contents(root)
+    done = clean("data", "yarn", cwd=tmp_path)
+    assert done.returncode == 1
+    assert contents(root) == before
+    (line,) = done.stderr.strip().splitlines()
+    assert line.startswith("cordwood clean: Spark did not start on yarn: ")
+    assert done.stdout == ""
+
+
+def test_a_virtual_machine_that_ends_while_objects_are_released_is_not_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    machine = Machine(tmp_path)
+    try:
+        machine.launch()
+        gateway = machine.context("local[1]")._gateway
+        with ThreadPoolExecutor(1) as pool:
+            # So that its thread has a connection.
+            pool.submit(gateway.jvm.java.lang.System.nanoTime).result()
+            thread = pool.submit(threading.get_ident).result()
+            os.kill(gateway.proc.pid, signal.SIGSTOP)
+            os.waitpid(gateway.proc.pid, os.WUNTRACED)
+            # As Py4J's thread does that releases objects.
+            release = pool.submit(gateway._gateway_client.garbage_collect_object, "o0", False)
+
+            def is_waiting() -> bool:
+                return sys._current_frames()[thread].f_code.co_name == "readinto"
+
+            poll_until(is_waiting, timeout_s=60, what="the answer of a virtual machine is awaited")
+            os.kill(gateway.proc.pid, signal.SIGKILL)
+            release.result()
+    finally:
+        machine.stop()
+    assert caplog.records == []
+    assert "Traceback" not in capfd.readouterr().err
