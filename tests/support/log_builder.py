@@ -203,7 +203,7 @@ class LogBuilder:
             log_append_time_ms=timestamp if append_time else -1,
             producer_id=producer_id,
             producer_epoch=epoch,
-            base_sequence=self._sequence(producer, last - base + 1),
+            base_sequence=-1 if producer is None else self.next_sequence(producer, last - base + 1),
             is_transactional=transactional,
             partition_leader_epoch=self.leader_epoch,
             last_offset=last,
@@ -288,9 +288,8 @@ class LogBuilder:
         if header.is_transactional and not header.is_control:
             self._open.setdefault(header.producer_id, header.base_offset)
 
-    def _sequence(self, producer: tuple[int, int] | None, count: int) -> int:
-        if producer is None:
-            return -1
+    def next_sequence(self, producer: tuple[int, int], count: int) -> int:
+        """Gives out so many sequences of a (producer id, epoch); returns the first."""
         first = self._sequences.get(producer, 0)
         self._sequences[producer] = first + count
         return first
@@ -341,10 +340,16 @@ class LogBuilder:
             name = segment_file_name(self.next_offset, PRODUCER_SNAPSHOT_SUFFIX)
             (directory / name).write_bytes(build_producer_snapshot(self._snapshot()))
         (directory / LEADER_EPOCH_CHECKPOINT).write_bytes(
-            build_leader_epoch_checkpoint(self.epochs)
+            build_leader_epoch_checkpoint(self._epochs_from_start())
         )
         (directory / PARTITION_METADATA).write_bytes(build_partition_metadata(_TOPIC_ID))
         return directory
+
+    def _epochs_from_start(self) -> list[tuple[int, int]]:
+        """The epochs from the log start offset on, which is where the first of them begins."""
+        start = self.epochs[0][1] if self.log_start_offset is None else self.log_start_offset
+        ended = [each for each in self.epochs if each[1] <= start]
+        return [(ended[-1][0], start), *self.epochs[len(ended) :]] if ended else self.epochs
 
     def files_of(self, segment: BuiltSegment) -> dict[str, bytes]:
         """The bytes of a segment's files, by suffix."""

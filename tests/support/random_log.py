@@ -239,8 +239,10 @@ class RandomLog:
         if producer_id < 0:
             return
         rng, log = self._rng, self.log
-        offset = log.next_offset
         kind = rng.choice([ControlType.COMMIT, ControlType.ABORT])
+        if kind is ControlType.ABORT:
+            log.skip(1)  # the data is gone
+        offset = log.next_offset
         stamped = rng.random() < 0.5
         log.append(self._control(offset, producer_id, epoch, kind, stamped=stamped))
         if kind is ControlType.ABORT and not stamped and offset:
@@ -275,7 +277,9 @@ class RandomLog:
                 log_append_time_ms=self._timestamp(),
                 producer_id=producer_id,
                 producer_epoch=epoch,
-                base_sequence=-1 if producer_id < 0 else 7,
+                base_sequence=-1
+                if producer_id < 0
+                else self.log.next_sequence((producer_id, epoch), count),
                 partition_leader_epoch=self.log.leader_epoch,
             )
         )

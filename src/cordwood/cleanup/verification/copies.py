@@ -29,7 +29,7 @@ from cordwood.cleanup.verification.transactions import Flags, Transactions
 from cordwood.format.file_names import LOG_SUFFIX, base_offset_of, is_log_file, segment_file_name
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents
-from cordwood.format.record_batch import CONTROL_BIT
+from cordwood.format.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT
 from cordwood.model.clock import Clock
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
@@ -49,6 +49,7 @@ def compare_copies(
     clock: Clock,
     versions_of: Callable[[str], VersionRule | None] = lambda _: None,
     ttl_header_of: Callable[[str], str] = lambda _: "",
+    delete_retention_of: Callable[[str], int | None] = lambda _: None,
     watch: Watch | None = None,
     fs: FileSystem = OS,
 ) -> Verification:
@@ -56,6 +57,8 @@ def compare_copies(
 
     `versions_of` says of a topic what the version of a record is, if it is not its offset,
     `ttl_header_of` which header has a record's time to live: what has expired may be gone.
+    `delete_retention_of` is delete.retention.ms, or None if it is not known: a marker stays for as
+    long behind its data.
 
     Raises:
         NotALogDirError: a path is no log directory, nor a partition's.
@@ -69,6 +72,9 @@ def compare_copies(
     there = {place.partition.topic_partition: place for place in _in_use(find_places([new_dir]))}
     old_starts, starts = (each.checkpoints()[0].log_start for each in (old_dir, new_dir))
     places = chosen(_in_use(find_places([old_dir])), topics)
+    cleaned_at_ms = clock.now_ms()
+    if fs.exists(new_dir.cleaner_offsets.path):
+        cleaned_at_ms = min(cleaned_at_ms, fs.facts_of(new_dir.cleaner_offsets.path).modified_ms)
     watch.begin(sum(_size_of(place.partition.path, fs) for place in places))
     for place in places:
         name = place.partition.topic_partition
@@ -84,6 +90,7 @@ def compare_copies(
                 rule = versions_of(name.topic)
                 expiry = Expiry.of(ttl_header_of(name.topic), clock.now_ms())
                 comparison = _Comparison(old, new, starts.get(name, 0), rule, expiry, findings, fs)
+                comparison.keep_markers(delete_retention_of(name.topic), cleaned_at_ms)
                 comparison.note_start(old_starts.get(name, 0))
                 facts = comparison.run(partial(watch.advance, str(name)))
             except CorruptError as error:
@@ -193,8 +200,15 @@ class _Comparison:
         self._new = _Side.of(new, self._log_start, versions, fs)
         self._findings = findings
         self._expiry = expiry
+        self._delete_retention_ms = 0
+        self._stays_until_ms: int | None = None
         self._fs = fs
         self._reader = ContentReader(Secrets.from_seed(_SEED).words, fs=fs)
+
+    def keep_markers(self, delete_retention_ms: int | None, cleaned_at_ms: int) -> None:
+        """Markers stay so long; the last cleaning was not later than `cleaned_at_ms`."""
+        if delete_retention_ms is not None:
+            self._delete_retention_ms, self._stays_until_ms = delete_retention_ms, cleaned_at_ms
 
     def note_start(self, log_start: int) -> None:
         """Notes where AFTER begins later than BEFORE, whose log start that is."""
@@ -340,6 +354,29 @@ class _Comparison:
             undecided & ~found & at_or_above & ~lost,
             "a record of an open transaction is not in AFTER",
         )
+        is_marker = (chunk.table[:, rows_of.PRODUCER_ID])[chunk.batch_of] >= 0
+        self._check_markers(source, chunk, control & is_marker & ~found & at_or_above)
+
+    def _check_markers(self, source: SegmentSource, chunk: Chunk, lost: Flags) -> None:
+        """A marker stays while data of its transaction does, and for delete.retention.ms behind.
+
+        Source: Cleaner.shouldDiscardBatch, CleanedTransactionMetadata.onControlBatchRead.
+        """
+        for record in np.flatnonzero(lost).tolist():
+            row = chunk.table[int(chunk.batch_of[record])]
+            producer_id, offset = int(row[rows_of.PRODUCER_ID]), int(chunk.offsets[record])
+            before = self._old.transactions.marker_before(producer_id, offset)
+            reason = None
+            if self._new.transactions.has_data_between(producer_id, before, offset):
+                reason = "the marker of a transaction, of which AFTER has data, is not in AFTER"
+            elif self._stays_until_ms is not None:
+                due = int(row[rows_of.MAX_TIMESTAMP]) + self._delete_retention_ms
+                if int(row[rows_of.ATTRIBUTES]) & DELETE_HORIZON_BIT:
+                    due = int(row[rows_of.BASE_TIMESTAMP])
+                if due > self._stays_until_ms:
+                    reason = "a marker that is younger than delete.retention.ms is not in AFTER"
+            if reason is not None:
+                self._findings.add(Rule.COPY_TRANSACTION, source.path, reason, offset=offset)
 
     def _add(self, rule: Rule, path: str, offsets: Ints, wrong: Flags, reason: str) -> None:
         for row in np.flatnonzero(wrong).tolist():

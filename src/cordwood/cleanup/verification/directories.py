@@ -14,7 +14,8 @@ from typing import Any, Final
 
 from cordwood.cleanup.verification.findings import Finding, Findings, Rule, has_damage
 from cordwood.cleanup.verification.log import Bounds, LogFacts, check_log
-from cordwood.format.file_names import DELETE_DIR_SUFFIX
+from cordwood.cleanup.verification.offsets import PartitionFacts, Removals
+from cordwood.format.file_names import CLUSTER_METADATA_DIR, DELETE_DIR_SUFFIX, META_PROPERTIES
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.topic_partition import TopicPartition
@@ -23,6 +24,9 @@ from cordwood.storage.offline_directories import Place, find_places, open_log_di
 from cordwood.storage.offline_log_directory import OfflineLogDirectory
 
 _ATTEMPTS = 5
+
+#: Of a partition in a log directory.
+FactsOf = Callable[[Path, TopicPartition], PartitionFacts]
 
 #: What a broker that runs, or ran until it was killed, may have left behind its logs.
 NOT_CHECKED: Final = (
@@ -119,6 +123,7 @@ def verify(
     *,
     topics: Sequence[str] = (),
     clock: Clock,
+    facts_of: FactsOf = lambda _, __: PartitionFacts(),
     watch: Watch | None = None,
     fs: FileSystem = OS,
 ) -> Verification:
@@ -128,6 +133,7 @@ def verify(
         paths: log directories, or partitions' directories.
         topics: patterns of names, as of a shell; all topics if there is none.
         clock: for the time it takes.
+        facts_of: what the cluster's metadata say of a partition.
         watch: gets the progress.
         fs: where the directories are.
 
@@ -142,7 +148,7 @@ def verify(
     result = Verification()
     watch = watch or Watch()
     watch.begin(sum(_size_of(place.partition.path, fs) for place in places))
-    directories = {log_dir.path: _Directory(log_dir, result, fs) for log_dir in log_dirs}
+    directories = {log_dir.path: _Directory(log_dir, result, facts_of, fs) for log_dir in log_dirs}
     for place in places:
         result.logs.append(directories[place.log_dir.path].check(place, watch))
     result.elapsed_s = clock.monotonic_s() - begun
@@ -169,8 +175,14 @@ def chosen(places: Sequence[Place], topics: Sequence[str]) -> list[Place]:
 class _Directory:
     """One log directory: its checkpoints are read before its logs are."""
 
-    def __init__(self, log_dir: OfflineLogDirectory, result: Verification, fs: FileSystem) -> None:
+    def __init__(
+        self, log_dir: OfflineLogDirectory, result: Verification, facts_of: FactsOf, fs: FileSystem
+    ) -> None:
         self._fs = fs
+        self._path = log_dir.path
+        self._facts_of = facts_of
+        self._is_of_broker = log_dir.meta is not None
+        self._cleaner_offsets = log_dir.cleaner_offsets.path
         pid = DirectoryLock.holder(log_dir.path)
         if pid is not None:
             result.in_use.append({"log_dir": str(log_dir.path), "pid": pid})
@@ -199,6 +211,15 @@ class _Directory:
             self._lines[file.path] = lines
             if file is log_dir.log_starts:
                 self._log_starts = lines
+        self._cleaned_at_ms = None
+        if fs.exists(self._cleaner_offsets):
+            self._cleaned_at_ms = fs.facts_of(self._cleaner_offsets).modified_ms
+        if log_dir.meta is None and log_dir.only is None and self._lines:
+            findings.add(
+                Rule.META_PROPERTIES,
+                log_dir.path / META_PROPERTIES,
+                "no such file, and the directory has a broker's checkpoints",
+            )
         result.findings += findings.found
 
     def check(self, place: Place, watch: Watch) -> CheckedLog:
@@ -224,21 +245,37 @@ class _Directory:
             skipped=skipped,
         )
 
-    def _bounds_of(self, name: TopicPartition) -> Bounds:
+    def _bounds_of(self, path: Path, name: TopicPartition) -> Bounds:
+        """What is known of a log beside its own files.
+
+        The lines are those of a partition's directory, not of one that is marked. The metadata log
+        has none, and no topic.
+        """
+        if path.name == CLUSTER_METADATA_DIR:
+            facts = PartitionFacts(is_compacted=False)
+            return Bounds(removals=Removals(facts=facts, is_settled=self._is_settled))
+        if path.name != str(name):
+            return Bounds(removals=Removals(is_settled=self._is_settled, is_whole=False))
         return Bounds(
             log_start=None if self._log_starts is None else self._log_starts.get(name, 0),
             # A broker that did not stop in good order has checkpoints older than its logs.
             lines={file: lines[name] for file, lines in self._lines.items() if name in lines}
             if self._is_settled
             else {},
+            removals=Removals(
+                cleaned_to=self._lines.get(self._cleaner_offsets, {}).get(name),
+                cleaned_at_ms=self._cleaned_at_ms,
+                facts=self._facts_of(self._path, name),
+                is_settled=self._is_settled,
+            ),
+            is_of_broker=self._is_of_broker,
         )
 
     def _checked(
         self, path: Path, name: TopicPartition, progress: Callable[[int], None]
     ) -> tuple[LogFacts | None, Findings]:
         """Checks a log until what was found is not a broker's work under way."""
-        # The lines are those of the partition's directory, not of one that is marked.
-        bounds = self._bounds_of(name) if path.name == str(name) else Bounds()
+        bounds = self._bounds_of(path, name)
         for attempt in range(_ATTEMPTS):
             findings = Findings()
             is_final = attempt == _ATTEMPTS - 1 or not self._is_in_use

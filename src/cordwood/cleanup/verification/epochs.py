@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cordwood.cleanup.scan import Ints
 from cordwood.cleanup.verification.batches import Piece
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.format.leader_epoch_checkpoint import parse_leader_epoch_checkpoint
@@ -83,6 +84,37 @@ class EpochCheck:
                 f"checkpoint says {says}",
                 offset=int(bases[row]),
             )
+
+        if not self._noted:
+            self._check_starts(bases, piece.lasts)
+
+    def _check_starts(self, bases: Ints, lasts: Ints) -> None:
+        """A leader begins its epoch at the log's end: no batch lies on both sides."""
+        first, end = np.searchsorted(self._starts, (bases[0] + 1, int(lasts[-1]) + 1))
+        for number in range(int(first), int(end)):
+            start = int(self._starts[number])
+            row = int(np.searchsorted(lasts, start))
+            # The first begins where the log does, which may be inside a batch.
+            if number and int(bases[row]) < start:
+                self._findings.add(
+                    Rule.EPOCHS_CONTENT,
+                    self._path,
+                    f"epoch {self._epochs[number]} begins at offset {start}, inside the batch of "
+                    f"offsets {bases[row]} to {lasts[row]}",
+                    offset=start,
+                )
+
+    def check_start(self, base_offset: int) -> int | None:
+        """The offset of the first epoch if it is below what is left of the log, else None.
+
+        A broker moves it along when it removes segments, or records below a log start offset.
+
+        Source: LeaderEpochFileCache.truncateFromStart.
+        """
+        start = max(base_offset, self._log_start_offset)
+        if not self._is_usable or not len(self._starts) or int(self._starts[0]) >= start:
+            return None
+        return int(self._starts[0])
 
     def finish(self, log_end_offset: int) -> None:
         """Says which epochs begin beyond the end of the log."""

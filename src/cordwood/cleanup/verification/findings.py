@@ -59,6 +59,11 @@ class Rule(Enum):
     COMPRESSION = "compression", _RESTORE
     CONTROL_BATCH = "control-batch", _RESTORE
     MARKER_ORDER = "marker-order", _RESTORE
+    MARKER_MISSING = "marker-missing", _RESTORE
+    OFFSETS_MISSING = "offsets-missing", _RESTORE
+    LOG_MISSING = "log-missing", _RESTORE
+    SEQUENCE = "producer-sequence", _RESTORE
+    PRODUCER_MISSING = "producer-batch-missing", _RESTORE
     # ---- of the files beside it
     INDEX_MISSING = "index-missing", _REBUILD
     INDEX_SIZE = "index-size", _REBUILD
@@ -81,6 +86,11 @@ class Rule(Enum):
         "Restore the file from another partition of the topic: its topic id is the same",
     )
     # ---- of the log directory
+    META_PROPERTIES = (
+        "meta-properties",
+        "Restore the file from a backup, or write it with the cluster id and the node id of the "
+        "broker: a broker does not start without it",
+    )
     CHECKPOINT_FORMAT = (
         "checkpoint-format",
         "Stop the broker and remove the file: Kafka takes a missing one for empty, and reads more "
@@ -93,6 +103,11 @@ class Rule(Enum):
     UNFINISHED_WORK = "unfinished-work", _NEXT_START
     ORPHANED_INDEX = "orphaned-index", _NEXT_START
     DELETED_FILE = "deleted-file", "Nothing is to be done: the broker removes it"
+    OFFSETS_UNKNOWN = (
+        "offsets-unknown",
+        "A compaction leaves such gaps, and a lost file may: compare with another replica if in "
+        "doubt",
+    )
     # ---- of a cleaning
     INVENTED = "cleaning-invented", _REFUSED
     CHANGED = "cleaning-changed", _REFUSED
@@ -128,7 +143,7 @@ class Rule(Enum):
         return Level.NOTE if self in _NOTES else Level.DAMAGED
 
 
-_NOTES = frozenset({Rule.DELETED_FILE, Rule.COPY_START})
+_NOTES = frozenset({Rule.DELETED_FILE, Rule.OFFSETS_UNKNOWN, Rule.COPY_START})
 _UNFINISHED = frozenset({Rule.TORN_TAIL, Rule.UNFINISHED_WORK, Rule.ORPHANED_INDEX})
 
 

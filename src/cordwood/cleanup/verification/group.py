@@ -151,7 +151,7 @@ class _GroupCheck:
             self._require_none()
             indexes.take(piece)
         self._require_none()
-        indexes.finish(size_bytes=log.size_bytes, last_offset=segment.last_offset)
+        indexes.finish(size_bytes=log.size_bytes, last_offset=segment.last_offset, is_closed=True)
         allowed = SEGMENT_BYTES_MAX if segment.batches == 1 else self._spec.segment_bytes_max
         if log.size_bytes > allowed:
             self._findings.add(

@@ -46,6 +46,8 @@ class IndexCheck:
             lambda data: time_index.parse_time_index(data, base_offset),
             Rule.TIME_INDEX_ORDER,
         )
+        is_damaged = any(each.path == str(self._time_path) for each in findings.found)
+        self._has_times = TIME_INDEX_SUFFIX in files and not is_damaged
         self._at_offset = self._at_time = 0
         #: Entries by offset whose position was a batch's, and whose own batch is yet to come.
         self._awaited: dict[int, int] = {}
@@ -139,8 +141,23 @@ class IndexCheck:
             offset=offset,
         )
 
-    def finish(self, *, size_bytes: int, last_offset: int) -> None:
-        """Says what of the indexes lies beyond the log, of which all batches were sound."""
+    def finish(self, *, size_bytes: int, last_offset: int, is_closed: bool) -> None:
+        """Says what of the indexes lies beyond the log, of which all batches were sound.
+
+        The last entry of a time index is the largest timestamp once its segment is closed: a Kafka
+        takes it for the age of the segment.
+
+        Source: LogSegment.onBecomeInactive, LogSegment.largestTimestamp.
+        """
+        newest = int(self._times[-1, 0]) if len(self._times) else -1
+        if is_closed and self._has_times and newest < self._newest:
+            self._findings.add(
+                Rule.TIME_INDEX_ENTRY,
+                self._time_path,
+                f"its last timestamp is {newest}, and the largest of the segment {self._newest}",
+                position=len(self._times) * time_index.ENTRY_BYTES,
+                offset=last_offset,
+            )
         for number in range(self._at_offset, len(self._offsets)):
             self._bad_offset(number, f"which has {size_bytes} bytes", rule=Rule.OFFSET_INDEX_BEYOND)
         for number in self._awaited.values():

@@ -108,6 +108,18 @@ class Transactions:
             found[mine] = place == len(offsets)
         return found
 
+    def marker_before(self, producer_id: int, offset: int) -> int:
+        """The offset of the last marker of a producer below `offset`; -1 without one."""
+        offsets = self._sorted.get(producer_id, (np.empty(0, dtype=np.int64),))[0]
+        place = int(np.searchsorted(offsets, offset))
+        return int(offsets[place - 1]) if place else -1
+
+    def has_data_between(self, producer_id: int, first: int, end: int) -> bool:
+        """Whether a batch of a producer's transactions is between two offsets, both exclusive."""
+        data = self._data_sorted.get(producer_id, np.empty(0, dtype=np.int64))
+        place = int(np.searchsorted(data, first, side="right"))
+        return place < len(data) and int(data[place]) < end
+
     def markers_to_stay(self, block: Block, now_ms: int) -> Flags:
         """Which control batches of a block must keep their record."""
         table = block.table
@@ -129,9 +141,7 @@ class Transactions:
         if place == len(markers) or int(markers[place]) != offset:
             return True
         previous = int(markers[place - 1]) if place else -1
-        data = self._data_sorted.get(producer_id, np.empty(0, dtype=np.int64))
-        first = int(np.searchsorted(data, previous, side="right"))
-        if first < len(data) and data[first] < offset:
+        if self.has_data_between(producer_id, previous, offset):
             return True
         if bool(is_abort[place]):
             return (producer_id, offset) in self._before.observed

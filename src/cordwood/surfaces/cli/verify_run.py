@@ -31,6 +31,7 @@ from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.values import format_bytes
+from cordwood.surfaces.cluster_facts import ClusterFacts
 from cordwood.surfaces.settings import SettingOptions, read_settings
 
 
@@ -61,10 +62,12 @@ def check_logs(
                 clock=clock,
                 versions_of=lambda topic: _versions_of(config_of(topic)),
                 ttl_header_of=lambda topic: _ttl_header_of(config_of(topic)),
+                delete_retention_of=lambda topic: _delete_retention_of(config_of(topic)),
                 watch=watch,
             )
         else:
-            result = verify(log_dirs, topics=topics, clock=clock, watch=watch)
+            facts = ClusterFacts(log_dirs, lambda text: screen.line(text, style="yellow"))
+            result = verify(log_dirs, topics=topics, clock=clock, facts_of=facts.of, watch=watch)
     if json_:
         typer.echo(json.dumps(result.to_json()))
     else:
@@ -94,6 +97,10 @@ def _versions_of(config: LogConfig | None) -> VersionRule | None:
 
 def _ttl_header_of(config: LogConfig | None) -> str:
     return "" if config is None else config.cordwood_record_ttl_header
+
+
+def _delete_retention_of(config: LogConfig | None) -> int | None:
+    return None if config is None else config.delete_retention_ms
 
 
 def check_report(

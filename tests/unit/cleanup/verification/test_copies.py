@@ -148,6 +148,41 @@ def test_what_a_consumer_would_miss_is_found(
     assert compared(before, after)[: len(expected) or None] == expected
 
 
+def _two_transactions() -> LogBuilder:
+    log = LogBuilder("log-0")
+    for number in range(2):
+        log.put(b"t%d" % number, b"v", producer=(7, 0), transactional=True, timestamp=NOW_MS)
+        log.marker((7, 0), commit=True, timestamp=NOW_MS)
+    log.put(b"z", b"end")
+    return log
+
+
+def test_a_marker_is_missed_although_a_later_one_of_its_producer_commits_too(
+    tmp_path: Path,
+) -> None:
+    before = write_log_dir(tmp_path / "before", [_two_transactions()])
+    log = _two_transactions()
+    log.segments[0].batches[:] = _without(1)(log.segments[0].batches)
+    after = write_log_dir(tmp_path / "after", [log])
+    assert compared(before, after) == [(Rule.COPY_TRANSACTION, 1)]
+
+
+@pytest.mark.parametrize(("retention_ms", "is_found"), [(1, True), (0, False)])
+def test_a_marker_without_data_is_missed_until_its_retention_has_passed(
+    tmp_path: Path, retention_ms: int, is_found: bool
+) -> None:
+    before_log, log = _two_transactions(), _two_transactions()
+    before_log.segments[0].batches[:] = _without(0)(before_log.segments[0].batches)
+    log.segments[0].batches[:] = _without(0, 1)(log.segments[0].batches)
+    before = write_log_dir(tmp_path / "before", [before_log])
+    after = write_log_dir(tmp_path / "after", [log])
+    result = compare_copies(
+        before, after, clock=FixedClock(NOW_MS), delete_retention_of=lambda _: retention_ms
+    )
+    found = [(each.rule, each.offset) for each in result.logs[0].findings]
+    assert found == ([(Rule.COPY_TRANSACTION, 1)] if is_found else [])
+
+
 def test_a_partition_that_is_missing_is_found(tmp_path: Path) -> None:
     before = write_log_dir(tmp_path / "before", [log_of(), LogBuilder("other-0")])
     after = write_log_dir(tmp_path / "after", [log_of()])

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.verification.directories import verify
-from cordwood.cleanup.verification.findings import Findings
+from cordwood.cleanup.verification.directories import Verification, verify
+from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.cleanup.verification.log import Bounds, check_log
+from cordwood.cleanup.verification.offsets import PartitionFacts
 from cordwood.model.clock import FixedClock
 from cordwood.model.config import LogConfig
 from support.in_process_engine import clean_in_process
@@ -22,12 +23,24 @@ DAY_MS = 86_400_000
 CONFIG = LogConfig(cleanup_policy=frozenset({"compact"}), min_cleanable_dirty_ratio=0.0)
 
 
+def damage_in(result: Verification) -> list[str]:
+    """All findings, but that it cannot be told whether something was compacted away."""
+    return [
+        str(each)
+        for log in result.logs
+        for each in log.findings
+        if each.rule is not Rule.OFFSETS_UNKNOWN
+    ]
+
+
 @pytest.mark.parametrize("seed", range(25))
 def test_random_logs_are_sound_before_and_after_a_cleaning(tmp_path: Path, seed: int) -> None:
     root = write_log_dir(tmp_path / "logs", [random_log(seed)])
+    # It has what a leader has sent that had compacted its log: gaps above its own line as well.
+    facts = PartitionFacts(is_alone=False)
     for _ in range(2):
-        result = verify([root], clock=FixedClock(NOW_MS))
-        assert [str(each) for log in result.logs for each in log.findings] == []
+        result = verify([root], clock=FixedClock(NOW_MS), facts_of=lambda _, __: facts)
+        assert damage_in(result) == []
         report = clean_in_process(root, {"log": CONFIG}, now_ms=NOW_MS, force=True)
         assert not report.failed
 
@@ -90,5 +103,4 @@ def test_an_aborted_transaction_below_the_log_start_needs_no_entry(
     report = clean_in_process(root, {"log": config}, now_ms=NOW_MS, force=True)
     assert report.partitions[0].discarded.superseded == 1
     assert report.partitions[0].log_start_offset == (1 if expires else 2)
-    result = verify([root], clock=FixedClock(NOW_MS))
-    assert [str(each) for log in result.logs for each in log.findings] == []
+    assert damage_in(verify([root], clock=FixedClock(NOW_MS))) == []
