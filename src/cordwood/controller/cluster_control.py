@@ -83,6 +83,7 @@ class ClusterControl:
         Raises:
             DuplicateBrokerRegistrationError: a broker with its id is alive.
             InvalidRegistrationError: its directories or features are not those of a broker.
+            InvalidRequestError: a listener, or a range of feature levels, is not possible.
             UnsupportedRequestError: it does not support a level of the cluster.
             StorageError: the disk returned an error.
         """

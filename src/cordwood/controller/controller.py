@@ -19,6 +19,7 @@ from typing import Self
 
 from cordwood.controller import configs, features, partitions, quotas, registration, topics
 from cordwood.controller.cluster_view import ClusterView
+from cordwood.controller.record_values import require_values
 from cordwood.controller.registration import ControllerRegistration
 from cordwood.controller.settings import ControllerSettings
 from cordwood.format.metadata_records import with_defaults
@@ -567,11 +568,17 @@ class Controller:
         return ClusterView(image=self.image, settings=self.settings, rng=self.context.rng)
 
     def _commit(self, records: Sequence[ApiRecord]) -> None:
-        """Writes records as one batch; the image has them when they are on disk."""
+        """Writes records as one batch; the image has them when they are on disk.
+
+        Raises:
+            InvalidRequestError: a record has a value that no reader knows.
+            StorageError: the disk refused.
+        """
         if not records:
             return
         delta = ImageDelta(self.image)
         for record in in_steps(records, every=16):
+            require_values(record)
             delta.apply(record.name, with_defaults(record.name, record.fields))
         assert not delta.in_transaction, "a transaction over several batches"
         now_ms = self._append(records)

@@ -13,6 +13,7 @@ from contextlib import suppress
 
 from cordwood.controller.cluster_view import RECORDS_MAX, ClusterView
 from cordwood.controller.partition_change import Election, PartitionChange, reassigned
+from cordwood.controller.record_values import RECOVERY_STATES
 from cordwood.controller.registration import leaving
 from cordwood.metadata.controller_requests import (
     DirectoryAssignment,
@@ -277,7 +278,8 @@ def _refusal(
     isr = [replica for replica, _ in proposed.isr]
     recovers = proposed.recovery_state == RECOVERING
     if (
-        len(set(isr)) != len(isr)
+        proposed.recovery_state not in RECOVERY_STATES  # Kafka's controller resigns
+        or len(set(isr)) != len(isr)
         or not set(isr) <= set(partition.replicas)
         or partition.leader not in isr
         or (recovers and (len(isr) > 1 or partition.recovery_state != RECOVERING))

@@ -120,7 +120,7 @@ def _require_value(keys: Mapping[str, tuple[str, int] | None], key: str, value: 
     if limit is None:
         return
     kind, highest = limit
-    if value > highest:
+    if value > float(highest):  # as Kafka compares: the highest LONG is 2^63 then
         article = "an" if kind == "INT" else "a"
         raise InvalidRequestError(f"Proposed value for {key} is too large for {article} {kind}.")
     if abs(value % 1.0) > 1e-6:

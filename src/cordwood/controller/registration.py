@@ -16,6 +16,7 @@ from typing import Any
 
 from cordwood.controller.cluster_view import ClusterView
 from cordwood.controller.partition_change import Election, PartitionChange
+from cordwood.controller.record_values import require_endpoints, require_feature_ranges
 from cordwood.format.metadata_records import with_defaults
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.delta import ImageDelta
@@ -87,7 +88,8 @@ def registering_controller(view: ClusterView, registration: ControllerRegistrati
         controller_id=registration.node_id,
         incarnation_id=registration.incarnation_id,
         zk_migration_ready=False,
-        endpoints=registration.endpoints,
+        # The last of a name, at the place of the first: those of a java.util.LinkedHashMap.
+        endpoints=tuple({each.name: each for each in registration.endpoints}.values()),
         features=SUPPORTED_FEATURES,
     )
     return [register_controller_record(controller)]
@@ -124,7 +126,10 @@ def registering_remote(
 
     Raises:
         InvalidRegistrationError: its directories are not those of one broker.
+        InvalidRequestError: a listener, or a range of feature levels, is not possible.
     """
+    require_endpoints(registration.endpoints)
+    require_feature_ranges(registration.features)
     if has_directories(view.image.metadata_version):
         _require_directories(view, registration)
     old = view.image.brokers.get(registration.broker_id)
@@ -149,7 +154,8 @@ def _registered(registration: BrokerRegistration, epoch: int) -> BrokerImage:
         fenced=True,
         in_controlled_shutdown=False,
         log_dirs=sorted_directories(registration.log_dirs),
-        endpoints=registration.endpoints,
+        # The last of a name, at the place of the first: those of a java.util.LinkedHashMap.
+        endpoints=tuple({each.name: each for each in registration.endpoints}.values()),
         features=registration.features,
     )
 

@@ -24,6 +24,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     DuplicateBrokerRegistrationError,
     InvalidRegistrationError,
+    InvalidRequestError,
     StaleBrokerEpochError,
     UnsupportedRequestError,
 )
@@ -334,3 +335,64 @@ def test_a_replica_in_a_controlled_shutdown_is_not_added_to_an_isr(cluster: Clus
     assert not cluster.is_fenced(1)
     assert cluster.partition.isr == (2,)
     assert cluster.propose(2, 1, 2) is ErrorCode.INELIGIBLE_REPLICA
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"security_protocol": 77},
+        {"security_protocol": -1},
+        {"security_protocol": 4},
+        {"port": 0},
+        {"host": ""},
+        {"name": ""},
+    ],
+    ids=str,
+)
+def test_a_broker_with_a_listener_that_no_kafka_reads_is_not_registered(
+    tmp_path: Path, wrong: Mapping[str, object]
+) -> None:
+    cluster = Cluster(tmp_path)
+    before = cluster.controller.log.end_offset
+    listener = {"name": "PLAINTEXT", "host": "localhost", "port": 9001, **wrong}
+    with pytest.raises(InvalidRequestError, match="is not a value that"):
+        cluster.register(1, endpoints=(Endpoint(**listener),))  # type: ignore[arg-type]
+    assert cluster.controller.log.end_offset == before
+    assert 1 not in cluster.controller.image.brokers
+
+
+def test_a_broker_with_a_range_of_feature_levels_below_zero_is_not_registered(
+    tmp_path: Path,
+) -> None:
+    cluster = Cluster(tmp_path)
+    features = {**KNOWN_FEATURES, "of.tomorrow": (-5, 5)}
+    with pytest.raises(InvalidRequestError, match="no range of levels"):
+        cluster.register(1, features=features)
+    cluster.register(1, features={**KNOWN_FEATURES, "of.tomorrow": (0, 5)})
+
+
+def test_of_two_listeners_of_one_name_the_last_is_registered(tmp_path: Path) -> None:
+    cluster = Cluster(tmp_path)
+    first, last = (Endpoint(name="PLAINTEXT", host=host, port=9) for host in ("first", "last"))
+    cluster.register(1, endpoints=(first, last))
+    assert cluster.controller.image.brokers[1].endpoints == (last,)
+
+
+@pytest.mark.parametrize("state", [-128, -1, 2, 7, 127])
+def test_a_recovery_state_that_there_is_not_is_refused(tmp_path: Path, state: int) -> None:
+    cluster = Cluster(tmp_path)
+    cluster.serve(1, 2)
+    cluster.create(1, 2)
+    isr = [(each, cluster.epoch(each)) for each in (1, 2)]
+    change = IsrChange(
+        cluster.controller.image.topics["t"].topic_id,
+        0,
+        cluster.partition.leader_epoch,
+        cluster.partition.partition_epoch,
+        isr,
+        state,
+    )
+    before = cluster.controller.log.end_offset
+    (altered,) = cluster.control.alter_partitions(1, cluster.epoch(1), [change])
+    assert altered.error is ErrorCode.INVALID_REQUEST
+    assert cluster.controller.log.end_offset == before

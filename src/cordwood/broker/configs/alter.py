@@ -47,11 +47,13 @@ from cordwood.model.config_resolver import LISTENER_KEY, lay_over
 from cordwood.model.config_values import Kind
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import (
+    BrokerIdNotRegisteredError,
     InvalidConfigError,
     InvalidRequestError,
     KafkaError,
     UnknownServerError,
     UnknownTopicOrPartitionError,
+    UnsupportedRequestError,
 )
 from cordwood.model.topic_names import require_topic_name
 
@@ -167,12 +169,26 @@ def _check_as_controller(
     match resource.kind:
         case ConfigResource.BROKER:
             if resource.name:
-                _node_id(resource.name)
+                _require_broker(configs, resource.name)
         case ConfigResource.TOPIC | ConfigResource.CLIENT_METRICS | ConfigResource.GROUP:
             pass
-        case _:
+        case ConfigResource.BROKER_LOGGER:
             raise InvalidRequestError(f"Unexpected resource type {resource.kind}.")
+        case _:
+            raise UnsupportedRequestError(f"Unknown resource type {resource.kind}.")
     return _checked_by_controller(configs, resource, replaces=replaces)
+
+
+def _require_broker(configs: EffectiveConfigs, name: str) -> None:
+    """Source: ConfigurationControlManager's existence checker; ConfigAdminManager."""
+    try:
+        broker_id = parse_node_id(name)
+    except ValueError:
+        raise InvalidRequestError("Unable to parse broker name as a base 10 number.") from None
+    if broker_id < 0:
+        raise InvalidRequestError("Invalid negative broker ID.")
+    if broker_id not in configs.image.brokers and broker_id not in configs.image.controllers:
+        raise BrokerIdNotRegisteredError(f"No node with id {broker_id} found.")
 
 
 def _checked_by_controller(
