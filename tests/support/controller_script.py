@@ -59,10 +59,10 @@ def directory_of(broker_id: int, number: int = 0) -> uuid.UUID:
 
 
 class Station:
-    """A controller: its port, and its metadata log."""
+    """A controller: a connection to its port, and its metadata log."""
 
     def __init__(self, port: int, log_dir: Path) -> None:
-        self._wire = Wire(port)
+        self.wire = Wire(port)
         self._directory = log_dir / CLUSTER_METADATA_DIR
         properties = parse_meta_properties((log_dir / META_PROPERTIES).read_bytes())
         self.cluster_id = properties.cluster_id
@@ -77,11 +77,11 @@ class Station:
 
     def close(self) -> None:
         """Ends the connection."""
-        self._wire.close()
+        self.wire.close()
 
     def ask(self, api: str, version: int, fields: Mapping[str, Any]) -> Plain:
         """The controller's answer."""
-        return self._wire.ask(api, version, fields)
+        return self.wire.ask(api, version, fields)
 
     def new_records(self) -> list[LoggedRecord]:
         """The records that were written since the last call, as both controllers must write them.

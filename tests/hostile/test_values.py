@@ -1,0 +1,111 @@
+"""Numbers of requests at a controller that are of no enum and no range, and a start after them.
+
+What brokers and tools send is changed in one number at a time. The controller, another one on its
+directory, and a Kafka must read what was written.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from cordwood.metadata.feature_levels import DEFAULT_FEATURES
+from support.changed_values import changed
+from support.cluster_controller import ClusterController
+from support.controller_script import ControllerScript, Station
+from support.kafka import poll_until
+from support.kafka_cluster import KafkaController
+from support.wire import API_KEYS, read_response
+
+_QUIET = {
+    "broker.session.timeout.ms": "600000",
+    "metadata.max.idle.interval.ms": "0",
+    "auto.leader.rebalance.enable": "false",
+}
+_START_S = 120.0
+
+
+def controller_of(root: Path) -> ClusterController:
+    features = {**DEFAULT_FEATURES, "share.version": 1, "streams.version": 1}
+    return ClusterController(root, properties=_QUIET, features=features)
+
+
+def send_changed(station: Station, seed: int, steps: int) -> Counter[str]:
+    """Sends each request of a script as it is, and before that with a number changed.
+
+    Returns:
+        How many of the changed ones were accepted and refused.
+    """
+    script, rng = ControllerScript(seed), random.Random(seed)
+    outcomes: Counter[str] = Counter()
+    begin = script.begin()
+    for step in range(steps):
+        api, version, make = begin[step] if step < len(begin) else script.next()
+        fields = make(station)
+        found = changed(api, version, fields, rng)
+        if found is not None:
+            _, body = found
+            key = API_KEYS[api]
+            answer = read_response(key, version, station.wire.exchange(key, version, body))
+            has_error = any(name != "none" for name in _errors(answer))
+            outcomes["refused" if has_error else "accepted"] += 1
+            station.new_records()  # all can be read
+        station.ask(api, version, make(station))
+        station.new_records()
+    return outcomes
+
+
+def _errors(value: object) -> list[str]:
+    if isinstance(value, dict):
+        own = [str(value["error_code"])] if "error_code" in value else []
+        return own + [each for one in value.values() for each in _errors(one)]
+    if isinstance(value, list):
+        return [each for one in value for each in _errors(one)]
+    return []
+
+
+def run(root: Path, seed: int, steps: int) -> tuple[ClusterController, Counter[str]]:
+    """A seed at a new controller, and once more after a start; the controller, and the outcomes.
+
+    No request ends it, or has it log a traceback.
+    """
+    outcomes: Counter[str] = Counter()
+    own = controller_of(root)
+    for _ in range(2):
+        with own:
+            own.start()
+            station = Station(own.port, own.log_dir)
+            outcomes += send_changed(station, seed, steps)
+            station.close()
+    assert "Traceback" not in own.log, own.log[-3000:]
+    return own, outcomes
+
+
+def test_a_controller_starts_again_after_numbers_of_no_enum_and_no_range(tmp_path: Path) -> None:
+    _, outcomes = run(tmp_path, 0, 100)
+    assert outcomes["refused"] > 50
+    assert outcomes["accepted"] > 10
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_jars")
+@pytest.mark.parametrize(
+    "seeds",
+    [range(1, 2), pytest.param(range(2, 12), marks=pytest.mark.nightly)],
+    ids=["few", "many"],
+)
+def test_a_kafka_controller_reads_what_was_written_after_numbers_of_no_enum_and_no_range(
+    tmp_path: Path, seeds: range
+) -> None:
+    for seed in seeds:
+        own, _ = run(tmp_path / f"own-{seed}", seed, 200)
+        with KafkaController(
+            tmp_path / f"kafka-{seed}", properties=_QUIET, log_dirs=[own.log_dir]
+        ) as kafka:
+            kafka.port = own.port
+            kafka.launch()
+            poll_until(kafka.serving, timeout_s=_START_S, what="the start of a controller")
+            assert not kafka.errors_since_start
