@@ -29,7 +29,7 @@ class NotedTopics:
     def note(self, topic: TopicImage, settings: Mapping[str, str]) -> None:
         """Notes a deleted topic whose logs are still served, if its settings say so.
 
-        A topic that cannot be noted is removed from the disk.
+        Where the trash refuses, the note waits beside the logs, which stay until it is taken.
 
         Args:
             topic: as it was.
@@ -62,8 +62,7 @@ class NotedTopics:
             ),
         )
         try:
-            with trash.access(f"noting the topic {topic.name}"):
-                trash.topics.note(removed)
+            trash.note_topic(removed)
         except TrashError as error:
             _log.error("%s; the topic is deleted and cannot be restored", error)
         else:
@@ -75,8 +74,7 @@ class NotedTopics:
         if trash is None or topic_id is None:
             return
         try:
-            with trash.access(f"noting the committed offsets of {name}"):
-                trash.topics.note_offsets(topic_id, [_noted(*each) for each in offsets.items()])
+            trash.note_offsets(topic_id, [_noted(*each) for each in offsets.items()])
         except TrashError as error:
             _log.error("%s; the groups will not resume if it is restored", error)
 

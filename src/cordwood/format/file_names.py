@@ -42,6 +42,12 @@ RUNTIME_FILE = ".cordwood-broker.json"
 HOLDS_FILE = "cordwood-holds.json"
 #: Cordwood's own, in a trash: the notes of a partition's removals.
 TRASH_NOTES = "cordwood-trash.json"
+#: Cordwood's own, in a trash: its id.
+TRASH_ID = ".cordwood-trash"
+#: Cordwood's own, in a log directory: the ids of the trashes that were used, by their paths.
+TRASH_MARK = "cordwood-trashes.json"
+#: Cordwood's own, in a log directory: the note of a deleted topic that a trash could not take.
+WAITING_TOPIC_PREFIX = "cordwood-trash."
 #: Of a directory in a trash: its name before that is the id of a deleted topic.
 TRASHED_TOPIC_SUFFIX = ".topic"
 RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"

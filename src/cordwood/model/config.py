@@ -238,10 +238,10 @@ _TOPIC_TABLE = (
     _own("segment.roll.idle", _BOOLEAN, False, "",
          "Whether a segment older than segment.ms is rolled by the check of retention, also if no "
          "record arrives."),
-    _own("trash.ms", _long(0), 0, "ms",
+    _own("trash.ms", _long(0), 168 * _HOUR_MS, "ms",
          "How long what a broker removes stays in cordwood.trash.dir, from where it can be put "
-         "back; 0 removes it for good. It counts from the removal; a change is for what is removed "
-         "later."),
+         "back; 0 removes it for good. Without cordwood.trash.dir it has no effect. It counts from "
+         "the removal; a change is for what is removed later."),
     _own("tombstone.cleanup", _BOOLEAN, False, "",
          "Whether a compacted log is cleaned when the delete horizon of a tombstone in its clean "
          "section has passed, also if no record arrives."),
@@ -380,8 +380,9 @@ _BROKER_TABLE = (
             "that of which the most bytes are freed for each byte that is read, as estimated.",
             dynamic=True),
     _broker("cordwood.trash.dir", _STRING, None, "",
-            "The directory that takes what is removed from the logs of topics with "
-            "cordwood.trash.ms; not in a log directory. Unset, nothing is kept."),
+            "The directory that takes what is removed from the logs, for cordwood.trash.ms: seven "
+            "days by default; not in a log directory. It is made at the first start; while it is "
+            "missing later, nothing is removed. Unset, nothing is kept."),
 )  # fmt: skip
 
 
@@ -494,7 +495,7 @@ class LogConfig:
     cordwood_retention_groups_max_ms: int = -1
     cordwood_retention_groups_max_bytes: int = -1
     cordwood_segment_roll_idle: bool = False
-    cordwood_trash_ms: int = 0
+    cordwood_trash_ms: int = 604_800_000
     cordwood_tombstone_cleanup: bool = False
     cordwood_record_ttl_header: str = ""
     cordwood_compaction_strategy: str = "offset"

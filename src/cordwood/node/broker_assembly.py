@@ -86,13 +86,13 @@ def open_logs(
         verify_transactions=settings.transaction_partition_verification_enable,
     )
     trash_dir, keep_ms = settings.broker_config.cordwood_trash_dir, settings.integer(TRASH_MS)
-    if keep_ms and not trash_dir:
+    if keep_ms and TRASH_MS in settings.given and not trash_dir:
         raise ConfigError(
             f"{TRASH_MS}={keep_ms}: there is no place for what is removed; set {TRASH_DIR} to a "
             "directory that is in no log directory"
         )
     if trash_dir:
-        context.trash = BrokerTrash(Path(trash_dir).absolute(), log_dirs, fs=fs)
+        context.trash = BrokerTrash(Path(trash_dir).absolute(), log_dirs, fs=fs, rng=rng)
     try:
         return LogManager(
             log_dirs, broker=settings.broker_config, topic_config=topic_config, context=context

@@ -117,6 +117,7 @@ class TopicRestoration:
         return self._channel
 
     def _find(self, trash: BrokerTrash, name: str, topic_id: UUID | None) -> RemovedTopic:
+        trash.bring_notes()
         with trash.access(f"looking for {name}"):
             topics = trash.topics.all()
         topic = require_named(topics, name, topic_id)

@@ -5,6 +5,9 @@ its files keep Kafka's names until file.delete.delay.ms is over, and are then mo
 being removed. A file that no note waits for, such as one of a truncation, is removed. What has
 expired is deleted by `remove_expired`.
 
+While the directory is missing or refuses, nothing is removed: files stay as `.deleted`, logs as
+`-delete`, and notes of deleted topics wait in a log directory. It is tried again.
+
 While a broker runs it holds the `.lock` of the directory, so that no command changes it.
 """
 
@@ -12,22 +15,32 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
+from uuid import UUID
 
 from cordwood.format.file_names import DELETED_SUFFIX
-from cordwood.format.trash_notes import Removal, RemovedTopic
+from cordwood.format.trash_notes import (
+    Removal,
+    RemovedOffset,
+    RemovedTopic,
+    build_closed_partitions,
+    build_removed_offsets,
+)
 from cordwood.model.errors import CordwoodError, TrashError
+from cordwood.model.rng import Rng, SystemRng
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import uuid_text
 from cordwood.storage.directory_names import parse_directory_name
 from cordwood.storage.filesystem import OS, FileSystem, Lock
 from cordwood.storage.trash import Trash, TrashedPartition, move_file, trashed_partitions
-from cordwood.storage.trashed_topics import TrashedTopics
+from cordwood.storage.trash_presence import TrashPresence
+from cordwood.storage.trashed_topics import TrashedTopics, belongs
+from cordwood.storage.waiting_topics import WaitingTopics
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -42,24 +55,49 @@ class BrokerTrash:
     """The trash of a broker; any thread may call. `topics` has the deleted topics.
 
     `removals_at_check` and `bytes_at_check` are what was here after the last `remove_expired`,
-    without what could not be read.
+    without what could not be read. `is_missing` says whether it was when it was last looked for.
     """
 
-    def __init__(self, directory: Path, log_dirs: Sequence[Path], *, fs: FileSystem = OS) -> None:
-        """Makes and locks the directory.
+    def __init__(
+        self,
+        directory: Path,
+        log_dirs: Sequence[Path],
+        *,
+        fs: FileSystem = OS,
+        rng: Rng | None = None,
+    ) -> None:
+        """Locks the directory, and makes it if there never was one; a missing one is awaited.
 
         Raises:
             ConfigError: it lies in a log directory, or cannot be written to.
+            CorruptError: a log directory's note of its trashes cannot be understood.
             DirectoryInUseError: another process has it.
         """
         self.directory = directory
         self._fs = fs
         self._trash = Trash(directory, named=TRASH_DIR, fs=fs)
-        self._trash.make(log_dirs)
         self.topics = TrashedTopics(directory, fs=fs)
         self.removals_at_check = self.bytes_at_check = 0
-        self._locked: Lock | None = fs.lock(directory)
+        self.is_missing = False
+        self._locked: Lock | None = None
         self._lock = threading.RLock()
+        self._presence = TrashPresence(directory, log_dirs, fs=fs)
+        self._waiting = WaitingTopics(log_dirs, fs=fs)
+        if self._presence.was_made:
+            try:
+                self._presence.require()
+            except TrashError as error:
+                self._trash.require_outside(log_dirs)
+                self.is_missing = True
+                _log.warning("%s %s: %s", TRASH_DIR, directory, error)
+                return
+        self._trash.make(log_dirs)
+        self._locked = fs.lock(directory)
+        try:
+            self._presence.note_made(rng or SystemRng())
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Releases the lock."""
@@ -72,14 +110,37 @@ class BrokerTrash:
         """Work on files of the trash: their errors say nothing of a log directory.
 
         Raises:
-            TrashError: in place of any error of a file.
+            TrashError: in place of any error of a file; or the trash is missing.
         """
         try:
+            self._require_there()
             yield
-        except TrashError:
-            raise
+        except TrashError as error:
+            prefix = f"{TRASH_DIR} {self.directory}: "
+            if str(error).startswith(prefix):
+                raise
+            raise TrashError(f"{prefix}{doing}: {error}") from error
         except (OSError, CordwoodError) as error:
             raise TrashError(f"{TRASH_DIR} {self.directory}: {doing}: {error}") from error
+
+    def _require_there(self) -> None:
+        """Requires that the directory is the trash, and locks it if it has come back.
+
+        Raises:
+            TrashError: it is missing.
+            DirectoryInUseError: another process has it.
+        """
+        try:
+            self._presence.require()
+        except TrashError:
+            self.is_missing = True
+            raise
+        with self._lock:
+            if self._locked is None:
+                self._locked = self._fs.lock(self.directory)
+            if self.is_missing:
+                self.is_missing = False
+                _log.info("%s %s is there again", TRASH_DIR, self.directory)
 
     # ---- segments
 
@@ -104,6 +165,8 @@ class BrokerTrash:
                 target = self._place_of(path)
                 if target is not None:
                     move_file(path, target, fs=self._fs)
+                else:
+                    self._require_there()  # or nobody can say that no note waits for it
             if target is None:
                 self._fs.remove(path)
 
@@ -117,6 +180,91 @@ class BrokerTrash:
         trashed = TrashedPartition(directory, fs=self._fs)
         return trashed.place_of(path.name.removesuffix(DELETED_SUFFIX))
 
+    # ---- deleted topics
+
+    def note_topic(self, topic: RemovedTopic) -> None:
+        """Notes a deleted topic; beside its logs, if the trash refuses.
+
+        Raises:
+            TrashError: neither takes it.
+        """
+        with self._lock:
+            try:
+                with self.access(f"noting the topic {topic.name}"):
+                    self.topics.note(topic)
+            except TrashError as error:
+                _log.warning("%s; the logs of the topic stay, and it is tried again", error)
+                with self._beside_logs(f"noting the topic {topic.name}"):
+                    self._waiting.add(topic)
+
+    def note_offsets(self, topic_id: UUID, offsets: Sequence[RemovedOffset]) -> None:
+        """Notes the offsets that groups had committed for a noted topic.
+
+        Raises:
+            TrashError: it cannot be written.
+        """
+        if offsets:
+            self._add_line(topic_id, build_removed_offsets(offsets))
+
+    def note_closed(self, topic_id: UUID, partitions: Iterable[int]) -> None:
+        """Notes that logs of a noted topic were closed.
+
+        Raises:
+            TrashError: it cannot be written.
+        """
+        self._add_line(topic_id, build_closed_partitions(partitions))
+
+    def _add_line(self, topic_id: UUID, line: bytes) -> None:
+        with self._lock:
+            with self._beside_logs("adding to a note"):
+                if self._waiting.append(topic_id, line):
+                    return
+            with self.access("adding to a note"):
+                self.topics.add_line(topic_id, line)
+
+    def waits_for(self, topic_id: UUID | None, partition: TopicPartition, log_dir: Path) -> bool:
+        """As `TrashedTopics.waits_for`, also of a topic whose note waits.
+
+        Raises:
+            TrashError: the notes cannot be read.
+        """
+        with self._lock:
+            with self._beside_logs(f"looking for {partition}"):
+                waiting = self._waiting.get(topic_id)
+            if waiting is not None:
+                return belongs(waiting, partition, log_dir)
+            with self.access(f"looking for {partition}"):
+                return self.topics.waits_for(topic_id, partition, log_dir)
+
+    def bring_notes(self) -> None:
+        """Takes the notes that have waited beside the logs.
+
+        Raises:
+            TrashError: it takes none now.
+        """
+        with self._lock, self.access("taking the notes of deleted topics"):
+            self._waiting.hand_over(self.topics)
+
+    def take(self, directory: Path, topic_id: UUID, partition: TopicPartition) -> bool:
+        """As `TrashedTopics.take`.
+
+        Raises:
+            TrashError: it cannot be moved, and is where it was.
+        """
+        self.bring_notes()
+        with self._lock, self.access(f"moving {directory}"):
+            taken = self.topics.take(directory, topic_id, partition)
+            if not taken:
+                self._require_there()
+            return taken
+
+    @contextmanager
+    def _beside_logs(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, CordwoodError) as error:
+            raise TrashError(f"{TRASH_DIR} {self.directory}: {doing}: {error}") from error
+
     def partitions(self) -> list[TrashedPartition]:
         """The partitions of which segments are here, by name."""
         return trashed_partitions(self.directory, fs=self._fs)
@@ -128,6 +276,13 @@ class BrokerTrash:
 
         What cannot be read or deleted is logged, and stays.
         """
+        try:
+            self.bring_notes()
+        except TrashError as error:
+            _log.warning("%s", error)
+            if self.is_missing:
+                self.removals_at_check = self.bytes_at_check = 0
+                return 0
         sizes = []
         count = 0
         for trashed, removal in self._removals():

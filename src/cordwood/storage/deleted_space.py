@@ -23,6 +23,8 @@ def free_bytes_soon(
     free = fs.free_bytes(log_dir)
     if free >= enough_bytes:
         return free
+    if trash is not None and _keeps_all(trash, fs):
+        return free
     if trash is not None and fs.is_same_file_system(log_dir, trash.directory):
         while free < enough_bytes and trash.remove_oldest():
             free = fs.free_bytes(log_dir)
@@ -42,9 +44,16 @@ def free_bytes_foreseen(
         TrashError: the trash cannot be read.
     """
     free = fs.free_bytes(log_dir)
+    if trash is not None and _keeps_all(trash, fs):
+        return free, False
     if trash is not None and fs.is_same_file_system(log_dir, trash.directory):
         return free + trash.size_bytes, False
     return free + _all_waiting_bytes(log_dir, fs=fs), True
+
+
+def _keeps_all(trash: BrokerTrash, fs: FileSystem) -> bool:
+    """Whether the trash is missing, so that what is removed stays in the log directories."""
+    return trash.is_missing or not fs.exists(trash.directory)
 
 
 def _all_waiting_bytes(log_dir: Path, *, fs: FileSystem) -> int:

@@ -64,7 +64,7 @@ class Trash:
             ConfigError: as `make`.
         """
         if read_only:
-            self._require_outside(log_dirs, self._fs)
+            self.require_outside(log_dirs)
         else:
             self.make(log_dirs)
         return self._warnings(log_dirs)
@@ -82,7 +82,7 @@ class Trash:
             ConfigError: it lies in a log directory, or cannot be written to; it is then not made.
         """
         fs = self._fs
-        self._require_outside(log_dirs, fs)
+        self.require_outside(log_dirs)
         probe = self.directory / _PROBE_NAME
         is_new = not fs.exists(self.directory)
         try:
@@ -114,7 +114,13 @@ class Trash:
             if path.stat().st_dev == device
         ]
 
-    def _require_outside(self, log_dirs: Sequence[Path], fs: FileSystem) -> None:
+    def require_outside(self, log_dirs: Sequence[Path]) -> None:
+        """Requires that it lies in no log directory.
+
+        Raises:
+            ConfigError: it does.
+        """
+        fs = self._fs
         real = self.directory.resolve()
         cleaned = {fs.identity_of(path) for path in log_dirs}
         for path in (real, *real.parents):

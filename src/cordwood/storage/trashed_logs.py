@@ -55,8 +55,7 @@ def belongs_to_trash(log: PartitionLog) -> bool:
     if trash is None:
         return False
     try:
-        with trash.access(f"looking for {log.topic_partition}"):
-            return trash.topics.waits_for(log.topic_id, log.topic_partition, log.log_dir)
+        return trash.waits_for(log.topic_id, log.topic_partition, log.log_dir)
     except TrashError as error:
         _log.warning("%s", error)
         return False
@@ -87,8 +86,7 @@ def note_closed(context: LogContext, closed: Iterable[PartitionLog]) -> None:
     for topic_id, partitions in numbers.items():
         assert trash is not None, "logs were closed for it"
         try:
-            with trash.access("noting what was closed"):
-                trash.topics.note_closed(topic_id, partitions)
+            trash.note_closed(topic_id, partitions)
         except TrashError as error:
             _log.warning("%s", error)
 
@@ -102,9 +100,9 @@ def dispose_of(log: PartitionLog) -> bool:
     trash = log.context.trash
     if trash is not None and log.topic_id is not None:
         try:
-            with log.lock, trash.access(f"moving {log.directory}"):
+            with log.lock:
                 log.close_handlers()
-                taken = trash.topics.take(log.directory, log.topic_id, log.topic_partition)
+                taken = trash.take(log.directory, log.topic_id, log.topic_partition)
         except TrashError as error:
             _log.warning("%s; it is tried again", error)
             return False

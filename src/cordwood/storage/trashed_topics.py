@@ -16,16 +16,13 @@ A restoration goes the other way, and is described by `node.topic_restoration`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from uuid import UUID
 
 from cordwood.format.file_names import TEMPORARY_SUFFIX, TRASH_NOTES, TRASHED_TOPIC_SUFFIX
 from cordwood.format.trash_notes import (
-    RemovedOffset,
     RemovedTopic,
-    build_closed_partitions,
-    build_removed_offsets,
     build_removed_topic,
     parse_removed_topic,
 )
@@ -106,10 +103,7 @@ class TrashedTopics:
             CordwoodError, OSError: the notes cannot be read.
         """
         topic = None if topic_id is None else self.get(topic_id)
-        return topic is not None and any(
-            each.partition == partition.partition and each.log_dir == str(log_dir)
-            for each in topic.partitions
-        )
+        return topic is not None and belongs(topic, partition, log_dir)
 
     # ---- changes
 
@@ -123,28 +117,25 @@ class TrashedTopics:
         """
         with self._lock:
             self.forget(topic.topic_id)
-            directory = self.directory(topic.topic_id)
+            self.note_lines(topic.topic_id, build_removed_topic(topic))
+
+    def note_lines(self, topic_id: UUID, lines: bytes) -> None:
+        """Notes a topic that was deleted, whose notes have waited elsewhere.
+
+        Raises:
+            OSError, NoSpaceError: it cannot be written.
+        """
+        with self._lock:
+            directory = self.directory(topic_id)
             self._fs.make_directory_durably(directory)
-            self._fs.replace_durably(directory / TRASH_NOTES, build_removed_topic(topic))
+            self._fs.replace_durably(directory / TRASH_NOTES, lines)
 
-    def note_offsets(self, topic_id: UUID, offsets: Sequence[RemovedOffset]) -> None:
-        """Notes the offsets that groups had committed for a noted topic.
-
-        Raises:
-            OSError, NoSpaceError: it cannot be written.
-        """
-        if offsets:
-            self._add(topic_id, build_removed_offsets(offsets))
-
-    def note_closed(self, topic_id: UUID, partitions: Iterable[int]) -> None:
-        """Notes that logs of a noted topic were closed.
+    def add_line(self, topic_id: UUID, line: bytes) -> None:
+        """Adds to the notes of a topic; nothing where it is not noted.
 
         Raises:
             OSError, NoSpaceError: it cannot be written.
         """
-        self._add(topic_id, build_closed_partitions(partitions))
-
-    def _add(self, topic_id: UUID, line: bytes) -> None:
         path = self.directory(topic_id) / TRASH_NOTES
         with self._lock:
             if self._fs.exists(path):
@@ -192,6 +183,14 @@ class TrashedTopics:
                     self._fs.remove_tree(directory / entry.name)
             self._fs.remove_tree(directory)
             self._fs.sync_directory(self._trash)
+
+
+def belongs(topic: RemovedTopic, partition: TopicPartition, log_dir: Path) -> bool:
+    """Whether a partition in a log directory is one of a deleted topic."""
+    return any(
+        each.partition == partition.partition and each.log_dir == str(log_dir)
+        for each in topic.partitions
+    )
 
 
 def temporary_of(target: Path) -> Path:

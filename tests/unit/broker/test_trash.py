@@ -155,9 +155,11 @@ def topic_id(broker: RunningBroker, topic: str) -> object:
     return broker.call(lambda b: b.metadata.image.topics[topic].topic_id)
 
 
-def fill(broker: RunningBroker) -> None:
+def fill(broker: RunningBroker, config: Mapping[str, str] | None = None) -> None:
     """A topic of two partitions, of which a group has read three of five records."""
-    create(broker, "orders", {"retention.ms": "-1", "cordwood.trash.ms": str(DAY_MS)}, partitions=2)
+    if config is None:
+        config = {"cordwood.trash.ms": str(DAY_MS)}
+    create(broker, "orders", {"retention.ms": "-1", **config}, partitions=2)
     for number in range(5):
         produce(broker, "orders", f"value {number}")
         broker.advance(seconds=61, compact=False)
@@ -549,3 +551,28 @@ def test_a_restoration_that_fails_leaves_the_topic_in_the_trash(tmp_path: Path) 
         broker.advance(minutes=2)
         assert [each["topic"] for each in in_trash(probe)] == ["orders"]
         assert not list(log_dir.path.glob("orders-*"))
+
+
+def test_a_directory_alone_keeps_for_seven_days_and_both_settings_are_described(
+    tmp_path: Path,
+) -> None:
+    where = {"cordwood.trash.dir": str(tmp_path / "trash"), "node.id": "1"}
+    with (
+        RunningBroker(where, log_dir=tmp_path / "logs", engine=ManagedInProcessEngine) as broker,
+        probed(broker) as probe,
+    ):
+        fill(broker, {})
+        delete(broker, "orders")
+        broker.advance(minutes=10)
+        (trashed,) = in_trash(probe)
+        assert trashed["expires_ms"] - trashed["at_ms"] == 7 * DAY_MS
+        create(broker, "short", {"cordwood.trash.ms": "0"})
+        delete(broker, "short")
+        broker.advance(minutes=10)
+        assert [each["topic"] for each in in_trash(probe)] == ["orders"]
+        tool = ["configs", "--bootstrap-server", broker.bootstrap_servers, "--describe", "--all"]
+        said = CliRunner().invoke(app, [*tool, "--entity-type", "brokers", "--entity-name", "1"])
+        assert f"cordwood.trash.dir={tmp_path / 'trash'} sensitive=false" in said.output
+        assert "cordwood.trash.ms=604800000 sensitive=false" in said.output
+        broker.advance(days=8)
+        assert in_trash(probe) == []

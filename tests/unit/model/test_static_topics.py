@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.model.config import OWN_PREFIX, TOPIC_SETTINGS, is_own
+from cordwood.model.config import BROKER_SETTINGS, OWN_PREFIX, TOPIC_SETTINGS, is_own
 from cordwood.model.config_levels import Sources, resolve_topic
 from cordwood.model.config_resolver import Level
 from cordwood.model.errors import ConfigError
@@ -64,5 +64,8 @@ def test_every_own_setting_of_topics_is_off_by_default_and_has_a_broker_setting(
     assert own
     for setting in own:
         assert setting.name.startswith(OWN_PREFIX)
-        assert setting.default in ("kafka", "offset", -1, False, (), ""), setting.name
+        if setting.name == "cordwood.trash.ms":  # which has no effect without a directory
+            assert BROKER_SETTINGS["cordwood.trash.dir"].default is None
+        else:
+            assert setting.default in ("kafka", "offset", -1, False, (), ""), setting.name
         assert [each.name for each in setting.broker_names] == [setting.name]

@@ -57,6 +57,7 @@ UNKNOWN_TYPE: Final = 0
 #: Cordwood's own, read-only: the address of a broker's HTTP endpoint. It is returned only if it is
 #: requested by name, so that Kafka's tools list only Kafka's settings.
 HTTP_URL: Final = f"{OWN_PREFIX}http.url"
+_TRASH_MS: Final = f"{OWN_PREFIX}trash.ms"
 
 
 _TABLES: Final = {
@@ -167,6 +168,7 @@ def _topic(configs: EffectiveConfigs, topic: str, wanted: Collection[str]) -> li
     static = configs.settings.static_topics.get(topic, _NOTHING)
     values = parse_topic({**static, **texts}, configs.topic_defaults)
     of_broker = {each for _, given in configs.levels for each in given if is_own(each)}
+    of_broker.update(_turned_on(configs))
     own = {each for each in (*static, *of_broker, *wanted) if is_own(each)} - texts.keys()
     return [
         _topic_entry(configs, topic, name, values)
@@ -210,10 +212,17 @@ def _broker(configs: EffectiveConfigs, name: str) -> list[Entry]:
     names = _names_in("broker")
     known = frozenset(names)
     unknown = [each for each in java_order(texts) if each not in known]
+    turned_on = [each for each in _turned_on(configs) if each not in texts]
     return [
         *(_broker_entry(configs, each, texts[each]) for each in unknown),
+        *(_broker_entry(configs, each, _text(configs.values.all[each])) for each in turned_on),
         *(_broker_entry(configs, each, _text(configs.values.all[each])) for each in names),
     ]
+
+
+def _turned_on(configs: EffectiveConfigs) -> tuple[str, ...]:
+    """Own settings that have an effect by their defaults, since another one is set."""
+    return (_TRASH_MS,) if configs.settings.broker_config.cordwood_trash_dir else ()
 
 
 def _broker_entry(configs: EffectiveConfigs, name: str, text: str | None) -> Entry:

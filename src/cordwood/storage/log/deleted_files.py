@@ -131,7 +131,7 @@ class DeletedFiles:
                     self._remove(log, segments, names, removal)
             except TrashError as error:
                 _log.warning("%s; it is tried again", error)
-                schedule(max(delay_ms, _TRASH_RETRY_MS))
+                schedule(_TRASH_RETRY_MS)
 
         schedule(delay_ms)
 

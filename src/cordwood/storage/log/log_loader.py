@@ -32,6 +32,7 @@ from uuid import UUID
 
 from cordwood.format.file_names import (
     DELETE_DIR_SUFFIX,
+    DELETED_SUFFIX,
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
@@ -224,6 +225,9 @@ class _Loader:
             leader_epochs=self._epochs,
             topic_id=None if self._keeps else self._topic_id(),
         )
+        waiting = [name for name in names if name.endswith(DELETED_SUFFIX)]
+        if waiting and self._context.trash is not None:
+            log.deleted_files.remove_later(log, (), waiting)  # the trash has not taken them
         log.gap_offset = self._gap_offset
         if request.topic_id is not None:
             log.assign_topic_id(request.topic_id)
@@ -625,7 +629,7 @@ def remove_leftovers(directory: Path, context: LogContext) -> list[str]:
         try:
             context.dispose(path)
         except TrashError as error:
-            _log.warning("%s; it is tried again when the log is loaded next", error)
+            _log.warning("%s; it is tried again", error)
 
     names = fs.names_in(directory)
     if not is_recovery_needed(names):

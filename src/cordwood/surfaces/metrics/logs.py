@@ -264,6 +264,12 @@ LOGS: tuple[Metric[Snapshot], ...] = (
         lambda trash: trash.removals_at_check,
     ),
     _trash(
+        "cordwood_trash_missing",
+        "1 while the directory of cordwood.trash.dir is missing: what is removed stays in the log "
+        "directories until it is back.",
+        lambda trash: trash.is_missing,
+    ),
+    _trash(
         "cordwood_trash_bytes",
         "The bytes of what the trash had after the last check.",
         lambda trash: trash.bytes_at_check,
