@@ -107,7 +107,7 @@ class LoadRequest:
     With `sync_name` the name of a directory that is made is on disk afterwards; else the caller
     syncs its parent. `on_segment` is called with (number, of how many) before each segment that is
     recovered, `on_warning` for damage. With `is_in_use` a broker has the log open, and may not have
-    written the active segment's indexes yet.
+    written the indexes of segments above the recovery point yet.
     """
 
     directory: Path
@@ -358,7 +358,7 @@ class _Loader:
                 return
             is_active = segment is self._segments.active
             is_expected = segment.size_bytes or not is_active or not self._keeps
-            if is_expected and not (is_active and request.is_in_use):
+            if is_expected and not (request.is_in_use and self._is_unflushed(segment)):
                 request.on_warning(
                     f"Could not find offset index file corresponding to log file {segment.path}, "
                     "recovering segment and rebuilding index files..."
@@ -378,6 +378,11 @@ class _Loader:
             )
             if is_flushed:  # else the segments before it may be torn, which update the producers
                 self._recover_segment(segment)
+
+    def _is_unflushed(self, segment: LogSegment) -> bool:
+        """Whether a broker that has the log open may not have written the segment's indexes yet."""
+        follows = self._segments.higher(segment.base_offset)
+        return follows is None or follows.base_offset > self._request.recovery_point
 
     def _index_whole(self, segment: LogSegment, *, is_active: bool) -> None:
         """Rebuilds the indexes of a segment from its batches, none of which may be cut off.

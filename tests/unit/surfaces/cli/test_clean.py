@@ -175,6 +175,23 @@ def test_an_index_of_the_active_segment_that_a_broker_has_not_written_yet_is_no_
         assert len(missing) == count
 
 
+@pytest.mark.parametrize(("base", "count"), [(0, 1), (2, 0), (4, 0)])
+def test_beside_a_broker_an_index_above_the_recovery_point_is_not_missing(
+    tmp_path: Path, base: int, count: int
+) -> None:
+    log = LogBuilder("x-0")
+    for _ in range(3):
+        log.batch([(b"a", b"v"), (b"b", b"v")])
+        if log.next_offset < 6:
+            log.roll()
+    log.recovery_point = 2
+    root = write_log_dir(tmp_path / "data", [log])
+    (root / "x-0" / f"{base:020d}.index").unlink()
+    with in_use(root):
+        (found,) = report_of(root, "--defaults", *NOW, "--dry-run")["partitions"]
+    assert len([w for w in found["warnings"] if "Could not find offset index" in w]) == count
+
+
 def test_directory_in_use_ends_with_3_and_touches_nothing(root: Path) -> None:
     with in_use(root):
         before = tree(root)
