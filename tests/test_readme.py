@@ -420,7 +420,8 @@ def test_light(cordwood_broker):
 @pytest.mark.spark
 def test_a_full_installation_compacts(install: Callable[[str], Path], example: Path) -> None:
     python = install("[all]")
-    command = [str(python.with_name("cordwood")), "clean", str(example / "kafka-logs"), "--json"]
+    command = [str(python.with_name("cordwood")), "clean", str(example / "kafka-logs")]
+    command += ["--json", "--yes"]
     done = subprocess.run(
         command, cwd=example, capture_output=True, text=True, timeout=900, check=False
     )

@@ -22,6 +22,7 @@ from cordwood.cleanup.cleaning import Planned, compact, retain
 from cordwood.cleanup.cleaning_order import CleaningSchedule, DueLog
 from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.compaction import CompactionPlan, plan_compaction
+from cordwood.cleanup.emptied import Emptied, emptied_topics
 from cordwood.cleanup.estimate.values import Estimator
 from cordwood.cleanup.log_compaction import prepare_compaction
 from cordwood.cleanup.log_on_disk import LogFiles, LogOnDisk
@@ -61,6 +62,7 @@ def clean(
     *,
     clock: Clock,
     require_engine: Callable[[], None] = lambda: None,
+    confirm: Callable[[Emptied], None] = lambda _: None,
     listener: Listener | None = None,
     estimator: Estimator | None = None,
 ) -> Report:
@@ -74,6 +76,8 @@ def clean(
         engine: starts the engine; called only when there is something to compact.
         clock: for timings.
         require_engine: called before anything is touched when there is something to compact.
+        confirm: called before retention if it would empty topics of what looks like an archive; may
+            raise to leave all as it is.
         listener: receives the progress.
         estimator: estimates what the compactions would free that a dry run plans; None for none.
 
@@ -94,6 +98,11 @@ def clean(
         run.scratch = None if scratch is None else scratch.path
         run.read(log_dirs, locks)
         executes = request.measured or not request.dry_run
+        emptied = run.emptied()
+        if emptied.is_suspicious:
+            run.report.warnings.append(str(emptied))
+            if not request.dry_run:
+                confirm(emptied)
         if executes and run.is_compaction_due():
             require_engine()
         if not executes:
@@ -181,6 +190,7 @@ class _Cleaning:
         self._holds = HoldRegistry(OS)
         self._measured: dict[OfflineOwner, MeasuredLog] = {}
         self._due: list[tuple[OfflineOwner, Captured, CompactionPlan]] = []
+        self._places: Sequence[Place] = ()
         self.scratch: Path | None = None
         self.trash = None if request.trash is None else Trash(request.trash)
         self.report = Report(
@@ -195,7 +205,7 @@ class _Cleaning:
     def read(self, log_dirs: Sequence[OfflineLogDirectory], locks: Locks) -> None:
         """Finds the partitions, and takes the first view of every one. Raises as `clean`."""
         self._holds.read(log_dir.path for log_dir in log_dirs)
-        places = find_places(log_dirs)
+        self._places = places = find_places(log_dirs)
         self._run.groups = offline_groups(self._request, places)
         self.report.warnings += missing_topics(
             {place.partition.topic_partition.topic for place in places}, self._request
@@ -320,17 +330,38 @@ class _Cleaning:
             return True
         if not self._request.retention or not any(owner.config.compact for owner in alive):
             return False
+        return any(
+            owner.would_be_due(each.after)
+            for owner, each in zip(alive, self._first_checks(), strict=True)
+        )
+
+    def _first_checks(self) -> list[CheckPlan]:
+        """What the first check of retention does to each log that is alive; nothing is reported."""
         logs = self.shared_logs()
         free = _free_bytes(logs)
-        checks = plan_check_of(
+        return plan_check_of(
             logs,
             self._request.applied_limits,
             free_bytes=free,
             freeing=free if self.trash is None else (),
             now_ms=self._request.now_ms,
         )
-        return any(
-            owner.would_be_due(each.after) for owner, each in zip(alive, checks, strict=True)
+
+    def emptied(self) -> Emptied:
+        """The topics of which retention leaves nothing."""
+        alive = self._alive()
+        checks = self._first_checks() if self._request.retention else []
+        views = [(owner.view, check.after) for owner, check in zip(alive, checks, strict=False)]
+        known = {owner.view.topic_partition for owner in alive}
+        return emptied_topics(
+            views,
+            [
+                each.partition.path
+                for each in self._places
+                if each.partition.topic_partition not in known
+            ],
+            now_ms=self._request.now_ms,
+            clock_ms=self._clock.now_ms(),
         )
 
     def plan_only(self) -> None:

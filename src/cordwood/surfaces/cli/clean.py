@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
+from collections.abc import Callable
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +14,7 @@ import typer
 
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.cleaning_order import CleaningOrder
+from cordwood.cleanup.emptied import Emptied
 from cordwood.cleanup.report import PartitionReport, Report, Status
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.run_directory import temporary_directory
@@ -115,6 +119,10 @@ def clean_command(
             help="Move removed files here instead of deleting them.",
         ),
     ] = None,
+    yes: Annotated[
+        bool,
+        typer.Option("--yes", help="Empty topics of what looks like an archive without asking."),
+    ] = False,
     verify: Annotated[
         bool,
         typer.Option(
@@ -209,6 +217,11 @@ def clean_command(
                 master=master,
                 memory_bytes=memory_bytes,
                 estimates=not no_estimate,
+                confirm=_Confirmation(
+                    display,
+                    is_given=yes or trash is not None,
+                    may_ask=not json_ and screen.is_terminal,
+                ),
             )
     except (ConfigError, NotALogDirError) as error:
         _stop(error, _EXIT_USAGE)
@@ -229,6 +242,7 @@ def _cleaned(
     master: str,
     memory_bytes: int,
     estimates: bool,
+    confirm: Callable[[Emptied], None],
 ) -> Report:
     """The report of the cleaning, with its engine. Raises as `clean`."""
     engine = CleanEngine(
@@ -244,11 +258,46 @@ def _cleaned(
             engine.factory(),
             clock=clock,
             require_engine=engine.require,
+            confirm=confirm,
             listener=display,
             estimator=estimator_for(display) if estimates else None,
         )
     report.engine = engine.facts
     return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Confirmation:
+    """Asks before topics of what looks like an archive are emptied.
+
+    `is_given` says that they may be, `may_ask` that somebody can be asked if standard input is a
+    terminal, too.
+    """
+
+    display: CleanProgress
+    is_given: bool
+    may_ask: bool
+
+    def __call__(self, emptied: Emptied) -> None:
+        """Returns if the topics may be emptied.
+
+        Raises:
+            ConfigError: nobody can be asked.
+            CordwoodError: the answer is no.
+        """
+        if self.is_given:
+            return
+        if not self.may_ask or not sys.stdin.isatty():
+            raise ConfigError(
+                f"{emptied}. Nothing was changed: --now TIME cleans at another moment, --trash DIR "
+                "keeps what is removed, and --yes removes it"
+            )
+        with self.display.paused():
+            typer.echo(
+                f"cordwood clean: {emptied}. With --trash DIR it could be put back.", err=True
+            )
+            if not typer.confirm("Remove these records for good?", err=True):
+                raise CordwoodError("nothing was changed")
 
 
 def _require_sensible(request: CleanRequest, *, no_estimate: bool) -> None:

@@ -5,6 +5,8 @@ Rows of finished phases remain; of compactions, which may be many, only the last
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 from rich.progress import (
@@ -123,6 +125,18 @@ class CleanProgress:
                 "all compactions", total=1.0, in_bytes=True, is_estimated=True
             )
         self._move(row, done, total)
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Shows no bars until the context ends: a question is asked."""
+        if self._progress is None:
+            yield
+            return
+        self._progress.stop()
+        try:
+            yield
+        finally:
+            self._progress.start()
 
     def finish(self) -> None:
         """The phase is over."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import pty
 import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -278,8 +279,112 @@ def test_setting_describes_a_topic_without_defaults(root: Path) -> None:
     ],
 )
 def test_now_is_read_as_iso_8601_or_milliseconds(root: Path, now: str, left: list[int]) -> None:
-    report_of(root, "--defaults", "--now", now, "--set", f"log.retention.ms={7 * DAY_MS}")
+    options = ["--set", f"log.retention.ms={7 * DAY_MS}", "--yes"]
+    report_of(root, "--defaults", "--now", now, *options)
     assert segments(root, "x-0") == left
+
+
+# ---- archives
+
+
+def archive(root: Path, *, days: int) -> Path:
+    """A topic that expires after a day, one that does not, and nothing newer than so many days."""
+    logs = []
+    for name in ("short-0", "short-1", "long-0"):
+        log = LogBuilder(name)
+        log.batch([(b"k", b"v")], timestamp=SystemClock().now_ms() - days * DAY_MS)
+        logs.append(log)
+    return write_log_dir(root, logs)
+
+
+ARCHIVE = ("--defaults", "--set", f"short:retention.ms={DAY_MS}", "--set", "long:retention.ms=-1")
+
+
+def test_an_archive_is_not_emptied_without_a_terminal_unless_that_is_confirmed(
+    tmp_path: Path,
+) -> None:
+    root = archive(tmp_path / "data", days=8)
+    before = tree(root / "short-0")
+    for as_json in ((), ("--json",)):
+        result = run(root, *ARCHIVE, *as_json)
+        assert result.exit_code == 2
+        assert "retention leaves no record of 1 topics" in result.output
+        assert "short; the newest record is of " in result.output
+        assert "8 days before the moment of the cleaning" in result.output
+        assert "--trash DIR" in result.output
+        assert "--yes" in result.output
+        assert tree(root / "short-0") == before
+    report = report_of(root, *ARCHIVE, "--yes")
+    assert any("retention leaves no record of 1 topics" in each for each in report["warnings"])
+    assert segments(root, "short-0") == [1]
+    assert segments(root, "long-0") == [0]
+
+
+def test_an_archive_that_goes_to_a_trash_is_not_asked_about(tmp_path: Path) -> None:
+    root = archive(tmp_path / "data", days=8)
+    report = report_of(root, *ARCHIVE, "--trash", tmp_path / "trash")
+    assert any("retention leaves no record" in each for each in report["warnings"])
+    assert segments(root, "short-0") == [1]
+
+
+def test_a_dry_run_of_an_archive_warns_and_does_not_ask(tmp_path: Path) -> None:
+    root = archive(tmp_path / "data", days=8)
+    before = tree(root)
+    result = run(root, *ARCHIVE, "--dry-run")
+    assert result.exit_code == 0
+    assert "warning: retention leaves no record of 1 topics" in result.stderr
+    assert tree(root) == before
+
+
+def test_a_directory_in_use_of_late_is_cleaned_as_before(tmp_path: Path) -> None:
+    root = archive(tmp_path / "data", days=6)
+    assert report_of(root, *ARCHIVE)["warnings"] == []
+    assert segments(root, "short-0") == [1]
+
+
+def test_an_idle_topic_of_a_directory_in_use_is_cleaned_as_before(tmp_path: Path) -> None:
+    root = archive(tmp_path / "data", days=30)
+    log = LogBuilder("busy-0")
+    log.batch([(b"k", b"v")], timestamp=SystemClock().now_ms() - DAY_MS)
+    shutil.copytree(write_log_dir(tmp_path / "other", [log]) / "busy-0", root / "busy-0")
+    assert report_of(root, *ARCHIVE, "--topic", "short")["warnings"] == []
+    assert segments(root, "short-0") == [1]
+
+
+def test_a_moment_in_the_future_is_asked_about(tmp_path: Path) -> None:
+    root = archive(tmp_path / "data", days=0)
+    now_ms = SystemClock().now_ms()
+    result = run(root, *ARCHIVE, "--now", now_ms + 3 * DAY_MS)
+    assert result.exit_code == 2
+    assert "days in the future" in result.output
+    assert report_of(root, *ARCHIVE, "--now", now_ms + DAY_MS // 2)["warnings"] == []
+
+
+@pytest.mark.parametrize(("answer", "code", "left"), [("y", 0, [1]), ("n", 1, [0])])
+def test_on_a_terminal_it_asks(tmp_path: Path, answer: str, code: int, left: list[int]) -> None:
+    root = archive(tmp_path / "data", days=8)
+    ours, theirs = pty.openpty()
+    with closing(os.fdopen(ours, "r+b", buffering=0)) as terminal:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "cordwood", "clean", str(root), *ARCHIVE, "--retention-only"],
+            stdin=theirs,
+            stdout=subprocess.PIPE,
+            stderr=theirs,
+            env=os.environ | {"TERM": "xterm", "COLUMNS": "200"},
+        )
+        os.close(theirs)
+        said = b""
+        while b"[y/N]" not in said:
+            said += terminal.read(4096)
+        assert b"short; the newest record is of" in said
+        assert segments(root, "short-0") == [0]
+        terminal.write(f"{answer}\n".encode())
+        with suppress(OSError):  # the terminal is closed at the end
+            while data := terminal.read(4096):
+                said += data
+        assert process.wait() == code
+        assert (b"nothing was changed" in said) == bool(code)
+    assert segments(root, "short-0") == left
 
 
 @pytest.mark.skipif(bool(may_mount()), reason=may_mount())
