@@ -2,7 +2,7 @@
 
 Retention by the time of today removes every record of a directory that no broker has written to
 for a while. Of a directory in use that is right, and Kafka does the same; of a backup it is its
-loss. Which of the two a directory is, its newest record tells.
+loss. The newest record shows which of the two a directory is.
 """
 
 from __future__ import annotations

@@ -113,5 +113,5 @@ class TrashPresence:
         marks = ", ".join(str(each / TRASH_MARK) for each in self._log_dirs)
         return (
             "mount its disk, or move it back. What is removed stays in the log directories until "
-            f"then. If it is lost, stop the broker and remove {marks}: the next start makes it anew"
+            f"then. If it is lost, stop the broker and remove {marks}: the next start makes one"
         )

@@ -225,9 +225,7 @@ class _Loader:
             leader_epochs=self._epochs,
             topic_id=None if self._keeps else self._topic_id(),
         )
-        waiting = [name for name in names if name.endswith(DELETED_SUFFIX)]
-        if waiting and self._context.trash is not None:
-            log.deleted_files.remove_later(log, (), waiting)  # the trash has not taken them
+        self._keep_for_trash(log, names)
         log.gap_offset = self._gap_offset
         if request.topic_id is not None:
             log.assign_topic_id(request.topic_id)
@@ -236,6 +234,12 @@ class _Loader:
             # markers of a decision that it has read.
             log.flush_records()
         return log
+
+    def _keep_for_trash(self, log: PartitionLog, names: list[str]) -> None:
+        """Has removed files that the trash has not taken yet tried again."""
+        waiting = [name for name in names if name.endswith(DELETED_SUFFIX)]
+        if waiting and self._context.trash is not None:
+            log.deleted_files.remove_later(log, (), waiting)
 
     def _open_epochs(self, names: list[str]) -> LeaderEpochCache:
         """The leader epochs; where their file cannot be read, those that the log's batches have.

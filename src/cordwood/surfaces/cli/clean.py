@@ -61,6 +61,7 @@ from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, p
 from cordwood.surfaces.settings import SettingOptions, read_settings
 
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
+_IN_USE_ADVICE = "Nothing was changed: stop that process first, or look with --dry-run"
 
 EPILOG = """\b
 Examples:
@@ -187,7 +188,6 @@ def clean_command(
         settings = reread(lambda: read_settings(options)) if dry_run else read_settings(options)
         clock = SystemClock()
         require_master(master)
-        memory_bytes = parse_memory(memory)
         request = CleanRequest(
             log_dirs=tuple(log_dirs),
             resolve=settings.resolve,
@@ -208,26 +208,22 @@ def clean_command(
             trash=trash,
         )
         _require_sensible(request, no_estimate=no_estimate)
-        with clean_display(screen, shown=not json_ and screen.is_terminal) as display:
+        shown = not json_ and screen.is_terminal
+        with clean_display(screen, shown=shown) as display:
             erased = erased_again(apply_erasures, request, master, display)
             report = _cleaned(
                 request,
                 clock,
                 display,
                 master=master,
-                memory_bytes=memory_bytes,
+                memory_bytes=parse_memory(memory),
                 estimates=not no_estimate,
-                confirm=_Confirmation(
-                    display,
-                    is_given=yes or trash is not None,
-                    may_ask=not json_ and screen.is_terminal,
-                ),
+                confirm=_Confirmation(display, is_given=yes or trash is not None, may_ask=shown),
             )
     except (ConfigError, NotALogDirError) as error:
         _stop(error, _EXIT_USAGE)
     except DirectoryInUseError as error:
-        advice = "Nothing was changed: stop that process first, or look with --dry-run"
-        _stop(f"{error} {advice}", _EXIT_IN_USE)
+        _stop(f"{error} {_IN_USE_ADVICE}", _EXIT_IN_USE)
     except (CordwoodError, OSError) as error:
         _stop(error, _EXIT_FAILED)
     report.warnings = [*settings.warnings, *erased, *report.warnings]
