@@ -7,6 +7,7 @@ neither writes a record.
 from __future__ import annotations
 
 import math
+import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -15,11 +16,17 @@ from typing import Any
 
 import pytest
 
+from cordwood.controller.controller import Controller
+from cordwood.format.file_names import META_PROPERTIES
+from cordwood.format.meta_properties import parse_meta_properties
 from cordwood.metadata.feature_levels import DEFAULT_FEATURES
+from cordwood.metadata.records import ApiRecord, feature_record
+from cordwood.model.clock import SystemClock
 from support.cluster_controller import ClusterController
 from support.controller_script import FEATURES, Station, directory_of
 from support.kafka import poll_until
 from support.kafka_cluster import KafkaController
+from support.served import ServeError
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 
@@ -284,3 +291,41 @@ def test_what_has_kafkas_controller_resign_is_refused_as_an_invalid_request(tmp_
             assert "invalid_request" in str(cordwood.ask(api, version, make(cordwood)))
             assert [name for name, _ in kafka.new_records()] == ["LEADER_CHANGE"]
             assert cordwood.new_records() == []
+
+
+UNKNOWN = {
+    "feature": ApiRecord("FeatureLevelRecord", 0, {"name": "of.tomorrow", "featureLevel": 1}),
+    "level": ApiRecord("FeatureLevelRecord", 0, {"name": "group.version", "featureLevel": 9}),
+    "metadata version": feature_record("metadata.version", 99),
+}
+
+
+@pytest.mark.parametrize("kind", UNKNOWN)
+def test_no_controller_starts_on_a_log_with_an_unknown_feature_or_level(
+    tmp_path: Path, kind: str
+) -> None:
+    own = ClusterController(tmp_path / "cordwood", properties=_QUIET)
+    controller = Controller.open(
+        metadata_dir=own.log_dir,
+        node_id=own.node_id,
+        directory_ids=[directory_id_of(own.log_dir)],
+        clock=SystemClock(),
+    )
+    controller.log.append([UNKNOWN[kind]], timestamp_ms=0)
+    controller.close()
+    shutil.copytree(own.log_dir, tmp_path / "copy")
+    with pytest.raises(ServeError, match=r"the cluster has .* at level"):
+        own.start()
+    with KafkaController(
+        tmp_path / "kafka", properties=_QUIET, log_dirs=[tmp_path / "copy"]
+    ) as kafka:
+        kafka.port = own.port
+        kafka.launch()
+        poll_until(lambda: not kafka.is_running, timeout_s=_START_S, what="the end of Kafka")
+        assert "Encountered fatal fault" in kafka.log_since_start
+
+
+def directory_id_of(log_dir: Path) -> uuid.UUID:
+    found = parse_meta_properties((log_dir / META_PROPERTIES).read_bytes()).directory_id
+    assert found is not None
+    return found

@@ -26,6 +26,7 @@ from cordwood.metadata.image import (
 from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import CorruptError
+from cordwood.model.topic_names import topic_name_fault
 from cordwood.model.uuids import uuid_text
 
 _UNCHANGED_LEADER = -2
@@ -187,6 +188,9 @@ class ImageDelta:
 
     def _topic(self, fields: Fields) -> None:
         topic_id = fields["topicId"]
+        fault = topic_name_fault(fields["name"])
+        if fault is not None:  # directories are named by it
+            raise CorruptError(f"topic {uuid_text(topic_id)} has an illegal name: {fault[:600]}")
         self._names.put(topic_id, fields["name"])
         self._open(TopicImage(name=fields["name"], topic_id=topic_id))
 

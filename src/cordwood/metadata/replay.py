@@ -16,6 +16,7 @@ org.apache.kafka.raft.internals.KafkaRaftLog, Kafka 4.3; KIP-630, KIP-868.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -39,6 +40,8 @@ from cordwood.metadata.delta import ImageDelta
 from cordwood.metadata.image import MetadataImage
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
 from cordwood.model.pauses import in_steps
+
+_log = logging.getLogger(__name__)
 
 __all__ = [
     "MetadataImage",
@@ -98,10 +101,12 @@ def replay_metadata_log(
 def replay_newest_snapshot(directory: Path, *, read_bytes: ReadBytes, names_in: NamesIn) -> Replay:
     """The records of the newest snapshot in `directory`, if there is one; none of the log.
 
+    For a node that follows a controller on another one: `Replay.skips_faults`.
+
     Raises:
         CorruptError, UnsupportedVersionError, OSError: as for `read_metadata_image`.
     """
-    replay = Replay()
+    replay = Replay(skips_faults=True)
     snapshots, _ = _files(directory, names_in(directory))
     if snapshots:
         newest = snapshots[-1]
@@ -136,7 +141,18 @@ class Replay:
     the newest snapshot, which ends at `snapshot_offset`: Kafka would empty such a log.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, skips_faults: bool = False) -> None:
+        """Starts with no record.
+
+        Args:
+            skips_faults: a record that contradicts those before it, or has an impossible name, is
+                logged and left out. So a broker continues with what a controller on another node
+                has written beside it.
+
+        Source: org.apache.kafka.image.loader.MetadataBatchLoader.replay, whose faults end a
+        controller and not a broker.
+        """
+        self._skips_faults = skips_faults
         self.next_offset = 0
         self.epoch = -1
         self.timestamp_ms = -1
@@ -199,14 +215,24 @@ class Replay:
                 else:
                     is_footer = False
                     what = f"{describe_metadata_record(record.value)} at offset {record.offset}"
-                    self._take(decode_metadata_record(record.value or b""))
+                    self._take(decode_metadata_record(record.value or b""), record.offset)
         except CorruptError as error:
             raise type(error)(f"{what} cannot be read: {error.reason}, in the batch") from error
         return is_footer
 
-    def _take(self, record: MetadataRecord) -> None:
+    def _take(self, record: MetadataRecord, offset: int) -> None:
         self.data_records += 1
-        self._delta.take(record)
+        try:
+            self._delta.take(record)
+        except CorruptError as error:
+            if not self._skips_faults:
+                raise
+            _log.error(
+                "Error loading metadata log record from offset %d: %s: %s; it is left out",
+                offset,
+                record.name,
+                error.reason,
+            )
 
     def _take_control(self, record: Record) -> bool:
         """Applies a control record; whether it is the footer of a snapshot."""

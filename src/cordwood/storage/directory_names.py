@@ -11,7 +11,7 @@ import re
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX
 from cordwood.model.errors import CordwoodError, NotALogDirError
 from cordwood.model.kafka_errors import InvalidTopicError
-from cordwood.model.topic_names import is_reserved
+from cordwood.model.topic_names import TOPIC_NAME_LENGTH_MAX, is_reserved, topic_name_fault
 from cordwood.model.topic_partition import TopicPartition
 
 _MARKED = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-future|-stray)")
@@ -46,11 +46,17 @@ def live_directory_name(partition: TopicPartition) -> str:
     """The name of the directory of a partition that is served.
 
     Raises:
-        InvalidTopicError: the topic has the name of the metadata log, whose directory that is.
+        InvalidTopicError: the topic has the name of the metadata log, whose directory that is, or
+            one that no topic can have, such as `../x`.
     """
+    name = str(partition)
+    # Longer names than a topic's do no harm, as long as the directory can have them.
+    fault = topic_name_fault(partition.topic[:TOPIC_NAME_LENGTH_MAX])
+    if fault is not None or len(name) > _NAME_LENGTH_MAX or partition.partition < 0:
+        raise InvalidTopicError(f"{name[:_NAME_LENGTH_MAX]!r} is not the name of a directory")
     if is_reserved(partition.topic):
         raise InvalidTopicError(f"{partition} is the directory of the cluster metadata log")
-    return str(partition)
+    return name
 
 
 def delete_directory_name(partition: TopicPartition, unique_id: str) -> str:

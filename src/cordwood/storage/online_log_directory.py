@@ -21,6 +21,7 @@ from cordwood.format.file_names import (
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import StorageError
+from cordwood.model.offsets import LEADERS_END_MAX
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
@@ -127,7 +128,7 @@ class OnlineLogDirectory(LogDirectory):
                     clean_shutdown=clean,
                     # What is marked has the name of a live log, which the checkpoints speak of.
                     recovery_point=0 if suffix else recovery_points.get(partition, 0),
-                    log_start_offset=0 if suffix else starts.get(partition, 0),
+                    log_start_offset=0 if suffix else self._log_start(partition, starts, marks),
                     on_segment=lambda number, total: progress.segment(name, number, total),
                 )
             )
@@ -155,6 +156,31 @@ class OnlineLogDirectory(LogDirectory):
             if error.path is None or Path(error.path).name != PARTITION_METADATA:
                 raise
             self._context.failures.fail(self.path, f"Error while reading {error}")
+
+    def _log_start(
+        self,
+        partition: TopicPartition,
+        starts: Mapping[TopicPartition, int],
+        marks: Mapping[TopicPartition, int],
+    ) -> int:
+        """The checkpointed log start offset of a log; 0 if no broker has written it.
+
+        A log that ends before it is emptied, and continues there: a damaged line would take all
+        records. Of a clean stop it is never above the high watermark.
+        """
+        start = starts.get(partition, 0)
+        mark = marks.get(partition)
+        is_beyond = self.had_clean_shutdown and mark is not None and start > mark
+        if not is_beyond and start <= LEADERS_END_MAX:
+            return start
+        _log.error(
+            "The line of %s in %s is not taken: log start offset %s %s. The records stay",
+            partition,
+            self.log_starts.path,
+            start,
+            f"is above the high watermark {mark} of a clean stop" if is_beyond else "is no log's",
+        )
+        return 0
 
     def _lower_recovery_points(
         self, lines: Mapping[TopicPartition, int], lowered: dict[TopicPartition, int]

@@ -14,7 +14,7 @@ from cordwood.format.file_names import log_file_name, metadata_snapshot_name
 from cordwood.format.metadata_records import encode_metadata_record
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.metadata.image import Endpoint, MetadataImage, PartitionImage
-from cordwood.metadata.replay import read_metadata_image
+from cordwood.metadata.replay import Replay, read_metadata_image, valid_batches
 from cordwood.model.config import ConfigResource
 from cordwood.model.config_levels import Sources, resolve_topic
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
@@ -482,3 +482,41 @@ class TestTheLogOfARealKafka:
             for each in topic_image.partitions.values():
                 assert each.replicas == (broker.broker_id,), name
                 assert each.directories == broker.log_dirs, name
+
+
+ILLEGAL = ("", ".", "..", "../../evil", "/etc/evil", "a/b", "a\0b", "x" * 10_000, "a b", "\u00e9")
+
+
+@pytest.mark.parametrize("name", ILLEGAL, ids=lambda name: repr(name)[:20])
+def test_a_topic_with_an_illegal_name_is_refused_with_its_place(tmp_path: Path, name: str) -> None:
+    directory = Directory(tmp_path)
+    path = directory.log([topic()], [topic(name, OTHER_ID)])
+    with pytest.raises(
+        CorruptError, match=r"TopicRecord at offset 1 cannot be read.*illegal name"
+    ) as e:
+        directory.read()
+    assert e.value.path == str(path)
+    assert e.value.position == len(data_batch(0, [topic()]))
+    assert len(str(e.value)) < 2_000
+
+
+def test_a_follower_of_a_controller_leaves_out_what_has_an_illegal_name_and_goes_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    replay = Replay(skips_faults=True)
+    of_it = partition(topicId=OTHER_ID)
+    data = data_batch(0, [topic("../../evil", OTHER_ID), of_it, topic(), partition()])
+    for batch in valid_batches(data):
+        replay.take_log_batch(batch)
+    assert set(replay.image().topics) == {"orders"}
+    assert replay.next_offset == 4
+    assert "Error loading metadata log record from offset 0: TopicRecord" in caplog.text
+    assert "Error loading metadata log record from offset 1: PartitionRecord" in caplog.text
+
+
+def test_what_is_not_a_record_is_no_fault_to_be_left_out() -> None:
+    replay = Replay(skips_faults=True)
+    record = Record(offset=0, timestamp=0, key=None, value=b"\1\2")
+    (batch,) = valid_batches(build_batch([record], base_offset=0))
+    with pytest.raises(CorruptError):
+        replay.take_log_batch(batch)

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from cordwood.model.errors import NotALogDirError
+from cordwood.model.kafka_errors import InvalidTopicError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import (
     delete_directory_name,
     future_directory_name,
+    live_directory_name,
     parse_directory_name,
     stray_directory_name,
 )
@@ -64,3 +66,18 @@ def test_a_name_gives_back_its_partition(name: str, expected: tuple[TopicPartiti
 def test_what_is_no_partition_is_refused_in_kafkas_words(what: str, name: str) -> None:
     with pytest.raises(NotALogDirError, match="is not in the form of topic-partition"):
         parse_directory_name(name, parent="/logs")
+
+
+@pytest.mark.parametrize(
+    "topic",
+    ["", ".", "..", "../../evil", "/etc/evil", "a/b", "a\0b", "x" * 254, "x" * 10_000, "a b"],
+    ids=lambda topic: repr(topic)[:20],
+)
+def test_a_name_that_no_topic_can_have_names_no_directory(topic: str) -> None:
+    with pytest.raises(InvalidTopicError):
+        live_directory_name(TopicPartition(topic, 0))
+
+
+def test_a_negative_partition_names_no_directory() -> None:
+    with pytest.raises(InvalidTopicError):
+        live_directory_name(TopicPartition("t", -1))

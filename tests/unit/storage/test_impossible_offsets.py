@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.model.errors import ImpossibleOffsetError
+from cordwood.model.kafka_errors import CorruptMessageError, InvalidRecordError
 from support.offset_damage import (
     BASE_OFFSET,
     BATCHES,
@@ -25,6 +27,7 @@ from support.offset_damage import (
     open_by_us,
     write_log,
 )
+from support.stored_log import StoredLog, batch_of
 
 END = SEGMENTS * BATCHES * RECORDS
 #: Of the base offset: in reach of an index, the first out of reach, a high one, the sign.
@@ -102,3 +105,42 @@ def test_an_offset_out_of_reach_in_the_active_segment_is_refused_with_its_place(
     assert "a batch whose CRC is right has impossible offsets" in found.refused
     assert " at byte " in found.refused
     assert "Restore the partition's directory" in found.refused
+
+
+OFFSET_MAX = 2**63 - 1
+
+
+@pytest.mark.parametrize("end", [OFFSET_MAX, OFFSET_MAX - 1, OFFSET_MAX - 2**31])
+def test_a_leader_appends_nothing_where_offsets_end(tmp_path: Path, end: int) -> None:
+    log = StoredLog(tmp_path).open()
+    log.truncate_fully_and_start_at(end)
+    before = log.active.size_bytes
+    with pytest.raises(InvalidRecordError, match="behind which no record can follow"):
+        log.append_as_leader(batch_of(b"v"))
+    assert (log.log_end_offset, log.active.size_bytes) == (end, before)
+
+
+def test_a_follower_takes_no_batch_behind_which_no_record_can_follow(tmp_path: Path) -> None:
+    log = StoredLog(tmp_path).open()
+    log.truncate_fully_and_start_at(OFFSET_MAX - 1)
+    with pytest.raises(CorruptMessageError, match="ends at offset 9223372036854775807"):
+        log.append_as_follower(batch_of(b"a", b"b", base_offset=OFFSET_MAX - 1))
+    assert log.log_end_offset == OFFSET_MAX - 1
+    log.append_as_follower(batch_of(b"a", base_offset=OFFSET_MAX - 1))
+    assert log.log_end_offset == OFFSET_MAX
+
+
+def test_a_log_whose_last_batch_has_the_last_offset_there_is_is_not_opened(tmp_path: Path) -> None:
+    stored = StoredLog(tmp_path)
+    stored.open().close()
+    (path,) = stored.directory.glob("*.log")
+    path.unlink()
+    (stored.directory / f"{OFFSET_MAX}.log".zfill(24)).write_bytes(
+        batch_of(b"v", base_offset=OFFSET_MAX)
+    )
+    before = stored.files()
+    with pytest.raises(ImpossibleOffsetError, match="behind which no record can follow"):
+        stored.open(clean=True)
+    assert {n: d for n, d in stored.files().items() if n.endswith(".log")} == {
+        n: d for n, d in before.items() if n.endswith(".log")
+    }

@@ -18,11 +18,12 @@ from cordwood.cleanup.online_retention import start_retention
 from cordwood.format.clean_shutdown import parse_clean_shutdown
 from cordwood.format.file_names import LOG_SUFFIX
 from cordwood.format.meta_properties import MetaProperties, build_meta_properties
-from cordwood.format.offset_checkpoint import parse_offset_checkpoint
+from cordwood.format.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import CordwoodError, DirectoryInUseError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,
+    InvalidTopicError,
     OffsetOutOfRangeError,
     StorageError,
 )
@@ -30,6 +31,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log_set import NewLog
 from cordwood.testing.manual_clock import ManualClock
 from support.segments import set_last_modified
 from support.stored_log import StoredLogs, batch_of, keys_in, put, records_in
@@ -636,6 +638,64 @@ def test_a_directory_found_marked_for_deletion_is_not_served_and_goes(tmp_path: 
     assert directories_in(tmp_path) == []
     logs.manager.shutdown()
     logs.start()
+
+
+@pytest.mark.parametrize("topic", ["../evil", "/proc/evil", "a\0b", "x" * 10_000])
+def test_a_log_whose_name_leads_elsewhere_is_not_made_and_the_others_are(
+    tmp_path: Path, logs: StoredLogs, topic: str
+) -> None:
+    wanted = [NewLog(TopicPartition(name, 0)) for name in ("a", topic, "b")]
+    first, refused, last = logs.manager.get_or_create_all(wanted)
+    assert isinstance(first, PartitionLog)
+    assert isinstance(last, PartitionLog)
+    assert isinstance(refused, InvalidTopicError)
+    assert logs.manager.context.failures.offline == {}
+    assert names(tmp_path) == ["logs"]
+    assert directories_in(logs.directories[0]) == ["a-0", "b-0"]
+
+
+# ---- damaged checkpoints
+
+
+def test_a_log_start_above_the_high_watermark_of_a_clean_stop_takes_no_record(
+    logs: StoredLogs, caplog: pytest.LogCaptureFixture
+) -> None:
+    append_many(logs.log("kafka-0"), 10)
+    logs.manager.shutdown()
+    damaged = build_offset_checkpoint({TopicPartition("kafka", 0): 5_000})
+    path = logs.directories[0] / "log-start-offset-checkpoint"
+    path.write_bytes(damaged)
+    logs.start()
+    log = logs.log("kafka-0")
+    assert (log.log_start_offset, log.log_end_offset, len(records_in(log))) == (0, 10, 10)
+    assert f"The line of kafka-0 in {path} is not taken: log start offset 5000" in caplog.text
+
+
+@pytest.mark.parametrize("offset", [2**63 - 1, 2**63 - 2**31])
+def test_a_log_start_that_no_log_can_have_takes_no_record_after_a_kill(
+    logs: StoredLogs, offset: int
+) -> None:
+    append_many(logs.log("kafka-0"), 10)
+    logs.kill()
+    damaged = build_offset_checkpoint({TopicPartition("kafka", 0): offset})
+    (logs.directories[0] / "log-start-offset-checkpoint").write_bytes(damaged)
+    logs.start()
+    log = logs.log("kafka-0")
+    assert (log.log_start_offset, log.log_end_offset) == (0, 10)
+    assert put(log, b"v").first_offset == 10
+
+
+def test_a_damaged_recovery_point_high_watermark_or_cleaner_offset_is_bounded_by_the_log(
+    logs: StoredLogs,
+) -> None:
+    append_many(logs.log("kafka-0"), 10)
+    logs.kill()
+    damaged = build_offset_checkpoint({TopicPartition("kafka", 0): 2**63 - 1})
+    for name in ("recovery-point", "replication"):
+        (logs.directories[0] / f"{name}-offset-checkpoint").write_bytes(damaged)
+    logs.start()
+    log = logs.log("kafka-0")
+    assert (log.recovery_point, log.high_watermark, log.log_end_offset) == (10, 10, 10)
 
 
 # ---- stray directories

@@ -26,6 +26,7 @@ from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError, StorageError
+from cordwood.model.offsets import OFFSET_MAX
 from cordwood.model.pauses import in_steps
 
 _log = logging.getLogger(__name__)
@@ -180,7 +181,17 @@ class ReplicaFetcher:
             return None
         if self._is_held_back(key, followed):
             return self._backoff_ms
-        return followed.following.next_fetch(followed.log, self._now_ms())
+        position = followed.following.next_fetch(followed.log, self._now_ms())
+        if isinstance(position, FetchPosition) and not 0 <= position.offset <= OFFSET_MAX:
+            # A request with it could not be written, and no partition would be fetched.
+            _log.error(
+                "Cannot follow %s-%d: its log ends at offset %d, behind which no record can follow",
+                followed.topic,
+                key.partition,
+                position.offset,
+            )
+            return None
+        return position
 
     def _is_held_back(self, key: LedBy, followed: Followed) -> bool:
         """Source: RemoteLeaderEndPoint.shouldFollowerThrottle."""
@@ -216,7 +227,14 @@ class ReplicaFetcher:
             if followed is None:
                 continue
             self._moved[key] = None
-            effects = followed.following.on_fetched(position, answer, followed.log, self._now_ms())
+            try:
+                effects = followed.following.on_fetched(
+                    position, answer, followed.log, self._now_ms()
+                )
+            except Exception:  # the answers for other partitions count all the same
+                _log.exception("Cannot follow %s-%d", followed.topic, key.partition)
+                followed.following.on_failure(self._now_ms())
+                continue
             if self._throttle is not None and self._throttle.counts(followed.topic, key.partition):
                 self._throttle.record(len(answer.records))
             if any(isinstance(each, AskOffsets) for each in effects):

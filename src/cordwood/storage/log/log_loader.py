@@ -55,6 +55,7 @@ from cordwood.model.kafka_errors import (
     InvalidRecordError,
     SegmentOffsetOverflowError,
 )
+from cordwood.model.offsets import OFFSET_MAX
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import uuid_text
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
@@ -191,6 +192,11 @@ class _Loader:
                     fs=self._fs,
                 )
                 names = self._fs.names_in(self._directory)
+        if end > OFFSET_MAX:
+            raise ImpossibleOffsetError(
+                f"the last batch ends at offset {end - 1}, behind which no record can follow",
+                path=str(self._segments.active.path),
+            )
         start = max(request.log_start_offset, self._segments.first.base_offset)
         if self._keeps:
             start = min(start, end)

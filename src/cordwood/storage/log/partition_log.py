@@ -30,13 +30,16 @@ from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.kafka_errors import (
+    CorruptMessageError,
     InconsistentTopicIdError,
+    InvalidRecordError,
     OffsetOutOfRangeError,
     OffsetsOutOfOrderError,
     RecordBatchTooLargeError,
     StorageError,
     UnexpectedAppendOffsetError,
 )
+from cordwood.model.offsets import LEADERS_END_MAX, OFFSET_MAX
 from cordwood.model.pauses import background, is_pausing
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import uuid_text
@@ -363,6 +366,12 @@ class PartitionLog:
             if not analyzed:
                 return AppendResult.of_nothing(self.log_start_offset)
             end = self.end.offset
+            if end > LEADERS_END_MAX:
+                raise InvalidRecordError(
+                    f"{self.topic_partition} ends at offset {end}, behind which no record can "
+                    f"follow: an offset in {self.directory} is damaged. Restore it from a copy, or "
+                    "delete the topic"
+                )
             if checked is None:
                 result = self._validated(analyzed, origin, leader_epoch, first_offset=end)
             else:
@@ -449,6 +458,11 @@ class PartitionLog:
     def _require_follower_offsets(self, batches: Sequence[ValidatedBatch]) -> None:
         first, last = batches[0].header.base_offset, -1
         for batch in batches:
+            if batch.header.last_offset >= OFFSET_MAX:
+                raise CorruptMessageError(
+                    f"A batch for {self.topic_partition} ends at offset "
+                    f"{batch.header.last_offset}, behind which no record can follow"
+                )
             if batch.header.last_offset <= last:
                 raise OffsetsOutOfOrderError(
                     f"Out of order offsets found in append to {self.topic_partition}: "

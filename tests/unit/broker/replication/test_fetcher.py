@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import struct
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
+
+import pytest
 
 from cordwood.broker.replication.fetch_session import ReplicaFetchSession
 from cordwood.broker.replication.fetcher import Followed, ReplicaFetcher, Run
@@ -15,6 +19,7 @@ from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.broker.replication.throttles import FOLLOWER, ByteRate, ReplicationThrottle
 from cordwood.client.node_connection import MovingNodeConnection
 from cordwood.testing.manual_clock import ManualClock
+from support.stored_log import StoredLog, batch_of
 
 TOPIC_ID = UUID(int=7)
 THROTTLED, FREE = LedBy(TOPIC_ID, 0), LedBy(TOPIC_ID, 1)
@@ -217,3 +222,61 @@ def test_an_answer_of_the_leader_epoch_before_is_not_applied() -> None:
 
     asyncio.run(scenario())
     assert ends[:2] == [0, len(RECORDS)], "that of the epoch before, and that of the new one"
+
+
+class LeaderWithBadBatch(Leader):
+    """Sends a batch at the last offset that there is for one partition, good ones for the other."""
+
+    async def call(self, _api: str, fields: dict[str, Any]) -> Any:
+        answer = await super().call(_api, fields)
+        for topic in fields["topics"]:
+            for asked, told in zip(
+                topic["partitions"], answer.responses[0].partitions, strict=True
+            ):
+                offset = asked["fetch_offset"]
+                struct.pack(">q", offset)  # as the request's bytes have it
+                is_bad = asked["partition"] == THROTTLED.partition
+                told.records = batch_of(b"v", base_offset=2**63 - 1 if is_bad else offset)
+        return answer
+
+
+def test_a_batch_at_the_last_offset_that_there_is_stops_its_own_partition_alone(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logs = {key: StoredLog(tmp_path, name=f"t-{key.partition}").open() for key in (THROTTLED, FREE)}
+    leader = LeaderWithBadBatch()
+
+    async def scenario() -> None:
+        fetcher = fetcher_from(leader, ManualClock())
+        for key, log in logs.items():
+            replica = ReplicaLog(log, truncate=lambda *_: None, start_at=lambda *_: None)
+            fetcher.follow(key, Followed("t", PartitionFollowing(2, 1), replica))
+        task = asyncio.create_task(fetcher.run())
+        while logs[FREE].log_end_offset < 10:
+            await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+    assert logs[THROTTLED].log_end_offset == 0
+    assert "Cannot follow t-0: A batch for t-0 ends at offset 9223372036854775807" in caplog.text
+
+
+def test_a_log_that_ends_where_no_offset_is_keeps_no_other_partition_from_being_fetched(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    logs = {THROTTLED: Log(), FREE: Log()}
+    logs[THROTTLED].log_end_offset = 2**63
+    leader = Leader()
+
+    async def scenario() -> None:
+        fetcher = fetcher_from(leader, ManualClock())
+        for key, log in logs.items():
+            fetcher.follow(key, Followed("t", PartitionFollowing(2, 1), cast("ReplicaLog", log)))
+        task = asyncio.create_task(fetcher.run())
+        while logs[FREE].log_end_offset < LEADERS_END:
+            await asyncio.sleep(0)
+        task.cancel()
+
+    asyncio.run(asyncio.wait_for(scenario(), 60))
+    assert not any(THROTTLED.partition in each for each in leader.asked)
+    assert "Cannot follow t-0: its log ends at offset 9223372036854775808" in caplog.text
