@@ -17,6 +17,7 @@ from cordwood.format.record_batch import LegacyBatch, RecordBatch, iter_batches
 from cordwood.metadata.image import MetadataImage
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.errors import CorruptError
+from cordwood.model.kafka_errors import CorruptMessageError
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
@@ -172,6 +173,10 @@ class LogLoader(Generic[S]):
                     break
                 offset = next_offset
             replay.flush()
+        except CorruptMessageError as error:
+            if isinstance(error.__cause__, CorruptError):
+                raise error.__cause__.with_remedy(self._remedy) from error
+            raise
         except CorruptError as error:
             segment = log.segments.floor(replay.offset)
             base_offset = log.log_start_offset if segment is None else segment.base_offset

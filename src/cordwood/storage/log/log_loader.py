@@ -192,11 +192,6 @@ class _Loader:
                     fs=self._fs,
                 )
                 names = self._fs.names_in(self._directory)
-        if end > OFFSET_MAX:
-            raise ImpossibleOffsetError(
-                f"the last batch ends at offset {end - 1}, behind which no record can follow",
-                path=str(self._segments.active.path),
-            )
         start = max(request.log_start_offset, self._segments.first.base_offset)
         if self._keeps:
             start = min(start, end)
@@ -527,7 +522,16 @@ class _Loader:
             return False
 
     def _log_end(self) -> int:
-        return self._segments.active.read_next_offset() if self._segments else 0
+        if not self._segments:
+            return 0
+        active = self._segments.active
+        end = active.read_next_offset()
+        if end > OFFSET_MAX and active.can_hold(end - 1):
+            raise ImpossibleOffsetError(
+                f"the last batch ends at offset {end - 1}, behind which no record can follow",
+                path=str(active.path),
+            )
+        return end
 
     def _create(self, base_offset: int) -> LogSegment:
         segment = LogSegment.create(

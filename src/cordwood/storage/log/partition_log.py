@@ -28,24 +28,22 @@ from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
-from cordwood.model.errors import CordwoodError, NoSpaceError
+from cordwood.model.errors import CordwoodError, CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import (
-    CorruptMessageError,
     InconsistentTopicIdError,
-    InvalidRecordError,
     OffsetOutOfRangeError,
     OffsetsOutOfOrderError,
     RecordBatchTooLargeError,
     StorageError,
     UnexpectedAppendOffsetError,
 )
-from cordwood.model.offsets import LEADERS_END_MAX, OFFSET_MAX
 from cordwood.model.pauses import background, is_pausing
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import uuid_text
 from cordwood.storage.append import validator
 from cordwood.storage.append.validator import AnalyzedBatch, ValidatedBatch, ValidationResult
 from cordwood.storage.log.append_result import AppendResult, LogPosition
+from cordwood.storage.log.damage import DamageReports, require_room, require_room_behind
 from cordwood.storage.log.deleted_files import DeletedFiles
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.log.log_context import LogContext
@@ -101,6 +99,22 @@ def _no_way_back(directory: Path) -> Iterator[None]:
         raise OSError(errno.ENOSPC, str(error), str(directory)) from error
 
 
+def _note_epochs(epochs: LeaderEpochCache, batches: Sequence[ValidatedBatch]) -> None:
+    """Has the cache know the epochs of batches that are about to be appended."""
+    for batch in batches:
+        header = batch.header
+        epoch = header.partition_leader_epoch
+        if epoch >= 0 and epoch != epochs.latest_epoch:
+            epochs.assign(epoch, header.base_offset)
+        elif header.magic < MAGIC and epochs.non_empty:
+            # Epochs that do not cover all of the log would mislead the next truncation.
+            _log.warning(
+                "Clearing leader epoch cache after unexpected append with message format v%s",
+                header.magic,
+            )
+            epochs.clear_and_flush()
+
+
 class PartitionLog:
     """A partition's log; `storage.log.log_loader.load_log` opens one.
 
@@ -147,6 +161,7 @@ class PartitionLog:
         self._has_unsynced_names = False  # segments have gone, and may come back
         self._high_watermark = LogPosition(log_start_offset)
         self._first_unstable: int | None = None
+        self._damage = DamageReports(topic_partition, context.clock)
         self._topic_id_pending: UUID | None = None
         self._has_flush_scheduled = False
         self._is_flush_postponed = False
@@ -366,12 +381,7 @@ class PartitionLog:
             if not analyzed:
                 return AppendResult.of_nothing(self.log_start_offset)
             end = self.end.offset
-            if end > LEADERS_END_MAX:
-                raise InvalidRecordError(
-                    f"{self.topic_partition} ends at offset {end}, behind which no record can "
-                    f"follow: an offset in {self.directory} is damaged. Restore it from a copy, or "
-                    "delete the topic"
-                )
+            require_room(self.topic_partition, end)
             if checked is None:
                 result = self._validated(analyzed, origin, leader_epoch, first_offset=end)
             else:
@@ -458,11 +468,7 @@ class PartitionLog:
     def _require_follower_offsets(self, batches: Sequence[ValidatedBatch]) -> None:
         first, last = batches[0].header.base_offset, -1
         for batch in batches:
-            if batch.header.last_offset >= OFFSET_MAX:
-                raise CorruptMessageError(
-                    f"A batch for {self.topic_partition} ends at offset "
-                    f"{batch.header.last_offset}, behind which no record can follow"
-                )
+            require_room_behind(self.topic_partition, batch.header.last_offset)
             if batch.header.last_offset <= last:
                 raise OffsetsOutOfOrderError(
                     f"Out of order offsets found in append to {self.topic_partition}: "
@@ -515,7 +521,7 @@ class PartitionLog:
                 f"{self.topic_partition}, which exceeds the maximum configured segment size of "
                 f"{self.config.segment_bytes}."
             )
-        self._note_epochs(batches)
+        _note_epochs(self.leader_epochs, batches)
         self.leader_epochs.flush()
         self._flush_topic_id()
         # Where a message of magic 0 or 1 begins is not known: as far down as an index can reach.
@@ -555,20 +561,6 @@ class PartitionLog:
             size_bytes=size,
             records_converted=records_converted,
         )
-
-    def _note_epochs(self, batches: Sequence[ValidatedBatch]) -> None:
-        for batch in batches:
-            header = batch.header
-            epoch = header.partition_leader_epoch
-            if epoch >= 0 and epoch != self.leader_epochs.latest_epoch:
-                self.leader_epochs.assign(epoch, header.base_offset)
-            elif header.magic < MAGIC and self.leader_epochs.non_empty:
-                # Epochs that do not cover all of the log would mislead the next truncation.
-                _log.warning(
-                    "Clearing leader epoch cache after unexpected append with message format v%s",
-                    header.magic,
-                )
-                self.leader_epochs.clear_and_flush()
 
     # ---- roll and flush
 
@@ -736,6 +728,7 @@ class PartitionLog:
 
         Raises:
             OffsetOutOfRangeError: `start_offset` is below the log start or above the log end.
+            CorruptMessageError: the log is damaged there; its cause names the file and the byte.
             StorageError: the directory is offline, or has just failed.
         """
         with self.guard("reading from"):
@@ -755,6 +748,8 @@ class PartitionLog:
                     )
                 try:
                     return self._read(segments, start_offset, max_bytes, isolation, min_one=min_one)
+                except CorruptError as error:
+                    raise self._damage.answer(error) from error
                 except FileNotFoundError:
                     # Its file was removed behind this reader's back: the segments have changed.
                     if self.segments is segments:
@@ -820,6 +815,7 @@ class PartitionLog:
         None where there is no such record, or it lies beyond what the reader may see.
 
         Raises:
+            CorruptMessageError: the log is damaged there; its cause names the file and the byte.
             StorageError: the directory is offline, or has just failed.
         """
         with self.guard("looking up a timestamp in"):
@@ -842,6 +838,8 @@ class PartitionLog:
                         log_start_offset=self.log_start_offset,
                         rebuilds=self.context.resources.rebuilds,
                     )
+                except CorruptError as error:
+                    raise self._damage.answer(error) from error
                 except FileNotFoundError:
                     if self.segments is segments:
                         self.require_open()

@@ -1,0 +1,69 @@
+"""What a log does at bytes and offsets that are damaged: it refuses, and says where."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from cordwood.model.clock import Clock
+from cordwood.model.errors import CorruptError
+from cordwood.model.kafka_errors import CorruptMessageError, InvalidRecordError
+from cordwood.model.offsets import LEADERS_END_MAX, OFFSET_MAX
+from cordwood.model.topic_partition import TopicPartition
+
+_log = logging.getLogger(__name__)
+
+_LOG_PERIOD_S: Final = 60.0
+
+
+class DamageReports:
+    """The damage in one log that readers meet: logged at most once a minute."""
+
+    def __init__(self, partition: TopicPartition, clock: Clock) -> None:
+        """Nothing is logged yet."""
+        self._partition = partition
+        self._clock = clock
+        self._next_s = float("-inf")
+
+    def answer(self, error: CorruptError) -> CorruptMessageError:
+        """The error of a read of damaged bytes.
+
+        Differs: Kafka continues with the next segment where a file ends in part of a batch, and the
+        records of that batch are missing without a word.
+        """
+        now_s = self._clock.monotonic_s()
+        if now_s >= self._next_s:
+            self._next_s = now_s + _LOG_PERIOD_S
+            _log.error(
+                "Records of %s are damaged and cannot be read: %s. Readers get CORRUPT_MESSAGE "
+                "there, and can continue behind the damage; `cordwood verify` shows all of it",
+                self._partition,
+                error,
+            )
+        return CorruptMessageError(str(error))
+
+
+def require_room(partition: TopicPartition, log_end_offset: int) -> None:
+    """Checks that a leader has offsets left for a request.
+
+    Raises:
+        InvalidRecordError: it has not.
+    """
+    if log_end_offset > LEADERS_END_MAX:
+        raise InvalidRecordError(
+            f"{partition} ends at offset {log_end_offset}, behind which no record can follow: an "
+            "offset in its directory is damaged. Restore it from a copy, or delete the topic"
+        )
+
+
+def require_room_behind(partition: TopicPartition, last_offset: int) -> None:
+    """Checks that a record can follow a batch of a leader.
+
+    Raises:
+        CorruptMessageError: none can.
+    """
+    if last_offset >= OFFSET_MAX:
+        raise CorruptMessageError(
+            f"A batch for {partition} ends at offset {last_offset}, behind which no record can "
+            "follow"
+        )
