@@ -12,19 +12,25 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.broker.handlers import served_apis
 from cordwood.metadata.feature_levels import DEFAULT_FEATURES
-from support.changed_values import changed
+from cordwood.testing.broker import RunningBroker
+from support.changed_values import changed, changed_frames
 from support.cluster_controller import ClusterController
 from support.controller_script import ControllerScript, Station
-from support.kafka import poll_until
+from support.kafka import RealKafka, poll_until
 from support.kafka_cluster import KafkaController
+from support.length_fuzz import send
+from support.no_engine import NoEngine
 from support.wire import API_KEYS, read_response
+from support.wire_client import WireClient, batch_of
 
 _QUIET = {
     "broker.session.timeout.ms": "600000",
     "metadata.max.idle.interval.ms": "0",
     "auto.leader.rebalance.enable": "false",
 }
+_BROKER = {"offsets.topic.num.partitions": "2"}
 _START_S = 120.0
 
 
@@ -109,3 +115,52 @@ def test_a_kafka_controller_reads_what_was_written_after_numbers_of_no_enum_and_
             kafka.launch()
             poll_until(kafka.serving, timeout_s=_START_S, what="the start of a controller")
             assert not kafka.errors_since_start
+
+
+#: It would take the broker itself out of the cluster.
+_UNREGISTER_BROKER = API_KEYS["unregister_broker"]
+
+
+def send_to_broker(log_dir: Path, *, count: int) -> Counter[str]:
+    """Sends every request with each of its numbers changed, and starts the broker again."""
+    outcomes: Counter[str] = Counter()
+    rng = random.Random(count)
+    with RunningBroker(_BROKER, log_dir=log_dir, engine=NoEngine) as broker:
+        with WireClient(broker.port) as wire:
+            wire.create("t")
+            wire.create("__consumer_offsets", 2)
+        for key, api in sorted(served_apis().items()):
+            if key == _UNREGISTER_BROKER:
+                continue
+            for _, frame in changed_frames(key, api.max_version, rng, count=count):
+                outcomes[send(broker.port, frame, timeout_s=1)] += 1
+    with (
+        RunningBroker(_BROKER, log_dir=log_dir, engine=NoEngine) as broker,
+        WireClient(broker.port) as wire,
+    ):
+        wire.create("u", name_of_error=True)
+        assert wire.produce("u", batch_of(b"v"))["error_code"] == "none"
+    return outcomes
+
+
+def test_a_broker_starts_again_after_numbers_of_no_enum_and_no_range(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    outcomes = send_to_broker(tmp_path / "data", count=1)
+    assert outcomes["answered"] > 100
+
+
+@pytest.mark.kafka
+@pytest.mark.usefixtures("kafka_jars")
+@pytest.mark.parametrize(
+    "count", [3, pytest.param(12, marks=pytest.mark.nightly)], ids=["few", "many"]
+)
+def test_a_kafka_broker_starts_after_numbers_of_no_enum_and_no_range(
+    tmp_path: Path, count: int
+) -> None:
+    send_to_broker(tmp_path / "data", count=count)
+    with RealKafka(tmp_path / "kafka", log_dirs=[tmp_path / "data"], properties=_BROKER) as kafka:
+        admin = kafka.start()
+        assert "u" in admin.list_topics(timeout=30).topics
+        assert not kafka.errors_since_start
+        kafka.stop()

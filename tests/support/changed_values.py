@@ -10,7 +10,9 @@ import struct
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from support.wire import API_KEYS, request_body
+from cordwood.protocol.messages import MalformedMessageError, encode, request_codec
+from support.length_fuzz import usual_fields
+from support.wire import API_KEYS, request_body, request_frame
 
 _VALUES: Final = (
     *(-(2**63), -(2**31), -(2**15), -128, -2, -1),
@@ -49,6 +51,22 @@ def with_value(fields: Any, path: Path, value: float) -> Any:
         with_value(each, path[1:], value) if index == path[0] else each
         for index, each in enumerate(fields)
     ]
+
+
+def changed_frames(
+    api_key: int, version: int, rng: random.Random, *, count: int
+) -> Iterator[tuple[str, bytes]]:
+    """The name of each field that is a number, and the request with `count` other values in it."""
+    message, fields = request_codec(api_key, version), usual_fields(api_key, version)
+    for path in number_paths(fields):
+        for value in rng.sample(_VALUES, count):
+            try:
+                body = encode(message, with_value(fields, path, value))
+            except (MalformedMessageError, ValueError, OverflowError, TypeError, struct.error):
+                continue  # the field is too small for it
+            names = ".".join(str(each) for each in path if isinstance(each, str))
+            frame = request_frame(api_key, version, 1, "values", body)
+            yield f"{message.schema.name} {names}={value}", frame
 
 
 def changed(

@@ -120,6 +120,12 @@ def length_cases(
                 yield LengthCase(api, version, name, length, frame, is_text)
 
 
+def usual_fields(api_key: int, version: int) -> dict[str, Any]:
+    """The fields of a request as the cases have them, but for the one that is long."""
+    known = _BY_API.get(APIS[api_key].module, {})
+    return _values(request_codec(api_key, version), known, (), 0, is_text=False)
+
+
 def client_id_cases(api_key: int, version: int) -> Iterator[LengthCase]:
     """A request with client ids of the greatest lengths that there are."""
     api = APIS[api_key].module

@@ -41,6 +41,8 @@ COMPAT: Final[Sequence[str]] = (
     "tests/hostile/test_lengths.py::"
     "test_a_broker_and_a_kafka_start_after_requests_with_fields_of_all_lengths",
     "tests/hostile/test_values.py::"
+    "test_a_kafka_broker_starts_after_numbers_of_no_enum_and_no_range[few]",
+    "tests/hostile/test_values.py::"
     "test_a_kafka_controller_reads_what_was_written_after_numbers_of_no_enum_and_no_range[few]",
     "tests/properties/test_log_corruption.py::"
     "test_damaged_files_give_typed_errors_and_never_a_record_that_was_not_written[100]",

@@ -29,7 +29,7 @@ class DamageReports:
         """The error of a read of damaged bytes.
 
         Differs: Kafka continues with the next segment where a file ends in part of a batch, and the
-        records of that batch are missing without a word.
+        records of that batch are missing silently.
         """
         now_s = self._clock.monotonic_s()
         if now_s >= self._next_s:
