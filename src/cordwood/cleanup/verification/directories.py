@@ -200,6 +200,9 @@ class _Directory:
             log_dir.cleaner_offsets,
         ):
             if not fs.exists(file.path):
+                if file is log_dir.log_starts and self._is_of_broker and self._is_settled:
+                    # A broker writes it when it stops, also without a line.
+                    self._log_starts = {}
                 continue
             try:
                 lines = dict(file.read())
