@@ -494,13 +494,14 @@ def _epoch(
     what: str,
     edit: Callable[[Victim, list[list[int]]], list[list[int]]],
     rules: str = "leader-epochs-content",
+    needs: str = "",
 ) -> None:
     def change(v: Victim) -> Verdict:
         path, entries = _epochs(v)
         _write_epochs(path, edit(v, entries))
         return found(rules, path)
 
-    damages("leader-epoch-checkpoint", what)(change)
+    damages("leader-epoch-checkpoint", what, needs)(change)
 
 
 _epoch(
@@ -517,9 +518,10 @@ _epoch(
 _epoch("an entry beyond the log's end", lambda v, e: [*e, [e[-1][0] + 1, last_of(v.last()) + 9]])
 _epoch("an entry twice", lambda _, e: [e[0], *e], "leader-epochs-order")
 _epoch(
-    "the first epoch made to begin later",
+    "the only epoch made to begin later",
     lambda v, e: [[e[0][0], v.middle], *e[1:]],
     _EITHER,
+    "golden",
 )
 
 
@@ -812,3 +814,10 @@ def _(v: Victim) -> Verdict:
     data = path.read_bytes()
     path.write_bytes(put(data, 10, "q", get(data, 18, "q")))
     return found("txn-index-entry", path)
+
+
+@damages("leader-epoch-checkpoint", "the first of several epochs made to begin later", "epochs")
+def _(v: Victim) -> Verdict:
+    path, entries = _epochs(v)
+    _write_epochs(path, [[entries[0][0], entries[0][1] + 2], *entries[1:]])
+    return Unknowable("a broker that is killed may forget a log start offset")

@@ -44,8 +44,7 @@ class LogCompaction:
     batch that takes more than `batch_bytes_max` of memory.
 
     With `erased`, ascending ranges of offsets (first and last, inclusive), records are not selected
-    by their keys: those of these offsets go, and all others stay. `first_in_open` are the first
-    offsets of open transactions: their batches stay, if empty, so that the last stable offset does.
+    by their keys: those of these offsets go, and all others stay.
 
     With `versions`, the record of the highest version of a key survives, not the newest. Then all
     records from `first_dirty` on, the log start, are indexed, and those below it go.
@@ -80,7 +79,6 @@ class LogCompaction:
     verify: bool = False
     batch_bytes_max: int = BATCH_BYTES_MAX
     erased: OffsetRanges | None = None
-    first_in_open: tuple[int, ...] = ()
     versions: VersionRule | None = None
     ttl_header: str = ""
     is_measured: bool = False
@@ -168,7 +166,6 @@ class LogCompaction:
                 "producers": tuple(LastRecord(**p) for p in value["producers"]),
                 "aborted": tuple(AbortedTransaction(**a) for a in value["aborted"]),
                 "erased": _ranges_from(value.get("erased")),
-                "first_in_open": tuple(value.get("first_in_open", ())),
                 "versions": _rule_from(value.get("versions")),
                 "model": FileFacts(**value["model"]),
             }

@@ -81,7 +81,7 @@ class RewriteSpec:
     `upper_bound` is the first uncleanable offset; `legacy_horizon_ms` the horizon for tombstones of
     magic 0 and 1, judged by the segment's modification time. `before` and `after` are the state of
     the transactions at both ends of the group. With `erases` the bits alone decide: markers,
-    tombstones, the transaction index and batches that begin at `first_in_open` stay. What outgrows
+    tombstones, the transaction index and the headers of all batches stay. What outgrows
     `segment_bytes`, and the sources, becomes several segments. It may take
     `space_max` bytes, if set, is not begun before the group before it is in place with
     `one_at_a_time`. No batch takes more than `batch_bytes_max` of memory. If there is `evidence`,
@@ -106,7 +106,6 @@ class RewriteSpec:
     batch_bytes_max: int = BATCH_BYTES_MAX
     evidence: tuple[SegmentEvidence, ...] = ()
     erases: bool = False
-    first_in_open: tuple[int, ...] = ()
 
     def aborted_in(self, source: SegmentSource) -> list[AbortedTransaction]:
         """The aborted transactions whose marker is in a segment: its transaction index."""
@@ -574,9 +573,8 @@ class _Rules:
     ) -> _Verdicts:
         """The rules of an erasure: what is erased goes, and everything else stays as it is.
 
-        A batch that loses all its records stays empty if it is the last of its producer or of the
-        segment, or the first of an open transaction, so that sequence numbers, offsets and
-        transactions continue after the log is read again.
+        A batch that loses all its records stays empty, so that sequence numbers, offsets and
+        transactions continue: a log without a gap is known to be whole.
         """
         table = block.table
         counts = table[:, rows_of.COUNT]
@@ -586,14 +584,9 @@ class _Rules:
         none = np.zeros(block.rows, dtype=np.uint8)
         no_nulls = np.zeros_like(keep)
         kernels.count_survivors(table, block.rows, ordinals, keep, no_nulls, none, kept, kept_nulls)
-        leaves_header = self._must_leave_header(table, (attributes & _CONTROL) != 0)
-        end = block.position_of(block.rows - 1) + int(table[-1, rows_of.SIZE])
-        leaves_header[-1] |= end == self._source.size_bytes
-        leaves_header |= np.isin(table[:, rows_of.BASE_OFFSET], self._spec.first_in_open)
-        if block.legacy is not None:
-            leaves_header[:] = False  # only magic 2 has empty batches
         actions = np.full(block.rows, rebuild.REBUILD, dtype=np.int8)
-        actions[kept == 0] = np.where(leaves_header, rebuild.EMPTY, rebuild.DISCARD)[kept == 0]
+        # Only magic 2 has empty batches.
+        actions[kept == 0] = rebuild.EMPTY if block.legacy is None else rebuild.DISCARD
         actions[kept == counts] = rebuild.COPY
         manifest.batches_before += block.rows
         manifest.records_before += int(counts.sum())

@@ -236,7 +236,6 @@ def rewrite_specs(compaction: LogCompaction, survivors: Survivors) -> dict[int, 
                 one_at_a_time=compaction.one_at_a_time,
                 batch_bytes_max=compaction.batch_bytes_max,
                 erases=compaction.erased is not None,
-                first_in_open=compaction.first_in_open,
                 is_measured=compaction.is_measured,
                 segment_bytes=compaction.segment_bytes,
             )

@@ -36,7 +36,6 @@ def compaction_without(
         for source in touched
         for each in within(erased, source.base_offset, source.next_base_offset)
     ]
-    first_in_open = sorted(each.current_txn_first_offset for each in captured.producers)
     # A transaction index is kept as it is, also where it names what is long gone.
     return replace(
         compaction,
@@ -44,5 +43,4 @@ def compaction_without(
         erased=united(ranges),
         versions=None,
         ttl_header="",
-        first_in_open=tuple(offset for offset in first_in_open if offset >= 0),
     )

@@ -26,8 +26,8 @@ class EpochCheck:
     ) -> None:
         """Parses the checkpoint, None where there is none.
 
-        Batches below the log start offset have no epoch any more. Where it is not known, it is
-        where the first epoch begins.
+        Batches below the log start offset have no epoch any more. Where it is not known, or a
+        broker may have forgotten it, it is where the first epoch begins.
         """
         self._path = path
         self._findings = findings
@@ -52,9 +52,11 @@ class EpochCheck:
                 self._is_usable = False
         self._epochs = np.array([epoch for epoch, _ in entries], dtype=np.int64)
         self._starts = np.array([start for _, start in entries], dtype=np.int64)
-        if log_start_offset is None:
-            log_start_offset = entries[0][1] if entries else 0
-        self._log_start_offset = log_start_offset
+        # A broker that is killed forgets a new log start offset, and not where the epochs begin
+        # by that; it comes back in a new epoch.
+        if entries and (log_start_offset is None or len(entries) > 1):
+            log_start_offset = max(entries[0][1], log_start_offset or 0)
+        self._log_start_offset = log_start_offset or 0
 
     def take(self, piece: Piece) -> None:
         """Compares some batches."""

@@ -135,7 +135,8 @@ class _LogCheck:
             self._directory / LEADER_EPOCH_CHECKPOINT,
             self._read(LEADER_EPOCH_CHECKPOINT),
             self._findings,
-            log_start_offset=log_start,
+            # A broker truncates the epochs at once, and writes the checkpoint later.
+            log_start_offset=log_start if self._is_settled else None,
         )
         producers = ProducerCheck(
             self._partition,

@@ -1,11 +1,11 @@
 """Offsets that no batch of a log has, and whether a compaction can have taken them.
 
 A leader gives out offsets without a gap, retention takes segments from the front alone, and a
-truncation from the end. So offsets are missing in the middle of a log only where a compaction, or
-an erasure by another version, has removed whole batches, or where files are damaged. A compaction
-leaves traces: the partition's line in the cleaner checkpoint, up to which it has come; batches that
-lack records, or have a delete horizon. A replica may also have got from its leader what that had
-compacted: then only the batches bear a trace.
+truncation from the end. So offsets are missing in the middle of a log only where a compaction has
+removed whole batches, or where files are damaged. A compaction leaves traces: the partition's line
+in the cleaner checkpoint, up to which it has come; batches that lack records, or have a delete
+horizon. A replica may also have got from its leader what that had compacted: then only the batches
+bear a trace.
 
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.append, Cleaner.
 """
@@ -158,7 +158,10 @@ class OffsetCheck:
             self._note(
                 _Gap(int(before[row]) + 1, int(bases[row]), self._log, int(piece.positions[row]))
             )
-        if piece.block.legacy is None:
+        if piece.block.legacy is not None:
+            # Neither old messages nor an erasure of them leave a trace.
+            self._thin_to = int(lasts[-1])
+        else:
             thin = table[:, rows_of.COUNT] != lasts - bases + 1
             thin |= (table[:, rows_of.ATTRIBUTES] & DELETE_HORIZON_BIT) != 0
             if thin.any():

@@ -12,8 +12,10 @@ from cordwood.cleanup.erasure.criteria import Target
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, read_ledger
 from cordwood.cleanup.erasure.offsets import count_in
 from cordwood.cleanup.erasure.pending import PENDING_NAME
+from cordwood.cleanup.verification.directories import verify
 from cordwood.format.compression import Codec
 from cordwood.format.producer_snapshot import parse_producer_snapshot
+from cordwood.model.clock import FixedClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError, DirectoryInUseError
 from cordwood.model.hold import Hold
@@ -93,7 +95,7 @@ def test_a_batch_keeps_its_codec_and_what_it_says_of_its_producer(
     assert any(attributes[5] & 0x10 for attributes in after), "transactional batches are left"
 
 
-def test_a_batch_without_a_record_stays_only_where_its_producer_or_its_segment_ends(
+def test_a_batch_without_a_record_leaves_its_header_so_that_the_log_has_no_gap(
     tmp_path: Path,
 ) -> None:
     log = LogBuilder("t-0")
@@ -107,10 +109,12 @@ def test_a_batch_without_a_record_stays_only_where_its_producer_or_its_segment_e
     log_dir = write_log_dir(tmp_path / "data", [log])
     erase_here(log_dir, "t")
     first, second, active = sorted((log_dir / "t-0").glob("*.log"))
-    assert [batch.base_offset for batch in batches_of(first)] == [1, 2, 3]
-    assert [len(batch.records()) for batch in batches_of(first)] == [0, 1, 0]
-    assert [batch.base_offset for batch in batches_of(second)] == [5]
+    assert [batch.base_offset for batch in batches_of(first)] == [0, 1, 2, 3]
+    assert [len(batch.records()) for batch in batches_of(first)] == [0, 0, 1, 0]
+    assert [batch.base_offset for batch in batches_of(second)] == [4, 5]
     assert (active.name, active.stat().st_size) == ("00000000000000000006.log", 0)
+    result = verify([log_dir], clock=FixedClock(NOW_MS))
+    assert [str(each) for log in result.logs for each in log.findings] == []
 
 
 def test_open_transactions_stay_open_and_ended_ones_stay_ended(tmp_path: Path) -> None:

@@ -764,6 +764,12 @@ def test_a_marked_directory_beside_its_partition_is_not_held_to_the_partitions_l
     assert len(place.verify().logs) == 2
 
 
+def test_a_log_start_that_a_killed_broker_has_not_written_yet_is_no_damage(place: Place) -> None:
+    (place.root / ".kafka_cleanshutdown").unlink()
+    _epochs(place, (0, 10), (1, SECOND))
+    assert place.findings() == []
+
+
 def test_a_partition_can_be_named_alone(place: Place) -> None:
     result = verify([place.log], clock=FixedClock(NOW_MS))
     assert [log.partition for log in result.logs] == [PARTITION]
