@@ -19,6 +19,7 @@ _TIMESTAMP_BOUNDS = (
 _FORMAT = "was removed in Kafka 4.0: record batches are always stored in format version 2"
 _CONVERSION = "was removed in Kafka 4.0: batches are no longer converted to older formats"
 _PER_TOPIC = "was removed in Kafka 0.8.1: set it for the topic instead"
+_ZOOKEEPER_PREFIX = "zookeeper."
 _ZOOKEEPER = "was removed in Kafka 4.0, with ZooKeeper"
 
 
@@ -60,6 +61,11 @@ RENAMED_BROKER_NAMES: Mapping[str, str] = _guesses() | {
 """Wrong or old names of broker settings, with the right ones."""
 
 REMOVED_BROKER_NAMES: Mapping[str, str] = {
+    "advertised.host.name": "was removed in Kafka 3.0: set advertised.listeners",
+    "advertised.port": "was removed in Kafka 3.0: set advertised.listeners",
+    "broker.id.generation.enable": _ZOOKEEPER,
+    "control.plane.listener.name": _ZOOKEEPER,
+    "host.name": "was removed in Kafka 3.0: set listeners",
     "inter.broker.protocol.version": "was removed in Kafka 4.0: the metadata version rules",
     "log.file.size.per.topic": _PER_TOPIC,
     "log.flush.intervals.ms.per.topic": _PER_TOPIC,
@@ -72,6 +78,8 @@ REMOVED_BROKER_NAMES: Mapping[str, str] = {
     "log.roll.hours.per.topic": _PER_TOPIC,
     "log.segment.bytes.per.topic": _PER_TOPIC,
     "offsets.commit.required.acks": "was removed in Kafka 4.0: commits always need acks=all",
+    "port": "was removed in Kafka 3.0: set listeners",
+    "reserved.broker.max.id": _ZOOKEEPER,
     "topic.log.retention.hours": _PER_TOPIC,
     "zookeeper.connect": _ZOOKEEPER,
 }
@@ -114,6 +122,8 @@ def advise_on_broker_name(name: str) -> str:
     """Advice on `name`, which is no broker setting; empty if no name is similar."""
     if name in REMOVED_BROKER_NAMES:
         return f"{name} {REMOVED_BROKER_NAMES[name]}"
+    if name.startswith(_ZOOKEEPER_PREFIX):
+        return f"{name} {_ZOOKEEPER}"
     if name in REMOVED_TOPIC_NAMES and name not in RENAMED_BROKER_NAMES:
         return f"{name} {REMOVED_TOPIC_NAMES[name]}"
     if name in RENAMED_BROKER_NAMES:
@@ -134,6 +144,7 @@ def is_misnamed_broker_setting(name: str) -> bool:
         or name in REMOVED_BROKER_NAMES
         or name in REMOVED_TOPIC_NAMES
         or name in TOPIC_SETTINGS
+        or name.startswith(_ZOOKEEPER_PREFIX)
     )
 
 

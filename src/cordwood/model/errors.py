@@ -90,6 +90,19 @@ class ConfigError(CordwoodError):
     """A setting that is unknown, or whose value Kafka would refuse."""
 
 
+class UnknownSettingError(ConfigError):
+    """A setting that nothing asks for, where a misspelled one must not be ignored.
+
+    `names` are all such settings.
+    """
+
+    def __init__(self, advice: Mapping[str, str], *, source: str) -> None:
+        """Takes the advice on each setting by its name."""
+        texts = "; ".join(f"{name}: {text}" for name, text in advice.items())
+        super().__init__(f"{source}: unknown settings: {texts}")
+        self.names = tuple(advice)
+
+
 class UnsupportedSettingError(ConfigError):
     """A setting that requires an unsupported feature, and must not be ignored.
 

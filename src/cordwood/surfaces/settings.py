@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cordwood.broker.configs.unknown import unknown_settings
 from cordwood.cleanup.request import Resolved
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES
 from cordwood.format.meta_properties import parse_meta_properties
@@ -13,6 +14,7 @@ from cordwood.metadata.replay import MetadataImage, read_metadata_image
 from cordwood.model.config import BrokerConfig
 from cordwood.model.config_file import ConfigFile, merge_set_options, parse_config_file
 from cordwood.model.config_levels import Sources, resolve_broker, resolve_topic
+from cordwood.model.config_names import is_misnamed_broker_setting
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.properties import parse_properties
 from cordwood.storage.filesystem import OS
@@ -91,6 +93,11 @@ def read_settings(options: SettingOptions) -> Settings:
         return cache[topic]
 
     warnings = [*sources.warnings, *broker.warnings]
+    warnings += [
+        f"{sources.server_properties_name}: {name} is ignored; {advice}"
+        for name, advice in unknown_settings(properties).items()
+        if not is_misnamed_broker_setting(name)  # else the sources have said so
+    ]
     if metadata is not None and metadata.may_have_uncommitted_suffix:
         warnings.append(
             "the metadata log has several voters and was read to its end: its last records "

@@ -16,7 +16,6 @@ import concurrent.futures
 import shutil
 import tempfile
 import threading
-import warnings
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -73,10 +72,8 @@ class RunningBroker:
             host: the address to listen on.
             port: the port to listen on; 0 for any free port.
 
-        A setting name that is known to be misspelled or removed is ignored, as Kafka ignores it,
-        with a `UserWarning` that gives the right name.
-
         Raises:
+            UnknownSettingError: nothing asks for a setting, which Kafka would ignore.
             ConfigError: Kafka would refuse a setting's value, or the value has an unsupported type.
             UnsupportedSettingError: a setting requires a feature that Cordwood does not support.
         """
@@ -91,8 +88,7 @@ class RunningBroker:
         }
         given |= {name: setting_text(name, value) for name, value in (properties or {}).items()}
         self.settings = BrokerSettings(given, source="RunningBroker")
-        for warning in self.settings.warnings:
-            warnings.warn(warning, stacklevel=2)
+        self.settings.require_known()
         self._engine = engine
         self._fs = fs
         self._host = host

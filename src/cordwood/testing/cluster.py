@@ -24,8 +24,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
+from cordwood.broker.configs.unknown import unknown_settings
 from cordwood.model.clock import SystemClock
-from cordwood.model.errors import ConfigError, CordwoodError
+from cordwood.model.errors import ConfigError, CordwoodError, UnknownSettingError
 from cordwood.surfaces.local_cluster.kafka_installation import KafkaInstallation
 from cordwood.surfaces.local_cluster.local_cluster import (
     CONTROLLER_ID,
@@ -108,14 +109,19 @@ class Cluster:
             kafka_home: Kafka's installation; the environment's KAFKA_HOME if None.
 
         Raises:
+            UnknownSettingError: nothing asks for a setting, which Kafka would ignore.
             ConfigError: a number is out of its bounds, or there is no Kafka.
         """
+        texts = {name: setting_text(name, value) for name, value in (properties or {}).items()}
+        unknown = unknown_settings(texts)
+        if unknown:
+            raise UnknownSettingError(unknown, source="Cluster")
         self._options = ClusterOptions(
             brokers=brokers,
             kafka_brokers=kafka_brokers,
             kafka=KafkaInstallation.find(kafka_home, os.environ) if kafka_brokers else None,
             has_test_clock=True,
-            properties={name: setting_text(name, v) for name, v in (properties or {}).items()},
+            properties=texts,
         )
         self._directory = directory
         self._board: Switchboard | None = None

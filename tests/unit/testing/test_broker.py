@@ -33,6 +33,7 @@ from cordwood.model.errors import (
     DirectoryInUseError,
     EngineError,
     NotCompactedError,
+    UnknownSettingError,
 )
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.network import turns
@@ -147,10 +148,18 @@ def test_a_broker_that_was_not_started_says_how_to_start_it() -> None:
         broker.advance(days=1)
 
 
-def test_a_misspelled_setting_is_warned_of_with_its_right_name() -> None:
-    with pytest.warns(UserWarning, match=r"log\.retention\.hour is ignored.*log\.retention\.hours"):
-        broker = RunningBroker({"log.retention.hour": 1})
-    assert broker.settings.given.get("log.retention.hours") is None
+def test_settings_that_nothing_asks_for_are_refused_with_the_right_names() -> None:
+    wrong: dict[str, SettingValue] = {
+        "log.retenton.hours": 1,
+        "auto.create.topic.enable": False,
+        "foo.bar": "x",
+    }
+    with pytest.raises(UnknownSettingError) as refused:
+        RunningBroker(wrong)
+    assert refused.value.names == tuple(wrong)
+    assert "log.retenton.hours: did you mean log.retention.hours?" in str(refused.value)
+    assert "auto.create.topic.enable: did you mean auto.create.topics.enable?" in str(refused.value)
+    assert "foo.bar: neither Kafka 4.3 nor Cordwood has a setting" in str(refused.value)
 
 
 def test_a_port_that_is_taken_leaves_nothing(traces: _Traces) -> None:

@@ -19,6 +19,7 @@ from typing import Final
 from cordwood.broker.configs.checks import require_ordered_lags, require_quorum, require_sound
 from cordwood.broker.configs.keys import broker_keys
 from cordwood.broker.configs.listeners import PLAINTEXT, listeners_of
+from cordwood.broker.configs.unknown import unknown_settings
 from cordwood.broker.configs.values import (
     BrokerValues,
     Texts,
@@ -26,10 +27,9 @@ from cordwood.broker.configs.values import (
     topic_defaults,
 )
 from cordwood.model.config import OWN_PREFIX, is_own
-from cordwood.model.config_names import advise_on_broker_name, is_misnamed_broker_setting
 from cordwood.model.config_resolver import LISTENER_KEY
 from cordwood.model.config_values import format_value
-from cordwood.model.errors import ConfigError, UnsupportedSettingError
+from cordwood.model.errors import ConfigError, UnknownSettingError, UnsupportedSettingError
 from cordwood.model.properties import parse_properties
 from cordwood.model.static_topics import StaticTopics, static_topics
 
@@ -70,8 +70,8 @@ class BrokerSettings(BrokerValues):
 
     `given` are the properties that `broker_keys` or Kafka knows, with `node.id` and `broker.id`
     both; `own` those that only parts of Cordwood ask for (`cordwood.…`); `static_topics` those of
-    single topics; `source` is the file's name for messages; `warnings` list settings
-    without effect. Everything else is as in `BrokerValues`.
+    single topics; `source` is the file's name for messages; `unknown` has advice on each
+    setting that nothing asks for, and `warnings` say so. Everything else is as in `BrokerValues`.
     """
 
     __slots__ = (
@@ -84,6 +84,7 @@ class BrokerSettings(BrokerValues):
         "own",
         "source",
         "static_topics",
+        "unknown",
         "warnings",
     )
 
@@ -108,16 +109,20 @@ class BrokerSettings(BrokerValues):
         with _located(source):
             super().__init__(parse_texts(self.given, broker_keys()))
             require_quorum(self)
+        self.unknown: Texts = unknown_settings(properties or {})
         self.warnings: tuple[str, ...] = tuple(
-            f"{source}: {name} is ignored; {advise_on_broker_name(name)}"
-            for name in texts
-            if is_misnamed_broker_setting(name)
+            f"{source}: {name} is ignored; {advice}" for name, advice in self.unknown.items()
         )
         self._require_kraft(texts)
         self._require_served()
         with _located(source):
             self._read_listeners()
             self._require_sound()
+
+    def require_known(self) -> None:
+        """Raises UnknownSettingError if there is a setting that nothing asks for."""
+        if self.unknown:
+            raise UnknownSettingError(self.unknown, source=self.source)
 
     @classmethod
     def from_text(cls, text: str, *, source: str = "server.properties") -> BrokerSettings:

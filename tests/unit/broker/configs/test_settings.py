@@ -188,9 +188,10 @@ def test_names_that_are_gone_are_told_with_what_took_their_place() -> None:
     settings = BrokerSettings(
         {"log.message.format.version": "3.0", "retention.ms": "5", "unknown.to.all": "x"}
     )
-    assert len(settings.warnings) == 2
+    assert len(settings.warnings) == 3
     assert "was removed in Kafka 4.0" in settings.warnings[0]
     assert "log.retention.ms" in settings.warnings[1]
+    assert "unknown.to.all is ignored" in settings.warnings[2]
 
 
 CONTROLLER = {

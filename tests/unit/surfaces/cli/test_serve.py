@@ -199,9 +199,11 @@ def static_setting(broker: ServedBroker, name: str) -> str | None:
     return value
 
 
-def test_old_names_in_server_properties_are_warned_of(tmp_path: Path) -> None:
-    with ServedBroker(tmp_path / "logs", {"file.delete.delay.ms": "5"}) as broker:
+def test_old_and_misspelled_names_in_server_properties_are_warned_of(tmp_path: Path) -> None:
+    names = {"file.delete.delay.ms": "5", "log.retenton.hours": "1"}
+    with ServedBroker(tmp_path / "logs", names) as broker:
         assert "file.delete.delay.ms is ignored" in broker.log
+        assert "log.retenton.hours is ignored; did you mean log.retention.hours?" in broker.log
         assert "log.segment.delete.delay.ms" in broker.log
 
 

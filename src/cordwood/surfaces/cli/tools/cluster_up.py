@@ -17,6 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from rich.progress import Progress, TaskID
 
+from cordwood.broker.configs.unknown import unknown_settings
 from cordwood.model.clock import pause
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.held_signals import STOP_SIGNALS
@@ -133,6 +134,8 @@ def requested(options: Options) -> Request:
 
 def _body(options: Options, terminal: Terminal) -> int:
     request = requested(options)
+    for name, advice in unknown_settings(request.options.properties).items():
+        terminal.error(f"WARN --set {name} is ignored; {advice}")
     with ExitStack() as stack:
         screen = stack.enter_context(Screen())
         stop = stack.enter_context(_stopped_by_signal())
