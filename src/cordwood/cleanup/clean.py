@@ -214,7 +214,9 @@ class _Cleaning:
         self.report.in_use = locks.in_use
         if self.trash is not None:
             paths = [each.path for each in log_dirs]
-            self.report.warnings += self.trash.prepare(paths, read_only=self._request.dry_run)
+            on_disk = self.trash.prepare(paths, read_only=self._request.dry_run)
+            self.report.warnings += on_disk
+            self.report.trash_on_disk = str(self.trash.directory) if on_disk else None
             if not self._request.dry_run:
                 locks.take(self.trash.directory)  # its notes are rewritten
         self._capture_all()

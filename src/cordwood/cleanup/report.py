@@ -123,6 +123,8 @@ class Report:
     timing: Timing = field(default_factory=Timing)
     #: Of a dry run: directories that another process uses, as `log_dir` and `pid`.
     in_use: list[dict[str, Any]] = field(default_factory=list)
+    #: The trash, if it lies on the disk of a log directory: what is moved there takes its space.
+    trash_on_disk: str | None = None
 
     @property
     def failed(self) -> list[PartitionReport]:

@@ -32,7 +32,14 @@ from cordwood.insight.comparison import (
     plan_both,
 )
 from cordwood.insight.estimated_cleaning import estimated_outcome
-from cordwood.insight.whatif import How, Outcome, bytes_to_read, changed_settings, settled
+from cordwood.insight.whatif import (
+    How,
+    Outcome,
+    bytes_to_read,
+    changed_settings,
+    retention_outcome,
+    settled,
+)
 from cordwood.model.clock import Clock
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.offline_directories import find_places, open_log_dirs
@@ -41,7 +48,7 @@ from cordwood.storage.offline_directories import find_places, open_log_dirs
 def compare(
     now: CleanRequest,
     then: CleanRequest,
-    engine: EngineFactory,
+    engine: EngineFactory | None,
     *,
     clock: Clock,
     listener: Listener | None = None,
@@ -52,7 +59,8 @@ def compare(
     Args:
         now: a request with the settings in force.
         then: the same with the changed settings.
-        engine: starts the engine; called only if a compaction has to be measured.
+        engine: starts the engine; called only if a compaction has to be measured. If None, none is:
+            what retention removes is planned (`How.RETENTION`).
         clock: for timings.
         listener: receives the progress.
         estimator: estimates compactions, which are then not measured.
@@ -93,6 +101,9 @@ def compare(
             is_failed = each.status is Status.FAILED
             (comparison.failed if is_failed else comparison.left_alone).append(left)
     plans = {each.log.log.view.topic_partition: each for each in planned}
+    if engine is None:
+        _plan_retention(comparison, plans, now_ms=now.now_ms)
+        return comparison
     for side, request in ((NOW, now), (THEN, then)):
         measuring = _Measuring(comparison, side, plans, is_whole=limits[side].is_set)
         measuring.run(request, engine, clock=clock, listener=listener, estimator=estimator)
@@ -155,6 +166,17 @@ def _compared(report: PartitionReport, planned: PlannedBoth, *, now_ms: int) -> 
     if not log.then.remote_storage_enable:  # else it is left alone
         compared.then = settled(then_view, planned.then, now_ms=now_ms)
     return compared
+
+
+def _plan_retention(
+    comparison: Comparison, plans: Mapping[TopicPartition, PlannedBoth], *, now_ms: int
+) -> None:
+    """Sets the outcomes that are open without their compactions."""
+    for each in comparison.partitions:
+        planned = plans[each.view.topic_partition]
+        each.now = each.now or retention_outcome(each.view, planned.now, now_ms=now_ms)
+        if not planned.log.then.remote_storage_enable:
+            each.then = each.then or retention_outcome(each.then_view, planned.then, now_ms=now_ms)
 
 
 class _Measuring:

@@ -19,6 +19,8 @@ from cordwood.cleanup.log_view import CleanedSegment, LogView, SegmentView
 from cordwood.cleanup.view_after import empty_segment, with_segments
 from cordwood.model.config import LogConfig
 
+_HISTORY_MS_MIN: Final = 3_600_000
+_HISTORIES_AHEAD_MAX: Final = 100
 _DAY_MS: Final = 86_400_000
 #: A slot of Kafka's offset map: the MD5 hash of a key, and an offset.
 _KAFKA_SLOT_BYTES: Final = 24
@@ -216,11 +218,13 @@ def forecast(view: LogView, *, now_ms: int, days: int) -> list[int] | None:
     """The bytes of a log at the end of each of the next days, if it grows as it has grown.
 
     The rate is that of the log's own history, `append_rate`; limits that logs share are left
-    out, as they depend on how the others grow. None for a log that is compacted, or that says
-    nothing about time.
+    out, as they depend on how the others grow. None for a log that is compacted, that says nothing
+    about time, or whose history is shorter than an hour or a hundredth of the time ahead.
     """
     rate = append_rate(view)
     if view.config.compact or rate is None:
+        return None
+    if history_ms(view) < max(_HISTORY_MS_MIN, days * _DAY_MS // _HISTORIES_AHEAD_MAX):
         return None
     log, sizes = view, []
     for day in range(1, days + 1):
@@ -231,19 +235,25 @@ def forecast(view: LogView, *, now_ms: int, days: int) -> list[int] | None:
 
 
 def append_rate(view: LogView) -> float | None:
-    """Bytes per millisecond by the timestamps of segments; None where they say nothing.
+    """Bytes per ms by the timestamps of segments; None where they say nothing.
 
     The first segment is where the time begins, so its bytes do not count.
     """
-    timed = [segment for segment in view.segments if segment.largest_record_timestamp >= 0]
-    if not timed:
-        return None
-    rest = timed[1:]
-    newest = max((segment.largest_record_timestamp for segment in rest), default=-1)
-    span_ms = newest - timed[0].largest_record_timestamp
+    span_ms = history_ms(view)
     if span_ms <= 0:
         return None
-    return sum(segment.size_bytes for segment in rest) / span_ms
+    return sum(segment.size_bytes for segment in _timed(view)[1:]) / span_ms
+
+
+def history_ms(view: LogView) -> int:
+    """The time that `append_rate` is a mean of; 0 or less where segments say nothing."""
+    timed = _timed(view)
+    newest = max((segment.largest_record_timestamp for segment in timed[1:]), default=-1)
+    return newest - timed[0].largest_record_timestamp if timed else 0
+
+
+def _timed(view: LogView) -> list[CleanedSegment]:
+    return [segment for segment in view.segments if segment.largest_record_timestamp >= 0]
 
 
 def _with_a_day(view: LogView, rate: float, start_ms: int) -> LogView:

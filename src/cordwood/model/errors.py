@@ -152,11 +152,13 @@ class EngineUnavailableError(EngineError):
 class MissingExtraError(EngineUnavailableError):
     """An optional part of the installation is missing; `extra` is its name."""
 
-    def __init__(self, extra: str, *, what: str, missing: Sequence[str]) -> None:
+    def __init__(
+        self, extra: str, *, what: str, missing: Sequence[str], otherwise: str = ""
+    ) -> None:
         are = "is" if len(missing) == 1 else "are"
         super().__init__(
             f"{what} needs the extra '{extra}': {', '.join(missing)} {are} not installed. "
-            f"Install it: pip install 'cordwood[{extra}]'"
+            f"Install it: pip install 'cordwood[{extra}]'{otherwise and f'. {otherwise}'}"
         )
         self.extra = extra
 

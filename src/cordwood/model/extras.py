@@ -1,8 +1,9 @@
 """Optional packages: which extra of the `cordwood` distribution installs them, and for what.
 
-The base installation serves, runs the tools and applies retention. `cordwood[native]` adds compiled
-code for the validation of large batches and for recovery; `cordwood[spark]` adds compaction, and
-includes `native`; `cordwood[sign]` adds signatures of reports.
+The base installation serves, runs the tools, applies retention, explains and advises.
+`cordwood[native]` adds compiled code for the validation of large batches, for recovery, `verify`,
+`erase` and questions about records; `cordwood[spark]` adds compaction, and includes `native`;
+`cordwood[sign]` adds signatures of reports.
 """
 
 from __future__ import annotations
@@ -32,19 +33,35 @@ def missing_packages(extra: str) -> list[str]:
     return [name for name in PACKAGES[extra] if not _is_installed(name)]
 
 
-def require_extra(extra: str, *, what: str) -> None:
+def require_extra(extra: str, *, what: str, otherwise: str = "") -> None:
     """Checks that the packages of an extra are installed.
 
     Args:
         extra: `NATIVE`, `SPARK` or `SIGN`.
         what: the feature that needs it, as the subject of the error's sentence.
+        otherwise: a sentence on what can be done without.
 
     Raises:
         MissingExtraError: a package is missing; the text says what to install.
     """
     missing = missing_packages(extra)
     if missing:
-        raise MissingExtraError(extra, what=what, missing=missing)
+        raise MissingExtraError(extra, what=what, missing=missing, otherwise=otherwise)
+
+
+def extra_of(error: ImportError, *, what: str) -> MissingExtraError | None:
+    """The error of the extra that has the package that cannot be imported; None if none has it.
+
+    Args:
+        error: of an import.
+        what: as of `require_extra`.
+    """
+    package = (error.name or "").partition(".")[0]
+    for extra, packages in PACKAGES.items():
+        if package in packages:
+            missing = missing_packages(extra) or [package]
+            return MissingExtraError(extra, what=what, missing=missing)
+    return None
 
 
 def _is_installed(name: str) -> bool:

@@ -23,6 +23,7 @@ from cordwood.model.uuids import fresh_uuid, uuid_text
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import FileSystem
 
+_NAMED_MAX: Final = 3
 _CONTROLLER_PORT: Final = 9093
 _ADVICE: Final = (
     "Give a directory that this user can create, read and write, with --log-dir or log.dirs."
@@ -119,7 +120,9 @@ def _require_empty(log_dir: Path, fs: FileSystem) -> None:
     held = [entry.name for entry in fs.entries_in(log_dir)] if fs.exists(log_dir) else []
     kept = [name for name in held if name not in {LOCK, RUNTIME_FILE, "lost+found"}]
     if kept:
+        paths = ", ".join(str(log_dir / name) for name in sorted(kept)[:_NAMED_MAX])
         raise ConfigError(
-            f"{log_dir} has no meta.properties but holds {kept[0]}: it is not formatted for Kafka. "
-            "Give an empty directory, or format this one with kafka-storage."
+            f"{log_dir} is not a log directory of Kafka's: it has no meta.properties, and is not "
+            f"empty ({len(kept)} entries, such as {paths}). Give one that is empty or "
+            "not there yet, or format this one with kafka-storage."
         )

@@ -116,6 +116,17 @@ def test_what_says_nothing_about_time_or_is_compacted_is_not_forecast() -> None:
     assert forecast(log(LogConfig(), days=1), now_ms=NOW_MS, days=3) is None
 
 
+def test_a_history_that_is_short_for_the_days_ahead_is_not_forecast() -> None:
+    view = log(LogConfig(retention_ms=-1))
+    three_days = replace(view, segments=view.segments[-4:])
+    assert forecast(three_days, now_ms=NOW_MS, days=300) is not None
+    assert forecast(three_days, now_ms=NOW_MS, days=301) is None
+    last = view.segments[-1]
+    assert isinstance(last, SegmentView)
+    seconds = replace(last, base_offset=0, largest_record_timestamp=NOW_MS - 5_000)
+    assert forecast(replace(view, segments=(seconds, last)), now_ms=NOW_MS, days=7) is None
+
+
 def test_a_group_loses_what_lies_between_its_offset_and_the_new_log_start() -> None:
     committed = {("a", "t-0"): 5, ("b", "t-0"): 25, ("c", "t-0"): 1, ("a", "t-1"): 0}
     found = unread(committed, {"t-0": (3, 20)})

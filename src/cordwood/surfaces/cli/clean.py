@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
@@ -24,6 +24,7 @@ from cordwood.model.errors import (
     ConfigError,
     CordwoodError,
     DirectoryInUseError,
+    MissingExtraError,
     NotALogDirError,
 )
 from cordwood.storage.reread import reread
@@ -61,6 +62,11 @@ from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, p
 from cordwood.surfaces.settings import SettingOptions, read_settings
 
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
+_STOPPED: Final = {
+    True: "nothing was changed",
+    False: "replaced segments are kept, the next run continues",
+}
+"""What a signal leaves behind, by whether it is a dry run."""
 _IN_USE_ADVICE = "Nothing was changed: stop that process first, or look with --dry-run"
 
 EPILOG = """\b
@@ -169,7 +175,7 @@ def clean_command(
     """
     STOPPING.command(
         "cordwood clean",
-        note="replaced segments are kept, the next run continues",
+        note=_STOPPED[dry_run],
         ends_processes=True,
     )
     screen = context.with_resource(Screen())
@@ -220,7 +226,7 @@ def clean_command(
                 estimates=not no_estimate,
                 confirm=_Confirmation(display, is_given=yes or trash is not None, may_ask=shown),
             )
-    except (ConfigError, NotALogDirError) as error:
+    except (ConfigError, MissingExtraError, NotALogDirError) as error:
         _stop(error, _EXIT_USAGE)
     except DirectoryInUseError as error:
         _stop(f"{error} {_IN_USE_ADVICE}", _EXIT_IN_USE)
@@ -395,8 +401,14 @@ def _show_rest(report: Report, screen: Screen) -> None:
     if report.measured:
         result = f"it would free {format_bytes(freed)}, measured in {report.timing.total:.1f} s"
     elif report.dry_run:
-        result = f"retention would free {format_bytes(freed)}"
+        what = "free" if report.trash_on_disk is None else "move to the trash"
+        result = f"retention would {what} {format_bytes(freed)}"
         result += estimated_line(report)
+    elif report.trash_on_disk is not None:
+        result = (
+            f"{format_bytes(freed)} less in the logs in {report.timing.total:.1f} s: what was "
+            f"removed is in {report.trash_on_disk}, on the same disk: emptying it frees it"
+        )
     else:
         result = f"freed {format_bytes(freed)} in {report.timing.total:.1f} s"
     typer.echo(f"{words or 'no partitions'}; {result}")

@@ -81,8 +81,8 @@ class CleanEngine:
         A session here starts meanwhile, and is waited for when retention has freed space.
         """
         is_here = self._master.startswith("local")
+        require_extra(SPARK, what="compaction", otherwise=self._otherwise)
         try:
-            require_extra(SPARK, what="compaction")
             # Spark takes seconds to import; retention alone goes without.
             from cordwood.cleanup.spark.session import (  # noqa: PLC0415
                 fitting,

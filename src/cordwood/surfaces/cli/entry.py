@@ -22,6 +22,7 @@ from typing import Final, NoReturn
 from cordwood.surfaces.cli.stopping import STOPPING, StoppedError
 
 _FAILED: Final = 1
+_USAGE: Final = 2
 _DEBUG_VARIABLE: Final = "CORDWOOD_DEBUG"
 # What a command makes mostly lives until it ends: the collector need not look for garbage so often.
 _GARBAGE_MIN: Final = 50_000
@@ -97,13 +98,19 @@ def _name(arguments: list[str]) -> str:
 
 
 def _tell(name: str, error: Exception) -> int:
-    from cordwood.model.errors import CordwoodError  # noqa: PLC0415  # signals come first
+    from cordwood.model.errors import (  # noqa: PLC0415  # signals come first
+        CordwoodError,
+        MissingExtraError,
+    )
+    from cordwood.model.extras import extra_of  # noqa: PLC0415
 
     if os.environ.get(_DEBUG_VARIABLE):
         import traceback  # noqa: PLC0415  # hardly ever
 
         traceback.print_exception(error)
         return _FAILED
+    if isinstance(error, ImportError):
+        error = extra_of(error, what=name) or error
     if isinstance(error, CordwoodError):
         text = str(error)
     elif isinstance(error, OSError):
@@ -114,7 +121,7 @@ def _tell(name: str, error: Exception) -> int:
             f"command again with {_DEBUG_VARIABLE}=1 in the environment to see where"
         )
     print(f"{name}: {text}", file=sys.stderr)  # noqa: T201  # the last line
-    return _FAILED
+    return _USAGE if isinstance(error, MissingExtraError) else _FAILED
 
 
 def os_error_text(error: OSError) -> str:

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -29,6 +29,7 @@ from cordwood.model.errors import (
     ConfigError,
     CordwoodError,
     DirectoryInUseError,
+    MissingExtraError,
     NoSpaceError,
     NotALogDirError,
 )
@@ -60,6 +61,11 @@ from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, p
 from cordwood.surfaces.settings import SettingOptions, read_settings
 
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
+_STOPPED: Final = {
+    True: "nothing was changed",
+    False: "the next run completes what was begun; a running broker continues",
+}
+"""What a signal leaves behind, by whether it is a dry run."""
 
 EPILOG = """\b
 Examples:
@@ -163,7 +169,7 @@ def erase_command(
     """
     STOPPING.command(
         "cordwood erase",
-        note="the next run completes what was begun; a running broker continues",
+        note=_STOPPED[dry_run],
         ends_processes=True,
     )
     screen = context.with_resource(Screen())
@@ -207,7 +213,7 @@ def erase_command(
             report = None  # there is nothing that it could prove
         if report is not None:
             OS.replace_durably(report, build_report(document))
-    except (ConfigError, NotALogDirError) as error:
+    except (ConfigError, MissingExtraError, NotALogDirError) as error:
         _stop(error, _EXIT_USAGE)
     except DirectoryInUseError as error:
         _stop(f"{error} Nothing was changed: stop that process first", _EXIT_IN_USE)

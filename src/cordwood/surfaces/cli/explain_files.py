@@ -16,6 +16,7 @@ from cordwood.insight.explain import LogExplanation, explain
 from cordwood.insight.offline_facts import offline_facts
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
+from cordwood.model.extras import NATIVE, require_extra
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.left_out import left_out
@@ -80,8 +81,11 @@ def explain_files(question: DirectoryQuestion, screen: Screen) -> dict[str, Any]
 
     Raises:
         ConfigError: an option cannot be used.
+        MissingExtraError: what reads records is not installed.
         CordwoodError, OSError: a directory cannot be read.
     """
+    if question.records is not None:
+        require_extra(NATIVE, what="a question about records")
     settings = reread(lambda: read_settings(question.options))
     clock = SystemClock()
     now_ms = clock.now_ms() if question.now is None else parse_time(question.now, option="--now")

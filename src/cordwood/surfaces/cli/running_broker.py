@@ -24,6 +24,7 @@ from cordwood.model.errors import (
     CordwoodError,
     CorruptError,
     DirectoryInUseError,
+    MissingExtraError,
     NotALogDirError,
 )
 from cordwood.storage.filesystem import DirectoryLock
@@ -75,7 +76,7 @@ def broker_command(
         log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
         context.with_resource(logging_to(context.with_resource(Screen()).line, log))
         yield
-    except (ConfigError, NotALogDirError) as error:
+    except (ConfigError, MissingExtraError, NotALogDirError) as error:
         typer.echo(f"cordwood {name}: {error}", err=True)
         raise typer.Exit(_USAGE) from error
     except DirectoryInUseError as error:

@@ -208,10 +208,24 @@ def _from_options(
 def _run_until_stopped(
     settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
 ) -> None:
+    """Makes the node, and all that it loads, before there is an event loop to hold up."""
     from cordwood.network import turns  # noqa: PLC0415
+    from cordwood.node.controller_node import ControllerNode  # noqa: PLC0415
+    from cordwood.node.node import Node  # noqa: PLC0415
+    from cordwood.surfaces.http import endpoint  # noqa: F401, PLC0415
+    from cordwood.surfaces.http.observed import (  # noqa: PLC0415
+        ObservedBroker,
+        ObservedController,
+    )
 
+    if settings.is_broker:
+        broker = Node(settings, clock=clock, owns_process=True)
+        serving = _serve_broker(broker, ObservedBroker(broker), http_port, screen)
+    else:
+        controller = ControllerNode(settings, clock=clock)
+        serving = _serve_controller(controller, ObservedController(controller), http_port)
     try:
-        turns.run(_serve(settings, clock, http_port, screen))
+        turns.run(serving)
     finally:
         # It has stopped in order: a signal that comes now has nothing left to stop.
         for number in STOP_SIGNALS:
@@ -229,25 +243,18 @@ async def _start(node: Node, stopped: asyncio.Event, screen: Screen) -> None:
         await node.start(load_progress.StoppableLoading(lines, stopped.is_set))
 
 
-async def _serve(
-    settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
+async def _serve_broker(
+    broker: Node, observed: ObservedNode, http_port: int | None, screen: Screen
 ) -> None:
-    from cordwood.node.controller_node import ControllerNode  # noqa: PLC0415
-    from cordwood.node.node import Node  # noqa: PLC0415
-    from cordwood.surfaces.http.observed import (  # noqa: PLC0415
-        ObservedBroker,
-        ObservedController,
-    )
-
     stopped = asyncio.Event()
-    if settings.is_broker:
-        broker = Node(settings, clock=clock, owns_process=True)
-        start = _start(broker, stopped, screen)
-        await _serve_node(broker, ObservedBroker(broker), start, stopped, http_port)
-    else:
-        controller = ControllerNode(settings, clock=clock)
-        start = controller.start()
-        await _serve_node(controller, ObservedController(controller), start, stopped, http_port)
+    start = _start(broker, stopped, screen)
+    await _serve_node(broker, observed, start, stopped, http_port)
+
+
+async def _serve_controller(
+    controller: ControllerNode, observed: ObservedNode, http_port: int | None
+) -> None:
+    await _serve_node(controller, observed, controller.start(), asyncio.Event(), http_port)
 
 
 def _stop_by_signal(stop: Callable[[], None]) -> None:

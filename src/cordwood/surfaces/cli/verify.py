@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from cordwood.model.errors import ConfigError, CordwoodError, NotALogDirError
+from cordwood.model.errors import ConfigError, CordwoodError, MissingExtraError, NotALogDirError
 from cordwood.model.extras import NATIVE, require_extra
 from cordwood.surfaces.cli.entry import os_error_text
 from cordwood.surfaces.cli.log_options import (
@@ -106,7 +106,7 @@ def verify_command(
                 set_options=tuple(set_ or ()),
                 json_=json_,
             )
-    except (ConfigError, NotALogDirError) as error:
+    except (ConfigError, MissingExtraError, NotALogDirError) as error:
         _stop(str(error), _EXIT_USAGE)
     except CordwoodError as error:
         _stop(str(error), _EXIT_DAMAGED)

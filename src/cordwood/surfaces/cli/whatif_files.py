@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Final
 
 from cordwood.cleanup.clean import offline_groups
 from cordwood.cleanup.cleaner_settings import CleanerSettings
@@ -17,7 +17,9 @@ from cordwood.insight.comparison import NOW, THEN, Comparison
 from cordwood.insight.whatif import Unread, unread
 from cordwood.insight.whatif_answer import Question, answer_of, starts_of
 from cordwood.model.clock import SystemClock
-from cordwood.model.extras import NATIVE, require_extra
+from cordwood.model.config import TOPIC_SETTINGS
+from cordwood.model.config_file import merge_set_options
+from cordwood.model.extras import NATIVE, SPARK, missing_packages, require_extra
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.clean_engine import (
@@ -31,6 +33,16 @@ from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.values import parse_time
 from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
+
+_RETENTION_OF_TOPICS: Final = {
+    name for name in TOPIC_SETTINGS if name.startswith(("retention.", "cordwood.retention."))
+}
+RETENTION_SETTINGS: Final = (
+    _RETENTION_OF_TOPICS
+    | {each.name for name in _RETENTION_OF_TOPICS for each in TOPIC_SETTINGS[name].broker_names}
+    | {"cordwood.log.dir.retention.bytes", "cordwood.log.dir.free.bytes.min"}
+)
+"""Settings of retention alone, of topics and brokers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +61,19 @@ class FilesQuestion:
     memory: str | None
     master: str
     estimate: bool
+
+    @property
+    def is_without_compaction(self) -> bool:
+        """Whether Spark is not installed, and no setting is changed that compaction depends on.
+
+        Raises:
+            ConfigError: a change is malformed.
+        """
+        if self.estimate or not missing_packages(SPARK):
+            return False
+        topics, broker = merge_set_options(self.changes)
+        names = {name for texts in (*topics.values(), broker) for name in texts}
+        return names <= RETENTION_SETTINGS
 
     def settings(self, changes: tuple[str, ...]) -> Settings:
         """The settings with so many of the changes; a broker may be writing its metadata log."""
@@ -85,7 +110,7 @@ def whatif_files(
             comparison = compare(
                 in_force,
                 _request(question, after, now_ms),
-                engine.factory(),
+                None if question.is_without_compaction else engine.factory(),
                 clock=clock,
                 listener=display,
                 estimator=estimator_for(display) if question.estimate else None,

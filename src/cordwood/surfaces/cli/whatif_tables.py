@@ -118,7 +118,7 @@ def _show_not_measured(answer: Value, screen: Screen) -> None:
         screen.line(
             f"a compaction of {', '.join(names)} is due: what it removes on top of this takes "
             "reading all records. `cordwood whatif LOG_DIR`, on a log directory of the running "
-            "broker, measures it",
+            "broker, measures it with the extra 'spark'",
             style="yellow",
         )
 
@@ -184,6 +184,13 @@ def _show_forecast(answer: Value) -> None:
         if each["difference"] is not None
         and all(each[side]["bytes_after_days"] is not None for side in SIDES)
     ]
+    known = [each for each in answer["partitions"] if each["difference"] is not None]
+    if answer["days"] and len(forecasts) < len(known):
+        typer.echo()
+        typer.echo(
+            f"{len(known) - len(forecasts)} partitions have no forecast: they are compacted, or "
+            "their own history is under an hour, or under a hundredth of the days ahead"
+        )
     if not forecasts:
         return
     columns = [Column("day"), *(Column(title, is_number=True) for title in SIDES)]

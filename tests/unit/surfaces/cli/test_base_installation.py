@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.model.extras import PACKAGES, SPARK
+from cordwood.model.extras import PACKAGES, SPARK, extra_of
 from cordwood.testing.broker import RunningBroker
 from support.log_builder import LogBuilder, write_log_dir
 from support.no_engine import NoEngine
@@ -92,3 +92,65 @@ def test_a_dry_run_without_compiled_code_says_what_an_estimate_needs(tmp_path: P
     assert (done.returncode, done.stderr) == (0, "")
     need = "what compaction would free is not counted: that needs pip install 'cordwood[native]'"
     assert need in done.stdout
+
+
+@pytest.fixture(scope="module")
+def logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A topic that is due for retention and for compaction."""
+    log = LogBuilder("x-0")
+    for _ in range(2):
+        log.put(b"key", b"value")
+        log.roll()
+    log.put(b"key", b"value")
+    return write_log_dir(tmp_path_factory.mktemp("light") / "logs", [log])
+
+
+SETTINGS = ("--defaults", "--set", "x:cleanup.policy=compact")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["explain", "LOGS", *SETTINGS],
+        ["advise", "LOGS", *SETTINGS],
+        ["whatif", "LOGS", "--defaults", "--set", "x:retention.ms=1000"],
+        ["whatif", "LOGS", "--defaults", "--set", "log.retention.hours=1"],
+        ["clean", "LOGS", *SETTINGS, "--force", "--dry-run"],
+        ["clean", "LOGS", *SETTINGS, "--force", "--dry-run", "--retention-only"],
+        ["dump-log", "--print-data-log", "--files", "LOGS/x-0/00000000000000000000.log"],
+    ],
+    ids=lambda arguments: " ".join(arguments[:1] + arguments[-1:]),
+)
+def test_what_the_base_installation_has_to_do(logs: Path, arguments: list[str]) -> None:
+    done = run(*(each.replace("LOGS", str(logs)) for each in arguments))
+    assert done.returncode == 0, done.stderr
+    assert "No module" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (["explain", "LOGS", *SETTINGS, "--topic", "x", "--key", "key"], "native"),
+        (["explain", "LOGS", *SETTINGS, "--record", "x:0:0"], "native"),
+        (["verify", "LOGS"], "native"),
+        (["verify", "--cleaning", "LOGS", "LOGS"], "native"),
+        (["erase", "LOGS", "--topic", "x", "--key", "key"], "native"),
+        (["clean", "LOGS", *SETTINGS, "--force"], "spark"),
+        (["whatif", "LOGS", "--defaults", "--set", "x:cleanup.policy=compact"], "spark"),
+    ],
+    ids=lambda value: " ".join(value[:1] + value[-1:]) if isinstance(value, list) else value,
+)
+def test_a_command_that_needs_an_extra_names_it_and_ends_with_2(
+    logs: Path, arguments: list[str], extra: str
+) -> None:
+    done = run(*(each.replace("LOGS", str(logs)) for each in arguments))
+    assert done.returncode == 2, (done.stdout, done.stderr)
+    assert f"pip install 'cordwood[{extra}]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_package_that_is_missing_where_nobody_asked_for_it_is_named_by_its_extra() -> None:
+    error = extra_of(ModuleNotFoundError("No module", name="numpy.typing"), what="cordwood x")
+    assert error is not None
+    assert "cordwood x needs the extra 'native'" in str(error)
+    assert extra_of(ModuleNotFoundError("No module", name="nowhere"), what="cordwood x") is None

@@ -603,7 +603,7 @@ def test_compaction_without_its_extra_is_refused_before_anything_is_removed(
     monkeypatch.setitem(sys.modules, "pyspark", None)
     before = {name: v[2] for name, v in tree(root).items()}
     result = run(root, "--defaults", *EXPIRE, *COMPACTED, *NOW, *options)
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stderr == (
         "cordwood clean: compaction needs the extra 'spark': pyspark is not installed. Install it: "
         "pip install 'cordwood[spark]'. --retention-only needs no Java and no extra.\n"
@@ -659,6 +659,17 @@ def test_table_names_what_was_cleaned_and_sums_up(root: Path) -> None:
     assert "orders-1" in result.stdout
     assert "3→1" in result.stdout.replace(" ", "")
     assert "3 cleaned; freed" in result.stdout
+
+
+def test_what_a_trash_on_the_same_disk_takes_is_not_said_to_be_freed(root: Path) -> None:
+    trash = root.parent / "trash"
+    options = ["--defaults", *EXPIRE, *NOW, "--trash", trash]
+    planned = run(root, *options, "--dry-run")
+    assert "retention would move to the trash" in planned.stdout
+    done = run(root, *options)
+    assert done.exit_code == 0
+    assert f"what was removed is in {trash}, on the same disk" in done.stdout
+    assert "freed" not in done.stdout
 
 
 def test_partition_that_fails_ends_with_1_and_the_others_are_done(root: Path) -> None:

@@ -237,3 +237,37 @@ def test_a_damaged_metadata_log_is_reported_without_a_traceback(tmp_path: Path) 
     assert f"{path}: TopicRecord at offset {offset} cannot be read" in done.stderr
     assert f"truncate -s {len(data)} {path}" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_a_node_loads_is_loaded_before_there_is_an_event_loop(tmp_path: Path) -> None:
+    program = (
+        "import sys\n"
+        "from cordwood.network import turns\n"
+        "def run(main):\n"
+        "    before = set(sys.modules)\n"
+        "    try:\n"
+        "        main.send(None)\n"
+        "    except RuntimeError:\n"
+        "        pass\n"
+        "    main.close()\n"
+        "    print(sorted(name for name in set(sys.modules) - before if 'cordwood' in name))\n"
+        "turns.run = run\n"
+        "from cordwood.surfaces.cli.main import app\n"
+        "app(['serve', *sys.argv[1:], '--port', '0', '--http-port', '-1'])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program, "--log-dir", str(tmp_path / "logs")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout == "[]\n", done.stderr
+
+
+def test_a_directory_that_is_none_of_kafkas_is_refused_with_what_is_in_it(tmp_path: Path) -> None:
+    (tmp_path / "logs").mkdir()
+    result = serve("--log-dir", str(tmp_path), "--port", "0")
+    assert result.returncode == 1
+    assert "it has no meta.properties, and is not empty (1 entries, such as" in result.stderr
+    assert str(tmp_path / "logs") in result.stderr
