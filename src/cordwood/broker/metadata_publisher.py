@@ -159,8 +159,6 @@ class BrokerMetadataPublisher:
                 is_new = not is_start and before is None
                 if leads or self._replicas.replication is not None:
                     found.append(_Replica(topic, index, image, is_new))
-                if leads and index not in led:
-                    self._replicas.creating.add((topic.name, index))
             elif before is not None and self._node_id in before.replicas:
                 self._replicas.removed(topic.topic_id, index)
                 removed.append(TopicPartition(topic.name, index))
@@ -209,22 +207,17 @@ class BrokerMetadataPublisher:
         for each in wanted:
             if each.image.leader == self._node_id:
                 self._replicas.unfollow(each.topic.topic_id, each.number)
-        try:
-            with background():
-                logs = self._replicas.logs.get_or_create_all(
-                    [self._log_of(each) for each in wanted]
-                )
-            for each, log in in_steps(zip(wanted, logs, strict=True), every=8):
-                error = self._serve_one(each, log, elected)
-                if error is not None:
-                    _log.error("Cannot serve %s-%s", each.topic.name, each.number, exc_info=error)
-                    if isinstance(error, StorageError) and error.is_out_of_space:
-                        full[each.topic.name] = each.topic
-                        self._replicas.give_up(each.topic.name, each.number, None)
-        finally:
-            self._replicas.creating.difference_update(
-                (each.topic.name, each.number) for each in wanted
-            )
+        with background():
+            logs = self._replicas.logs.get_or_create_all([self._log_of(each) for each in wanted])
+        for each, log in in_steps(zip(wanted, logs, strict=True), every=8):
+            error = self._serve_one(each, log, elected)
+            if error is not None:
+                _log.error("Cannot serve %s-%s", each.topic.name, each.number, exc_info=error)
+            if isinstance(error, StorageError):
+                self._replicas.has_no_log(each.topic.topic_id, each.number)
+                if error.is_out_of_space:
+                    full[each.topic.name] = each.topic
+                    self._replicas.give_up(each.topic.name, each.number, None)
         for each in in_steps(elected, every=8):
             coordinator = self._coordinator_of(each.topic.name)
             if coordinator is not None:
@@ -277,9 +270,6 @@ class BrokerMetadataPublisher:
                 partition.resign()
             for index in topic.partitions:
                 self._replicas.removed(topic.topic_id, index)
-            self._replicas.creating.difference_update(
-                (topic.name, index) for index in topic.partitions
-            )
             self._metrics.topic_deleted(topic.name)
             if topic.name not in self._deletions:  # otherwise it has no logs
                 names.append(topic.name)

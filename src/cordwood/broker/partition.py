@@ -158,10 +158,14 @@ class Partition:
                 f"{self.log.topic_partition} has another leader or leader epoch meanwhile"
             )
 
+    def is_of(self, topic_id: UUID | None) -> bool:
+        """Whether it is a partition of that topic, and not of another with the same name."""
+        return self.topic_id is topic_id or self.topic_id == topic_id
+
     def switch_log(self) -> bool:
         """Serves the log that replaces a closed one; returns whether there is such a log."""
         log = self._find(self.log.topic_partition)
-        if log is None or log.is_closed:
+        if log is None or log.is_closed or not self.is_of(log.topic_id):
             return False
         self.log = log
         return True

@@ -37,7 +37,7 @@ from cordwood.broker.replication.replication import ImageBrokers, Replication
 from cordwood.broker.replication.throttles import ReplicationThrottles
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
-from cordwood.metadata.image import NO_LEADER, PartitionImage
+from cordwood.metadata.image import NO_LEADER, PartitionImage, TopicImage
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import (
     KafkaError,
@@ -120,8 +120,8 @@ class ReplicaManager:
         """What fetches and proposes ISRs; None where no other broker is in the cluster."""
         self.partitions: dict[str, dict[int, Partition]] = {}
         """The partitions that this broker leads, by topic and number."""
-        self.creating: set[tuple[str, int]] = set()
-        """The partitions that this broker leads as soon as their logs are created."""
+        #: Partitions whose logs cannot be served, since a directory has failed or is full.
+        self._without_log: set[LedBy] = set()
         self.throttles = ReplicationThrottles(
             thread.clock.monotonic_s,
             windows=settings.integer("replication.quota.window.num"),
@@ -156,15 +156,23 @@ class ReplicaManager:
 
         Raises:
             UnknownTopicOrPartitionError: the cluster has no such partition.
-            NotLeaderOrFollowerError: another broker leads it, or its log is being created.
+            NotLeaderOrFollowerError: another broker leads it, its log is being created, or what is
+                here belongs to a deleted topic of that name.
             StorageError: the directory of its log is offline.
+
+        Source: ReplicaManager.getPartitionOrError.
         """
+        known = self._metadata.image.topics.get(topic)
         try:
             found = self.partitions[topic][index]
         except KeyError:
-            raise self._missing(topic, index) from None
+            raise self._missing(known, topic, index) from None
+        if known is None or not found.is_of(known.topic_id):
+            raise self._missing(known, topic, index)
         if found.log.is_closed and not found.switch_log():
-            raise StorageError(f"The log directory of partition {topic}-{index} is offline")
+            if self._has_failed(found.log.log_dir):
+                raise StorageError(f"The log directory of partition {topic}-{index} is offline")
+            raise _not_served(topic, index)
         return found
 
     def readable(self, topic: str, index: int) -> Partition:
@@ -180,22 +188,18 @@ class ReplicaManager:
                 return followed
         return self.partition(topic, index)
 
-    def _missing(self, topic: str, index: int) -> KafkaError:
-        image = self._metadata.image
-        known = image.topics.get(topic)
+    def _missing(self, known: TopicImage | None, topic: str, index: int) -> KafkaError:
         if known is None or index not in known.partitions:
             return UnknownTopicOrPartitionError("This server does not host this topic-partition.")
-        if (topic, index) in self.creating:
-            return NotLeaderOrFollowerError(
-                f"The log of partition {topic}-{index} is being created"
-            )
-        partition = known.partitions[index]
-        own = image.brokers.get(self.node_id)
-        directory = partition.directory_of(self.node_id)
+        own = self._metadata.image.brokers.get(self.node_id)
+        directory = known.partitions[index].directory_of(self.node_id)
         is_offline = own is not None and not own.has_online_directory(directory)
-        if partition.leader == self.node_id or is_offline:
+        if is_offline or LedBy(known.topic_id, index) in self._without_log:
             return StorageError(f"The log directory of partition {topic}-{index} is offline")
-        return NotLeaderOrFollowerError(f"Error while fetching partition state for {topic}-{index}")
+        return _not_served(topic, index)
+
+    def _has_failed(self, log_dir: Path) -> bool:
+        return log_dir in self.logs.context.failures.offline
 
     def led(self, topic: str, index: int) -> Partition | None:
         """A partition if this broker leads it, whether its directory is online or not."""
@@ -353,8 +357,13 @@ class ReplicaManager:
 
     def removed(self, topic_id: UUID, index: int) -> None:
         """This broker has no replica of a partition any more."""
+        key = LedBy(topic_id, index)
+        followed = self._followed.get(key)
         self.unfollow(topic_id, index)
-        self._full.forget(LedBy(topic_id, index))
+        self._full.forget(key)
+        self._without_log.discard(key)
+        if followed is not None:
+            self.delayed.check(followed.topic, index, 0)
 
     def isr_answered(self, answer: AnsweredIsr) -> None:
         """The controller has answered the proposal of an ISR."""
@@ -388,8 +397,16 @@ class ReplicaManager:
             self._full.give_up(topic, index, log_dir)
 
     def has_log(self, topic_id: UUID, index: int) -> None:
-        """As `FullReplicas.has_log`."""
+        """As `FullReplicas.has_log`; the directory of the log is online."""
         self._full.has_log(LedBy(topic_id, index))
+        self._without_log.discard(LedBy(topic_id, index))
+
+    def has_no_log(self, topic_id: UUID, index: int) -> None:
+        """No log of a partition can be had, for a failed or full directory: it is offline.
+
+        Source: ReplicaManager.markPartitionOffline.
+        """
+        self._without_log.add(LedBy(topic_id, index))
 
     def remove_lagging(self) -> None:
         """Proposes ISRs without the followers that lag.
@@ -508,10 +525,10 @@ class ReplicaManager:
         topic = self._metadata.image.topics.get(partition.topic)
         here = self.led(partition.topic, partition.partition)
         image = None if topic is None else topic.partitions.get(partition.partition)
-        if log is None or topic is None or image is None:
+        if log is None or topic is None or image is None or log.topic_id != topic.topic_id:
             return
         self._full.forget(LedBy(topic.topic_id, partition.partition))
-        if here is not None:
+        if here is not None and here.is_of(topic.topic_id):
             here.log = log
             here.wake(0)
         elif self.node_id in image.replicas and image.leader != self.node_id:
@@ -538,6 +555,10 @@ class ReplicaManager:
         for directory in self.logs.directories:
             if directory.path == log_dir and directory.directory_id is not None:
                 self.directory_reports.failed(directory.directory_id, on_timeout)
+
+
+def _not_served(topic: str, index: int) -> NotLeaderOrFollowerError:
+    return NotLeaderOrFollowerError(f"Error while fetching partition state for {topic}-{index}")
 
 
 def led_partition(image: PartitionImage) -> LedPartition:

@@ -14,7 +14,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
+from uuid import UUID
 
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaner_manager import CleanerManager
@@ -32,6 +33,11 @@ from cordwood.storage.holds import holds_status
 from cordwood.storage.log_manager import LogManager
 
 _log = logging.getLogger(__name__)
+
+_T = TypeVar("_T")
+
+_Name = tuple[TopicPartition, UUID | None]
+"""A log: a topic that is made again has another id."""
 
 _STOP_S = 30.0
 _RUNS_KEPT = 100
@@ -99,8 +105,8 @@ class LogCleaner:
         self._started = False
         self._stopping = False
         self._runs: deque[CleanerRun] = deque(maxlen=_RUNS_KEPT)
-        self._last_runs: dict[TopicPartition, CleanerRun] = {}
-        self._last_cleaned_ms: dict[TopicPartition, int] = {}
+        self._last_runs: dict[_Name, CleanerRun] = {}
+        self._last_cleaned_ms: dict[_Name, int] = {}
         self._apply(self.settings)
 
     # ---- its life
@@ -314,7 +320,7 @@ class LogCleaner:
         if not left:
             return
         with self._lock:
-            last = dict(self._last_runs)
+            last = self._of_logs(self._last_runs)
         last |= {run.chosen.topic_partition: run for run in runs}
         raise NotCompactedError(
             {str(each): self._why_not_compacted(each, last.get(each)) for each in left}
@@ -379,23 +385,29 @@ class LogCleaner:
     # ---- how it does
 
     def _note(self, run: CleanerRun) -> None:
-        partition = run.chosen.topic_partition
+        log = run.chosen.log
+        name = log.topic_partition, log.topic_id
         with self._lock:
             self._runs.append(run)
-            self._last_runs[partition] = run
+            self._last_runs[name] = run
             if run.outcome == "cleaned":
-                self._last_cleaned_ms[partition] = self._clock.now_ms()
+                self._last_cleaned_ms[name] = self._clock.now_ms()
+
+    def _of_logs(self, values: dict[_Name, _T]) -> dict[TopicPartition, _T]:
+        """What is known of logs that are there; the rest is forgotten."""
+        for name in list(values):
+            log = self.logs.get(name[0])
+            if log is None or log.topic_id != name[1]:
+                del values[name]
+        return {partition: value for (partition, _), value in values.items()}
 
     def status(self) -> dict[str, Any]:
         """All about it, as plain values; logs are looked into, which may wait for the disk."""
         now_ms = self._clock.now_ms()
         with self._lock:
             runs = list(self._runs)
-            self._last_runs = {p: r for p, r in self._last_runs.items() if self.logs.get(p)}
-            self._last_cleaned_ms = {
-                p: ms for p, ms in self._last_cleaned_ms.items() if self.logs.get(p)
-            }
-            last_runs, last_cleaned = dict(self._last_runs), dict(self._last_cleaned_ms)
+            last_runs = self._of_logs(self._last_runs)
+            last_cleaned = self._of_logs(self._last_cleaned_ms)
             threads = list(self._threads)
         logs = logs_status(self.manager, now_ms, last_runs=last_runs, last_cleaned_ms=last_cleaned)
         return {

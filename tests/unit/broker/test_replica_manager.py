@@ -40,6 +40,7 @@ from support.wire import Wire
 
 TOPIC, OTHER = "t", "u"
 OWN, REMOTE = 1, 2
+TOPIC_ID = UUID(int=1)
 ONLINE, OFFLINE = UUID(int=8), UUID(int=9)
 BATCH = build_batch([Record(0, 1, b"k", b"v")], base_offset=0)
 
@@ -88,19 +89,24 @@ class Place:
             start_at=no_truncation,
         )
 
-    def show(self, *partitions: PartitionImage) -> None:
-        """Publishes an image with a topic that has these partitions."""
-        topic = TopicImage(name=TOPIC, topic_id=UUID(int=1), partitions=dict(enumerate(partitions)))
+    def show(self, *partitions: PartitionImage, topic_id: UUID = TOPIC_ID) -> None:
+        """Publishes an image in which each topic has these partitions."""
+        numbered = dict(enumerate(partitions))
+        topics = {
+            name: TopicImage(name=name, topic_id=topic_id, partitions=numbered)
+            for name in (TOPIC, OTHER)
+        }
         self.metadata.image = replace(
             self.metadata.image,
-            topics=PersistentMap({TOPIC: topic}),
+            topics=PersistentMap(topics),
             brokers=PersistentMap({OWN: registration()}),
         )
 
     def lead(self, topic: str, index: int) -> Partition:
+        self.show(*[replica(OWN)] * 8)
         partition = Partition(
             self.logs.require(TopicPartition(topic, index)),
-            topic_id=UUID(int=1),
+            topic_id=TOPIC_ID,
             leader_epoch=0,
             find=self.logs.get,
             on_change=self.replicas.partition_changed,
@@ -138,12 +144,12 @@ def replica(leader: int, directory: UUID = ONLINE) -> PartitionImage:
 
 
 @pytest.mark.parametrize(
-    ("image", "is_creating", "error"),
+    ("image", "has_no_log", "error"),
     [
         (None, False, UnknownTopicOrPartitionError),
-        (replica(OWN), True, NotLeaderOrFollowerError),
+        (replica(OWN), False, NotLeaderOrFollowerError),
         (replica(REMOTE), False, NotLeaderOrFollowerError),
-        (replica(OWN), False, StorageError),
+        (replica(OWN), True, StorageError),
         (replica(NO_LEADER, OFFLINE), False, StorageError),
     ],
     ids=["not there", "log not created yet", "led elsewhere", "no log", "directory offline"],
@@ -151,13 +157,13 @@ def replica(leader: int, directory: UUID = ONLINE) -> PartitionImage:
 def test_a_partition_that_is_not_led_here_has_an_error(
     running: RunningBroker,
     image: PartitionImage | None,
-    is_creating: bool,  # a column of the table
+    has_no_log: bool,  # a column of the table
     error: type[KafkaError],
 ) -> None:
     def look(place: Place) -> None:
         place.show(*([image] if image is not None else []))
-        if is_creating:
-            place.replicas.creating.add((TOPIC, 0))
+        if has_no_log:
+            place.replicas.has_no_log(TOPIC_ID, 0)
         with pytest.raises(error):
             place.replicas.partition(TOPIC, 0)
         with pytest.raises(UnknownTopicOrPartitionError):
@@ -220,25 +226,46 @@ def test_an_append_is_not_committed_while_another_replica_is_in_sync(
     assert heard == [1]
 
 
+def test_what_is_led_of_a_deleted_topic_is_not_served_for_a_new_one_of_its_name(
+    running: RunningBroker,
+) -> None:
+    def look(place: Place) -> None:
+        led = place.lead(TOPIC, 6)
+        assert place.replicas.partition(TOPIC, 6) is led
+        place.show(*[replica(OWN)] * 7, topic_id=UUID(int=2))
+        with pytest.raises(NotLeaderOrFollowerError):
+            place.replicas.partition(TOPIC, 6)
+        with pytest.raises(NotLeaderOrFollowerError):
+            place.replicas.readable(TOPIC, 6)
+
+    on_thread(running, look)
+
+
 def test_a_partition_whose_log_was_closed_is_served_from_the_log_in_its_place(
     running: RunningBroker, tmp_path: Path
 ) -> None:
+    logs = {
+        name: new_log(tmp_path / name, name=f"{TOPIC}-4", topic_id=topic_id)
+        for name, topic_id in (("old", TOPIC_ID), ("of another", UUID(int=2)), ("new", TOPIC_ID))
+    }
+
     def serve(place: Place) -> None:
-        place.show(replica(OWN))
-        log = place.logs.require(TopicPartition(TOPIC, 4))
-        replacement: list[PartitionLog] = []
+        place.show(*[replica(OWN)] * 5)
+        found: list[PartitionLog] = []
         led = Partition(
-            new_log(tmp_path, name=f"{TOPIC}-4"),
-            topic_id=UUID(int=1),
+            logs["old"],
+            topic_id=TOPIC_ID,
             leader_epoch=0,
-            find=lambda _: next(iter(replacement), None),
+            find=lambda _: next(iter(found), None),
         )
         place.replicas.partitions[TOPIC] = {4: led}
         led.log.close()
-        with pytest.raises(StorageError):
-            place.replicas.partition(TOPIC, 4)
-        replacement.append(log)
-        assert place.replicas.partition(TOPIC, 4).log is log
+        for each in ([], [logs["of another"]]):
+            found[:] = each
+            with pytest.raises(NotLeaderOrFollowerError):
+                place.replicas.partition(TOPIC, 4)
+        found[:] = [logs["new"]]
+        assert place.replicas.partition(TOPIC, 4).log is logs["new"]
         assert place.replicas.append(TOPIC, 4, BATCH).last_offset == 0
 
     on_thread(running, serve)
@@ -254,9 +281,9 @@ def test_a_log_in_another_directory_than_the_image_says_is_reported(
         assert (log, False) in list(place.replicas.logs_with_futures())
         reports = place.replicas.directory_reports
         reports.close()  # what is reported is looked at here, not sent
-        place.replicas.report_place(log, UUID(int=1), None)
+        place.replicas.report_place(log, TOPIC_ID, None)
         assert reports._assigned == {}
-        place.replicas.report_place(log, UUID(int=1), OFFLINE)
-        assert list(reports._assigned) == [(UUID(int=1), 5)]
+        place.replicas.report_place(log, TOPIC_ID, OFFLINE)
+        assert list(reports._assigned) == [(TOPIC_ID, 5)]
 
     on_thread(running, report)

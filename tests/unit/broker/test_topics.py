@@ -152,17 +152,41 @@ def test_a_topic_is_created_for_the_client_when_its_logs_are_there(tmp_path: Pat
     assert answers == ["none"] * 3
 
 
-def test_partition_whose_log_could_not_be_made_is_not_said_to_be_in_the_making(
-    tmp_path: Path,
-) -> None:
+def ends(wire: Wire, name: str, partitions: int = 1) -> set[str]:
+    """The errors of a topic's partitions when their ends are asked for."""
+    numbers = [{"partition_index": n, "timestamp": -1} for n in range(partitions)]
+    asked = {"replica_id": -1, "topics": [{"name": name, "partitions": numbers}]}
+    answer = wire.ask("list_offsets", 6, asked)
+    return {each["error_code"] for each in answer["topics"][0]["partitions"]}
+
+
+def test_a_partition_without_a_log_is_offline_only_where_a_directory_is(tmp_path: Path) -> None:
     with (
         RunningBroker(log_dir=tmp_path, engine=NoEngine, fs=BrokenFileSystem()) as running,
         Wire(running.port) as wire,
     ):
         create(wire, "t", 1)
-        asked = {"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}
-        answer = wire.ask("list_offsets", 6, {"replica_id": -1, "topics": [asked]})
-    assert answer["topics"][0]["partitions"][0]["error_code"] == "kafka_storage_error"
+        assert ends(wire, "t") == {"not_leader_or_follower"}
+
+
+def test_a_topic_that_is_made_again_has_no_offline_partitions_until_the_old_logs_are_gone() -> None:
+    with RunningBroker(engine=NoEngine) as running, Wire(running.port) as wire:
+        create(wire, "wide", 20)
+        held = running.broker.replicas.logs.logs()[0]
+        seen = set()
+
+        def delete_and_create() -> None:
+            with Wire(running.port) as other:
+                other.ask("delete_topics", 4, {"topic_names": ["wide"], "timeout": 1000})
+                create(other, "wide", 20)
+                seen.update(ends(other, "wide", 20))
+
+        thread = threading.Thread(target=delete_and_create)
+        with held.lock:  # as by a slow disk
+            thread.start()
+            thread.join(120)
+        assert seen == {"not_leader_or_follower"}
+        poll_until(lambda: ends(wire, "wide", 20) == {"none"}, what="new logs", timeout_s=120)
 
 
 def test_producers_that_ask_at_the_same_time_get_ids_of_one_block() -> None:

@@ -11,6 +11,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -509,3 +510,16 @@ def test_the_status_is_plain_values(tmp_path: Path) -> None:
     (partition,) = cleaner.status()["partitions"]
     assert partition["last_cleaned_ms"] == logs.clock.now_ms()
     assert partition["last_run"] == run
+
+
+def test_a_topic_made_again_has_not_been_cleaned(tmp_path: Path) -> None:
+    logs = RunningLogs(tmp_path, {"t": COMPACT})
+    logs.manager.get_or_create(T0, topic_id=UUID(int=1))
+    fill(logs, logs.log())
+    cleaner = cleaner_of(logs)
+    cleaner.run_once_now()
+    logs.manager.delete(T0)
+    logs.manager.get_or_create(T0, topic_id=UUID(int=2))
+    (partition,) = cleaner.status()["partitions"]
+    assert partition["last_cleaned_ms"] is None
+    assert partition["last_run"] is None

@@ -173,7 +173,6 @@ def test_a_follower_whose_log_has_parted_is_given_where(running: RunningBroker) 
 def test_a_client_with_another_leader_is_given_the_current_one(running: RunningBroker) -> None:
     def resign(it: Broker) -> None:
         it.replicas.partitions[TOPIC].pop(0)
-        it.replicas.creating.add((TOPIC, 0))
 
     running.call(resign)
     found, answer = fetch(running, 0)
