@@ -49,3 +49,13 @@ class Broker(NodeParts):
     markers: MarkerSender
     topic_creation: AutoTopicCreation
     metrics: BrokerMetrics
+
+    @property
+    def serves_consumer_groups(self) -> bool:
+        """Whether groups of the consumer protocol are served (KIP-848).
+
+        Source: KafkaApis.isConsumerGroupProtocolEnabled.
+        """
+        enabled = self.settings.all["group.coordinator.rebalance.protocols"]
+        assert isinstance(enabled, tuple), enabled
+        return "consumer" in enabled and self.metadata.has_consumer_groups

@@ -17,6 +17,7 @@ from cordwood.model.topic_partition import TopicPartition
 _MARKED = re.compile(r"(\S+)-(\S+)\.(\S+)(-delete|-future|-stray)")
 _SUFFIXES = (DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX, STRAY_DIR_SUFFIX)
 _NAME_LENGTH_MAX = 255
+_UNIQUE_ID_LENGTH = 32
 
 
 def parse_directory_name(name: str, *, parent: str = "") -> tuple[TopicPartition, str]:
@@ -72,6 +73,14 @@ def stray_directory_name(partition: TopicPartition, unique_id: str) -> str:
 def future_directory_name(partition: TopicPartition, unique_id: str) -> str:
     """The name of a directory that will take the place of one in another log directory."""
     return f"{partition}.{unique_id}{FUTURE_DIR_SUFFIX}"
+
+
+def has_future_directory_name(partition: TopicPartition) -> bool:
+    """Whether the name of a future directory is short enough for a file system.
+
+    Source: ReplicaManager.alterReplicaLogDirs.
+    """
+    return len(future_directory_name(partition, "0" * _UNIQUE_ID_LENGTH)) <= _NAME_LENGTH_MAX
 
 
 def _marked_name(partition: TopicPartition, unique_id: str, suffix: str) -> str:

@@ -9,7 +9,7 @@ from cordwood.model.kafka_errors import InvalidRegularExpressionError
 from cordwood.model.regular_expressions import compile_regular_expression
 
 
-@pytest.mark.parametrize("pattern", ["(", "a(?=b)", r"(a)\1", "a{1001}", "*"])
+@pytest.mark.parametrize("pattern", ["(", "a(?=b)", r"(a)\1", "a{1001}", "*", r"a\C", r"\\\C"])
 def test_a_pattern_that_is_not_of_re2_is_refused(
     pattern: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -28,6 +28,8 @@ def test_a_pattern_that_is_not_of_re2_is_refused(
         (r"\p{Greek}+", "αβγ", True),
         (r"(a|b)*c", "ababc", True),
         ("x", "x\n", False),
+        (r"\\C", r"\C", True),
+        (r"\Q\C\E", r"\C", True),
     ],
 )
 def test_a_pattern_matches_the_whole_text(pattern: str, text: str, matches: bool) -> None:

@@ -198,7 +198,7 @@ def _checked_by_controller(
     changes = _replaced(old, resource) if replaces else _altered(old, resource)
     new = {name: text for name, text in {**old, **changes}.items() if text is not None}
     try:
-        _check_by_controller(configs, resource, changes, new)
+        _check_by_controller(configs, resource, old, changes, new)
     except ConfigError as error:
         raise InvalidConfigError(str(error)) from error
     return ConfigChange(resource_type=resource.kind, name=resource.name, values=changes)
@@ -363,6 +363,7 @@ def _require_valid_values(texts: Texts) -> None:
 def _check_by_controller(
     configs: EffectiveConfigs,
     resource: Resource,
+    old: Texts,
     changes: Mapping[str, str | None],
     new: Texts,
 ) -> None:
@@ -371,7 +372,7 @@ def _check_by_controller(
             if not resource.name:
                 raise InvalidRequestError("Default topic resources are not allowed.")
             require_topic_name(resource.name)
-            require_topic(configs, new)
+            require_topic(configs, new, recorded=old.keys() - changes.keys())
             if resource.name not in configs.image.topics:
                 raise UnknownTopicOrPartitionError(f"The topic '{resource.name}' does not exist.")
         case ConfigResource.BROKER:

@@ -170,12 +170,16 @@ def _topic(configs: EffectiveConfigs, topic: str, wanted: Collection[str]) -> li
     of_broker = {each for _, given in configs.levels for each in given if is_own(each)}
     of_broker.update(_turned_on(configs))
     own = {each for each in (*static, *of_broker, *wanted) if is_own(each)} - texts.keys()
+    unknown = [each for each in java_order(texts) if each not in topic_keys()]
     return [
-        _topic_entry(configs, topic, name, values)
-        for name in (
-            *_internal_ones(topic_keys(), {**texts, **dict.fromkeys(sorted(own), "")}),
-            *_names_in("topic"),
-        )
+        *(_entry(each, None, None, [(each, None, Level.TOPIC)]) for each in unknown),
+        *(
+            _topic_entry(configs, topic, name, values)
+            for name in (
+                *_internal_ones(topic_keys(), {**texts, **dict.fromkeys(sorted(own), "")}),
+                *_names_in("topic"),
+            )
+        ),
     ]
 
 

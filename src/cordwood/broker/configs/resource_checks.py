@@ -7,7 +7,7 @@ org.apache.kafka.server.metrics.ClientMetricsConfigs.validate, Kafka 4.3.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Final
 
 from cordwood.broker.configs.checks import require_ordered_lags
@@ -37,14 +37,22 @@ _ATTRIBUTES: Final = frozenset(
 )
 
 
-def require_topic(configs: EffectiveConfigs, texts: Texts) -> None:
+def require_topic(
+    configs: EffectiveConfigs, texts: Texts, *, recorded: Collection[str] = ()
+) -> None:
     """Checks all settings of a topic.
 
+    Args:
+        configs: of the broker.
+        texts: the settings.
+        recorded: the names that the topic has already: unknown ones, which a broker of another
+            version has written, are left alone (KAFKA-19851).
+
     Raises:
-        InvalidConfigError: an unknown name.
+        InvalidConfigError: an unknown name that is not recorded.
         ConfigError: an invalid value, or values that contradict each other.
     """
-    unknown = [name for name in texts if name not in topic_keys()]
+    unknown = [name for name in texts if name not in topic_keys() and name not in recorded]
     if unknown:
         raise InvalidConfigError(f"Unknown topic config name: {unknown[0]}")
     values = parse_topic(texts, configs.topic_defaults)

@@ -25,6 +25,7 @@ from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from cordwood.storage.directory_names import has_future_directory_name
 
 
 def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Response:
@@ -67,6 +68,8 @@ def _begin(
     context: RequestContext, partition: TopicPartition, target: Path
 ) -> int | asyncio.Future[Any]:
     """The code of what is wrong, or the beginning of the move."""
+    if not has_future_directory_name(partition):
+        return ErrorCode.INVALID_TOPIC_EXCEPTION  # KAFKA-4893
     if target not in context.broker.replicas.log_dirs:
         return ErrorCode.LOG_DIR_NOT_FOUND
     if target in context.broker.replicas.logs.context.failures.offline:

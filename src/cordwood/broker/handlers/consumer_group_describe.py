@@ -29,7 +29,7 @@ _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Response:
     """Answers from memory."""
-    if not context.broker.metadata.has_consumer_groups:
+    if not context.broker.serves_consumer_groups:
         code = ErrorCode.UNSUPPORTED_VERSION
         return {"groups": [_refused(group_id, code) for group_id in request.group_ids]}
     wants_operations = bool(request.include_authorized_operations)

@@ -21,7 +21,7 @@ _CLIENT_MAKES_IDS_SINCE = 1
 
 def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Response:
     """Answers when what the member has changed is committed."""
-    if not context.broker.metadata.has_consumer_groups:
+    if not context.broker.serves_consumer_groups:
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
     context.require_group(Operation.READ, request.group_id)
     for topic in request.subscribed_topic_names or ():

@@ -1,4 +1,4 @@
-"""DescribeProducers (61), version 0: active producers and open transactions.
+"""DescribeProducers (61), version 0: active producers and open transactions of any replica.
 
 Source: kafka.server.ReplicaManager.activeProducerState; KIP-664.
 """
@@ -42,7 +42,7 @@ def _describe(context: RequestContext, topic: str, index: int) -> dict[str, Any]
         return fields | error_fields(error)
     try:
         require_topic_name(topic)
-        log = context.broker.replicas.log(topic, index)
+        log = context.broker.replicas.readable(topic, index).log
     except KafkaError as error:
         # Of a partition that its topic lacks no more is said.
         text = None if topic in context.broker.metadata.image.topics else str(error)

@@ -8,9 +8,11 @@ from uuid import UUID
 
 import pytest
 
+from cordwood.broker.configs.alter import DELETE, SET, Alteration, Resource
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.configs.values import BrokerValues
+from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.metadata.image import MetadataImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.config import LogConfig
@@ -106,6 +108,23 @@ def test_own_settings_of_a_topic_can_be_changed_and_are_checked() -> None:
         service.require_topic_settings({POLICY: "x"})
     with pytest.raises(InvalidConfigError, match=r"Unknown topic config name: cordwood\.x"):
         service.require_topic_settings({"cordwood.x": "1"})
+
+
+@pytest.mark.parametrize("unknown", ["max.decompressed.message.bytes", "message.format.version"])
+def test_a_topics_setting_of_another_version_is_left_alone(unknown: str) -> None:
+    service = service_of({}, {(TOPIC, "t"): {unknown: "7"}})
+
+    def altered(*alterations: Alteration) -> object:
+        (outcome,) = service.check_for_controller(
+            [Resource(TOPIC, "t", alterations)], replaces=False
+        )
+        return outcome.values if isinstance(outcome, ConfigChange) else outcome
+
+    assert altered(Alteration("retention.ms", "1", SET)) == {"retention.ms": "1"}
+    assert altered(Alteration(unknown, None, DELETE)) == {unknown: None}
+    assert isinstance(altered(Alteration(unknown, "8", SET)), InvalidConfigError)
+    (entry,) = service.describe(TOPIC, "t", wanted=[unknown])
+    assert (entry["value"], entry["is_sensitive"], entry["config_source"]) == (None, True, 1)
 
 
 def test_topics_without_settings_share_one_config() -> None:
