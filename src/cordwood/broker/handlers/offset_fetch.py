@@ -17,7 +17,13 @@ from uuid import UUID
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import RequestContext
-from cordwood.coordinator.group.offset_requests import FetchedOffset, FetchedTopic, FetchTopic
+from cordwood.coordinator.group.offset_requests import (
+    NO_MEMBER,
+    FetchedOffset,
+    FetchedTopic,
+    FetchingMember,
+    FetchTopic,
+)
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
@@ -27,6 +33,7 @@ from cordwood.protocol.apis.offset_fetch import OffsetFetchRequest
 
 _TOP_LEVEL_ERROR_SINCE = 2
 _GROUPS_SINCE = 8
+_MEMBERS_SINCE = 9
 _TOPIC_IDS_SINCE = 10
 
 
@@ -40,6 +47,7 @@ class _Asked:
     group_id: str
     topics: list[FetchTopic] | None
     others: list[dict[str, Any]]
+    member: FetchingMember
 
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> Response:
@@ -59,7 +67,7 @@ def _group(context: RequestContext, request: Any) -> dict[str, Any]:
     if not isinstance(asked, _Asked):
         return asked
     try:
-        found = context.broker.groups.fetch(asked.group_id, asked.topics)
+        found = context.broker.groups.fetch(asked.group_id, asked.topics, asked.member)
     except KafkaError as error:
         return _failed(request, error.code, context.api_version)
     return _found(context, asked, found)
@@ -73,7 +81,7 @@ def _stable(context: RequestContext, requests: list[Any]) -> Response:
         asked = _checked(context, request)
         answer = CoordinatorAnswer[list[FetchedTopic] | int](context.broker.thread)
         if isinstance(asked, _Asked):
-            context.broker.groups.fetch_stable(asked.group_id, asked.topics, answer)
+            context.broker.groups.fetch_stable(asked.group_id, asked.topics, answer, asked.member)
         reads.append((request, asked, answer))
 
     def answered(
@@ -111,8 +119,11 @@ def _checked(context: RequestContext, request: Any) -> _Asked | dict[str, Any]:
     by_id = version >= _TOPIC_IDS_SINCE
     if not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
         return _failed(request, ErrorCode.GROUP_AUTHORIZATION_FAILED, version)
+    member = NO_MEMBER
+    if version >= _MEMBERS_SINCE:
+        member = FetchingMember(request.member_id, request.member_epoch)
     if request.topics is None:
-        return _Asked(group_id=request.group_id, topics=None, others=[])
+        return _Asked(group_id=request.group_id, topics=None, others=[], member=member)
     known: list[FetchTopic] = []
     unknown: list[dict[str, Any]] = []
     denied: list[dict[str, Any]] = []
@@ -127,7 +138,8 @@ def _checked(context: RequestContext, request: Any) -> _Asked | dict[str, Any]:
             denied.append({"name": name, "topic_id": topic_id, "partitions": failed})
         else:
             known.append(FetchTopic(name, tuple(topic.partition_indexes), topic_id))
-    return _Asked(group_id=request.group_id, topics=known, others=[*unknown, *denied])
+    others = [*unknown, *denied]
+    return _Asked(group_id=request.group_id, topics=known, others=others, member=member)
 
 
 def _found(context: RequestContext, asked: _Asked, found: list[FetchedTopic]) -> dict[str, Any]:

@@ -19,7 +19,12 @@ from cordwood.coordinator.group.member import (
     SyncReply,
     SyncRequest,
 )
-from cordwood.coordinator.group.offset_requests import CommitRequest, FetchedTopic, FetchTopic
+from cordwood.coordinator.group.offset_requests import (
+    CommitRequest,
+    FetchedTopic,
+    FetchingMember,
+    FetchTopic,
+)
 from cordwood.coordinator.group.records import OffsetRecord
 from cordwood.model.kafka_errors import KafkaError
 
@@ -110,6 +115,7 @@ class FetchStableOffsets(GroupEvent):
 
     group_id: str
     topics: tuple[FetchTopic, ...] | None
+    member: FetchingMember
     reply_to: ReplyTo[list[FetchedTopic] | int]
 
 

@@ -335,10 +335,17 @@ class GroupStateMachine:
 
         Source: GroupCoordinatorService.fetchOffsets (a write operation without a record).
         """
-        found = offset_requests.found_offsets(
-            change.shard, event.group_id, event.topics, at=LATEST, require_stable=True
-        )
-        change.answer(event.reply_to, found)
+        try:
+            found = offset_requests.found_offsets(
+                *(change.shard, event.group_id, event.topics),
+                at=LATEST,
+                require_stable=True,
+                member=event.member,
+            )
+        except CoordinatorRequestError as error:
+            change.answer(event.reply_to, error.code)
+        else:
+            change.answer(event.reply_to, found)
 
     def _delete_offsets(self, change: Change, event: events.DeleteOffsets) -> None:
         shard, group_id = change.shard, event.group_id

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
 
 from cordwood.coordinator.effects import TransactionalProducer
@@ -73,6 +73,16 @@ class FetchTopic(NamedTuple):
     name: str
     partitions: tuple[int, ...]
     topic_id: UUID = ZERO_UUID
+
+
+class FetchingMember(NamedTuple):
+    """The member that fetches offsets, and its epoch; the fields of a request without one."""
+
+    member_id: str | None = None
+    epoch: int = -1
+
+
+NO_MEMBER: Final = FetchingMember()
 
 
 class FetchedOffset(NamedTuple):
@@ -209,14 +219,37 @@ def found_offsets(
     *,
     at: int,
     require_stable: bool,
+    member: FetchingMember = NO_MEMBER,
 ) -> list[FetchedTopic]:
     """The offsets of a group for these partitions, or for all if None, as of an offset of the log.
 
     With `require_stable` an offset that an open transaction may change has an error instead.
+
+    Raises:
+        CoordinatorRequestError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION; a group
+            of classic members takes any member.
     """
+    group = shard.groups.get(group_id, at)
+    if isinstance(group, ConsumerGroup) and member != NO_MEMBER:
+        _require_fetching_member(group, member)
     if topics is None:
         return fetch_all_offsets(shard, group_id, at=at, require_stable=require_stable)
     return fetch_offsets(shard, group_id, topics, at=at, require_stable=require_stable)
+
+
+def _require_fetching_member(group: ConsumerGroup, asking: FetchingMember) -> None:
+    """Source: ConsumerGroup.validateOffsetFetch."""
+    if asking.member_id is None and asking.epoch < 0:
+        return
+    member = group.member(asking.member_id or "")
+    if member is None:
+        raise CoordinatorRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+    if asking.epoch != member.member_epoch:
+        raise CoordinatorRequestError(
+            ErrorCode.ILLEGAL_GENERATION
+            if member.uses_classic_protocol
+            else ErrorCode.STALE_MEMBER_EPOCH
+        )
 
 
 def fetch_offsets(

@@ -40,7 +40,13 @@ from cordwood.coordinator.group.member import (
     SyncAnswer,
     SyncRequest,
 )
-from cordwood.coordinator.group.offset_requests import CommitRequest, FetchedTopic, FetchTopic
+from cordwood.coordinator.group.offset_requests import (
+    NO_MEMBER,
+    CommitRequest,
+    FetchedTopic,
+    FetchingMember,
+    FetchTopic,
+)
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
 from cordwood.coordinator.group.records import CoordinatorRecord, OffsetRecord
 from cordwood.coordinator.group.settings import ConsumerGroupSettings, GroupSettings
@@ -334,20 +340,28 @@ class GroupCoordinator:
         """Whether a commit with that metadata is refused because the metadata is too long."""
         return offset_requests.is_too_long(metadata, self.settings.offset_metadata_max_bytes)
 
-    def fetch(self, group_id: str, topics: Iterable[FetchTopic] | None) -> list[FetchedTopic]:
+    def fetch(
+        self,
+        group_id: str,
+        topics: Iterable[FetchTopic] | None,
+        member: FetchingMember = NO_MEMBER,
+    ) -> list[FetchedTopic]:
         """The committed offsets of a group for these partitions, or for all if None.
 
         Raises:
-            KafkaError: the group's partition is not loaded.
+            KafkaError: the group's partition is not loaded, or the group refuses the member.
         """
         shard, at = self._read(group_id)
-        return offset_requests.found_offsets(shard, group_id, topics, at=at, require_stable=False)
+        return offset_requests.found_offsets(
+            shard, group_id, topics, at=at, require_stable=False, member=member
+        )
 
     def fetch_stable(
         self,
         group_id: str,
         topics: Iterable[FetchTopic] | None,
         reply: Reply[list[FetchedTopic] | int],
+        member: FetchingMember = NO_MEMBER,
     ) -> None:
         """As `fetch`, when what has been written before is committed; answers an error code else.
 
@@ -357,6 +371,7 @@ class GroupCoordinator:
         event = events.FetchStableOffsets(
             group_id=group_id,
             topics=None if topics is None else tuple(topics),
+            member=member,
             reply_to=ReplyTo(reply, error_of_append),
         )
         self._write(group_id, event)
