@@ -7,7 +7,7 @@ import sys
 from contextlib import nullcontext
 from typing import Final
 
-from support.simulation.bugs import BUGS
+from support.simulation.bugs.table import BUGS
 from support.simulation.run import FAILURES_S, Result, run_seed
 
 _FREQUENT: Final = ("Watermark(", "Replica(", "ReadOn(", "Latest(", "Heard(")
