@@ -139,8 +139,12 @@ class BrokerProcess:
         )
         broker = self.broker = self._make_broker(member, metadata, thread)
         logs.defaults = configs.log_config("")
+        registration = self._registration(directory_ids, previous_epoch)
+        self._watch.starts(
+            self.broker_id, self.process, registration.incarnation_id, previous_epoch
+        )
         logs.broker_epoch = await member.join(
-            self._registration(directory_ids, previous_epoch),
+            registration,
             broker.replicas,
             metadata,
             thread,

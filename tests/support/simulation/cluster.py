@@ -47,6 +47,7 @@ BROKER_IDS: Final = (1, 2, 3)
 _PLENTY: Final = 1 << 40
 _IMAGES_MAX: Final = 4
 _RESTART_S: Final = 1.0
+_AFTER_FULL_S: Final = 2.0
 
 
 class KilledError(BaseException):
@@ -76,6 +77,8 @@ class BrokerNode:
         self.is_stopping = False
         #: Whether it has ended without a stop in order, or lost power, and is not in sync again.
         self.is_behind = self.is_lossy = False
+        #: Until when an error may come of the disk that was full.
+        self.full_until_s = -1.0
 
     # ---- life
 
@@ -193,6 +196,8 @@ class BrokerNode:
 
     def free_disk(self) -> None:
         """There is space again."""
+        if self.fs.capacity_bytes is not None:
+            self.full_until_s = self._cluster.loop.time() + _AFTER_FULL_S
         self.fs.capacity_bytes = None
 
 
@@ -261,6 +266,14 @@ class Cluster:
         return MetadataImage() if found is None else found.image
 
     # ---- all
+
+    def has_full_disk(self, name: str) -> bool:
+        """Whether the disk of a broker is full, or was until just now."""
+        return any(
+            each.fs.capacity_bytes is not None or self.loop.time() < each.full_until_s
+            for each in self.brokers.values()
+            if each.name == name
+        )
 
     @property
     def node_names(self) -> list[str]:

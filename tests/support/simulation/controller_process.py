@@ -8,12 +8,14 @@ Simulated: sockets, threads, disk, time.
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 
 from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.publisher import MetadataPublisher
+from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.clock import Clock
 from cordwood.node.controller_server import ControllerServer
 from cordwood.node.loaded_metadata import load_metadata
@@ -81,7 +83,13 @@ class ControllerProcess:
             directory_ids=directory_ids,
             clock=clock,
             endpoints=controller_endpoints(settings, {"CONTROLLER": CONTROLLER_PORT}),
-            settings=controller_settings(settings),
+            # Snapshots are made often, and brokers fetch them: the log below is removed.
+            settings=replace(
+                controller_settings(settings),
+                snapshot_bytes=3000,
+                segment_bytes=6000,
+                retention_bytes=12_000,
+            ),
             context=context,
         )
         slices = Slices(self._loop)
@@ -93,7 +101,7 @@ class ControllerProcess:
             scheduler=scheduler,
         )
         configs = ConfigService(settings)
-        loader, metadata, _ = load_metadata(
+        loader, metadata, snapshots = load_metadata(
             controller.log,
             settings=controller.settings,
             context=controller.context,
@@ -116,12 +124,16 @@ class ControllerProcess:
         )
         server = SimulatedServer(self._network, self.process, ("CONTROLLER", CONTROLLER_PORT))
         serving.start(server)  # type: ignore[arg-type]  # as the real one
-        self._loop.create_task(self._run_due(scheduler))
+        self._loop.create_task(self._run_due(scheduler, controller, snapshots))
 
-    async def _run_due(self, scheduler: Scheduler) -> None:
+    async def _run_due(
+        self, scheduler: Scheduler, controller: Controller, snapshots: SnapshotGenerator
+    ) -> None:
         while True:
             await asyncio.sleep(0.1)
             scheduler.run_due()
+            with controller.between_changes:
+                snapshots.run_if_due()
 
     def _failed(self, _log_dir: object, reason: str) -> None:
         self.failure = reason

@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
+from uuid import UUID
 
+from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.model.topic_partition import TopicPartition
 
 
@@ -19,6 +21,19 @@ class StoredBatch(NamedTuple):
     last_offset: int
     crc: int
     epoch: int
+
+
+class ReplicaState(NamedTuple):
+    """What a log knows of its batches: the first offset; (leader epoch, first offset) of each epoch
+    that has batches; producers by id, as a snapshot has them; the last stable offset; and (producer
+    id, first offset, last offset) of each aborted transaction.
+    """
+
+    start: int
+    epochs: tuple[tuple[int, int], ...]
+    producers: tuple[ProducerEntry, ...]
+    last_stable: int
+    aborted: tuple[tuple[int, int, int], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,8 +97,8 @@ class Replica:
     """The batches of a broker's log from some offset on, up to `end`.
 
     `high_watermark` is what the broker holds for committed. With `is_in_sync` the controller has it
-    in the ISR, and it is the incarnation that the controller knows. `is_final` is the state after
-    all failures, when nothing more happens.
+    in the ISR, and it is the incarnation that the controller knows. `state` is there after all
+    failures, when nothing more happens.
     """
 
     broker: int
@@ -92,7 +107,7 @@ class Replica:
     end: int
     batches: Sequence[StoredBatch]
     is_in_sync: bool
-    is_final: bool = False
+    state: ReplicaState | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,6 +210,43 @@ class OffsetFetched:
 
 
 @dataclass(frozen=True, slots=True)
+class Starts:
+    """A broker's process is about to register, with the broker epoch that a clean stop has left."""
+
+    broker: int
+    incarnation: UUID
+    previous_epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Registered:
+    """The controller has a broker's registration; `still_in` are the partitions that count on it.
+
+    These are those whose ISR or eligible replicas have it.
+    """
+
+    broker: int
+    epoch: int
+    incarnation: UUID
+    still_in: tuple[TopicPartition, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """The controller has made a partition what it is; `inactive` are brokers that may not lead."""
+
+    partition: TopicPartition
+    leader: int
+    leader_epoch: int
+    partition_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    elr: tuple[int, ...]
+    last_known: tuple[int, ...]
+    inactive: frozenset[int]
+
+
+@dataclass(frozen=True, slots=True)
 class Healed:
     """All failures are over: from now on everything must end."""
 
@@ -223,6 +275,9 @@ Event = (
     | OffsetCommitted
     | OffsetFetchAsked
     | OffsetFetched
+    | Starts
+    | Registered
+    | Decided
     | Healed
     | Ended
 )

@@ -26,7 +26,9 @@ from cordwood.model.topic_partition import TopicPartition
 from support.simulation.checkers.answers import Answers
 from support.simulation.checkers.groups import GroupOffsets, OneOwner
 from support.simulation.checkers.leaders import OneLeader, Watermarks
+from support.simulation.checkers.metadata import Metadata
 from support.simulation.checkers.records import CommittedRecords, ExactlyOnce
+from support.simulation.checkers.replicas import EqualReplicas
 from support.simulation.checkers.transactions import ReadCommitted
 from support.simulation.clients.client import BROKERS, Client, NoAnswerError
 from support.simulation.clients.members import Member
@@ -52,6 +54,12 @@ _START_S: Final = 20.0
 #: Within this time after the last failure everything must be as if there had been none.
 _RECOVERY_S: Final = 40.0
 _CHECK_S: Final = 0.4
+_NEVER_FAILS: Final = (
+    "cordwood.broker.replication",
+    "cordwood.broker.coordinator_log",
+    "cordwood.broker.transaction_markers",
+    "cordwood.coordinator",
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,6 +109,8 @@ class Simulation:
                 Answers(),
                 OneLeader(),
                 CommittedRecords(),
+                EqualReplicas(),
+                Metadata(),
                 Watermarks(),
                 ExactlyOnce(FINAL),
                 ReadCommitted(FINAL),
@@ -124,7 +134,7 @@ class Simulation:
     def run(self) -> Result:
         """Runs it to its end, or to the first violation."""
         begun_s = time.process_time()
-        with _errors_to(self.history):
+        with _errors_to(self.history, self.cluster.has_full_disk):
             try:
                 self.loop.run_until_complete(self._run())
             finally:
@@ -363,30 +373,35 @@ class Simulation:
 
 
 class _ErrorsToHistory(logging.Handler):
-    """Notes errors that the code under test logs with a trace, and does not expect."""
+    """Notes errors that the code under test logs, and does not expect.
 
-    def __init__(self, history: History) -> None:
+    Fetchers and coordinators expect none, unless the node's disk is or was full.
+    """
+
+    def __init__(self, history: History, has_full_disk: Callable[[str], bool]) -> None:
         super().__init__(logging.ERROR)
         self._history = history
+        self._has_full_disk = has_full_disk
 
     def emit(self, record: logging.LogRecord) -> None:
         """As `logging.Handler`."""
         error = record.exc_info[1] if record.exc_info else None
         process = PROCESS.get()
-        if error is None or isinstance(error, (CordwoodError, OSError, KilledError)):
-            return
-        if process is not None and process.is_dead:
-            return
         name = "simulation" if process is None else process.name
-        self._history.note(
-            name, Unacceptable(f"{record.getMessage()}: {type(error).__name__}: {error}")
-        )
+        if (process is not None and process.is_dead) or isinstance(error, KilledError):
+            return
+        if error is None or isinstance(error, (CordwoodError, OSError)):
+            is_expected = not record.name.startswith(_NEVER_FAILS) or self._has_full_disk(name)
+            if is_expected:
+                return
+        text = "" if error is None else f": {type(error).__name__}: {error}"
+        self._history.note(name, Unacceptable(f"{record.getMessage()}{text}"))
 
 
 @contextmanager
-def _errors_to(history: History) -> Iterator[None]:
+def _errors_to(history: History, has_full_disk: Callable[[str], bool]) -> Iterator[None]:
     logger = logging.getLogger("cordwood")
-    handler = _ErrorsToHistory(history)
+    handler = _ErrorsToHistory(history, has_full_disk)
     before, propagates = logger.level, logger.propagate
     logger.addHandler(handler)
     logger.setLevel(logging.ERROR)

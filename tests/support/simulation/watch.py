@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Any
+from uuid import UUID
 
 from cordwood.broker.partition import Partition
 from cordwood.broker.replica_manager import ReplicaManager
@@ -14,7 +15,17 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from support.simulation.event_loop import Process
-from support.simulation.events import Committed, Elected, Note, Replica, StoredBatch
+from support.simulation.events import (
+    Committed,
+    Decided,
+    Elected,
+    Note,
+    Registered,
+    Replica,
+    ReplicaState,
+    Starts,
+    StoredBatch,
+)
 from support.simulation.history import History
 
 _READ_BYTES = 1 << 20
@@ -82,9 +93,13 @@ class Watch:
                 log.log_end_offset,
                 batches,
                 is_in_sync,
-                is_final,
+                _state_of(log) if is_final else None,
             ),
         )
+
+    def starts(self, broker_id: int, process: Process, incarnation: UUID, previous: int) -> None:
+        """A broker is about to register."""
+        self._history.note(process.name, Starts(broker_id, incarnation, previous))
 
 
 class Decisions:
@@ -103,8 +118,14 @@ class Decisions:
                 state = "active" if broker.is_active else "not active"
                 text = f"broker {broker_id} with epoch {broker.epoch} is {state}"
                 self._history.note("controller", Note(text))
+        self._note_registrations(before, update.after)
+        inactive = frozenset(
+            each.broker_id for each in update.after.brokers.values() if not each.is_active
+        )
         for topic in update.after.topics.values():
             for number, partition in topic.partitions.items():
+                place = TopicPartition(topic.name, number)
+                self._history.note("controller", _decided(place, partition, inactive))
                 if before.partition(topic.name, number) != partition:
                     self._history.note(
                         "controller",
@@ -114,6 +135,50 @@ class Decisions:
                             f"{list(partition.elr)}, last known {list(partition.last_known_elr)}"
                         ),
                     )
+
+    def _note_registrations(self, before: MetadataImage, after: MetadataImage) -> None:
+        for broker_id, broker in after.brokers.items():
+            known = before.brokers.get(broker_id)
+            if known is not None and known.epoch == broker.epoch:
+                continue
+            still_in = tuple(
+                TopicPartition(topic.name, number)
+                for topic in after.topics.values()
+                for number, partition in topic.partitions.items()
+                if broker_id in (*partition.isr, *partition.elr)
+            )
+            self._history.note(
+                "controller",
+                Registered(broker_id, broker.epoch, broker.incarnation_id, still_in),
+            )
+
+
+def _decided(place: TopicPartition, image: PartitionImage, inactive: frozenset[int]) -> Decided:
+    return Decided(
+        place,
+        image.leader,
+        image.leader_epoch,
+        image.partition_epoch,
+        tuple(image.replicas),
+        tuple(image.isr),
+        tuple(image.elr),
+        tuple(image.last_known_elr),
+        inactive,
+    )
+
+
+def _state_of(log: PartitionLog) -> ReplicaState:
+    return ReplicaState(
+        log.log_start_offset,
+        tuple((each.epoch, each.start_offset) for each in log.leader_epochs.epoch_entries),
+        tuple(sorted(log.producer_state.entries(), key=lambda each: each.producer_id)),
+        log.last_stable_offset,
+        tuple(
+            (each.producer_id, each.first_offset, each.last_offset)
+            for segment in log.segments
+            for each in segment.transaction_index.all_aborted()
+        ),
+    )
 
 
 def stored(log: PartitionLog, begin: int) -> Iterator[StoredBatch]:
