@@ -170,6 +170,7 @@ class Owned:
     """A member of a group uses these partitions from now on, and no others."""
 
     member: str
+    group: str
     partitions: frozenset[TopicPartition]
 
 

@@ -35,6 +35,7 @@ from support.simulation.clients.members import Member
 from support.simulation.clients.producers import IdempotentProducer
 from support.simulation.clients.readers import Reader
 from support.simulation.clients.transactional import TransactionalProducer
+from support.simulation.clients.zombies import Zombie
 from support.simulation.cluster import Cluster, KilledError
 from support.simulation.event_loop import PROCESS, SimulatedLoop
 from support.simulation.events import Ended, Healed, Unacceptable
@@ -126,6 +127,8 @@ class Simulation:
         self._producers: list[IdempotentProducer | TransactionalProducer] = []
         self._readers: list[Reader] = []
         self._members: list[Member] = []
+        #: Clients that never end, and of whom nothing is expected.
+        self._idle: list[Zombie] = []
         self._clients: list[Client] = []
 
     def _part_rng(self) -> random.Random:
@@ -242,9 +245,19 @@ class Simulation:
             )
         for number in (1, 2, 3):
             self._members.append(
-                self._client(Member, f"member-{number}", group=GROUP, topics=[TOPIC], pause_s=0.4)
+                self._client(
+                    Member, f"member-{number}", group=GROUP, partitions=PARTITIONS, pause_s=0.4
+                )
             )
-        for each in (*self._producers, *self._readers, *self._members):
+        zombie = self._client(
+            Zombie,
+            "zombie",
+            cluster=self.cluster,
+            producers=[each for each in self._producers if hasattr(each, "written")],
+            members=self._members,
+        )
+        self._idle.append(zombie)
+        for each in (*self._producers, *self._readers, *self._members, *self._idle):
             task = self.loop.create_task(each.run(), context=each.process.context)
             task.add_done_callback(self._client_ended)
 
@@ -304,6 +317,9 @@ class Simulation:
             # The members of the group still commit.
             if len(ends) > 1 and place.topic != GROUP_METADATA_TOPIC:
                 return f"the logs of {place} end at {sorted(ends)}"
+        unsettled = [each.name for each in self._members if not each.is_settled]
+        if unsettled:
+            return f"{unsettled} have not given up what they are to give up"
         owned = [each for member in self._members for each in member.owned]
         if sorted(owned) != sorted(PARTITIONS):
             return f"of the group's partitions, {owned} have an owner"
@@ -345,7 +361,7 @@ class Simulation:
 
     async def _look_at_the_end(self) -> None:
         """All replicas, and all that readers see; clients have ended."""
-        for each in (*self._readers, *self._members):
+        for each in (*self._readers, *self._members, *self._idle):
             each.process.end()
         if not await self._until(lambda: not self._ends_differ(), 10.0):
             self._fail(f"the logs do not become equal: {self._ends()}")

@@ -28,7 +28,7 @@ class OneOwner:
     name = "one owner per group partition"
 
     def __init__(self) -> None:
-        self._owners: dict[TopicPartition, str] = {}
+        self._owners: dict[tuple[str, TopicPartition], str] = {}
         self._heard: dict[str, int] = {}
         #: The newest epoch of the coordinator, and the broker.
         self._coordinator = (-1, -1)
@@ -44,16 +44,17 @@ class OneOwner:
                 self._own(event)
 
     def _own(self, event: Owned) -> None:
-        for partition in [each for each, owner in self._owners.items() if owner == event.member]:
-            if partition not in event.partitions:
-                del self._owners[partition]
+        for key in [each for each, owner in self._owners.items() if owner == event.member]:
+            if key[1] not in event.partitions:
+                del self._owners[key]
         for partition in sorted(event.partitions):
-            owner = self._owners.get(partition, event.member)
+            key = event.group, partition
+            owner = self._owners.get(key, event.member)
             if owner != event.member and self._heard.get(owner) == self._coordinator[1]:
                 raise ViolationError(
                     self.name, f"{partition} is used by {owner} and by {event.member}"
                 )
-            self._owners[partition] = event.member
+            self._owners[key] = event.member
 
 
 class GroupOffsets:

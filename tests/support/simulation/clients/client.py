@@ -151,6 +151,41 @@ class Client:
             found = self._coordinators[kind, key] = each.node_id
         return found
 
+    async def commit(
+        self,
+        coordinator: int,
+        group: str,
+        member_id: str,
+        epoch: int,
+        partition: TopicPartition,
+        *,
+        offset: int,
+    ) -> int:
+        """Has a member commit an offset (OffsetCommit); returns the error code.
+
+        Raises:
+            NoAnswerError: there is none.
+        """
+        committed = {
+            "partition_index": partition.partition,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        topic = {
+            "name": partition.topic,
+            "topic_id": await self.topic_id(partition.topic),
+            "partitions": [committed],
+        }
+        fields = {
+            "group_id": group,
+            "generation_id_or_member_epoch": epoch,
+            "member_id": member_id,
+            "topics": [topic],
+        }
+        answer = await self.call(coordinator, "offset_commit", fields)
+        return int(answer.topics[0].partitions[0].error_code)
+
 
 def name_of(code: int) -> str:
     """The name of an error code."""

@@ -37,6 +37,8 @@ from support.simulation.history import History
 SESSION_S: Final = 2.0
 _REBALANCE_MS: Final = 3000
 _LEAVE_EPOCH: Final = -1
+#: Longer than the rebalance timeout: the coordinator has to go on without it.
+_STUCK_S: Final = 60.0
 #: Longer than a heartbeat may be on its way.
 _ALL_FIELDS_S: Final = 8.0
 _REJOIN: Final = frozenset(
@@ -46,7 +48,9 @@ _IMPOSSIBLE: Final = frozenset({ErrorCode.UNKNOWN_SERVER_ERROR, ErrorCode.INVALI
 
 
 class Member(Client):
-    """See the module."""
+    """See the module; `instance_id` is that of a static member."""
+
+    instance_id: str | None = None
 
     def __init__(
         self,
@@ -56,7 +60,7 @@ class Member(Client):
         history: History,
         *,
         group: str,
-        topics: Sequence[str],
+        partitions: Sequence[TopicPartition],
         pause_s: float,
     ) -> None:
         """No member yet.
@@ -67,17 +71,21 @@ class Member(Client):
             rng: of this member.
             history: receives what it uses and commits.
             group: its group.
-            topics: whose partitions are shared.
+            partitions: all those of the topics that it subscribes to.
             pause_s: between heartbeats and commits, on average.
         """
         super().__init__(name, loop, rng, history)
-        self._group = group
-        self._topics = topics
+        self.group = group
+        self.partitions = partitions
+        self._topics = sorted({each.topic for each in partitions})
         self._pause_s = pause_s
         self._lives = 0
         self._coordinator = -1
         self._owned: dict[TopicPartition, int] = {}
         self._numbers = itertools.count()
+        #: The coordinator, member id and epoch of each heartbeat that was answered with news.
+        self.heard: list[tuple[int, str, int]] = []
+        self._given: dict[str, set[TopicPartition]] = {}
         self.is_calm = False
         self._begin_life()
 
@@ -88,11 +96,24 @@ class Member(Client):
         self._full_until_s = self.loop.time()
         self._is_lost = False
         self._heard_s = self.loop.time()
+        self._assigned: frozenset[TopicPartition] = frozenset()
+        self._is_owned_new = True
+        #: Until when it holds on to partitions that it is to give up.
+        self._gives_up_s = self.loop.time()
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
         """The partitions that it uses."""
         return frozenset(self._owned)
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether it uses what it was assigned, and nothing else."""
+        return self.owned == self._assigned
+
+    def given(self, member_id: str) -> set[TopicPartition]:
+        """The partitions that one of its lives was assigned some time."""
+        return self._given.setdefault(member_id, set())
 
     async def run(self) -> None:
         """Is a member for ever, with some lives."""
@@ -121,6 +142,8 @@ class Member(Client):
         try:
             if not self.is_calm and self.rng.random() < 0.02:
                 await self._leave()
+            if self.loop.time() >= self._gives_up_s:
+                self._take_assigned()
             await self._heartbeat()
             for partition in list(self._owned):
                 await self._work(partition)
@@ -131,7 +154,8 @@ class Member(Client):
 
     def _use(self, owned: dict[TopicPartition, int]) -> None:
         if owned.keys() != self._owned.keys():
-            self.note(Owned(self.name, frozenset(owned)))
+            self.note(Owned(self.name, self.group, frozenset(owned)))
+            self._is_owned_new = True
         self._owned = owned
 
     # ---- membership
@@ -170,40 +194,69 @@ class Member(Client):
         self._heard_s = sent_s
         self.note(Heard(self.name, self._coordinator))
         self._epoch = answer.member_epoch
+        heard = self._coordinator, self._member_id, self._epoch
+        if heard not in self.heard:
+            self.heard.append(heard)
         if answer.assignment is not None:
             self._take(answer.assignment)
 
     def _take(self, assignment: Any) -> None:
-        assigned = {
+        assigned = frozenset(
             TopicPartition(self.topic_of(each.topic_id), index)
             for each in assignment.topic_partitions
             for index in each.partitions
-        }
-        if assigned != self.owned:
-            self._use({each: self._owned.get(each, -1) for each in sorted(assigned)})
+        )
+        self.given(self._member_id).update(assigned)
+        if assigned == self._assigned:
+            return
+        self._assigned = assigned
+        if self.loop.time() < self._gives_up_s:
+            return  # it goes on with that
+        if not self.is_calm and self.owned - assigned:
+            self._gives_up_s = self.loop.time() + self._revocation_s()
+        if self.loop.time() >= self._gives_up_s:
+            self._take_assigned()
+
+    def _revocation_s(self) -> float:
+        """How long it goes on to use what it is to give up; now and then it does not come back."""
+        if self.rng.random() < 0.1:
+            return _STUCK_S
+        return self.rng.choice((0.0, 0.0, 0.5, 1.5)) * self.rng.random()
+
+    def _take_assigned(self) -> None:
+        if not self.is_settled:
+            self._use({each: self._owned.get(each, -1) for each in sorted(self._assigned)})
 
     async def _ask(self, member_id: str, epoch: int) -> Any:
         for topic in self._topics:
             await self.topic_id(topic)
-        coordinator = self._coordinator = await self.coordinator(GROUP, self._group)
+        coordinator = self._coordinator = await self.coordinator(GROUP, self.group)
         owned: dict[UUID, list[int]] = {}
-        for each in self._owned:
+        owned_before = list(self._owned)
+        for each in owned_before:
             owned.setdefault(await self.topic_id(each.topic), []).append(each.partition)
+        is_full = self.loop.time() < self._full_until_s or epoch == 0
         fields: dict[str, Any] = {
-            "group_id": self._group,
+            "group_id": self.group,
             "member_id": member_id,
             "member_epoch": epoch,
-            "topic_partitions": [
+            "instance_id": self.instance_id,
+            "topic_partitions": None,
+        }
+        if is_full or self._is_owned_new or self.rng.random() < 0.3:
+            fields["topic_partitions"] = [
                 {"topic_id": topic_id, "partitions": partitions}
                 for topic_id, partitions in owned.items()
-            ],
-        }
-        if self.loop.time() < self._full_until_s or epoch == 0:
+            ]
+        if is_full:
             fields |= {
                 "rebalance_timeout_ms": _REBALANCE_MS,
                 "subscribed_topic_names": list(self._topics),
             }
-        return await self.call(coordinator, "consumer_group_heartbeat", fields)
+        answer = await self.call(coordinator, "consumer_group_heartbeat", fields)
+        if self.owned == frozenset(owned_before):
+            self._is_owned_new = False
+        return answer
 
     def _send_all_fields(self) -> None:
         self._full_until_s = self.loop.time() + _ALL_FIELDS_S
@@ -220,38 +273,24 @@ class Member(Client):
             if found is not None and partition in self._owned:
                 self._owned[partition] = max(found, 0)
             return
-        epoch = self._epoch
-        coordinator = await self.coordinator(GROUP, self._group)
+        coordinator = await self.coordinator(GROUP, self.group)
         wanted = offset + 1
-        fields = {
-            "group_id": self._group,
-            "generation_id_or_member_epoch": epoch,
-            "member_id": self._member_id,
-            "topics": [
-                {
-                    "name": partition.topic,
-                    "topic_id": await self.topic_id(partition.topic),
-                    "partitions": [
-                        {
-                            "partition_index": partition.partition,
-                            "committed_offset": wanted,
-                            "committed_leader_epoch": -1,
-                            "committed_metadata": "",
-                        }
-                    ],
-                }
-            ],
-        }
         try:
-            answer = await self.call(coordinator, "offset_commit", fields)
+            code = await self.commit(
+                coordinator,
+                self.group,
+                self._member_id,
+                self._commit_epoch(),
+                partition,
+                offset=wanted,
+            )
         except NoAnswerError:
             # It may be carried out later, and would take the group back: commits have no numbers.
             # So nothing more is committed by this member.
             self._lose()
             raise
-        code = answer.topics[0].partitions[0].error_code
         if code == ErrorCode.NONE:
-            self.note(OffsetCommitted(self._group, partition, wanted))
+            self.note(OffsetCommitted(self.group, partition, wanted))
             if partition in self._owned:
                 self._owned[partition] = wanted
         elif code in _IMPOSSIBLE:
@@ -259,13 +298,18 @@ class Member(Client):
         else:
             await self.back_off()
 
+    def _commit_epoch(self) -> int:
+        """Its epoch; sometimes the one before, as if it had not had the last answer yet."""
+        mine = [epoch for _, member_id, epoch in self.heard if member_id == self._member_id]
+        return mine[-2] if len(mine) > 1 and self.rng.random() < 0.3 else self._epoch
+
     async def _fetch_offset(self, partition: TopicPartition) -> int | None:
-        coordinator = await self.coordinator(GROUP, self._group)
+        coordinator = await self.coordinator(GROUP, self.group)
         number = next(self._numbers) * 100 + int(self.name[-1])
         fields = {
             "groups": [
                 {
-                    "group_id": self._group,
+                    "group_id": self.group,
                     "member_id": self._member_id,
                     "member_epoch": self._epoch,
                     "topics": [
@@ -279,7 +323,7 @@ class Member(Client):
             ],
             "require_stable": True,
         }
-        self.note(OffsetFetchAsked(self._group, partition, number))
+        self.note(OffsetFetchAsked(self.group, partition, number))
         answer = await self.call(coordinator, "offset_fetch", fields)
         group = answer.groups[0]
         if group.error_code:
@@ -289,5 +333,5 @@ class Member(Client):
         if found.error_code:
             await self.back_off()
             return None
-        self.note(OffsetFetched(self._group, partition, number, found.committed_offset))
+        self.note(OffsetFetched(self.group, partition, number, found.committed_offset))
         return int(found.committed_offset)

@@ -59,6 +59,8 @@ class TransactionalProducer(Producer):
         self._sequences: dict[TopicPartition, int] = {}
         self._open: str | None = None
         self._was_commit_asked = False
+        #: The partition, producer id and epoch of each batch that was acknowledged.
+        self.written: list[tuple[TopicPartition, int, int]] = []
 
     async def run(self) -> None:
         """Runs transactions until it is to stop; the last one is ended."""
@@ -148,6 +150,7 @@ class TransactionalProducer(Producer):
                 raise _GivenUpError(name_of(code))
             await self.back_off()
         self._sequences[partition] = sequence + len(values)
+        self.written.append((partition, self._producer_id, self._epoch))
         self.note(Acknowledged(partition, values, offset))
 
     async def _end(self, *, is_commit: bool) -> None:
