@@ -192,6 +192,16 @@ class OffsetCommitted:
 
 
 @dataclass(frozen=True, slots=True)
+class OffsetSent:
+    """A transaction is about to commit an offset of a group."""
+
+    transaction: str
+    group: str
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class OffsetFetchAsked:
     """A member is about to ask for the offset of its group, by a request of this number."""
 
@@ -274,6 +284,7 @@ Event = (
     | Owned
     | Heard
     | OffsetCommitted
+    | OffsetSent
     | OffsetFetchAsked
     | OffsetFetched
     | Starts

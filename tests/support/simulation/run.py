@@ -31,7 +31,7 @@ from support.simulation.checkers.records import CommittedRecords, ExactlyOnce
 from support.simulation.checkers.replicas import EqualReplicas
 from support.simulation.checkers.transactions import ReadCommitted
 from support.simulation.clients.client import BROKERS, Client, NoAnswerError
-from support.simulation.clients.members import Member
+from support.simulation.clients.members import Member, StaticMember
 from support.simulation.clients.producers import IdempotentProducer
 from support.simulation.clients.readers import Reader
 from support.simulation.clients.transactional import TransactionalProducer
@@ -127,6 +127,7 @@ class Simulation:
         self._producers: list[IdempotentProducer | TransactionalProducer] = []
         self._readers: list[Reader] = []
         self._members: list[Member] = []
+        self._static: StaticMember
         #: Clients that never end, and of whom nothing is expected.
         self._idle: list[Zombie] = []
         self._clients: list[Client] = []
@@ -249,6 +250,9 @@ class Simulation:
                     Member, f"member-{number}", group=GROUP, partitions=PARTITIONS, pause_s=0.4
                 )
             )
+        self._static = self._client(
+            StaticMember, "static-1", group="instances", partitions=PARTITIONS, pause_s=0.4
+        )
         zombie = self._client(
             Zombie,
             "zombie",
@@ -257,7 +261,7 @@ class Simulation:
             members=self._members,
         )
         self._idle.append(zombie)
-        for each in (*self._producers, *self._readers, *self._members, *self._idle):
+        for each in (*self._producers, *self._readers, *self._members, self._static, *self._idle):
             task = self.loop.create_task(each.run(), context=each.process.context)
             task.add_done_callback(self._client_ended)
 
@@ -285,6 +289,7 @@ class Simulation:
             producer.is_stopping = True
         for member in self._members:
             member.is_calm = True
+        self._static.is_calm = True
         self.cluster.loop.call_soon(self._look_at_replicas)
         if not await self._until(self._is_as_new, _RECOVERY_S):
             self._fail(f"after {_RECOVERY_S:.0f} s without failures: {self._what_is_wrong()}")
@@ -320,6 +325,8 @@ class Simulation:
         unsettled = [each.name for each in self._members if not each.is_settled]
         if unsettled:
             return f"{unsettled} have not given up what they are to give up"
+        if sorted(self._static.owned) != sorted(PARTITIONS):
+            return f"the static member has {self._static.owned}"
         owned = [each for member in self._members for each in member.owned]
         if sorted(owned) != sorted(PARTITIONS):
             return f"of the group's partitions, {owned} have an owner"
@@ -361,7 +368,7 @@ class Simulation:
 
     async def _look_at_the_end(self) -> None:
         """All replicas, and all that readers see; clients have ended."""
-        for each in (*self._readers, *self._members, *self._idle):
+        for each in (*self._readers, *self._members, self._static, *self._idle):
             each.process.end()
         if not await self._until(lambda: not self._ends_differ(), 10.0):
             self._fail(f"the logs do not become equal: {self._ends()}")

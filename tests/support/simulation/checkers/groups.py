@@ -5,12 +5,14 @@ from __future__ import annotations
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from support.simulation.events import (
+    CommitAsked,
     Elected,
     Event,
     Heard,
     OffsetCommitted,
     OffsetFetchAsked,
     OffsetFetched,
+    OffsetSent,
     Owned,
 )
 from support.simulation.history import ViolationError
@@ -57,14 +59,24 @@ class OneOwner:
             self._owners[key] = event.member
 
 
+def key_of(event: OffsetSent | OffsetFetched) -> tuple[str, TopicPartition]:
+    """Whose offset it is."""
+    return event.group, event.partition
+
+
 class GroupOffsets:
-    """An offset that was answered as committed is what the group has, or a later one."""
+    """An offset that was answered as committed is what the group has, or a later one.
+
+    An offset that a transaction was to commit is the group's only if its commit was asked for.
+    """
 
     name = "group offsets"
 
     def __init__(self) -> None:
         self._committed: dict[tuple[str, TopicPartition], int] = {}
-        self._asked: dict[int, int] = {}
+        self._asked: dict[tuple[str, int], int] = {}
+        self._transactions: dict[tuple[str, TopicPartition, int], str] = {}
+        self._may_commit: set[str] = set()
 
     def take(self, event: Event) -> None:
         """As `Checker.take`."""
@@ -72,10 +84,23 @@ class GroupOffsets:
             case OffsetCommitted():
                 key = event.group, event.partition
                 self._committed[key] = max(self._committed.get(key, -1), event.offset)
+            case OffsetSent():
+                self._transactions[(*key_of(event), event.offset)] = event.transaction
+            case CommitAsked():
+                self._may_commit.add(event.transaction)
             case OffsetFetchAsked():
-                self._asked[event.number] = self._committed.get((event.group, event.partition), -1)
+                self._asked[event.group, event.number] = self._committed.get(
+                    (event.group, event.partition), -1
+                )
             case OffsetFetched():
-                least = self._asked.pop(event.number)
+                least = self._asked.pop((event.group, event.number))
+                transaction = self._transactions.get((*key_of(event), event.offset))
+                if transaction is not None and transaction not in self._may_commit:
+                    raise ViolationError(
+                        self.name,
+                        f"{event.group} is answered {event.offset} of {event.partition}, which "
+                        f"{transaction} has not committed",
+                    )
                 if event.offset < least:
                     raise ViolationError(
                         self.name,

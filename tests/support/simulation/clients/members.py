@@ -16,6 +16,7 @@ import asyncio
 import itertools
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 from uuid import UUID
 
@@ -36,7 +37,6 @@ from support.simulation.history import History
 
 SESSION_S: Final = 2.0
 _REBALANCE_MS: Final = 3000
-_LEAVE_EPOCH: Final = -1
 #: Longer than the rebalance timeout: the coordinator has to go on without it.
 _STUCK_S: Final = 60.0
 #: Longer than a heartbeat may be on its way.
@@ -51,6 +51,7 @@ class Member(Client):
     """See the module; `instance_id` is that of a static member."""
 
     instance_id: str | None = None
+    leave_epoch = -1
 
     def __init__(
         self,
@@ -168,7 +169,7 @@ class Member(Client):
         self._begin_life()
         if says_so and epoch > 0:
             self.note(Note("leaves"))
-            await self._ask(member_id, _LEAVE_EPOCH)
+            await self._ask(member_id, self.leave_epoch)
         else:
             self.note(Note("vanishes"))
 
@@ -335,3 +336,35 @@ class Member(Client):
             return None
         self.note(OffsetFetched(self.group, partition, number, found.committed_offset))
         return int(found.committed_offset)
+
+
+class StaticMember(Member):
+    """A member with an instance id: it leaves for a while, and another one tries to be it.
+
+    While it was heard less than its session's timeout ago, nobody else is given its instance id.
+    """
+
+    instance_id = "instance"
+    leave_epoch = -2
+
+    async def _turn(self) -> None:
+        await super()._turn()
+        if self.rng.random() < 0.2 and self.owned:
+            with suppress(NoAnswerError):
+                await self._try_to_replace()
+
+    async def _try_to_replace(self) -> None:
+        heard, coordinator = (self._member_id, self._heard_s), self._coordinator
+        fields = {
+            "group_id": self.group,
+            "member_id": str(UUID(int=self.rng.getrandbits(128), version=4)),
+            "member_epoch": 0,
+            "instance_id": self.instance_id,
+            "topic_partitions": [],
+            "rebalance_timeout_ms": _REBALANCE_MS,
+            "subscribed_topic_names": self._topics,
+        }
+        answer = await self.call(coordinator, "consumer_group_heartbeat", fields)
+        is_alive = heard[0] == self._member_id and self.loop.time() < heard[1] + SESSION_S - 0.1
+        if answer.error_code == ErrorCode.NONE and is_alive:
+            self.note(Unacceptable(f"another member takes the place of {self.name}"))

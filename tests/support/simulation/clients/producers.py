@@ -118,15 +118,49 @@ class IdempotentProducer(Producer):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         """As `Producer`."""
         super().__init__(*arguments, **options)
+        self._epoch = 0
         self._sequences = dict.fromkeys(self.partitions, 0)
+        #: The epoch of the last batch that was acknowledged in each partition.
+        self._known: dict[TopicPartition, int] = {}
 
     async def run(self) -> None:
         """Sends until it is to stop, and its last batch is acknowledged."""
         await self._begin()
         while not self.is_stopping:
             await self._send_one()
+            if self.rng.random() < 0.1:
+                self._raise_epoch()
+            if self.rng.random() < 0.1:
+                await self._send_late()
             await self.pause()
         self.is_done = True
+
+    def _raise_epoch(self) -> None:
+        """As a client does that has given a batch up (KIP-360)."""
+        self._epoch += 1
+        self._sequences = dict.fromkeys(self.partitions, 0)
+
+    async def _send_late(self) -> None:
+        """A batch of an epoch before, whose sequence numbers would follow."""
+        partition = self.rng.choice(self.partitions)
+        if self._known.get(partition) != self._epoch or self._epoch == 0:
+            return
+        batch = self._batch(partition, [b"late"], self._epoch - 1)
+        try:
+            code, offset = await produce(self, partition, batch)
+        except NoAnswerError:
+            return
+        if code == ErrorCode.NONE:
+            self.note(Unacceptable(f"a late batch is appended to {partition} at {offset}"))
+
+    def _batch(self, partition: TopicPartition, values: Sequence[bytes], epoch: int) -> bytes:
+        return batch_of(
+            values,
+            now_ms=EPOCH_MS + int(self.loop.now_ms),
+            producer_id=self._producer_id,
+            producer_epoch=epoch,
+            sequence=self._sequences[partition],
+        )
 
     async def _begin(self) -> None:
         while self._producer_id < 0:
@@ -147,13 +181,7 @@ class IdempotentProducer(Producer):
             self._count += 1
             values.append(f"{self.name}:{self._count}".encode())
         self.note(Sent(partition, tuple(values)))
-        batch = batch_of(
-            values,
-            now_ms=EPOCH_MS + int(self.loop.now_ms),
-            producer_id=self._producer_id,
-            producer_epoch=0,
-            sequence=self._sequences[partition],
-        )
+        batch = self._batch(partition, values, self._epoch)
         while True:
             try:
                 code, offset = await produce(self, partition, batch)
@@ -167,4 +195,5 @@ class IdempotentProducer(Producer):
             self.note(Note(f"refused by {partition}: {name_of(code)}"))
             await self.back_off()
         self._sequences[partition] += len(values)
+        self._known[partition] = self._epoch
         self.note(Acknowledged(partition, tuple(values), offset))

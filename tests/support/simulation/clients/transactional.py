@@ -1,5 +1,8 @@
 """A transactional producer (KIP-890, version 2), which is sometimes replaced by its next life.
 
+Some transactions commit an offset of a group that has no members, some stand still until the
+coordinator has aborted them.
+
 What it says of its transactions, for `checkers.transactions`: what it has sent; that it asks for
 the commit; the outcome, once an answer has said it. A transaction that was given up before its
 commit was asked for is aborted once the next life is initialised. One whose commit was asked for
@@ -8,10 +11,14 @@ and never answered may be either.
 
 from __future__ import annotations
 
+import asyncio
+import itertools
+from contextlib import suppress
 from typing import Any, Final
 
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
+from support.simulation.clients.client import GROUP as OF_GROUP
 from support.simulation.clients.client import TRANSACTION, NoAnswerError, name_of
 from support.simulation.clients.producers import Producer, batch_of, produce
 from support.simulation.event_loop import EPOCH_MS
@@ -19,11 +26,17 @@ from support.simulation.events import (
     Acknowledged,
     CommitAsked,
     Note,
+    OffsetCommitted,
+    OffsetFetchAsked,
+    OffsetFetched,
+    OffsetSent,
     Sent,
     TransactionEnded,
     Unacceptable,
 )
 
+GROUP: Final = "processed"
+"""The group whose offsets are committed in transactions."""
 _TIMEOUT_MS: Final = 3000
 #: The producer has been fenced: by its next life, or since the coordinator has aborted.
 _FENCED: Final = frozenset(
@@ -59,6 +72,8 @@ class TransactionalProducer(Producer):
         self._sequences: dict[TopicPartition, int] = {}
         self._open: str | None = None
         self._was_commit_asked = False
+        self._offset = 0
+        self._numbers = itertools.count()
         #: The partition, producer id and epoch of each batch that was acknowledged.
         self.written: list[tuple[TopicPartition, int, int]] = []
 
@@ -93,16 +108,18 @@ class TransactionalProducer(Producer):
             if answer.error_code == ErrorCode.NONE:
                 break
             await self.back_off()
-        self._take_epoch(answer.producer_id, answer.producer_epoch)
+        self._take_epoch(answer.producer_id, answer.producer_epoch, "its next life")
         if self._open is not None:
             outcome = None if self._was_commit_asked else False
             self.note(TransactionEnded(self._open, outcome))
             self._open = None
 
-    def _take_epoch(self, producer_id: int, epoch: int) -> None:
-        if (producer_id, epoch) != (self._producer_id, self._epoch):
-            self._sequences.clear()
-            self.note(Note(f"has the producer id {producer_id} and the epoch {epoch}"))
+    def _take_epoch(self, producer_id: int, epoch: int, what: str) -> None:
+        if producer_id == self._producer_id and epoch <= self._epoch:
+            text = f"{what} of {self.name} has epoch {epoch} after {self._epoch}"
+            self.note(Unacceptable(text))
+        self._sequences.clear()
+        self.note(Note(f"has the producer id {producer_id} and the epoch {epoch}"))
         self._producer_id, self._epoch = producer_id, epoch
 
     def _require_possible(self, code: int, what: str) -> None:
@@ -120,7 +137,14 @@ class TransactionalProducer(Producer):
             await self._send(partition, number)
             if self.rng.random() < 0.03:
                 raise _GivenUpError("it is replaced")
-        await self._end(is_commit=self.rng.random() < 0.75)
+        offset = await self._commit_offset() if self.rng.random() < 0.5 else None
+        if self.rng.random() < 0.05:
+            self.note(Note("stands still"))
+            await asyncio.sleep(2 * _TIMEOUT_MS / 1000)
+        await self._end(is_commit=self.rng.random() < 0.75, offset=offset)
+        if self.rng.random() < 0.5:
+            with suppress(NoAnswerError):
+                await self._fetch_offset()
 
     async def _send(self, partition: TopicPartition, number: int) -> None:
         assert self._open is not None, "a transaction is open"
@@ -153,7 +177,61 @@ class TransactionalProducer(Producer):
         self.written.append((partition, self._producer_id, self._epoch))
         self.note(Acknowledged(partition, values, offset))
 
-    async def _end(self, *, is_commit: bool) -> None:
+    async def _commit_offset(self) -> int:
+        """Has the transaction commit the next offset (TxnOffsetCommit), and returns it."""
+        assert self._open is not None, "a transaction is open"
+        self._offset += 1
+        partition, offset = self.partitions[0], self._offset
+        self.note(OffsetSent(self._open, GROUP, partition, offset))
+        committed = {
+            "partition_index": partition.partition,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        fields = {
+            "transactional_id": self.name,
+            "group_id": GROUP,
+            "producer_id": self._producer_id,
+            "producer_epoch": self._epoch,
+            "generation_id": -1,
+            "member_id": "",
+            "topics": [{"name": partition.topic, "partitions": [committed]}],
+        }
+        while True:
+            try:
+                coordinator = await self.coordinator(OF_GROUP, GROUP)
+                answer = await self.call(coordinator, "txn_offset_commit", fields)
+            except NoAnswerError:
+                await self.back_off()
+                continue
+            code = answer.topics[0].partitions[0].error_code
+            if code == ErrorCode.NONE:
+                return offset
+            self._require_possible(code, "an offset")
+            if code in _FENCED:
+                raise _GivenUpError(name_of(code))
+            await self.back_off()
+
+    async def _fetch_offset(self) -> None:
+        """Asks for the offset of the group, which has to be stable."""
+        partition, number = self.partitions[0], next(self._numbers)
+        self.note(OffsetFetchAsked(GROUP, partition, number))
+        topic = {
+            "name": partition.topic,
+            "topic_id": await self.topic_id(partition.topic),
+            "partition_indexes": [partition.partition],
+        }
+        group = {"group_id": GROUP, "member_id": None, "member_epoch": -1, "topics": [topic]}
+        coordinator = await self.coordinator(OF_GROUP, GROUP)
+        fields = {"groups": [group], "require_stable": True}
+        (found,) = (await self.call(coordinator, "offset_fetch", fields)).groups
+        if found.error_code or found.topics[0].partitions[0].error_code:
+            return
+        offset = found.topics[0].partitions[0].committed_offset
+        self.note(OffsetFetched(GROUP, partition, number, offset))
+
+    async def _end(self, *, is_commit: bool, offset: int | None) -> None:
         transaction = self._open
         assert transaction is not None, "a transaction is open"
         if is_commit:
@@ -179,6 +257,8 @@ class TransactionalProducer(Producer):
             if code in _FENCED:
                 raise _GivenUpError(name_of(code))
             await self.back_off()
-        self._take_epoch(answer.producer_id, answer.producer_epoch)
+        self._take_epoch(answer.producer_id, answer.producer_epoch, "the next transaction")
         self._open = None
         self.note(TransactionEnded(transaction, is_commit))
+        if is_commit and offset is not None:
+            self.note(OffsetCommitted(GROUP, self.partitions[0], offset))
