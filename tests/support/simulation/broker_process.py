@@ -25,6 +25,7 @@ from cordwood.broker.request_context import RequestContext
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.log_cleaner import LogCleaner
+from cordwood.cleanup.online_retention import start_retention
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.formatting import read_previous_broker_epoch
@@ -216,6 +217,7 @@ class BrokerProcess:
             CleanerSettings.of(logs.broker),
         )
         logs.start_tasks()
+        start_retention(self._cleaner_manager)
         self._loop.create_task(self._run_due())
         broker.groups.start()
         broker.transactions.start()

@@ -221,6 +221,23 @@ class OffsetFetched:
 
 
 @dataclass(frozen=True, slots=True)
+class Occupied:
+    """A group has a member for certain from now on, or need not have one."""
+
+    group: str
+    is_certain: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Earliest:
+    """A reader has received the first offset of a partition."""
+
+    reader: str
+    partition: TopicPartition
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
 class Starts:
     """A broker's process is about to register, with the broker epoch that a clean stop has left."""
 
@@ -287,6 +304,8 @@ Event = (
     | OffsetSent
     | OffsetFetchAsked
     | OffsetFetched
+    | Occupied
+    | Earliest
     | Starts
     | Registered
     | Decided

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
+from cordwood.model.config import ConfigResource
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.model.topic_partition import TopicPartition
@@ -33,7 +34,9 @@ from support.simulation.checkers.transactions import ReadCommitted
 from support.simulation.clients.client import BROKERS, Client, NoAnswerError
 from support.simulation.clients.members import Member, StaticMember
 from support.simulation.clients.producers import IdempotentProducer
+from support.simulation.clients.pruner import Pruner
 from support.simulation.clients.readers import Reader
+from support.simulation.clients.transactional import GROUP as OF_TRANSACTIONS
 from support.simulation.clients.transactional import TransactionalProducer
 from support.simulation.clients.zombies import Zombie
 from support.simulation.cluster import Cluster, KilledError
@@ -42,10 +45,14 @@ from support.simulation.events import Ended, Healed, Unacceptable
 from support.simulation.history import History, ViolationError
 from support.simulation.nemesis import Nemesis
 from support.simulation.network import Network
+from support.simulation.presence import Presence
 from support.simulation.watch import Watch
 
 TOPIC: Final = "records"
 PARTITIONS: Final = tuple(TopicPartition(TOPIC, index) for index in range(2))
+PRUNED: Final = TopicPartition("pruned", 0)
+"""A partition of whose records clients delete some, and retention others."""
+_RETENTION_BYTES: Final = 12_000
 GROUP: Final = "readers"
 FINAL: Final = "final"
 _STRIKE_S: Final = 0.7
@@ -129,7 +136,7 @@ class Simulation:
         self._members: list[Member] = []
         self._static: StaticMember
         #: Clients that never end, and of whom nothing is expected.
-        self._idle: list[Zombie] = []
+        self._idle: list[Zombie | Pruner] = []
         self._clients: list[Client] = []
 
     def _part_rng(self) -> random.Random:
@@ -198,9 +205,16 @@ class Simulation:
     async def _create_topics(self) -> None:
         client = self._client(Client, "admin")
         compact = [{"name": "cleanup.policy", "value": "compact"}]
+        few = [{"name": "retention.bytes", "value": str(_RETENTION_BYTES)}]
         fields: dict[str, Any] = {
             "topics": [
                 {"name": TOPIC, "num_partitions": len(PARTITIONS), "replication_factor": 3},
+                {
+                    "name": PRUNED.topic,
+                    "num_partitions": 1,
+                    "replication_factor": 3,
+                    "configs": few,
+                },
                 *(
                     {"name": name, "num_partitions": 1, "replication_factor": 3, "configs": compact}
                     for name in (GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC)
@@ -213,9 +227,20 @@ class Simulation:
             topic.setdefault("configs", [])
             topic["assignments"] = []
         await self._in(client, client.call(1, "create_topics", fields))
-        topics = {TOPIC, GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC}
+        topics = {TOPIC, PRUNED.topic, GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC}
         if not await self._until(lambda: topics <= self.cluster.image.topics.keys(), 5.0):
             self._fail("the topics are not created")
+        # The offsets of a group without members would expire at once by some brokers' clocks.
+        setting = {"name": "cordwood.offsets.retention.minutes", "value": "-1"}
+        group = {
+            "resource_type": ConfigResource.GROUP,
+            "resource_name": OF_TRANSACTIONS,
+            "configs": [{**setting, "config_operation": 0}],
+        }
+        fields = {"resources": [group], "validate_only": False}
+        answer = await self._in(client, client.call(1, "incremental_alter_configs", fields))
+        if answer.responses[0].error_code:
+            self._fail(f"the group is not configured: {answer.responses[0].error_message}")
 
     async def _in(self, client: Client, work: Any) -> Any:
         """What a coroutine gives that runs as a client."""
@@ -250,6 +275,16 @@ class Simulation:
                     Member, f"member-{number}", group=GROUP, partitions=PARTITIONS, pause_s=0.4
                 )
             )
+        self._producers.append(
+            self._client(
+                IdempotentProducer,
+                "producer-3",
+                partitions=(PRUNED,),
+                pause_s=0.2,
+                padding_bytes=300,
+            )
+        )
+        self._idle.append(self._client(Pruner, "pruner", partition=PRUNED))
         self._static = self._client(
             StaticMember, "static-1", group="instances", partitions=PARTITIONS, pause_s=0.4
         )
@@ -261,6 +296,8 @@ class Simulation:
             members=self._members,
         )
         self._idle.append(zombie)
+        presence = Presence(self.cluster, self.history, [*self._members, self._static])
+        self.loop.create_task(presence.run())
         for each in (*self._producers, *self._readers, *self._members, self._static, *self._idle):
             task = self.loop.create_task(each.run(), context=each.process.context)
             task.add_done_callback(self._client_ended)
@@ -374,8 +411,10 @@ class Simulation:
             self._fail(f"the logs do not become equal: {self._ends()}")
         self._look_at_replicas(is_final=True)
         for is_committed in (False, True):
-            reader = self._client(Reader, FINAL, partitions=PARTITIONS, is_committed=is_committed)
-            for partition in PARTITIONS:
+            partitions = (*PARTITIONS, PRUNED)
+            reader = self._client(Reader, FINAL, partitions=partitions, is_committed=is_committed)
+            await self._in(reader, reader.begin_at_the_first(PRUNED))
+            for partition in partitions:
                 with suppress(NoAnswerError):
                     await self._in(reader, reader.read_all(partition))
         self.history.note("simulation", Ended())

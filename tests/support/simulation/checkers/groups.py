@@ -9,6 +9,7 @@ from support.simulation.events import (
     Elected,
     Event,
     Heard,
+    Occupied,
     OffsetCommitted,
     OffsetFetchAsked,
     OffsetFetched,
@@ -67,6 +68,7 @@ def key_of(event: OffsetSent | OffsetFetched) -> tuple[str, TopicPartition]:
 class GroupOffsets:
     """An offset that was answered as committed is what the group has, or a later one.
 
+    In a group without members it may expire, if its clock says so: then nothing is known of it.
     An offset that a transaction was to commit is the group's only if its commit was asked for.
     """
 
@@ -77,11 +79,25 @@ class GroupOffsets:
         self._asked: dict[tuple[str, int], int] = {}
         self._transactions: dict[tuple[str, TopicPartition, int], str] = {}
         self._may_commit: set[str] = set()
+        self._unoccupied: set[str] = set()
+
+    def _occupy(self, event: Occupied) -> None:
+        if event.is_certain:
+            self._unoccupied.discard(event.group)
+            return
+        self._unoccupied.add(event.group)
+        for key in [each for each in self._committed if each[0] == event.group]:
+            del self._committed[key]
+        for asked in self._asked:
+            if asked[0] == event.group:
+                self._asked[asked] = -1
 
     def take(self, event: Event) -> None:
         """As `Checker.take`."""
         match event:
-            case OffsetCommitted():
+            case Occupied():
+                self._occupy(event)
+            case OffsetCommitted() if event.group not in self._unoccupied:
                 key = event.group, event.partition
                 self._committed[key] = max(self._committed.get(key, -1), event.offset)
             case OffsetSent():

@@ -9,6 +9,7 @@ from cordwood.model.topic_partition import TopicPartition
 from support.simulation.events import (
     Acknowledged,
     Committed,
+    Earliest,
     Elected,
     Ended,
     Event,
@@ -142,6 +143,8 @@ class ExactlyOnce:
         self._sent: dict[bytes, TopicPartition] = {}
         self._read: dict[tuple[TopicPartition, int], bytes] = {}
         self._places: dict[bytes, int] = {}
+        #: Below these offsets records were deleted.
+        self._first: dict[TopicPartition, int] = {}
 
     def take(self, event: Event) -> None:
         """As `Checker.take`."""
@@ -152,10 +155,14 @@ class ExactlyOnce:
             case Acknowledged():
                 for number, value in enumerate(event.values):
                     self._note(event.partition, event.offset + number, value)
+            case Earliest():
+                self._first[event.partition] = event.offset
             case Read():
                 self._take_read(event)
             case Ended():
                 for (partition, offset), value in self._acknowledged.items():
+                    if offset < self._first.get(partition, 0):
+                        continue
                     if self._read.get((partition, offset)) != value:
                         raise ViolationError(
                             self.name,

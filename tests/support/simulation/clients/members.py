@@ -80,7 +80,9 @@ class Member(Client):
         self.partitions = partitions
         self._topics = sorted({each.topic for each in partitions})
         self._pause_s = pause_s
-        self._lives = 0
+        self.lives = 0
+        #: The coordinator that answered last, and when that heartbeat was sent.
+        self.heard_by = -1
         self._coordinator = -1
         self._owned: dict[TopicPartition, int] = {}
         self._numbers = itertools.count()
@@ -91,12 +93,12 @@ class Member(Client):
         self._begin_life()
 
     def _begin_life(self) -> None:
-        self._lives += 1
+        self.lives += 1
         self._member_id = str(UUID(int=self.rng.getrandbits(128), version=4))
         self._epoch = 0
         self._full_until_s = self.loop.time()
         self._is_lost = False
-        self._heard_s = self.loop.time()
+        self.heard_s = self.loop.time()
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._is_owned_new = True
         #: Until when it holds on to partitions that it is to give up.
@@ -129,7 +131,7 @@ class Member(Client):
     async def _give_up_in_time(self) -> None:
         while True:
             await asyncio.sleep(0.02)
-            if self._owned and self.loop.time() >= self._heard_s + SESSION_S - 0.05:
+            if self._owned and self.loop.time() >= self.heard_s + SESSION_S - 0.05:
                 self._lose()
 
     def _lose(self) -> None:
@@ -192,7 +194,8 @@ class Member(Client):
         if self._is_lost or self.loop.time() >= sent_s + SESSION_S - 0.05:
             self._lose()  # the answer is too late: another may have taken its place
             return
-        self._heard_s = sent_s
+        self.heard_s = sent_s
+        self.heard_by = self._coordinator
         self.note(Heard(self.name, self._coordinator))
         self._epoch = answer.member_epoch
         heard = self._coordinator, self._member_id, self._epoch
@@ -354,7 +357,7 @@ class StaticMember(Member):
                 await self._try_to_replace()
 
     async def _try_to_replace(self) -> None:
-        heard, coordinator = (self._member_id, self._heard_s), self._coordinator
+        heard, coordinator = (self._member_id, self.heard_s), self._coordinator
         fields = {
             "group_id": self.group,
             "member_id": str(UUID(int=self.rng.getrandbits(128), version=4)),

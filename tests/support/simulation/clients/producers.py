@@ -88,6 +88,7 @@ class Producer(Client):
         *,
         partitions: Sequence[TopicPartition],
         pause_s: float,
+        padding_bytes: int = 0,
     ) -> None:
         """Sends nothing yet.
 
@@ -98,10 +99,12 @@ class Producer(Client):
             history: receives what is sent and acknowledged.
             partitions: to choose from.
             pause_s: between batches or transactions, on average.
+            padding_bytes: that each value has more.
         """
         super().__init__(name, loop, rng, history)
         self.partitions = partitions
         self._pause_s = pause_s
+        self._padding = b"." * padding_bytes
         self._producer_id = -1
         self._count = 0
         self.is_stopping = False
@@ -179,7 +182,7 @@ class IdempotentProducer(Producer):
         values = []
         for _ in range(self.rng.randint(1, _RECORDS_MAX)):
             self._count += 1
-            values.append(f"{self.name}:{self._count}".encode())
+            values.append(f"{self.name}:{self._count}".encode() + self._padding)
         self.note(Sent(partition, tuple(values)))
         batch = self._batch(partition, values, self._epoch)
         while True:

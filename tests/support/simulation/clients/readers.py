@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from cordwood.format.control_record import ControlType, parse_control_key
@@ -17,11 +18,12 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from support.simulation.clients.client import Client, NoAnswerError, name_of
 from support.simulation.event_loop import SimulatedLoop
-from support.simulation.events import Latest, Note, Read, ReadOn, Unacceptable, Watermark
+from support.simulation.events import Earliest, Latest, Note, Read, ReadOn, Unacceptable, Watermark
 from support.simulation.history import History
 
 _BYTES_MAX: Final = 1 << 16
 _WAIT_MS: Final = 300
+_EARLIEST: Final = -2
 _LATEST: Final = -1
 #: A reader that only reads what it was given before is never given these.
 _IMPOSSIBLE: Final = frozenset(
@@ -89,12 +91,27 @@ class Reader(Client):
             if end is None:
                 end = await self.ask_latest(partition)
 
+    async def begin_at_the_first(self, partition: TopicPartition) -> None:
+        """Continues at the first offset that a partition has."""
+        found = None
+        while found is None:
+            with suppress(NoAnswerError):
+                found = await self._ask_offset(partition, _EARLIEST)
+        self.note(Earliest(self.name, partition, found))
+        self.positions[partition] = max(self.positions[partition], found)
+
     async def ask_latest(self, partition: TopicPartition) -> int | None:
         """The latest offset of a partition; None if it is not known now.
 
         Raises:
             NoAnswerError: nobody answers.
         """
+        found = await self._ask_offset(partition, _LATEST)
+        if found is not None and not self._is_committed:
+            self.note(Latest(self.name, partition, found))
+        return found
+
+    async def _ask_offset(self, partition: TopicPartition, timestamp: int) -> int | None:
         leader, epoch = await self.leader(partition)
         fields = {
             "replica_id": -1,
@@ -106,7 +123,7 @@ class Reader(Client):
                         {
                             "partition_index": partition.partition,
                             "current_leader_epoch": epoch,
-                            "timestamp": _LATEST,
+                            "timestamp": timestamp,
                         }
                     ],
                 }
@@ -117,8 +134,6 @@ class Reader(Client):
         if found.error_code:
             await self.back_off()
             return None
-        if not self._is_committed:
-            self.note(Latest(self.name, partition, found.offset))
         return int(found.offset)
 
     async def fetch(self, partition: TopicPartition) -> None:
