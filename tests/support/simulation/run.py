@@ -21,7 +21,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cordwood.model.config import ConfigResource
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
+from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from support.simulation.checkers.answers import Answers
@@ -62,6 +64,8 @@ _START_S: Final = 20.0
 #: Within this time after the last failure everything must be as if there had been none.
 _RECOVERY_S: Final = 40.0
 _CHECK_S: Final = 0.4
+#: Errors of what a coordinator does by itself, and tries again.
+_NOT_NOW: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 _NEVER_FAILS: Final = (
     "cordwood.broker.replication",
     "cordwood.broker.coordinator_log",
@@ -451,6 +455,8 @@ class _ErrorsToHistory(logging.Handler):
         process = PROCESS.get()
         name = "simulation" if process is None else process.name
         if (process is not None and process.is_dead) or isinstance(error, KilledError):
+            return
+        if isinstance(error, KafkaError) and error.code in _NOT_NOW:
             return
         if error is None or isinstance(error, (CordwoodError, OSError)):
             is_expected = not record.name.startswith(_NEVER_FAILS) or self._has_full_disk(name)

@@ -13,7 +13,7 @@ from typing import Final
 
 from cordwood.client.errors import ClientError
 from cordwood.client.node_connection import NodeConnection
-from cordwood.metadata.image import PartitionImage
+from cordwood.metadata.image import BrokerImage, PartitionImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from support.simulation.clients.client import BROKERS, TIMEOUT_S, Client, NoAnswerError
@@ -78,10 +78,22 @@ class Zombie(Client):
         while True:
             self._look()
             try:
-                await self.rng.choice(self._actions)()
+                await self._next()()
             except (NoAnswerError, ClientError):
                 self._leaders.clear()
             await asyncio.sleep(self.rng.expovariate(1 / _PAUSE_S))
+
+    def _next(self) -> Callable[[], Awaitable[None]]:
+        """What to do: a stop in order is over soon."""
+        if self._stopping() is not None and self.rng.random() < 0.7:
+            return self._stopping_follower
+        return self.rng.choice(self._actions)
+
+    def _stopping(self) -> BrokerImage | None:
+        """A broker that is in a controlled shutdown."""
+        brokers = self._cluster.image.brokers.values()
+        found = [each for each in brokers if each.in_controlled_shutdown and not each.fenced]
+        return found[0] if found else None
 
     def _look(self) -> None:
         for broker_id, broker in self._cluster.image.brokers.items():
@@ -199,13 +211,11 @@ class Zombie(Client):
             await self._propose(f"with broker {broker_id} in epoch {epoch}", *found, isr)
 
     async def _stopping_follower(self) -> None:
-        found = self._led()
-        brokers = self._cluster.image.brokers.values()
-        stopping = [each for each in brokers if each.in_controlled_shutdown and not each.fenced]
-        if found is None or not stopping or stopping[0].broker_id in found[1].isr:
+        found, stopping = self._led(), self._stopping()
+        if found is None or stopping is None or stopping.broker_id in found[1].isr:
             return
-        isr = {**self._isr_of(found[1]), stopping[0].broker_id: stopping[0].epoch}
-        await self._propose(f"with broker {stopping[0].broker_id}, which stops", *found, isr)
+        isr = {**self._isr_of(found[1]), stopping.broker_id: stopping.epoch}
+        await self._propose(f"with broker {stopping.broker_id}, which stops", *found, isr)
 
     # ---- leaders
 
