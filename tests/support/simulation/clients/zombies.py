@@ -264,7 +264,10 @@ class Zombie(Client):
         self._refused(f"a fetch of {place} by broker {follower} in epoch {epoch}", code)
 
     async def _old_marker(self) -> None:
-        """The marker of a transaction behind which the partition has batches of a later one."""
+        """The marker of a transaction behind which the partition has batches of a later one.
+
+        It has the epoch behind that of its transaction, which the next transaction may have.
+        """
         written = self.rng.choice(self._producers).written
         late = [
             (place, producer_id, epoch)
@@ -277,6 +280,7 @@ class Zombie(Client):
         if not late:
             return
         place, producer_id, epoch = self.rng.choice(late)
+        epoch += 1
         leader, _ = await self.leader(place)
         marker = {
             "producer_id": producer_id,
