@@ -58,10 +58,14 @@ def open_transaction_forgotten() -> AbstractContextManager[None]:
 
     def init(self: TransactionStateMachine, shard: Any, event: Any, now_ms: int) -> Any:
         known = shard.committed(event.transactional_id)
-        if known is None or known.state is not TransactionState.ONGOING:
+        is_open = known is not None and known.state is TransactionState.ONGOING
+        if not is_open or shard.is_pending(event.transactional_id):
             return real(self, shard, event, now_ms)
         forgotten = replace(known, state=TransactionState.EMPTY, partitions=())
-        with replaced(type(shard), "committed", lambda _self, _id: forgotten):
+        with (
+            replaced(type(shard), "committed", lambda _self, _id: forgotten),
+            replaced(type(shard), "is_pending", lambda _self, _id: False),
+        ):
             return real(self, shard, event, now_ms)
 
     return replaced(TransactionStateMachine, "_init_producer_id", init)
