@@ -286,6 +286,7 @@ class Simulation:
                 partitions=(PRUNED,),
                 pause_s=0.2,
                 padding_bytes=300,
+                is_kept=False,
             )
         )
         self._idle.append(self._client(Pruner, "pruner", partition=PRUNED))

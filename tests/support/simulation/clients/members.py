@@ -37,7 +37,7 @@ from support.simulation.history import History
 
 SESSION_S: Final = 2.0
 _REBALANCE_MS: Final = 3000
-#: Longer than the rebalance timeout: the coordinator has to go on without it.
+#: Longer than the rebalance timeout: the coordinator has to continue without it.
 _STUCK_S: Final = 60.0
 #: Longer than a heartbeat may be on its way.
 _ALL_FIELDS_S: Final = 8.0
@@ -215,14 +215,14 @@ class Member(Client):
             return
         self._assigned = assigned
         if self.loop.time() < self._gives_up_s:
-            return  # it goes on with that
+            return  # it continues with that
         if not self.is_calm and self.owned - assigned:
             self._gives_up_s = self.loop.time() + self._revocation_s()
         if self.loop.time() >= self._gives_up_s:
             self._take_assigned()
 
     def _revocation_s(self) -> float:
-        """How long it goes on to use what it is to give up; now and then it does not come back."""
+        """How long it continues to use what it is to give up; at times it does not come back."""
         if self.rng.random() < 0.1:
             return _STUCK_S
         return self.rng.choice((0.0, 0.0, 0.5, 1.5)) * self.rng.random()

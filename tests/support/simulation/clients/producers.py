@@ -89,6 +89,7 @@ class Producer(Client):
         partitions: Sequence[TopicPartition],
         pause_s: float,
         padding_bytes: int = 0,
+        is_kept: bool = True,
     ) -> None:
         """Sends nothing yet.
 
@@ -100,10 +101,13 @@ class Producer(Client):
             partitions: to choose from.
             pause_s: between batches or transactions, on average.
             padding_bytes: that each value has more.
+            is_kept: nothing is deleted of its partitions. With the last of a producer's records, a
+                replica may forget the producer.
         """
         super().__init__(name, loop, rng, history)
         self.partitions = partitions
         self._pause_s = pause_s
+        self.is_kept = is_kept
         self._padding = b"." * padding_bytes
         self._producer_id = -1
         self._count = 0
@@ -133,7 +137,7 @@ class IdempotentProducer(Producer):
             await self._send_one()
             if self.rng.random() < 0.1:
                 self._raise_epoch()
-            if self.rng.random() < 0.1:
+            if self.is_kept and self.rng.random() < 0.1:
                 await self._send_late()
             await self.pause()
         self.is_done = True

@@ -1,7 +1,7 @@
 """What was given up arrives late: requests of lives, epochs and terms that are over.
 
-Each names something that whoever answers has seen replaced, so that a correct one refuses it. None
-is made up: each is what a network or a suspended process may deliver at that moment.
+Each names something that its receiver has seen replaced, so that a correct receiver refuses it.
+None is made up: each is what a network or a suspended process may deliver at that moment.
 """
 
 from __future__ import annotations
@@ -261,6 +261,11 @@ class Zombie(Client):
         }
         answer = await self.call(partition.leader, "fetch", fields)
         code = answer.error_code or answer.responses[0].partitions[0].error_code
+        if (
+            self._cluster.brokers[partition.leader].running is not leader
+            or leader.broker.metadata.image.brokers.get(follower) is not known
+        ):
+            return  # of a follower that is fenced the leader does not know any epoch
         self._refused(f"a fetch of {place} by broker {follower} in epoch {epoch}", code)
 
     async def _old_marker(self) -> None:
