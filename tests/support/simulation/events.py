@@ -261,7 +261,7 @@ class Registered:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The controller has made a partition what it is; `inactive` are brokers that may not lead."""
+    """The controller has made a partition what it is; `fenced` are the brokers that are."""
 
     partition: TopicPartition
     leader: int
@@ -271,7 +271,7 @@ class Decided:
     isr: tuple[int, ...]
     elr: tuple[int, ...]
     last_known: tuple[int, ...]
-    inactive: frozenset[int]
+    fenced: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)

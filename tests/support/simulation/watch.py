@@ -119,13 +119,11 @@ class Decisions:
                 text = f"broker {broker_id} with epoch {broker.epoch} is {state}"
                 self._history.note("controller", Note(text))
         self._note_registrations(before, update.after)
-        inactive = frozenset(
-            each.broker_id for each in update.after.brokers.values() if not each.is_active
-        )
+        fenced = frozenset(each.broker_id for each in update.after.brokers.values() if each.fenced)
         for topic in update.after.topics.values():
             for number, partition in topic.partitions.items():
                 place = TopicPartition(topic.name, number)
-                self._history.note("controller", _decided(place, partition, inactive))
+                self._history.note("controller", _decided(place, partition, fenced))
                 if before.partition(topic.name, number) != partition:
                     self._history.note(
                         "controller",
@@ -153,7 +151,7 @@ class Decisions:
             )
 
 
-def _decided(place: TopicPartition, image: PartitionImage, inactive: frozenset[int]) -> Decided:
+def _decided(place: TopicPartition, image: PartitionImage, fenced: frozenset[int]) -> Decided:
     return Decided(
         place,
         image.leader,
@@ -163,7 +161,7 @@ def _decided(place: TopicPartition, image: PartitionImage, inactive: frozenset[i
         tuple(image.isr),
         tuple(image.elr),
         tuple(image.last_known_elr),
-        inactive,
+        fenced,
     )
 
 

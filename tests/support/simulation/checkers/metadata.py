@@ -13,7 +13,8 @@ class Metadata:
     """Judges each state of a partition that the controller publishes, also after its restarts.
 
     - A change has a higher partition epoch; another leader has a higher leader epoch.
-    - The leader is in the ISR, and the ISR has replicas alone, on brokers that are active.
+    - The leader is in the ISR, and the ISR has replicas alone, on brokers that are not fenced. As
+      in Kafka, a heartbeat that comes late unfences a broker again that has stopped in order.
     - No replica is in sync and eligible as well (KIP-966).
     - A broker that comes back without the mark of a clean stop is neither.
     """
@@ -62,8 +63,8 @@ class Metadata:
             raise self._violation(f"the ISR has others than replicas: {event}")
         if leader >= 0 and leader not in isr:
             raise self._violation(f"the leader is not in the ISR: {event}")
-        if isr & event.inactive:
-            raise self._violation(f"a broker that is not active is in the ISR: {event}")
+        if isr & event.fenced:
+            raise self._violation(f"a fenced broker is in the ISR: {event}")
         if isr.intersection(event.elr):
             raise self._violation(f"a replica is in sync and eligible: {event}")
 
