@@ -2,7 +2,7 @@
 
 It keeps the protocol's rules: it stops to use a partition before it says that it has, and uses
 nothing when it was not heard for its session's timeout, counted from the last heartbeat that was
-answered when it was sent.
+answered when it was sent, or when it has not given up partitions within the rebalance timeout.
 
 One thing differs from Kafka's consumer. That sends all fields again in the first heartbeat after
 one that had no answer, and is then given its whole assignment. If the coordinator carries out the
@@ -102,7 +102,7 @@ class Member(Client):
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._is_owned_new = True
         #: Until when it holds on to partitions that it is to give up.
-        self._gives_up_s = self.loop.time()
+        self._gives_up_s = self._revoke_by_s = self.loop.time()
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
@@ -111,8 +111,8 @@ class Member(Client):
 
     @property
     def is_settled(self) -> bool:
-        """Whether it uses what it was assigned, and nothing else."""
-        return self.owned == self._assigned
+        """Whether it uses what it was assigned, nothing else, and gives nothing up."""
+        return self.owned == self._assigned and self.loop.time() >= self._gives_up_s
 
     def given(self, member_id: str) -> set[TopicPartition]:
         """The partitions that one of its lives was assigned some time."""
@@ -133,6 +133,8 @@ class Member(Client):
             await asyncio.sleep(0.02)
             if self._owned and self.loop.time() >= self.heard_s + SESSION_S - 0.05:
                 self._lose()
+            if self._owned and self._revoke_by_s <= self.loop.time() < self._gives_up_s:
+                self._use({})  # it is about to be fenced
 
     def _lose(self) -> None:
         """Uses nothing any more; a new member takes its place."""
@@ -194,7 +196,7 @@ class Member(Client):
         if self._is_lost or self.loop.time() >= sent_s + SESSION_S - 0.05:
             self._lose()  # the answer is too late: another may have taken its place
             return
-        self.heard_s = sent_s
+        heard_s, self.heard_s = self.heard_s, sent_s
         self.heard_by = self._coordinator
         self.note(Heard(self.name, self._coordinator))
         self._epoch = answer.member_epoch
@@ -202,9 +204,10 @@ class Member(Client):
         if heard not in self.heard:
             self.heard.append(heard)
         if answer.assignment is not None:
-            self._take(answer.assignment)
+            self._take(answer.assignment, heard_s)
 
-    def _take(self, assignment: Any) -> None:
+    def _take(self, assignment: Any, heard_s: float) -> None:
+        """Takes an assignment that it had not been given when it was heard before."""
         assigned = frozenset(
             TopicPartition(self.topic_of(each.topic_id), index)
             for each in assignment.topic_partitions
@@ -218,6 +221,7 @@ class Member(Client):
             return  # it continues with that
         if not self.is_calm and self.owned - assigned:
             self._gives_up_s = self.loop.time() + self._revocation_s()
+            self._revoke_by_s = heard_s + _REBALANCE_MS / 1000 - 0.1
         if self.loop.time() >= self._gives_up_s:
             self._take_assigned()
 
@@ -228,7 +232,7 @@ class Member(Client):
         return self.rng.choice((0.0, 0.0, 0.5, 1.5)) * self.rng.random()
 
     def _take_assigned(self) -> None:
-        if not self.is_settled:
+        if self.owned != self._assigned:
             self._use({each: self._owned.get(each, -1) for each in sorted(self._assigned)})
 
     async def _ask(self, member_id: str, epoch: int) -> Any:
@@ -247,7 +251,8 @@ class Member(Client):
             "instance_id": self.instance_id,
             "topic_partitions": None,
         }
-        if is_full or self._is_owned_new or self.rng.random() < 0.3:
+        tells = self._is_owned_new or self.rng.random() < 0.3
+        if is_full or (tells and self.loop.time() >= self._gives_up_s):
             fields["topic_partitions"] = [
                 {"topic_id": topic_id, "partitions": partitions}
                 for topic_id, partitions in owned.items()
