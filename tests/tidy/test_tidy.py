@@ -95,8 +95,9 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     ),
     "surfaces/cli/erase.py": (
         {"os", "secrets"},
-        "draws the name and the salts of an erasure; asks for the user's name",
+        "draws the name and the salts of an erasure; the system's words for errors",
     ),
+    "surfaces/cli/user.py": ({"os"}, "asks for the user's name"),
     "surfaces/cli/clean_estimate.py": ({"secrets"}, "draws the secrets of key hashes"),
     "surfaces/cli/erased_again.py": ({"secrets"}, "draws the name and the salts of an erasure"),
     "cleanup/tasks.py": ({"uuid"}, "names no other attempt uses"),

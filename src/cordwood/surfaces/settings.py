@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from cordwood.broker.configs.unknown import unknown_settings
@@ -17,6 +18,7 @@ from cordwood.model.config_levels import Sources, resolve_broker, resolve_topic
 from cordwood.model.config_names import is_misnamed_broker_setting
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.properties import parse_properties
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
 
 
@@ -36,13 +38,15 @@ class SettingOptions:
 class Settings:
     """Settings by topic, and the broker's; `warnings` are about the sources themselves.
 
-    `named_topics` are the topics that options name, by the option that does.
+    `named_topics` are the topics that options name, by the option that does. `replicas` gives the
+    brokers that have a partition, by the metadata log, none where there is no such log.
     """
 
     resolve: Callable[[str], Resolved | None]
     broker: BrokerConfig
     warnings: tuple[str, ...]
     named_topics: Mapping[str, tuple[str, ...]]
+    replicas: Callable[[TopicPartition], Sequence[int]]
 
 
 def read_settings(options: SettingOptions) -> Settings:
@@ -108,7 +112,20 @@ def read_settings(options: SettingOptions) -> Settings:
         broker=broker.config,
         warnings=tuple(warnings),
         named_topics={"--set": tuple(topic_set), "--config-file": tuple(file.topics)},
+        replicas=partial(_replicas, metadata),
     )
+
+
+def _replicas(metadata: MetadataImage | None, partition: TopicPartition) -> Sequence[int]:
+    topic = None if metadata is None else metadata.topics.get(partition.topic)
+    found = None if topic is None else topic.partitions.get(partition.partition)
+    return () if found is None else tuple(found.replicas)
+
+
+def node_ids_of(log_dirs: Sequence[Path]) -> frozenset[int]:
+    """The brokers whose log directories these are, or are partitions' directories of."""
+    found = [_node_id_of([each]) for each in log_dirs]
+    return frozenset(each for each in found if each is not None)
 
 
 def _text_of(path: Path, option: str) -> str:

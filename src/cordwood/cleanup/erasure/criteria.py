@@ -11,11 +11,13 @@ import hashlib
 import json
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import Any
 
 from cordwood.cleanup.erasure.condition import Condition, parse_condition, quoted
 from cordwood.format.record import Record
 from cordwood.model.errors import ConfigError, CorruptError
+from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 
 SALT_BYTES = 32
@@ -23,14 +25,24 @@ SALT_BYTES = 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """A topic, or one partition of it."""
+    """The topics that a name or a glob matches, or one partition of each."""
 
     topic: str
     partition: int | None = None
 
+    @property
+    def is_glob(self) -> bool:
+        """Whether it may match several topics: the names of Kafka's topics have no such letter."""
+        return any(letter in self.topic for letter in "*?[")
+
     def covers(self, partition: TopicPartition) -> bool:
-        """Whether a partition is part of it."""
-        return self.topic == partition.topic and self.partition in {None, partition.partition}
+        """Whether a partition is part of it; a glob never matches the cluster metadata log."""
+        if self.partition not in {None, partition.partition}:
+            return False
+        if not self.is_glob:
+            return self.topic == partition.topic
+        is_metadata = partition.topic == CLUSTER_METADATA_TOPIC
+        return not is_metadata and fnmatchcase(partition.topic, self.topic)
 
     def __str__(self) -> str:
         return self.topic if self.partition is None else f"{self.topic}:{self.partition}"
@@ -61,7 +73,7 @@ class Criteria:
         """For a report: no key can be read in it."""
         if self.where is not None:
             return {"where": self.where}
-        hashes = sorted(hashlib.sha256(salt + key).hexdigest() for key in self.keys)
+        hashes = sorted(hash_of_key(key, salt) for key in self.keys)
         return {"keys": {"algorithm": "SHA-256(salt + key)", "salt": salt.hex(), "hashes": hashes}}
 
 
@@ -153,25 +165,29 @@ def narrowed(
     without: Collection[TopicPartition],
     known: Collection[TopicPartition],
 ) -> tuple[Target, ...]:
-    """Targets that cover none of some partitions.
+    """Targets that cover none of some partitions, each of one topic.
 
     Args:
-        targets: any; one that covers none of `without` stays as it is.
+        targets: any; one without a glob that covers none of `without` stays as it is.
         without: what must not be covered.
         known: the partitions that stand for the rest of a topic.
     """
     found: list[Target] = []
     for target in targets:
-        if not any(target.covers(partition) for partition in without):
-            found.append(target)
-            continue
-        rest = [each for each in sorted(known) if target.covers(each) and each not in without]
-        found += [Target(topic=each.topic, partition=each.partition) for each in rest]
+        mine = [each for each in sorted(known) if target.covers(each)]
+        names = dict.fromkeys(each.topic for each in mine) if target.is_glob else [target.topic]
+        for name in names:
+            named = Target(topic=name, partition=target.partition)
+            if not any(named.covers(partition) for partition in without):
+                found.append(named)
+                continue
+            rest = [each for each in mine if named.covers(each) and each not in without]
+            found += [Target(topic=each.topic, partition=each.partition) for each in rest]
     return tuple(dict.fromkeys(found))
 
 
 def parse_target(text: str) -> Target:
-    """A target from TOPIC or TOPIC:PARTITION.
+    """A target from TOPIC or TOPIC:PARTITION; the topic may be a glob.
 
     Raises:
         ValueError: the partition is no number.
@@ -180,6 +196,11 @@ def parse_target(text: str) -> Target:
     if separator and not (partition.isascii() and partition.isdigit()):
         raise ValueError(f"{text!r} is neither TOPIC nor TOPIC:PARTITION")
     return Target(topic=topic, partition=int(partition) if separator else None)
+
+
+def hash_of_key(key: bytes, salt: bytes) -> str:
+    """The hash of a key in a report: SHA-256 of the report's salt and the key."""
+    return hashlib.sha256(salt + key).hexdigest()
 
 
 def digest_of(key: bytes, salt: bytes) -> str:

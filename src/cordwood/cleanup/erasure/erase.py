@@ -11,7 +11,7 @@ from cordwood.cleanup.erasure.erasing import TIERED, Erasing, refused_by
 from cordwood.cleanup.erasure.loose import partitions_below
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.request import Listener, Silence
-from cordwood.format.file_names import DELETE_DIR_SUFFIX
+from cordwood.format.file_names import DELETE_DIR_SUFFIX, TRASH_ID, TRASH_MARK
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
 from cordwood.model.topic_partition import TopicPartition
@@ -19,8 +19,13 @@ from cordwood.storage.directory_names import parse_directory_name
 from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import HoldRegistry
 from cordwood.storage.offline_directories import Locks, Place, find_places, locked, open_log_dirs
+from cordwood.storage.trash_presence import noted_trashes
 
 _NAME_LENGTH_MAX = 255
+_NO_TRASH = (
+    "a broker has used this trash, which is missing, and may have such records: mount its disk and "
+    "erase again; if it is lost, remove {}"
+)
 
 
 def erase(request: EraseRequest, means: Means, *, listener: Listener | None = None) -> Erasure:
@@ -44,7 +49,11 @@ def erase(request: EraseRequest, means: Means, *, listener: Listener | None = No
         finder.find(find_places(log_dirs), locks)
         finder.find_elsewhere()
         finder.require_topics()
-        return erasing.run()
+        found = erasing.run()
+    if request.is_from_ledger:  # of a copy, which is no replica
+        return found
+    erased = {TopicPartition.parse(each["partition"]) for each in found.report["partitions"]}
+    return found.with_elsewhere({str(p): request.elsewhere(p) for p in sorted(erased)})
 
 
 def is_cut_of_target(name: str, partition: TopicPartition, topics: Sequence[str]) -> bool:
@@ -132,17 +141,31 @@ class _Finder:
         Raises:
             ConfigError: a directory is not there.
         """
-        tops = [*self._request.also]
-        if self._request.trash is not None:
-            tops.append(self._request.trash)
-        for top in tops:
+        trashes = self._trashes()
+        for top in dict.fromkeys([*self._request.also, *trashes]):
             if not OS.exists(top):
                 raise ConfigError(f"{top}: there is no such directory")
             for path, partition in partitions_below(top):
                 if self._erasing.covers(partition):
                     self._erasing.add_loose(self._homes[0], path, partition)
-                    if top == self._request.trash:
+                    if top in trashes:
                         self._seen.add(partition)
+
+    def _trashes(self) -> list[Path]:
+        """The trash that is named, and those that brokers of the log directories have used.
+
+        One of the latter that is missing fails, by its name: it may have such records.
+        """
+        found = [] if self._request.trash is None else [self._request.trash]
+        if self._request.is_from_ledger:
+            return found
+        for home in self._homes:
+            for path in map(Path, noted_trashes(home)):
+                if OS.exists(path / TRASH_ID):
+                    found.append(path)
+                else:
+                    self._erasing.fail(str(path), _NO_TRASH.format(home / TRASH_MARK))
+        return list(dict.fromkeys(found))
 
     def require_topics(self) -> None:
         """Requires a partition of each topic; a ledger may name topics that are gone.

@@ -15,6 +15,7 @@ hold, is in no plan and in no ledger; where all is refused, nothing is written.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
@@ -30,6 +31,7 @@ from cordwood.cleanup.erasure.criteria import (
     Suppression,
     Target,
     digest_of,
+    hash_of_key,
     narrowed,
     parse_target,
 )
@@ -155,6 +157,7 @@ class Erasing:
         #: The names of what had failed before anything was written.
         self._left_out: frozenset[str] = frozenset()
         self._ledgers: dict[str, list[dict[str, Any]]] = {}
+        self._by_key: Counter[bytes] = Counter()
         self._before = {
             home: pending
             for home in self._homes
@@ -192,6 +195,10 @@ class Erasing:
         """Reports a partition's directory, by its path, of which nothing may be erased."""
         self._failed[name] = reason
         self._refused.add(partition)
+
+    def fail(self, name: str, reason: str) -> None:
+        """Reports what may have such records and cannot be reached."""
+        self._failed[name] = reason
 
     def add_log(self, log: ErasedPartition) -> None:
         """Adds a log."""
@@ -236,7 +243,7 @@ class Erasing:
 
     def _is_refused(self) -> bool:
         """Whether there is nothing that may be done."""
-        return bool(self._broken() or self._refused) and not (self._before or self._begun())
+        return bool(self._broken() or self._failed) and not (self._before or self._begun())
 
     def _engine(self) -> Engine | None:
         """What rewrites segments, None if there are none; before anything is written.
@@ -290,6 +297,8 @@ class Erasing:
         ]
         found = self._found_in([each for each in wanted if self._is_searched(each.partition)])
         found |= self._found_in_rolled(found)
+        for each_found in found.values():
+            self._by_key.update(each_found.by_key)
         for each in self._alive():
             with each.log.guard():
                 each.part = self._part_of_log(each, found)
@@ -582,12 +591,24 @@ class Erasing:
             "status": status,
             "topics": [str(target) for target in self.targets],
             "criteria": self._criteria,
+            "keys": self._counts_of_keys(),
             "partitions": [self._entry_of_log(each) for each in self._logs if each.part],
             "beside": [self._entry_of_file(one) for one in self._loose if self._erased(one)],
             "removed": sorted(removed | {r for e in self._logs for r in e.log.outcome.removed}),
             "failed": dict(sorted(self._failed.items())),
         }
         return Erasure(report=report, failed=self._failed, warnings=tuple(warnings))
+
+    def _counts_of_keys(self) -> dict[str, int]:
+        """How many records each key was found in, by its hash.
+
+        Nothing where an interrupted run was completed: of what it had done, nobody counts.
+        """
+        if self._before:
+            return {}
+        request = self._request
+        keys = request.criteria.keys
+        return {hash_of_key(key, request.salt): self._by_key[key] for key in sorted(keys)}
 
     def _conclude(self) -> None:
         """Notes in the ledgers what was erased, and forgets the plan if none of it is left."""

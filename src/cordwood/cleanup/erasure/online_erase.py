@@ -19,6 +19,7 @@ from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.request import Listener
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from cordwood.model.errors import CordwoodError
+from cordwood.model.topic_names import INTERNAL_TOPICS
 from cordwood.storage.directory_names import parse_directory_name
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
@@ -52,7 +53,12 @@ def erase_online(
         each.path for each in manager.logs.directories if each.path not in context.failures.offline
     ]
     erasing = Erasing(request, means, homes, listener=listener, fs=context.fs)
-    logs = [log for log in manager.current_logs() if erasing.covers(log.topic_partition)]
+    # Coordinators have the records of internal topics in memory: those that are named are refused.
+    logs = [
+        log
+        for log in manager.current_logs()
+        if erasing.covers(log.topic_partition) and log.topic_partition.topic not in INTERNAL_TOPICS
+    ]
     with ExitStack() as stack:
         for log in logs:
             refused = _refused(log)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.cleanup.erasure.criteria import Criteria, Suppressions, Target
 from cordwood.cleanup.request import Engine, Resolved
+from cordwood.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
     from cordwood.cleanup.erasure.search import Searcher  # compiled code, which a search loads
@@ -21,7 +22,8 @@ class EraseRequest:
     `resolve` gives a topic's settings, None when no source describes it. Beside the log
     directories, files of `trash` and `also` are searched. `salt` is new random bytes for the
     report, `ledger_salt` for ledgers that are begun, `id` a new name. With `ledger` None each log
-    directory has its own. A rewrite may take `max_extra_bytes`.
+    directory has its own. A rewrite may take `max_extra_bytes`. `elsewhere` gives the brokers that
+    have a replica which is in none of the log directories.
     """
 
     log_dirs: tuple[Path, ...]
@@ -40,6 +42,7 @@ class EraseRequest:
     ledger: Path | None = None
     dry_run: bool = False
     max_extra_bytes: int | None = None
+    elsewhere: Callable[[TopicPartition], Sequence[int]] = lambda _: ()
 
     @property
     def is_from_ledger(self) -> bool:
@@ -55,6 +58,12 @@ class Means:
     engine: Callable[[int], Engine]
 
 
+#: What is said of a replica that an erasure has not reached.
+NOT_ADDRESSED: Final = (
+    "this replica was not addressed: run the command at its broker, too, after that of the leader"
+)
+
+
 @dataclass(slots=True, kw_only=True)
 class Erasure:
     """The result: a report without a signature, and what failed, by partition or file."""
@@ -62,3 +71,15 @@ class Erasure:
     report: dict[str, Any]
     failed: Mapping[str, str] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
+
+    def with_elsewhere(self, nodes: Mapping[str, Sequence[int]]) -> Erasure:
+        """With the replicas of each partition on other brokers as failed."""
+        failed = dict(self.report["failed"])
+        for partition, ids in nodes.items():
+            for node in ids:
+                failed[f"{partition} on broker {node}"] = NOT_ADDRESSED
+        status = self.report["status"]
+        if failed and status != "refused":
+            status = "failed"
+        report = {**self.report, "failed": failed, "status": status}
+        return Erasure(report=report, failed=failed, warnings=self.warnings)

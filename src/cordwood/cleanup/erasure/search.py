@@ -7,8 +7,9 @@ Python can decide about a record is decided record by record.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -43,10 +44,14 @@ class Searched:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The records of a file that match, by offset, and how many records it has, markers too."""
+    """The records of a file that match, by offset, and how many records it has, markers too.
+
+    `by_key` is how many have each of the keys that were searched for and found.
+    """
 
     offsets: OffsetRanges
     records: int
+    by_key: Mapping[bytes, int] = field(default_factory=dict)
 
 
 class Searcher(Protocol):
@@ -133,18 +138,18 @@ class _KeySearch:
     def search(self, source: SegmentSource, progress: Progress) -> Found:
         """The records with one of the keys."""
         offsets: list[int] = []
+        by_key: Counter[bytes] = Counter()
         records = 0
         for block in self._reader.blocks(source, batch_bytes_max=BATCH_BYTES_MAX):
             counts = block.table[:, rows_of.COUNT]
             records += int(counts.sum())
             for row in self._candidates(source, block):
-                offsets += [
-                    record.offset
-                    for record in records_in(source, block, row)
-                    if record.key in self._keys
-                ]
+                for record in records_in(source, block, row):
+                    if record.key is not None and record.key in self._keys:
+                        offsets.append(record.offset)
+                        by_key[record.key] += 1
             progress(_bytes_of(block))
-        return Found(offsets=ranges_of(offsets), records=records)
+        return Found(offsets=ranges_of(offsets), records=records, by_key=by_key)
 
     def _candidates(self, source: SegmentSource, block: Block) -> list[int]:
         """The batches that have a record with such a key."""
@@ -252,7 +257,8 @@ def search_one(
 def joined(found: Sequence[Found]) -> Found:
     """The union of what several searches of one file have found."""
     ranges = [each for one in found for each in one.offsets]
-    return Found(offsets=united(ranges), records=max(one.records for one in found))
+    by_key = sum((Counter(one.by_key) for one in found), Counter[bytes]())
+    return Found(offsets=united(ranges), records=max(one.records for one in found), by_key=by_key)
 
 
 def data_rows(block: Block) -> list[int]:

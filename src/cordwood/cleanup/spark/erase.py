@@ -64,7 +64,8 @@ class SparkSearcher:
             for at in shares[number]:
                 try:
                     found = search_one(segments[at], matchers, no_progress, fs)
-                    value: dict[str, Any] = {"at": at, "records": found.records}
+                    by_key = {key.hex(): count for key, count in found.by_key.items()}
+                    value: dict[str, Any] = {"at": at, "records": found.records, "keys": by_key}
                     yield Row(number, _FOUND, json.dumps([value, found.offsets]).encode())
                 except (CordwoodError, OSError) as error:
                     yield Row(number, _ERROR, json.dumps(failure_to_json(error)).encode())
@@ -80,7 +81,8 @@ class SparkSearcher:
                 raise failure_from_json(value)
             facts, offsets = value
             ranges = tuple((first, last) for first, last in offsets)
-            results[facts["at"]] = Found(offsets=ranges, records=facts["records"])
+            by_key = {bytes.fromhex(key): count for key, count in facts["keys"].items()}
+            results[facts["at"]] = Found(offsets=ranges, records=facts["records"], by_key=by_key)
         return [results[at] for at in range(len(segments))]
 
 

@@ -6,7 +6,8 @@ import errno
 import json
 import os
 import secrets
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Annotated, Any, Final
@@ -17,13 +18,13 @@ from cordwood.cleanup.erasure.criteria import (
     SALT_BYTES,
     Criteria,
     Suppressions,
+    hash_of_key,
     parse_target,
     targets_of,
 )
 from cordwood.cleanup.erasure.ledger import read_ledger
 from cordwood.cleanup.erasure.report import build_report, read_signing_key, sealed
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure
-from cordwood.cleanup.request import Resolved
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import (
     ConfigError,
@@ -34,6 +35,7 @@ from cordwood.model.errors import (
     NotALogDirError,
 )
 from cordwood.model.extras import NATIVE, require_extra
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.clean_progress import CleanProgress, columns
 from cordwood.surfaces.cli.erase_running import erase_running
@@ -57,8 +59,9 @@ from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument
 from cordwood.surfaces.cli.stopping import STOPPING
 from cordwood.surfaces.cli.tables import Column, print_table
+from cordwood.surfaces.cli.user import user_name
 from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, parse_time
-from cordwood.surfaces.settings import SettingOptions, read_settings
+from cordwood.surfaces.settings import SettingOptions, Settings, node_ids_of, read_settings
 
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
 _STOPPED: Final = {
@@ -89,8 +92,13 @@ def erase_command(
     log_dirs: OptionalLogDirsArgument = None,
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", metavar="TOPIC[:PARTITION]", help="Where to erase."),
+        typer.Option(
+            "--topic", metavar="TOPIC[:PARTITION]", help="Where to erase; a glob is allowed."
+        ),
     ] = None,
+    all_topics: Annotated[
+        bool, typer.Option("--all-topics", help="Erase in all topics, as --topic '*'.")
+    ] = False,
     key: Annotated[
         list[str] | None,
         typer.Option("--key", metavar="KEY", help="Erase the records with this key (UTF-8)."),
@@ -99,7 +107,8 @@ def erase_command(
         list[str] | None, typer.Option("--key-hex", metavar="HEX", help="A key in hexadecimal.")
     ] = None,
     key_file: Annotated[
-        _PathOption, typer.Option(parser=parse_path, metavar="FILE", help="Keys, one a line.")
+        _PathOption,
+        typer.Option(parser=parse_path, metavar="FILE", help="Keys, one a line; - is stdin."),
     ] = None,
     where: Annotated[
         str | None,
@@ -176,7 +185,8 @@ def erase_command(
     try:
         log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
         context.with_resource(logging_to(screen.line, log))
-        if from_ledger is not None and (topic or key or key_hex or key_file or where):
+        topics = [*(topic or ()), *(["*"] if all_topics else ())]
+        if from_ledger is not None and (topics or key or key_hex or key_file or where):
             raise ConfigError("--from-ledger has its own topics, keys and expressions")
         addressed = {"log_dir": log_dir, "bootstrap_server": bootstrap_server, "url": url}
         broker = _broker_of(
@@ -187,20 +197,23 @@ def erase_command(
         )
         suppressions = () if from_ledger is None else (read_ledger(from_ledger),)
         signer = None if signing_key is None else read_signing_key(signing_key)
-        _require_place("--report", report)
+        _require_place("--report", report, is_new=True)
         _require_place("--ledger", None if dry_run else ledger)
+        keys = _Keys(key or (), key_hex or (), key_file)
+        settings = _settings_of(log_dirs or [], server_properties)
         request = EraseRequest(
             log_dirs=tuple(log_dirs or ()),
-            targets=tuple(_targets(topic or (), suppressions)),
-            criteria=_criteria(key or (), key_hex or (), key_file, where, suppressions),
+            targets=tuple(_targets(topics, suppressions)),
+            criteria=_criteria(keys, where, suppressions),
             suppressions=suppressions,
-            resolve=_resolve_of(log_dirs or [], server_properties),
+            resolve=(lambda _: None) if settings is None else settings.resolve,
+            elsewhere=_elsewhere_of(settings, log_dirs or []),
             now_ms=SystemClock().now_ms() if now is None else parse_time(now, option="--now"),
             id=f"erasure-{secrets.token_hex(6)}",
             salt=secrets.token_bytes(SALT_BYTES),
             ledger_salt=secrets.token_bytes(SALT_BYTES),
             reason=reason,
-            operator=operator if operator is not None else _user(),
+            operator=operator if operator is not None else user_name(),
             trash=trash,
             also=tuple(also or ()),
             ledger=ledger,
@@ -209,9 +222,7 @@ def erase_command(
         )
         result = _erased(request, broker, master, screen, shows_bars=not json_)
         document = sealed(result.report, signer)
-        if document["status"] == "refused":
-            report = None  # there is nothing that it could prove
-        if report is not None:
+        if report is not None and document["status"] != "refused":  # what would it prove?
             OS.replace_durably(report, build_report(document))
     except (ConfigError, MissingExtraError, NotALogDirError) as error:
         _stop(error, _EXIT_USAGE)
@@ -219,13 +230,29 @@ def erase_command(
         _stop(f"{error} Nothing was changed: stop that process first", _EXIT_IN_USE)
     except (CordwoodError, OSError) as error:
         _stop(error, _EXIT_FAILED)
-    for warning in result.warnings:
-        screen.line(f"warning: {warning}", style="yellow")
+    counts = keys.counts(document["keys"], request.salt)
     if json_:
         print(json.dumps(document))  # noqa: T201  # the JSON document is the output
     else:
-        _show(document, report, screen, dry_run=dry_run)
-    if result.failed:
+        _show(document, report, screen, counts, dry_run=dry_run)
+    _end(result, counts, screen)
+
+
+def _end(result: Erasure, counts: list[tuple[str, int]], screen: Screen) -> None:
+    """Shows the warnings, and ends the command with 1 if something failed or no record has a key.
+
+    Raises:
+        Exit: that is so.
+    """
+    missed = [name for name, count in counts if not count]
+    if result.report["status"] == "refused":  # it was not searched to an end
+        missed = []
+    warnings = [f"{name}: no record has this key" for name in missed[:_NAMED_MAX]]
+    if len(missed) > _NAMED_MAX:
+        warnings.append(f"no record has {len(missed) - _NAMED_MAX:,} other keys either")
+    for warning in [*result.warnings, *warnings]:
+        screen.line(f"warning: {warning}", style="yellow")
+    if result.failed or missed:
         raise typer.Exit(_EXIT_FAILED)
 
 
@@ -248,14 +275,18 @@ def _broker_of(
     return find_broker(**addressed)
 
 
-def _require_place(option: str, path: Path | None) -> None:
+def _require_place(option: str, path: Path | None, *, is_new: bool = False) -> None:
     """Requires that a file can be written where it is needed when the records are gone.
 
     Raises:
-        ConfigError: it cannot.
+        ConfigError: it cannot; or it is there and has to be new.
     """
     if path is None:
         return
+    if is_new and OS.exists(path) and not OS.is_directory(path):
+        raise ConfigError(
+            f"{option} {path}: there is a file, which may prove an earlier erasure: name another"
+        )
     trial = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
     try:
         if OS.is_directory(path):
@@ -267,14 +298,23 @@ def _require_place(option: str, path: Path | None) -> None:
         raise ConfigError(f"{option} {path}: cannot be written: {reason}") from error
 
 
-def _resolve_of(
-    log_dirs: list[Path], server_properties: Path | None
-) -> Callable[[str], Resolved | None]:
+def _settings_of(log_dirs: list[Path], server_properties: Path | None) -> Settings | None:
     """The settings of topics; those of a running broker are its own."""
     if not log_dirs:
-        return lambda _: None
+        return None
     options = SettingOptions(log_dirs=log_dirs, server_properties=server_properties, defaults=True)
-    return read_settings(options).resolve
+    return read_settings(options)
+
+
+def _elsewhere_of(
+    settings: Settings | None, log_dirs: list[Path]
+) -> Callable[[TopicPartition], Sequence[int]]:
+    """The brokers that have a replica which is in none of the directories."""
+    here = node_ids_of(log_dirs)
+    if settings is None or not here:
+        return lambda _: ()
+    replicas = settings.replicas
+    return lambda partition: [node for node in replicas(partition) if node not in here]
 
 
 def _erased(
@@ -306,50 +346,68 @@ def _targets(topics: Any, suppressions: tuple[Suppressions, ...]) -> list[Any]:
     if suppressions:
         return list(targets_of(suppressions))
     if not topics:
-        raise ConfigError("name at least one --topic")
+        raise ConfigError("name at least one --topic, or --all-topics")
     try:
         return list(dict.fromkeys(parse_target(topic) for topic in topics))
     except ValueError as error:
         raise ConfigError(f"--topic {error}") from None
 
 
-def _criteria(
-    keys: Any,
-    keys_hex: Any,
-    key_file: Path | None,
-    where: str | None,
-    suppressions: tuple[Suppressions, ...],
-) -> Criteria:
+class _Keys:
+    """The keys of a command line; each has the option or the line that gave it, not itself."""
+
+    def __init__(self, keys: Sequence[str], keys_hex: Sequence[str], key_file: Path | None) -> None:
+        """Takes the options.
+
+        Raises:
+            ConfigError: one is not hexadecimal, or the file has none or cannot be read.
+        """
+        self._named: dict[bytes, str] = {}
+        for number, key in enumerate(keys, 1):
+            name = "--key" if len(keys) == 1 else f"--key {number}"
+            self._named.setdefault(key.encode("utf-8", "surrogateescape"), name)
+        for number, text in enumerate(keys_hex, 1):
+            name = "--key-hex" if len(keys_hex) == 1 else f"--key-hex {number}"
+            try:
+                self._named.setdefault(bytes.fromhex(text), name)
+            except ValueError:
+                raise ConfigError(f"--key-hex {text}: not hexadecimal") from None
+        if key_file is not None:
+            for line, key_of_line in _lines_of(key_file):
+                self._named.setdefault(key_of_line, f"{key_file}, line {line}")
+
+    @property
+    def all(self) -> frozenset[bytes]:
+        """The keys."""
+        return frozenset(self._named)
+
+    def counts(self, by_hash: dict[str, int], salt: bytes) -> list[tuple[str, int]]:
+        """How many records were found for each key that a report counts, in the order given."""
+        hashes = [(name, hash_of_key(key, salt)) for key, name in self._named.items()]
+        return [(name, by_hash[each]) for name, each in hashes if each in by_hash]
+
+
+def _criteria(keys: _Keys, where: str | None, suppressions: tuple[Suppressions, ...]) -> Criteria:
     if suppressions:
         return Criteria()
-    found = {key.encode("utf-8", "surrogateescape") for key in keys}
-    for text in keys_hex:
-        try:
-            found.add(bytes.fromhex(text))
-        except ValueError:
-            raise ConfigError(f"--key-hex {text}: not hexadecimal") from None
-    if key_file is not None:
-        found |= _keys_in(key_file)
-    if bool(found) == (where is not None):
+    if bool(keys.all) == (where is not None):
         raise ConfigError(
             "give the records to erase either by keys (--key, --key-hex, --key-file) or by --where"
         )
-    return Criteria(keys=frozenset(found), where=where)
+    return Criteria(keys=keys.all, where=where)
 
 
-def _keys_in(path: Path) -> set[bytes]:
+def _lines_of(path: Path) -> list[tuple[int, bytes]]:
+    """The keys of a file, or of standard input as `-`, with the numbers of their lines."""
     try:
-        lines = OS.read_bytes(path).split(b"\n")
+        data = sys.stdin.buffer.read() if str(path) == "-" else OS.read_bytes(path)
     except OSError as error:
         raise ConfigError(f"--key-file {path}: cannot be read: {error.strerror}") from error
-    keys = {line.removesuffix(b"\r") for line in lines} - {b""}
+    lines = [line.removesuffix(b"\r") for line in data.split(b"\n")]
+    keys = [(number, line) for number, line in enumerate(lines, 1) if line]
     if not keys:
         raise ConfigError(f"--key-file {path}: has no key")
     return keys
-
-
-def _user() -> str:
-    return os.environ.get("SUDO_USER") or os.environ.get("USER") or ""
 
 
 def _size_of(text: str | None) -> int | None:
@@ -361,6 +419,8 @@ def _stop(error: object, code: int) -> None:
     raise typer.Exit(code)
 
 
+_NAMED_MAX = 20
+_KEY_COLUMNS = (Column("key"), Column("records", is_number=True))
 _ERASED = "erased and searched for again"
 _COLUMNS = (
     Column("where"),
@@ -374,8 +434,15 @@ def _row(name: str, records: str, each: dict[str, Any], sizes: tuple[int, int | 
     return [name, records, f"{each['erased']:,}", format_bytes(before), shown]
 
 
-def _show(document: dict[str, Any], path: Path | None, screen: Screen, *, dry_run: bool) -> None:
-    """The table of what was done on standard output; what failed and why on the screen."""
+def _show(
+    document: dict[str, Any],
+    path: Path | None,
+    screen: Screen,
+    counts: list[tuple[str, int]],
+    *,
+    dry_run: bool,
+) -> None:
+    """The tables of what was done on standard output; what failed and why on the screen."""
     failed = document["failed"]
     logs = [each for each in document["partitions"] if each["directory"] not in failed]
     files = [each for each in document["beside"] if each["path"] not in failed]
@@ -401,6 +468,8 @@ def _show(document: dict[str, Any], path: Path | None, screen: Screen, *, dry_ru
     if document["status"] == "refused":
         typer.echo("refused: nothing was erased, and nothing is noted")
         return
+    if 1 < len(counts) <= _NAMED_MAX:
+        print_table("Keys", _KEY_COLUMNS, [[name, f"{found:,}"] for name, found in counts])
     count = sum(each["erased"] for each in [*logs, *files])
     typer.echo(f"{count:,} records {'would be erased' if dry_run else _ERASED}")
     if path is not None:

@@ -12,7 +12,6 @@ from typing import Any
 
 from cordwood.cleanup.erasure.condition import Condition, parse_condition
 from cordwood.cleanup.erasure.engine import ThreadEngine
-from cordwood.cleanup.erasure.offsets import united
 from cordwood.cleanup.erasure.request import EraseRequest, Means
 from cordwood.cleanup.erasure.search import (
     ByRecord,
@@ -22,6 +21,7 @@ from cordwood.cleanup.erasure.search import (
     Searched,
     Searcher,
     SearcherHere,
+    joined,
 )
 from cordwood.cleanup.request import Engine
 from cordwood.model.extras import SPARK, require_extra
@@ -108,10 +108,4 @@ class _All:
     def find(self, segments: Sequence[Searched]) -> list[Found]:
         """As `Searcher.find`."""
         found = [searcher.find(segments) for searcher in self._searchers]
-        return [
-            Found(
-                offsets=united(r for one in ones for r in one.offsets),
-                records=max((one.records for one in ones), default=0),
-            )
-            for ones in zip(*found, strict=True)
-        ]
+        return [joined(ones) for ones in zip(*found, strict=True)]

@@ -32,15 +32,8 @@ def erase_running(
     if ended["state"] == "failed":
         raise (ConfigError if ended["usage"] else CordwoodError)(ended["error"])
     report: dict[str, Any] = ended["report"]
-    for partition, nodes in begun["elsewhere"].items():
-        for node in nodes:
-            report["failed"][f"{partition} on broker {node}"] = (
-                "this replica was not addressed: run the command at its broker, too, after that "
-                "of the leader"
-            )
-    if report["failed"] and report["status"] != "refused":
-        report["status"] = "failed"
-    return Erasure(report=report, failed=report["failed"], warnings=tuple(ended["warnings"]))
+    found = Erasure(report=report, failed=report["failed"], warnings=tuple(ended["warnings"]))
+    return found.with_elsewhere(begun["elsewhere"])
 
 
 def _ended(

@@ -29,6 +29,7 @@ from cordwood.surfaces.cli.running_broker import (
     find_broker,
 )
 from cordwood.surfaces.cli.tables import Column, print_table
+from cordwood.surfaces.cli.user import user_name
 from cordwood.surfaces.cli.values import parse_path
 
 EPILOG = """\b
@@ -43,11 +44,17 @@ Exit codes: 0 done; 1 failed; 2 usage; 3 a directory is in use."""
 
 Value = dict[str, Any]
 
+_KAFKA = (
+    "Cordwood removes nothing of it. A Kafka that runs on a log directory, or has another replica, "
+    "ignores holds."
+)
+
 app = command_group(
     "hold",
     epilog=EPILOG,
     help="Legal holds: while a topic or a partition is held, nothing of it is removed by "
-    "retention, compaction, DeleteRecords or DeleteTopics, nor by `cordwood clean`. LOG_DIR... "
+    "retention, compaction, DeleteRecords or DeleteTopics of a Cordwood broker, nor by `cordwood "
+    "clean`. A Kafka that runs on a log directory ignores holds. LOG_DIR... "
     "are all log directories of a stopped broker; a running Cordwood broker is named by "
     "--log-dir, --bootstrap-server or --url.",
 )
@@ -73,16 +80,18 @@ def add_command(
     ] = None,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why, for those who ask.")] = "",
     by: Annotated[
-        str, typer.Option(metavar="NAME", envvar=["USER", "LOGNAME"], help="Who adds it.")
-    ] = "",
+        str | None,
+        typer.Option(metavar="NAME", help="Who adds it.  [default: the user's name]"),
+    ] = None,
     log_dir: LogDirOption = None,
     bootstrap_server: BootstrapServerOption = None,
     url: UrlOption = None,
     as_json: _Json = False,
 ) -> None:
-    """Adds a hold; when this returns, nothing that it covers is removed any more.
+    """Adds a hold; when this returns, Cordwood removes nothing any more that it covers.
 
-    It also covers partitions that the topic gets later.
+    It also covers partitions that the topic gets later. A Kafka that runs on a log directory, or
+    has another replica, ignores holds.
     """
     with broker_command(context, "hold add", **context.obj):
         name, partition = parse_target(topic)
@@ -91,18 +100,18 @@ def add_command(
             topic=name,
             partition=partition,
             reason=reason,
-            by=by,
+            by=user_name() if by is None else by,
             created_ms=SystemClock().now_ms(),
         )
         if _is_stopped(log_dirs, log_dir, bootstrap_server, url):
             answer = _add_offline(log_dirs or [], hold)
         else:
-            query = {"id": hold.id, "topic": name, "reason": reason, "by": by}
+            query = {"id": hold.id, "topic": name, "reason": reason, "by": hold.by}
             if partition is not None:
                 query["partition"] = str(partition)
             broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
             answer = broker.ask(f"/holds/add?{urlencode(query)}", "POST")
-    _print(answer, as_json=as_json, line=f"Added: {hold.target} is held by {hold.id}.")
+    _print(answer, as_json=as_json, line=f"Added: {hold.target} is held by {hold.id}.\n{_KAFKA}")
 
 
 @app.command("list", epilog=EPILOG)

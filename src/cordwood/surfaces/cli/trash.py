@@ -38,6 +38,7 @@ from cordwood.surfaces.cli.running_broker import (
 )
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.trash_tables import print_removals, print_total
+from cordwood.surfaces.cli.user import user_name
 from cordwood.surfaces.cli.values import parse_duration, parse_path, parse_time
 
 EPILOG = """\b
@@ -125,8 +126,9 @@ def restore_command(
         typer.Option(metavar="ID", help="Hold the restored topic by a hold of this name."),
     ] = None,
     by: Annotated[
-        str, typer.Option(metavar="NAME", envvar=["USER", "LOGNAME"], help="Who holds it.")
-    ] = "",
+        str | None,
+        typer.Option(metavar="NAME", help="Who holds it.  [default: the user's name]"),
+    ] = None,
     log_dir: LogDirOption = None,
     bootstrap_server: BootstrapServerOption = None,
     url: UrlOption = None,
@@ -145,7 +147,8 @@ def restore_command(
         broker = _running(trash, log_dir, bootstrap_server, url)
         if broker is not None:
             _require_for_topic(topic, since=since, dry_run=dry_run)
-            query = {"topic": topic or "", "hold": hold or "", "by": by}
+            name = user_name() if by is None else by
+            query = {"topic": topic or "", "hold": hold or "", "by": name}
             query["topic_id"] = id_ or ""
             answer = broker.ask(f"/trash/restore?{urlencode(query)}", "POST")
             _show_topic(answer, as_json=as_json)

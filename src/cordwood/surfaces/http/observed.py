@@ -276,9 +276,8 @@ class ObservedBroker:
         """The other brokers that have a replica of a partition of an erasure, by partition."""
         broker = self._node.broker
         image, found = broker.metadata.image, {}
-        for topic in dict.fromkeys(target.topic for target in request.targets):
-            known = image.topics.get(topic)
-            for number, each in () if known is None else known.partitions.items():
+        for topic, known in image.topics.items():
+            for number, each in known.partitions.items():
                 partition = TopicPartition(topic, number)
                 others = [node for node in each.replicas if node != broker.node_id]
                 if others and any(target.covers(partition) for target in request.targets):

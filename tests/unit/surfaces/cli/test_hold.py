@@ -49,7 +49,12 @@ def holds_in(*where: object) -> list[dict[str, Any]]:
 def test_a_stopped_directory_is_held_and_released(tmp_path: Path) -> None:
     roots = log_dir(tmp_path / "one", "x-0", "y-0"), log_dir(tmp_path / "two", "x-1")
     added = run("hold", "add", *roots, "--topic", "x", "--id", "case-7", "--reason", "No. 7")
-    assert added.output.startswith("Added: x is held by case-7.\nHolds\n")
+    said, _, rest = added.output.partition("Holds\n")
+    assert said.splitlines()[0] == "Added: x is held by case-7."
+    assert "A Kafka that runs on a log directory, or has another replica, ignores holds." in said
+    assert "case-7" in rest
+    for words in (["--help"], ["add", "--help"]):
+        assert "ignores holds" in " ".join(run("hold", *words).output.split())
     run("hold", "add", roots[0], "--topic", "y:0")
     (first, second) = holds_in(*roots)
     assert first["log_dirs"] == [str(root) for root in roots]
