@@ -49,24 +49,17 @@ def topic_id_in(directory: Path) -> UUID | None:
 # ---- flush
 
 
-def test_a_forced_flush_makes_the_indexes_of_an_empty_active_segment(tmp_path: Path) -> None:
+@pytest.mark.parametrize("force_active", [False, True])
+def test_a_flush_leaves_an_empty_active_segment_as_the_roll_made_it(
+    tmp_path: Path, force_active: bool
+) -> None:
     log = new_log(tmp_path)
     put(log, b"Test")
     log.roll()
-    assert len(names_with(log.directory, LOG_SUFFIX)) == 2
-    assert len(names_with(log.directory, INDEX_SUFFIX)) == 1
     assert log.active.size_bytes == 0
-    log.flush(force_active=True)
-    assert len(names_with(log.directory, LOG_SUFFIX)) == 2
-    assert len(names_with(log.directory, INDEX_SUFFIX)) == 2
-
-
-def test_a_flush_that_is_not_forced_leaves_an_empty_active_segment_alone(tmp_path: Path) -> None:
-    log = new_log(tmp_path)
-    put(log, b"Test")
-    log.roll()
-    log.flush(force_active=False)
-    assert len(names_with(log.directory, INDEX_SUFFIX)) == 1
+    log.flush(force_active=force_active)
+    for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
+        assert len(names_with(log.directory, suffix)) == 2
     assert log.recovery_point == 1
 
 

@@ -340,6 +340,15 @@ def test_a_batch_that_is_refused_for_its_sequence_may_have_rolled_the_log(tmp_pa
     assert producer.append().first_offset == 1
 
 
+def test_a_directory_lists_the_indexes_of_a_segment_from_the_roll_on(tmp_path: Path) -> None:
+    """As in Kafka, before anything is appended or flushed."""
+    log = new_log(tmp_path)
+    put(log, b"test")
+    log.roll()
+    for suffix in (".log", ".index", ".timeindex"):
+        assert names_with(log.directory, suffix) == [f"{base:020}{suffix}" for base in (0, 1)]
+
+
 # ---- when the disk refuses
 
 
@@ -363,6 +372,8 @@ class RefusingFileSystem(SimulatedFileSystem):
     [
         (Kind.CREATE, ".log", 0),
         (Kind.CREATE, ".log", 1),
+        (Kind.CREATE, ".index", 1),
+        (Kind.CREATE, ".timeindex", 1),
         (Kind.CREATE, ".snapshot", 1),
         (Kind.WRITE, ".snapshot", 1),
         (Kind.WRITE, ".timeindex", 1),

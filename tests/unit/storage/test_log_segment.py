@@ -455,15 +455,16 @@ def test_a_truncation_of_a_reopened_segment_makes_it_writable_again(segments: Se
 # ---- files
 
 
-def test_a_new_segment_has_a_log_and_no_index_until_it_is_flushed(segments: Segments) -> None:
+def files_of_new(base_offset: int, suffix: str = "") -> list[str]:
+    """The names of the files that a new segment has, sorted."""
+    return [f"{base_offset:020d}{kind}{suffix}" for kind in (".index", ".log", ".timeindex")]
+
+
+def test_a_new_segment_has_a_log_and_both_indexes_before_it_is_flushed(segments: Segments) -> None:
     segment = segments.create(40)
-    assert files_in(segments.directory) == ["00000000000000000040.log"]
+    assert files_in(segments.directory) == files_of_new(40)
     segment.flush()
-    assert files_in(segments.directory) == [
-        "00000000000000000040.index",
-        "00000000000000000040.log",
-        "00000000000000000040.timeindex",
-    ]
+    assert files_in(segments.directory) == files_of_new(40)
 
 
 def test_a_new_segment_replaces_files_left_of_the_same_name(segments: Segments) -> None:
@@ -472,7 +473,8 @@ def test_a_new_segment_replaces_files_left_of_the_same_name(segments: Segments) 
     segment = segments.create(5)
     assert bytes_of(segment) == b""
     assert segment.transaction_index.is_empty
-    assert files_in(segments.directory) == ["00000000000000000005.log"]
+    assert files_in(segments.directory) == files_of_new(5)
+    assert not any(bytes_in for bytes_in in map(Path.read_bytes, segments.directory.iterdir()))
 
 
 def test_a_suffix_is_changed_on_the_log_and_all_indexes_together(segments: Segments) -> None:
@@ -494,15 +496,11 @@ def test_a_suffix_is_changed_on_the_log_and_all_indexes_together(segments: Segme
 
 def test_changing_the_suffix_makes_no_index_that_is_not_there(segments: Segments) -> None:
     segment = segments.create(40)
+    for name in files_of_new(40)[::2]:
+        (segments.directory / name).unlink()
     renamed = segment.change_suffix("", ".deleted")
     assert [path.name for path in renamed] == ["00000000000000000040.log.deleted"]
     assert files_in(segments.directory) == ["00000000000000000040.log.deleted"]
-    segment.flush()
-    assert files_in(segments.directory) == [
-        "00000000000000000040.index.deleted",
-        "00000000000000000040.log.deleted",
-        "00000000000000000040.timeindex.deleted",
-    ]
 
 
 def test_a_suffix_is_changed_only_where_the_old_one_is_there(segments: Segments) -> None:
@@ -511,7 +509,7 @@ def test_a_suffix_is_changed_only_where_the_old_one_is_there(segments: Segments)
     assert segment.change_suffix("", ".deleted") == []
     segment.change_suffix(".deleted", ".swap")
     segment.change_suffix(".swap", "")
-    assert files_in(segments.directory) == ["00000000000000000040.log"]
+    assert files_in(segments.directory) == files_of_new(40)
 
 
 def test_deleting_removes_every_file_and_can_be_repeated(segments: Segments) -> None:
@@ -546,10 +544,10 @@ def test_deleting_goes_on_where_one_file_cannot_be_removed() -> None:
 
 def test_sanity_check_needs_the_offset_index_file(segments: Segments) -> None:
     segment = segments.create(0)
+    segment.sanity_check()
+    (segments.directory / "00000000000000000000.index").unlink()
     with pytest.raises(FileNotFoundError, match=r"Offset index file .* does not exist"):
         segment.sanity_check()
-    segment.flush()
-    segment.sanity_check()
 
 
 def test_sanity_check_makes_an_empty_time_index_where_there_was_none(segments: Segments) -> None:
@@ -719,7 +717,9 @@ def test_handlers_closed_writes_nothing_and_opens_the_files_no_more(
     filled: LogSegment, segments: Segments
 ) -> None:
     filled.close_handlers()
-    assert files_in(segments.directory) == ["00000000000000000000.log"]
+    assert files_in(segments.directory) == files_of_new(0)
+    for name in files_of_new(0)[::2]:
+        assert not (segments.directory / name).read_bytes()
     assert segments.resources.files_open == 0
 
 

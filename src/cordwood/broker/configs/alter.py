@@ -198,7 +198,7 @@ def _checked_by_controller(
     changes = _replaced(old, resource) if replaces else _altered(old, resource)
     new = {name: text for name, text in {**old, **changes}.items() if text is not None}
     try:
-        _check_by_controller(configs, resource, old, changes, new)
+        _check_by_controller(configs, resource, changes, new)
     except ConfigError as error:
         raise InvalidConfigError(str(error)) from error
     return ConfigChange(resource_type=resource.kind, name=resource.name, values=changes)
@@ -363,26 +363,26 @@ def _require_valid_values(texts: Texts) -> None:
 def _check_by_controller(
     configs: EffectiveConfigs,
     resource: Resource,
-    old: Texts,
     changes: Mapping[str, str | None],
     new: Texts,
 ) -> None:
+    kept = new.keys() - changes.keys()
     match resource.kind:
         case ConfigResource.TOPIC:
             if not resource.name:
                 raise InvalidRequestError("Default topic resources are not allowed.")
             require_topic_name(resource.name)
-            require_topic(configs, new, recorded=old.keys() - changes.keys())
+            require_topic(configs, new, kept=kept)
             if resource.name not in configs.image.topics:
                 raise UnknownTopicOrPartitionError(f"The topic '{resource.name}' does not exist.")
         case ConfigResource.BROKER:
             _require_eligible_replicas(configs, resource.name, changes)
         case ConfigResource.CLIENT_METRICS:
-            require_client_metrics(resource.name, new)
+            require_client_metrics(resource.name, new, kept=kept)
         case _:
             if not resource.name:
                 raise InvalidRequestError("Default group resources are not allowed.")
-            require_group(configs, new)
+            require_group(configs, new, kept=kept)
 
 
 def _require_eligible_replicas(

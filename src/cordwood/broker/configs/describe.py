@@ -170,22 +170,20 @@ def _topic(configs: EffectiveConfigs, topic: str, wanted: Collection[str]) -> li
     of_broker = {each for _, given in configs.levels for each in given if is_own(each)}
     of_broker.update(_turned_on(configs))
     own = {each for each in (*static, *of_broker, *wanted) if is_own(each)} - texts.keys()
-    unknown = [each for each in java_order(texts) if each not in topic_keys()]
     return [
-        *(_entry(each, None, None, [(each, None, Level.TOPIC)]) for each in unknown),
-        *(
-            _topic_entry(configs, topic, name, values)
-            for name in (
-                *_internal_ones(topic_keys(), {**texts, **dict.fromkeys(sorted(own), "")}),
-                *_names_in("topic"),
-            )
-        ),
+        _topic_entry(configs, topic, name, values)
+        for name in (
+            *_internal_or_unknown(topic_keys(), {**texts, **dict.fromkeys(sorted(own), "")}),
+            *_names_in("topic"),
+        )
     ]
 
 
 def _topic_entry(
     configs: EffectiveConfigs, topic: str, name: str, values: Mapping[str, Value]
 ) -> Entry:
+    if name not in topic_keys():
+        return _unknown_entry(name, Level.TOPIC)
     key = topic_keys()[name]
     text = format_value(values[name])
     broker_name = BROKER_NAME_OF_TOPIC_SETTING.get(name)
@@ -281,7 +279,10 @@ def _group(configs: EffectiveConfigs, name: str) -> list[Entry]:
     texts = configs.recorded(ConfigResource.GROUP, name)
     values = configs.group_values(name)
     entries = []
-    for each in (*_names_in("group"), *_internal_ones(group_keys(), texts)):
+    for each in (*_names_in("group"), *_internal_or_unknown(group_keys(), texts)):
+        if each not in group_keys():
+            entries.append(_unknown_entry(each, Level.GROUP))
+            continue
         key = group_keys()[each]
         text = _text(values[each])
         broker_name = broker_name_of_group_setting(each)
@@ -305,6 +306,11 @@ def _client_metrics(configs: EffectiveConfigs, name: str) -> list[Entry]:
         synonyms: list[_Synonym] = [] if text is None else [(each, text, Level.CLIENT_METRICS)]
         entries.append(_entry(each, key.default_text if text is None else text, key, synonyms))
     return entries
+
+
+def _unknown_entry(name: str, level: Level) -> Entry:
+    """The entry of a recorded setting that this version does not know: it may be a secret."""
+    return _entry(name, None, None, [(name, None, level)])
 
 
 def _loggers(configs: EffectiveConfigs, name: str) -> list[Entry]:
@@ -376,8 +382,12 @@ def _names_in(table: str) -> tuple[str, ...]:
     return tuple(java_order(name for name, key in _TABLES[table]().items() if not key.internal))
 
 
-def _internal_ones(keys: Keys, texts: Texts) -> list[str]:
-    return [name for name in java_order(texts) if name in keys and keys[name].internal]
+def _internal_or_unknown(keys: Keys, texts: Texts) -> list[str]:
+    """Names of `texts` that Kafka describes although its documentation does not list them.
+
+    Source: ConfigHelper.allConfigs, which adds the originals to those that are not internal.
+    """
+    return [name for name in java_order(texts) if name not in keys or keys[name].internal]
 
 
 def _in_java_order(texts: Texts) -> list[tuple[str, str]]:

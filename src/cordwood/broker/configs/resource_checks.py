@@ -1,5 +1,9 @@
 """Validation of the settings of a topic, a group and a client metrics subscription.
 
+A resource may have a setting recorded that this version does not know: one that a later version
+has, or an earlier one had. A change that does not touch it leaves it alone (KAFKA-19851); the
+checks get its name in `kept`.
+
 Source: org.apache.kafka.storage.internals.log.LogConfig.validate, GroupConfig.validate,
 org.apache.kafka.server.metrics.ClientMetricsConfigs.validate, Kafka 4.3.
 """
@@ -14,6 +18,7 @@ from cordwood.broker.configs.checks import require_ordered_lags
 from cordwood.broker.configs.effective import EffectiveConfigs
 from cordwood.broker.configs.keys import (
     GROUP_BOUNDS,
+    Keys,
     client_metrics_keys,
     group_keys,
     topic_keys,
@@ -38,21 +43,20 @@ _ATTRIBUTES: Final = frozenset(
 
 
 def require_topic(
-    configs: EffectiveConfigs, texts: Texts, *, recorded: Collection[str] = ()
+    configs: EffectiveConfigs, texts: Texts, *, kept: Collection[str] = frozenset()
 ) -> None:
     """Checks all settings of a topic.
 
     Args:
-        configs: of the broker.
-        texts: the settings.
-        recorded: the names that the topic has already: unknown ones, which a broker of another
-            version has written, are left alone (KAFKA-19851).
+        configs: the values of the broker, the defaults of topics.
+        texts: all settings of the topic as they are to be.
+        kept: the names of those that were recorded before, with the same value.
 
     Raises:
-        InvalidConfigError: an unknown name that is not recorded.
+        InvalidConfigError: an unknown name that is not in `kept`.
         ConfigError: an invalid value, or values that contradict each other.
     """
-    unknown = [name for name in texts if name not in topic_keys() and name not in recorded]
+    unknown = _unknown(texts, topic_keys(), kept)
     if unknown:
         raise InvalidConfigError(f"Unknown topic config name: {unknown[0]}")
     values = parse_topic(texts, configs.topic_defaults)
@@ -64,14 +68,18 @@ def require_topic(
         )
 
 
-def require_group(configs: EffectiveConfigs, texts: Texts) -> None:
+def require_group(
+    configs: EffectiveConfigs, texts: Texts, *, kept: Collection[str] = frozenset()
+) -> None:
     """Checks all settings of a group, against the bounds that the broker sets.
 
+    `kept` is as in `require_topic`.
+
     Raises:
-        InvalidConfigError: a name that none has, or a value outside the bounds.
-        ConfigError: a value that is refused.
+        InvalidConfigError: an unknown name, or a value outside the bounds.
+        ConfigError: an invalid value.
     """
-    unknown = [name for name in texts if name not in group_keys()]
+    unknown = _unknown(texts, group_keys(), kept)
     if unknown:
         raise InvalidConfigError(f"Unknown group config name: {unknown[0]}")
     values = parse_texts(texts, group_keys())
@@ -89,19 +97,21 @@ def require_group(configs: EffectiveConfigs, texts: Texts) -> None:
             raise InvalidConfigError(f"{session} must be greater than {heartbeat}")
 
 
-def require_client_metrics(name: str, texts: Texts) -> None:
+def require_client_metrics(name: str, texts: Texts, *, kept: Collection[str] = frozenset()) -> None:
     """Checks all settings of a subscription of client metrics.
 
+    `kept` is as in `require_topic`.
+
     Raises:
-        InvalidRequestError: it has no name, a setting that none is called, or a wrong interval.
-        InvalidConfigError: a pattern that is none.
-        ConfigError: a value that is refused.
+        InvalidRequestError: it has no name, an unknown setting, or a wrong interval.
+        InvalidConfigError: an invalid pattern.
+        ConfigError: an invalid value.
     """
     if not name:
         raise InvalidRequestError("Subscription name can't be empty")
-    for key in texts:
-        if key not in client_metrics_keys():
-            raise InvalidRequestError(f"Unknown client metrics configuration: {key}")
+    unknown = _unknown(texts, client_metrics_keys(), kept)
+    if unknown:
+        raise InvalidRequestError(f"Unknown client metrics configuration: {unknown[0]}")
     values = parse_texts(texts, client_metrics_keys())
     interval = _whole(values, _INTERVAL)
     if not _INTERVAL_MS_MIN <= interval <= _INTERVAL_MS_MAX:
@@ -114,6 +124,10 @@ def require_client_metrics(name: str, texts: Texts) -> None:
     for pattern in patterns:
         if not _is_pattern(pattern):
             raise InvalidConfigError(f"Illegal client matching pattern: {pattern}")
+
+
+def _unknown(texts: Texts, known: Keys, kept: Collection[str]) -> list[str]:
+    return [name for name in texts if name not in known and name not in kept]
 
 
 def _is_pattern(text: str) -> bool:

@@ -534,7 +534,7 @@ class _Loader:
         return end
 
     def _create(self, base_offset: int) -> LogSegment:
-        segment = LogSegment.create(
+        return LogSegment.create(
             self._directory,
             base_offset,
             config=self._request.config,
@@ -542,10 +542,6 @@ class _Loader:
             now_ms=self._context.clock.now_ms(),
             roll_jitter_ms=self._context.draw_jitter_ms(self._request.config),
         )
-        # Empty files of its indexes, as Kafka's loader leaves them: the next load makes no others.
-        segment.offset_index.flush(sync=False)
-        segment.time_index.flush(sync=False)
-        return segment
 
     def _recover_unflushed(self) -> bool:
         """Whether anything was cut off."""

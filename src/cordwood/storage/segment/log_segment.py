@@ -35,7 +35,7 @@ from cordwood.model.config import LogConfig
 from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError
-from cordwood.storage.filesystem import File, FileFacts
+from cordwood.storage.filesystem import File, FileFacts, FileSystem
 from cordwood.storage.segment.batch_walk import (
     HEADER_READ_BYTES,
     LARGE_BATCH_BYTES,
@@ -82,6 +82,20 @@ class AppendedBatch(NamedTuple):
     size_bytes: int
     last_offset: int
     max_timestamp: int
+
+
+def _create_files(segment: LogSegment, *, fs: FileSystem) -> File:
+    """Creates the log and both indexes of a new segment; no file is left where one fails."""
+    indexes = segment._offset_index, segment._time_index
+    fs.remove(segment.transaction_index.path)
+    try:
+        for index in indexes:
+            index.create_file()
+        return fs.create(segment.path)
+    except (OSError, NoSpaceError):
+        for index in indexes:
+            fs.remove(index.path)
+        raise
 
 
 class LogSegment:
@@ -206,10 +220,13 @@ class LogSegment:
         roll_jitter_ms: int = 0,
         on_warning: Callable[[str], None] | None = None,
     ) -> LogSegment:
-        """A new, empty segment; files of the same name are replaced.
+        """A new, empty segment with both of its indexes; files of the same name are replaced.
 
         Raises:
-            NoSpaceError: the file system is full.
+            NoSpaceError: the file system is full; no file of the segment is left.
+
+        Differs: Kafka creates the files of the indexes at the first use (LazyIndex), which a broker
+        makes of them at once; here an index is first written when it is flushed.
         """
         segment = cls(
             directory,
@@ -222,10 +239,7 @@ class LogSegment:
             is_new=True,
             on_warning=on_warning,
         )
-        fs = resources.fs
-        for path in segment._index_paths():
-            fs.remove(path)
-        file = fs.create(segment.path)
+        file = _create_files(segment, fs=resources.fs)
         if config.preallocate:
             file.truncate(config.segment_bytes)
             segment._is_preallocated = True

@@ -214,6 +214,18 @@ class SegmentIndex(ABC):
 
     # ---- its file
 
+    def create_file(self) -> None:
+        """Creates the empty file of a new index, in the place of any of that name; syncs nothing.
+
+        Raises:
+            NoSpaceError: the file system is full.
+        """
+        with self._lock:
+            assert not self.entries, f"{self.path} is not new"
+            self._fs.create(self.path).close()
+            self._exists, self._is_synced = True, False
+            self._saved, self._has_tail = 0, False
+
     def flush(self, *, sync: bool = True) -> None:
         """Writes what the file does not have yet, and by default syncs it.
 

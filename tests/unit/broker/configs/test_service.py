@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from uuid import UUID
 
 import pytest
 
-from cordwood.broker.configs.alter import DELETE, SET, Alteration, Resource
+from cordwood.broker.configs.alter import DELETE, SET, Alteration, Outcome, Resource
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.configs.values import BrokerValues
@@ -17,9 +17,9 @@ from cordwood.metadata.image import MetadataImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.config import LogConfig
 from cordwood.model.config_levels import Sources, resolve_topic
-from cordwood.model.kafka_errors import InvalidConfigError
+from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
 
-TOPIC, BROKER, GROUP = 2, 4, 32
+TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32
 Records = Mapping[tuple[int, str], Mapping[str, str]]
 
 
@@ -110,21 +110,62 @@ def test_own_settings_of_a_topic_can_be_changed_and_are_checked() -> None:
         service.require_topic_settings({"cordwood.x": "1"})
 
 
-@pytest.mark.parametrize("unknown", ["max.decompressed.message.bytes", "message.format.version"])
-def test_a_topics_setting_of_another_version_is_left_alone(unknown: str) -> None:
-    service = service_of({}, {(TOPIC, "t"): {unknown: "7"}})
+#: Of each kind: a setting of another version that is recorded, one that is known, and the refusal.
+UNKNOWN = [
+    (TOPIC, "t", "max.decompressed.message.bytes", ("retention.ms", "5"), InvalidConfigError),
+    (GROUP, "g", "consumer.of.later", ("consumer.session.timeout.ms", "46000"), InvalidConfigError),
+    (CLIENT_METRICS, "m", "later", ("interval.ms", "500"), InvalidRequestError),
+]
 
-    def altered(*alterations: Alteration) -> object:
-        (outcome,) = service.check_for_controller(
-            [Resource(TOPIC, "t", alterations)], replaces=False
+
+@pytest.mark.parametrize(
+    ("kind", "name", "unknown", "change", "refusal"), UNKNOWN, ids=["topic", "group", "client"]
+)
+def test_a_recorded_setting_of_another_version_is_left_alone_by_other_changes(
+    kind: int, name: str, unknown: str, change: tuple[str, str], refusal: type[KafkaError]
+) -> None:
+    """KAFKA-19851: every change of the resource was refused for it."""
+    service = service_of({}, {(kind, name): {unknown: "1"}})
+
+    def outcomes(*alterations: Alteration) -> Iterator[Outcome]:
+        """Of both requests: each names all that the resource is to have afterwards."""
+        (altered,) = service.check_for_controller(
+            [Resource(kind, name, alterations)], replaces=False
         )
-        return outcome.values if isinstance(outcome, ConfigChange) else outcome
+        yield altered
+        if all(each.operation == SET for each in alterations):
+            (replaced,) = service.check_for_controller(
+                [Resource(kind, name, alterations)], replaces=True
+            )
+            yield replaced
 
-    assert altered(Alteration("retention.ms", "1", SET)) == {"retention.ms": "1"}
-    assert altered(Alteration(unknown, None, DELETE)) == {unknown: None}
-    assert isinstance(altered(Alteration(unknown, "8", SET)), InvalidConfigError)
-    (entry,) = service.describe(TOPIC, "t", wanted=[unknown])
-    assert (entry["value"], entry["is_sensitive"], entry["config_source"]) == (None, True, 1)
+    key, value = change
+    altered, replaced = outcomes(Alteration(key, value))
+    assert isinstance(altered, ConfigChange)
+    assert altered.values == {key: value}
+    assert isinstance(replaced, ConfigChange)
+    assert replaced.values == {key: value, unknown: None}
+    for kept in outcomes(Alteration(key, value), Alteration(unknown, "1")):
+        assert isinstance(kept, ConfigChange)
+        assert kept.values == {key: value}
+    (removed,) = outcomes(Alteration(unknown, None, DELETE))
+    assert isinstance(removed, ConfigChange)
+    assert removed.values == {unknown: None}
+    for refused in (*outcomes(Alteration(unknown, "2")), *outcomes(Alteration("other", "1"))):
+        assert isinstance(refused, refusal)
+        assert "Unknown" in str(refused)
+
+
+@pytest.mark.parametrize(("kind", "name", "unknown"), [each[:3] for each in UNKNOWN[:2]])
+def test_a_recorded_setting_of_another_version_is_described_without_its_value(
+    kind: int, name: str, unknown: str
+) -> None:
+    service = service_of({}, {(kind, name): {unknown: "1"}})
+    (entry,) = [each for each in service.describe(kind, name) if each["name"] == unknown]
+    level = {TOPIC: 1, GROUP: 8}[kind]
+    assert entry["synonyms"] == [{"name": unknown, "value": None, "source": level}]
+    assert (entry["value"], entry["config_source"], entry["is_sensitive"]) == (None, level, True)
+    assert entry["config_type"] == 0
 
 
 def test_topics_without_settings_share_one_config() -> None:
