@@ -131,11 +131,11 @@ def test_a_log_start_inside_a_segment_and_epochs_that_have_begun_since(tmp_path:
     before = tree(root)
     clean(root, DELETE)
     epochs = root / "t-0" / "leader-epoch-checkpoint"
-    assert b"\n0 0\n" not in epochs.read_bytes()
+    assert b"\n0 3\n" not in epochs.read_bytes()
     epochs.write_bytes(epochs.read_bytes().replace(b"0\n1\n", b"0\n2\n") + b"5 24\n")
     assert bring_back(root).refused is None
     now = tree(root)
-    assert epochs.read_bytes() == b"0\n3\n0 0\n1 12\n5 24\n"
+    assert epochs.read_bytes() == b"0\n3\n0 3\n1 12\n5 24\n"
     name = "t-0/leader-epoch-checkpoint"
     assert now | {name: before[name]} == before
     assert (root / "log-start-offset-checkpoint").read_bytes() == b"0\n1\nt 0 3\n"
