@@ -56,6 +56,6 @@ class Presence:
         for group in sorted({member.group for member in self._members}):
             names = [each.name for each in self._members if each.group == group]
             is_occupied = any(self._until_s.get(each, 0.0) > now_s for each in names)
-            if is_occupied != self._occupied.get(group, False):
+            if is_occupied != self._occupied.get(group):
                 self._occupied[group] = is_occupied
                 self._history.note("simulation", Occupied(group, is_occupied))

@@ -414,6 +414,7 @@ class Simulation:
             each.process.end()
         if not await self._until(lambda: not self._ends_differ(), 10.0):
             self._fail(f"the logs do not become equal: {self._ends()}")
+        await self._until(self._have_begun, 10.0)
         self._look_at_replicas(is_final=True)
         for is_committed in (False, True):
             partitions = (*PARTITIONS, PRUNED)
@@ -423,6 +424,21 @@ class Simulation:
                 with suppress(NoAnswerError):
                     await self._in(reader, reader.read_all(partition))
         self.history.note("simulation", Ended())
+
+    def _have_begun(self) -> bool:
+        """Whether all followers know where their leaders' logs begin."""
+        for topic in self.cluster.image.topics.values():
+            for number, partition in topic.partitions.items():
+                place = TopicPartition(topic.name, number)
+                starts = {
+                    broker_id: log.log_start_offset
+                    for broker_id, node in self.cluster.brokers.items()
+                    if node.running is not None
+                    and (log := node.running.logs.get(place)) is not None
+                }
+                if min(starts.values()) < starts.get(partition.leader, 0):
+                    return False
+        return True
 
     def _ends_differ(self) -> bool:
         return any(len(ends) > 1 for ends in self._ends().values())

@@ -257,6 +257,8 @@ class Member(Client):
                 {"topic_id": topic_id, "partitions": partitions}
                 for topic_id, partitions in owned.items()
             ]
+            if not self.owned - self._assigned:  # so it says that it has given them up
+                self._gives_up_s = min(self._gives_up_s, self.loop.time())
         if is_full:
             fields |= {
                 "rebalance_timeout_ms": _REBALANCE_MS,
