@@ -71,7 +71,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         Bug(skipped_fsync, 1),
         Bug(duplicates_appended, 0),
         Bug(high_watermark_without_followers, 0),
-        Bug(pending_isr_not_counted, None),
+        Bug(pending_isr_not_counted, 18),
         Bug(divergence_ignored, 0),
         Bug(older_epoch_stamped, 0),
         Bug(truncation_below_the_high_watermark, 0),
@@ -83,7 +83,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         Bug(answered_before_committed, 19),
         Bug(partition_given_twice, 2),
         Bug(loaded_to_the_high_watermark, 22),
-        Bug(producers_survive_truncation, None),
+        Bug(producers_survive_truncation, 84),
         Bug(epochs_survive_truncation, 1),
         Bug(aborted_transactions_not_replicated, 0),
         Bug(unclean_start_taken_for_clean, 1),
@@ -112,7 +112,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         Bug(revocation_never_expires, None),
         Bug(stale_member_epochs_taken, 0),
         Bug(instance_taken_over, 0),
-        Bug(offsets_expire_under_members, None),
+        Bug(offsets_expire_under_members, 51),
     )
 }
 """The bugs by name."""
