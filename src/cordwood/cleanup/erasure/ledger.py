@@ -74,10 +74,19 @@ class Ledger:
     def add(self, entry: Suppression) -> None:
         """Adds an erasure, durably; one with the same id is replaced.
 
+        An interrupted erasure may be added again when it is completed, and finds less then: of each
+        partition the larger count stays.
+
         The file is replaced as a whole, so that a line which a crash has cut off is not continued.
         A new file can be read by its owner only: who has it can test keys.
         """
         entries = [each for each in self._content.entries if each.id != entry.id]
+        for same in (each for each in self._content.entries if each.id == entry.id):
+            both = same.erased.keys() | entry.erased.keys()
+            counts = {
+                name: max(same.erased.get(name, 0), entry.erased.get(name, 0)) for name in both
+            }
+            entry = replace(entry, erased=counts)
         self._write(Suppressions(salt=self.salt, entries=(*entries, entry)))
 
     def _write(self, content: Suppressions) -> None:
