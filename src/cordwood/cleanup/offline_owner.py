@@ -5,6 +5,7 @@ The view of the log is read again after each commit, so that every stage sees wh
 
 from __future__ import annotations
 
+import logging
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -31,6 +32,8 @@ from cordwood.model.errors import CordwoodError, CorruptError, NoSpaceError
 from cordwood.storage.offline_log_directory import PartitionDir
 from cordwood.storage.replace import JOURNAL_NAME, CompactionJournal, recover_directory
 from cordwood.storage.reread import reread
+
+_log = logging.getLogger(__name__)
 
 
 class OfflineOwner:
@@ -169,6 +172,11 @@ class OfflineOwner:
             view = self.view
             self.report.before = Size(segments=len(view.segments), bytes=view.size_bytes)
 
+    def _note(self, text: str, *values: object) -> None:
+        """Logs what was done to the log; nothing of a dry run, which may do it to a copy."""
+        if not self._request.dry_run:
+            _log.info(f"[%s] {text}", self.view.topic_partition, *values)
+
     # ---- retention
 
     @contextmanager
@@ -202,6 +210,7 @@ class OfflineOwner:
         self.report.rolled_at = self.view.log_end_offset
         self._files.roll(self.captured)
         self._changed = True
+        self._note("Rolled new log segment at offset %s", self.view.log_end_offset)
         self.capture()
 
     def note_retention(self, plan: RetentionPlan) -> None:
@@ -243,6 +252,10 @@ class OfflineOwner:
             raise StalePlanError(f"{view.topic_partition}: an empty active segment cannot expire")
         self._files.delete_oldest(self.captured, plan)
         self._changed = True
+        for each in plan.expired:
+            self._note(
+                "Deleted segment %s of %s bytes: %s", each.base_offset, each.size_bytes, each.text
+            )
         self.note_plan(plan)
         self.capture()
         return len(plan.expired)
@@ -253,6 +266,7 @@ class OfflineOwner:
         if offset is not None and not self.report.holds:
             self._files.restart(self.captured, offset)
             self._changed = True
+            self._note("Deleted all segments, whose log start offset %s is beyond the end", offset)
             self.capture()
 
     # ---- compaction
@@ -341,6 +355,7 @@ class OfflineOwner:
         if self._records_before is None:
             self._records_before = before
         self._discarded_records = (self._discarded_records or 0) + before - after
+        self._note("Compacted: %s of %s records discarded", before - after, before)
         self.capture()
 
     def abandon(self, committer: CompactionCommitter) -> None:

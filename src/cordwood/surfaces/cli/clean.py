@@ -37,11 +37,11 @@ from cordwood.surfaces.cli.clean_engine import (
 from cordwood.surfaces.cli.clean_estimate import estimated_column, estimated_line, estimator_for
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.erased_again import erased_again
+from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
     LogFormat,
     LogFormatOption,
-    LogLevel,
     LogLevelOption,
     LogOptions,
     logging_to,
@@ -180,7 +180,7 @@ def clean_command(
     )
     screen = context.with_resource(Screen())
     try:
-        log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
+        log = LogOptions(level=log_level, format=log_format, file=log_file)
         context.with_resource(logging_to(screen.line, log))
         options = SettingOptions(
             log_dirs=log_dirs,
@@ -227,11 +227,11 @@ def clean_command(
                 confirm=_Confirmation(display, is_given=yes or trash is not None, may_ask=shown),
             )
     except (ConfigError, MissingExtraError, NotALogDirError) as error:
-        _stop(error, _EXIT_USAGE)
+        fail("clean", error, _EXIT_USAGE)
     except DirectoryInUseError as error:
-        _stop(f"{error} {_IN_USE_ADVICE}", _EXIT_IN_USE)
+        fail("clean", f"{error} {_IN_USE_ADVICE}", _EXIT_IN_USE)
     except (CordwoodError, OSError) as error:
-        _stop(error, _EXIT_FAILED)
+        fail("clean", error, _EXIT_FAILED)
     report.warnings = [*settings.warnings, *erased, *report.warnings]
     _end(report, screen, as_json=json_)
 
@@ -314,11 +314,6 @@ def _require_sensible(request: CleanRequest, *, no_estimate: bool) -> None:
 
 def _size_of(text: str | None, option: str) -> int | None:
     return None if text is None else parse_size(text, option=option)
-
-
-def _stop(error: object, code: int) -> None:
-    typer.echo(f"cordwood clean: {error}", err=True)
-    raise typer.Exit(code)
 
 
 def _end(report: Report, screen: Screen, *, as_json: bool) -> None:

@@ -67,29 +67,31 @@ def dump_log(argv: list[str]) -> int:
     0: all were printed, even if their content is damaged; 1: wrong usage, or a file could not be
     be read to its end, which stderr then explains.
     """
+    is_json = any(each in {"--json", "-json"} for each in argv)
+    output = Output(sys.stdout.buffer, sys.stderr.buffer, is_json=is_json)
     try:
         options = parse_options(argv)
     except ConfigError as error:
-        return _refuse(str(error))
-    output = Output(sys.stdout.buffer, sys.stderr.buffer, is_json=options.has("json"))
+        return _refuse(str(error), output)
     if not argv or options.has("help"):
         output.write(usage())
     elif options.has("version"):
         output.line(__version__)
     elif not options.has("files"):
-        return _refuse('Missing required argument "[files]"')
+        return _refuse('Missing required argument "[files]"', output)
     else:
         try:
             with logging_to(output.error, parse_log_options(*options.log)):
                 return _dump(options, output)
         except ConfigError as error:
-            return _refuse(str(error))
+            return _refuse(str(error), output)
     output.flush()
     return 0 if argv else 1
 
 
-def _refuse(reason: str) -> int:
-    Output(sys.stdout.buffer, sys.stderr.buffer).error(f"{reason}\n\n{usage()}".rstrip())
+def _refuse(reason: str, output: Output) -> int:
+    output.error(f"{reason}\n\n{usage()}".rstrip())
+    output.failed(reason)
     return 1
 
 
@@ -116,9 +118,12 @@ def _dump(options: DumpOptions, output: Output) -> int:
         return 1
     except CordwoodError as error:
         output.error(f"cordwood dump-log: {error}")
+        output.failed(str(error))
         return 1
     except OSError as error:
-        output.error(f"cordwood dump-log: {error.filename}: {error.strerror}")
+        text = f"{error.filename}: {error.strerror}"
+        output.error(f"cordwood dump-log: {text}")
+        output.failed(text)
         return 1
     for line in findings.lines():
         output.error(line)

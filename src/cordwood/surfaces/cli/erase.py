@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import os
 import secrets
 import sys
@@ -39,11 +40,11 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.clean_progress import CleanProgress, columns
 from cordwood.surfaces.cli.erase_running import erase_running
+from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
     LogFormat,
     LogFormatOption,
-    LogLevel,
     LogLevelOption,
     LogOptions,
     logging_to,
@@ -62,6 +63,8 @@ from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.user import user_name
 from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, Settings, node_ids_of, read_settings
+
+_log = logging.getLogger(__name__)
 
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
 _STOPPED: Final = {
@@ -183,7 +186,7 @@ def erase_command(
     )
     screen = context.with_resource(Screen())
     try:
-        log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
+        log = LogOptions(level=log_level, format=log_format, file=log_file)
         context.with_resource(logging_to(screen.line, log))
         topics = [*(topic or ()), *(["*"] if all_topics else ())]
         if from_ledger is not None and (topics or key or key_hex or key_file or where):
@@ -225,25 +228,26 @@ def erase_command(
         if report is not None and document["status"] != "refused":  # what would it prove?
             OS.replace_durably(report, build_report(document))
     except (ConfigError, MissingExtraError, NotALogDirError) as error:
-        _stop(error, _EXIT_USAGE)
+        fail("erase", error, _EXIT_USAGE)
     except DirectoryInUseError as error:
-        _stop(f"{error} Nothing was changed: stop that process first", _EXIT_IN_USE)
+        fail("erase", f"{error} Nothing was changed: stop that process first", _EXIT_IN_USE)
     except (CordwoodError, OSError) as error:
-        _stop(error, _EXIT_FAILED)
+        fail("erase", error, _EXIT_FAILED)
     counts = keys.counts(document["keys"], request.salt)
     if json_:
         print(json.dumps(document))  # noqa: T201  # the JSON document is the output
     else:
         _show(document, report, screen, counts, dry_run=dry_run)
-    _end(result, counts, screen)
+    _end(result, counts, screen, dry_run=dry_run)
 
 
-def _end(result: Erasure, counts: list[tuple[str, int]], screen: Screen) -> None:
-    """Shows the warnings, and ends the command with 1 if something failed or no record has a key.
+def _end(result: Erasure, counts: list[tuple[str, int]], screen: Screen, *, dry_run: bool) -> None:
+    """Shows the warnings, logs what is gone, and exits with 1 if a part failed or a key has none.
 
     Raises:
         Exit: that is so.
     """
+    _log_erased(result.report, dry_run=dry_run)
     missed = [name for name, count in counts if not count]
     if result.report["status"] == "refused":  # it was not searched to an end
         missed = []
@@ -414,11 +418,6 @@ def _size_of(text: str | None) -> int | None:
     return None if text is None else parse_size(text, option="--max-extra-bytes")
 
 
-def _stop(error: object, code: int) -> None:
-    typer.echo(f"cordwood erase: {error}", err=True)
-    raise typer.Exit(code)
-
-
 _NAMED_MAX = 20
 _KEY_COLUMNS = (Column("key"), Column("records", is_number=True))
 _ERASED = "erased and searched for again"
@@ -432,6 +431,17 @@ def _row(name: str, records: str, each: dict[str, Any], sizes: tuple[int, int | 
     before, after = sizes
     shown = "" if after is None else format_bytes(after)
     return [name, records, f"{each['erased']:,}", format_bytes(before), shown]
+
+
+def _log_erased(document: dict[str, Any], *, dry_run: bool) -> None:
+    """Logs what is gone, for the file of --log-file."""
+    if dry_run:
+        return
+    for each in document["partitions"]:
+        if each["erased"] and each["directory"] not in document["failed"]:
+            _log.info("[%s] Erased %s records", each["partition"], each["erased"])
+    for path in document["removed"]:
+        _log.info("Removed %s", path)
 
 
 def _show(

@@ -70,11 +70,20 @@ LogFileOption = Annotated[
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """`level` is a name of `LEVELS`, `file` None for standard error."""
+    """`file` is None for standard error.
 
-    level: str = "WARN"
+    `level` is a name of `LEVELS`; None stands for INFO in a file, which is to say what was removed
+    and rewritten, and for WARN on standard error.
+    """
+
+    level: str | None = None
     format: LogFormat = LogFormat.TEXT
     file: Path | None = None
+
+    @property
+    def lowest(self) -> int:
+        """The lowest level that is logged, as a number of `logging`."""
+        return LEVELS[self.level or ("WARN" if self.file is None else "INFO")]
 
 
 def _level_name(record: logging.LogRecord) -> str:
@@ -144,9 +153,9 @@ def parse_log_options(level: str | None, format: str | None, file: str | None) -
     Raises:
         ConfigError: a value is unknown.
     """
-    name = (level or "WARN").upper()
+    name = level.upper() if level else None
     form = (format or LogFormat.TEXT).lower()
-    if name not in LEVELS:
+    if name is not None and name not in LEVELS:
         raise ConfigError(f"--log-level {level}: expected one of {', '.join(LEVELS)}")
     if form not in set(LogFormat):
         raise ConfigError(f"--log-format {format}: expected text or json")
@@ -169,7 +178,7 @@ def log_handler(options: LogOptions, write_line: Callable[[str], None]) -> loggi
             raise ConfigError(f"--log-file {options.file}: {error.strerror}") from error
     is_json = options.format is LogFormat.JSON
     handler.setFormatter(_JsonFormatter() if is_json else _TextFormatter(_TEXT))
-    handler.setLevel(LEVELS[options.level])
+    handler.setLevel(options.lowest)
     return handler
 
 

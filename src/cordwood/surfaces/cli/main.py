@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 from cordwood import __version__
 from cordwood.format.native.form import form_here
 from cordwood.network.form import request_path_form
+from cordwood.surfaces.cli.failure import failures_as_json
 from cordwood.surfaces.cli.tools import table
 
 EPILOG = """\b
@@ -69,6 +70,10 @@ class _Commands(TyperGroup):
         if cmd_name in table.TOOLS:
             return _tool(cmd_name)
         return super().get_command(ctx, cmd_name)
+
+    def invoke(self, ctx: Any) -> Any:
+        with failures_as_json([*ctx._protected_args, *ctx.args]):
+            return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):

@@ -28,6 +28,7 @@ from cordwood.model.errors import (
     NotALogDirError,
 )
 from cordwood.storage.filesystem import DirectoryLock
+from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.log_options import LogFormat, LogLevel, LogOptions, logging_to
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.http.client import EndpointError, ask, parse_url
@@ -73,18 +74,15 @@ def broker_command(
     other error.
     """
     try:
-        log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
+        log = LogOptions(level=log_level, format=log_format, file=log_file)
         context.with_resource(logging_to(context.with_resource(Screen()).line, log))
         yield
     except (ConfigError, MissingExtraError, NotALogDirError) as error:
-        typer.echo(f"cordwood {name}: {error}", err=True)
-        raise typer.Exit(_USAGE) from error
+        fail(name, error, _USAGE)
     except DirectoryInUseError as error:
-        typer.echo(f"cordwood {name}: {error} {_IN_USE_ADVICE}", err=True)
-        raise typer.Exit(_IN_USE) from error
+        fail(name, f"{error} {_IN_USE_ADVICE}", _IN_USE)
     except (CordwoodError, OSError) as error:
-        typer.echo(f"cordwood {name}: {error}", err=True)
-        raise typer.Exit(_FAILED) from error
+        fail(name, error, _FAILED)
 
 
 class AddressedBroker:

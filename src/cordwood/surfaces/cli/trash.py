@@ -7,6 +7,7 @@ lock of its trash.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
@@ -55,6 +56,8 @@ Exit codes: 0 done; 1 something could not be done; 2 usage; 3 a directory is
 in use."""
 
 Value = dict[str, Any]
+
+_log = logging.getLogger(__name__)
 
 app = command_group(
     "trash",
@@ -213,6 +216,11 @@ def _empty(trash: Path, age_ms: int, *, dry_run: bool) -> list[Value]:
                     deleted.append(removal_json(each.topic_partition, removal))
                     if not dry_run:
                         each.forget(removal)
+                        _log.info(
+                            "[%s] Deleted from the trash: segments %s",
+                            each.topic_partition,
+                            ", ".join(map(str, removal.segments)),
+                        )
             if not age_ms and not dry_run and OS.exists(each.directory):
                 OS.remove_tree(each.directory)
         topics = TrashedTopics(trash)
@@ -221,6 +229,7 @@ def _empty(trash: Path, age_ms: int, *, dry_run: bool) -> list[Value]:
                 deleted.append(topic_json(topic, size_bytes=topics.size_bytes(topic)))
                 if not dry_run:
                     topics.forget(topic.topic_id)
+                    _log.info("Deleted topic %s from the trash", topic.name)
         return deleted
 
 

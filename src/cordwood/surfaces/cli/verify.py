@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 
 from cordwood.model.errors import ConfigError, CordwoodError, MissingExtraError, NotALogDirError
 from cordwood.model.extras import NATIVE, require_extra
 from cordwood.surfaces.cli.entry import os_error_text
+from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
     LogFormat,
     LogFormatOption,
-    LogLevel,
     LogLevelOption,
     LogOptions,
     logging_to,
@@ -84,7 +84,7 @@ def verify_command(
     STOPPING.command("cordwood verify", note="nothing was changed")
     screen = context.with_resource(Screen())
     try:
-        log = LogOptions(level=log_level or LogLevel.WARN, format=log_format, file=log_file)
+        log = LogOptions(level=log_level, format=log_format, file=log_file)
         context.with_resource(logging_to(screen.line, log))
         if public_key is not None and erasure is None:
             raise ConfigError("--public-key needs --erasure")
@@ -107,11 +107,11 @@ def verify_command(
                 json_=json_,
             )
     except (ConfigError, MissingExtraError, NotALogDirError) as error:
-        _stop(str(error), _EXIT_USAGE)
+        fail("verify", str(error), _EXIT_USAGE)
     except CordwoodError as error:
-        _stop(str(error), _EXIT_DAMAGED)
+        fail("verify", str(error), _EXIT_DAMAGED)
     except OSError as error:
-        _stop(os_error_text(error), _EXIT_DAMAGED)
+        fail("verify", os_error_text(error), _EXIT_DAMAGED)
     if not is_sound:
         raise typer.Exit(_EXIT_DAMAGED)
 
@@ -127,8 +127,3 @@ def _two(log_dirs: list[Path]) -> tuple[Path, Path]:
             f"--cleaning takes two directories, BEFORE and AFTER, not {len(log_dirs)}"
         )
     return log_dirs[0], log_dirs[1]
-
-
-def _stop(reason: str, code: int) -> NoReturn:
-    typer.echo(f"cordwood verify: {reason}", err=True)
-    raise typer.Exit(code)

@@ -54,6 +54,12 @@ class Output:
         self._err.write(_encode(text + "\n"))
         self._err.flush()
 
+    def failed(self, error: str) -> None:
+        """Adds the document of an error that ended the dump with exit code 1; none without JSON."""
+        if self.is_json:
+            self.line(json_text({"error": error, "exit_code": 1}))
+            self.flush()
+
     def flush(self) -> None:
         """Hands everything on."""
         self._hand_on()

@@ -691,3 +691,22 @@ def test_assertions_may_not_be_switched_off(root: Path) -> None:
     )
     assert done.returncode == 1
     assert "does not run under python -O" in done.stderr
+
+
+def test_a_log_file_says_what_was_removed_and_standard_error_does_not(
+    root: Path, tmp_path: Path
+) -> None:
+    file = tmp_path / "log"
+    assert run(root, *NOW, *EXPIRE, "--dry-run", "--log-file", file).exit_code == 0
+    assert "Deleted segment" not in file.read_text()
+    result = run(root, *NOW, *EXPIRE, "--topic", "x", "--log-file", file)
+    assert (result.exit_code, result.stderr) == (0, "")
+    lines = [line for line in file.read_text().splitlines() if "Deleted segment" in line]
+    assert len(lines) == 2
+    for line, base in zip(lines, (0, 2), strict=True):
+        assert f" INFO [x-0] Deleted segment {base} of 128 bytes: " in line
+        assert "retention" in line
+    quiet = tmp_path / "quiet"
+    assert run(root, *NOW, *EXPIRE, "--log-file", quiet, "--log-level", "WARN").exit_code == 0
+    assert quiet.read_text() == ""
+    assert segments(root, "orders-0") == segments(root, "x-0")

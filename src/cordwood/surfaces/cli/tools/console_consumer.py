@@ -99,7 +99,8 @@ Formatter properties:
   headers.separator (a comma), null.literal (null),
   key.deserializer, value.deserializer, headers.deserializer (Kafka's String, Integer, Long,
   Short, Double and UUID)
-With --json, each record is a JSON document on a line of its own.""",
+With --json, each record is a JSON document on a line of its own, and so is an error that
+ends the run.""",
     examples="""\
   cordwood console-consumer --bootstrap-server localhost:9092 --topic orders --from-beginning
   cordwood console-consumer --bootstrap-server localhost:9092 --topic orders --partition 0 \\
@@ -111,7 +112,13 @@ With --json, each record is a JSON document on a line of its own.""",
 def run(arguments: list[str], terminal: Terminal) -> int:
     """Runs the tool with these flags; returns the exit code."""
     return run_tool(
-        USAGE, arguments, terminal, _body, on_error=_explain, option_errors_show_usage=True
+        USAGE,
+        arguments,
+        terminal,
+        _body,
+        on_error=_explain,
+        option_errors_show_usage=True,
+        prints_records=True,
     )
 
 

@@ -134,16 +134,20 @@ def _body(options: Options, terminal: Terminal) -> int:
         producer = Producer(cluster, settings, lost.add)
         lines = LineSource(terminal)
         topic = options.required("topic")
+        sent = 0
         try:
             while (line := lines.next_line(producer.due_s())) is not None:
                 if line:
                     key, value, headers = reader.read(line[0])
                     producer.send(ProducerRecord(topic, key, value, headers))
+                    sent += 1
                 if is_sync:
                     producer.flush()
                 producer.flush_due()
         finally:
             producer.flush()
+    if options.has("json"):
+        terminal.document({"delivered": sent - lost.count, "lost": lost.count})
     return lost.exit_code()
 
 

@@ -80,7 +80,10 @@ def _body(options: Options, terminal: Terminal) -> int:
         ],
         "version": 1,
     }
-    terminal.line(json_text(document))
+    if options.has("json"):
+        terminal.document(document)
+    else:
+        terminal.line(json_text(document))
     return 0
 
 

@@ -23,6 +23,7 @@ from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.properties import parse_properties
 from cordwood.storage.filesystem import OS
+from cordwood.surfaces.cli.failure import error_document
 from cordwood.surfaces.cli.log_options import (
     LEVELS,
     LogOptions,
@@ -39,6 +40,7 @@ from cordwood.surfaces.cli.tools.options import (
     java_integer,
 )
 
+_FAILED = 1
 _FLUSH_BYTES = 1 << 16
 _NETWORK_CLIENT = "org.apache.kafka.clients.NetworkClient"
 
@@ -86,7 +88,10 @@ class Terminal:
         self._err = stderr or sys.stderr.buffer
         self._pending = bytearray()
         self.clock = clock or SystemClock()
-        self._log_handler = log_handler(LogOptions(), self.error)
+        self._log_handler = log_handler(LogOptions(), self._to_stderr)
+        self._is_json = False
+        self._documents = 0
+        self._said: list[str] = []
 
     @contextmanager
     def logging(self, options: LogOptions) -> Iterator[None]:
@@ -96,7 +101,7 @@ class Terminal:
             ConfigError: the log file cannot be written.
         """
         before = self._log_handler
-        with logging_to(self.error, options) as handler:
+        with logging_to(self._to_stderr, options) as handler:
             self._log_handler = handler
             try:
                 yield
@@ -108,9 +113,16 @@ class Terminal:
         """True if a person types and reads."""
         return self.stdin.isatty() and self._out.isatty()
 
+    def print_json(self) -> None:
+        """From now on stdout has documents alone: lines of text go to stderr."""
+        self._is_json = True
+
     def line(self, text: str) -> None:
-        """Adds a line to stdout."""
-        self.write(f"{text}\n".encode("utf-8", "surrogateescape"))
+        """Adds a line to stdout, or to stderr if stdout has JSON documents."""
+        if self._is_json:
+            self.error(text)
+            return
+        self.write(_line(text))
 
     def write(self, data: bytes) -> None:
         """Adds bytes to stdout.
@@ -124,12 +136,30 @@ class Terminal:
 
     def document(self, value: Any) -> None:
         """Adds a JSON document to stdout, on a line of its own."""
-        self.line(json.dumps(value))
+        self._documents += 1
+        self.write(_line(json.dumps(value)))
+
+    def complete_json(self, error: str | None, code: int) -> None:
+        """Adds the document of a run that has printed none: its error, or what it said.
+
+        Args:
+            error: that ended the run; None if it ended by itself.
+            code: its exit code.
+        """
+        if not self._is_json or self._documents:
+            return
+        if error is None and code:
+            error = self._said[-1] if self._said else ""
+        self.document({"messages": self._said} if error is None else error_document(error, code))
 
     def error(self, text: str) -> None:
         """Writes a line to stderr, after all that went to stdout."""
+        self._said.append(text)
+        self._to_stderr(text)
+
+    def _to_stderr(self, text: str) -> None:
         self.flush()
-        _write_all(self._err, f"{text}\n".encode("utf-8", "surrogateescape"))
+        _write_all(self._err, _line(text))
 
     def log(self, level: str, text: str, logger: str) -> None:
         """Logs a line; on stderr it looks as the log of Kafka's tools does."""
@@ -152,6 +182,10 @@ class Terminal:
         data = bytes(self._pending)
         self._pending.clear()
         _write_all(self._out, data)
+
+
+def _line(text: str) -> bytes:
+    return f"{text}\n".encode("utf-8", "surrogateescape")
 
 
 def _write_all(stream: BinaryIO, data: bytes) -> None:
@@ -188,36 +222,43 @@ def run_tool(
     *,
     on_error: Callable[[CordwoodError, Terminal], None],
     option_errors_show_usage: bool = False,
+    prints_records: bool = False,
 ) -> int:
     """Runs a tool's body with its flags and returns the exit code.
 
     `--help` and `--version` are handled here. A UsageError is shown with the usage; `on_error`
-    shows other errors, in the words of the tool. Exit codes: 0 success, 1 failure.
+    shows other errors, in the words of the tool. Exit codes: 0 success, 1 failure. With `--json`
+    one document is printed, also for an error; with `prints_records` one for each record, and for
+    an error.
     """
+    failure: str | None = None
+    if any(each.lstrip("-") == "json" and each.startswith("-") for each in arguments):
+        terminal.print_json()
     try:
         options = _parsed(usage, arguments, option_errors_show_usage=option_errors_show_usage)
         if not arguments:
             raise UsageError(usage.hint or usage.summary)
         if options.has("help"):
             terminal.write(usage.text().encode())
-            code = 0
-        elif options.has("version"):
-            terminal.line(__version__)
-            code = 0
-        else:
-            log = parse_log_options(*(options.value(each.name) for each in LOG_OPTIONS))
-            with terminal.logging(log):
-                code = body(options, terminal)
+            return _flushed(terminal, 0)
+        if options.has("version"):
+            terminal.write(_line(__version__))
+            return _flushed(terminal, 0)
+        log = parse_log_options(*(options.value(each.name) for each in LOG_OPTIONS))
+        with terminal.logging(log):
+            code = body(options, terminal)
     except UsageError as error:
         terminal.error(f"{error}\n{usage.text()}".rstrip())
-        code = 1
+        code, failure = 1, str(error).strip()
     except CordwoodError as error:
         on_error(error, terminal)
-        code = 1
+        code, failure = 1, str(error)
     except KeyboardInterrupt:
-        code = 130
+        code, failure = 130, "interrupted"
     except BrokenPipeError:
         return 1
+    if code == _FAILED or not prints_records:
+        terminal.complete_json(failure, code)
     return _flushed(terminal, code)
 
 

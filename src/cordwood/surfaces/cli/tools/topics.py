@@ -180,7 +180,7 @@ def _act(options: Options, admin: Admin, terminal: Terminal) -> None:
     if options.has("create"):
         _create(options, admin, terminal)
     elif options.has("alter"):
-        _alter(options, admin)
+        _alter(options, admin, terminal)
     elif options.has("list"):
         names = _topics(options, admin)
         if options.has("json"):
@@ -193,6 +193,8 @@ def _act(options: Options, admin: Admin, terminal: Terminal) -> None:
         names = _existing(options, admin)
         if names:
             admin.delete_topics(names)
+        if options.has("json"):
+            terminal.document({"deleted": names})
 
 
 def _topics(options: Options, admin: Admin) -> list[str]:
@@ -229,6 +231,7 @@ def _create(options: Options, admin: Admin, terminal: Terminal) -> None:
         )
     if partitions is not None and partitions < 1:
         raise ToolError("The partitions must be greater than 0")
+    is_new = True
     try:
         admin.create_topic(
             name,
@@ -240,10 +243,10 @@ def _create(options: Options, admin: Admin, terminal: Terminal) -> None:
     except RefusedError as error:
         if error.code != ErrorCode.TOPIC_ALREADY_EXISTS or not options.has("if-not-exists"):
             raise
-        return
+        is_new = False
     if options.has("json"):
-        terminal.document({"created": name})
-    else:
+        terminal.document({"created": name if is_new else None})
+    elif is_new:
         terminal.line(f"Created topic {name}.")
 
 
@@ -295,18 +298,20 @@ def _broker_id(text: str) -> int:
     return number
 
 
-def _alter(options: Options, admin: Admin) -> None:
+def _alter(options: Options, admin: Admin, terminal: Terminal) -> None:
     count = options.number("partitions")
     assignment = parse_assignment(options.value("replica-assignment") or "")
-    names = _existing(options, admin)
-    if not names or count is None:
-        return
-    if not assignment:
+    names = [] if count is None else _existing(options, admin)
+    if count is None:
+        _existing(options, admin)
+    elif names and not assignment:
         admin.create_partitions(dict.fromkeys(names, count))
-        return
-    for topic in admin.describe_topics(names):
-        new = list(assignment.values())[len(topic.partitions) :]
-        admin.create_partitions({topic.name: count}, new)
+    elif names:
+        for topic in admin.describe_topics(names):
+            new = list(assignment.values())[len(topic.partitions) :]
+            admin.create_partitions({topic.name: count}, new)
+    if options.has("json"):
+        terminal.document({"altered": names, "partitions": count})
 
 
 # ---- describe

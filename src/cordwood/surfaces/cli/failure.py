@@ -1,0 +1,71 @@
+"""How a command says that it failed: a line on standard error, and a document with `--json`.
+
+With `--json` standard output has one JSON document, also of a command that failed: `error`, the
+text of the line, and `exit_code`. A command that has printed its own document, such as a report
+with partitions that failed, ends with `typer.Exit`, and one that has none with `fail`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+import typer
+
+from cordwood.surfaces.cli.stopping import STOPPING, StoppedError
+
+_FAILED = 1
+_JSON = "--json"
+
+
+class CommandFailedError(typer.Exit):
+    """The end of a command that has printed nothing on standard output."""
+
+    def __init__(self, error: str, code: int) -> None:
+        super().__init__(code)
+        self.error = error
+
+
+def fail(name: str, error: object, code: int) -> NoReturn:
+    """Ends `cordwood NAME`, with the error on standard error.
+
+    Raises:
+        CommandFailedError: always.
+    """
+    typer.echo(f"cordwood {name}: {error}", err=True)
+    raise CommandFailedError(str(error), code)
+
+
+def error_document(error: str, code: int) -> dict[str, Any]:
+    """What a command that failed prints with `--json`."""
+    return {"error": error, "exit_code": code}
+
+
+@contextmanager
+def failures_as_json(arguments: Sequence[str]) -> Iterator[None]:
+    """Prints the document of a failure of the commands within, if `--json` is an argument.
+
+    Every exception is raised again.
+    """
+    try:
+        yield
+    except CommandFailedError as error:
+        _print(arguments, error.error, error.exit_code)
+        raise
+    except (typer.Exit, typer.Abort, BrokenPipeError):
+        raise
+    except StoppedError:
+        _print(arguments, STOPPING.message(), STOPPING.exit_code)
+        raise
+    except Exception as error:
+        # A usage error has a text of its own, and a code.
+        text = getattr(error, "format_message", error.__str__)()
+        _print(arguments, text, getattr(error, "exit_code", _FAILED))
+        raise
+
+
+def _print(arguments: Sequence[str], error: str, code: int) -> None:
+    if _JSON in arguments:
+        typer.echo(json.dumps(error_document(error, code)))
