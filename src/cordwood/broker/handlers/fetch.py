@@ -537,7 +537,10 @@ def _respond(fetch: _Fetch, read: _Read) -> Encoded:
         if context.is_incremental:
             answers = [answer for answer in in_steps(answers, every=64) if _is_news(answer)]
         for answer in in_steps(answers, every=64):
-            answer.wanted.high_watermark = answer.high_watermark
+            # A follower cuts its log off, and takes no high watermark from that answer.
+            # Differs: in Kafka it stays behind until the leader's moves again.
+            told = answer.high_watermark if answer.diverging is None else -1
+            answer.wanted.high_watermark = told
             answer.wanted.log_start_offset = answer.log_start_offset
         if context.is_incremental:
             session.served_last([a.wanted.key for a in answers if a.size_bytes])

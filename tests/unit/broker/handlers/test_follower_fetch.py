@@ -241,6 +241,30 @@ def test_a_topic_that_was_unknown_when_its_session_began_is_fetched_when_it_is_k
     assert len(second.responses[0].partitions[0].records) == len(BATCH)
 
 
+def test_a_follower_that_has_cut_its_log_off_is_given_the_high_watermark_again(
+    running: RunningBroker,
+) -> None:
+    """It takes none from the answer that says where the logs part, and may wait for long."""
+    append(running)
+    fetch(running, 1, replica=OTHER)
+    fields = {"replica_state": {"replica_id": OTHER, "replica_epoch": 1}, "max_wait_ms": 0}
+
+    def session_fetch(offset: int, session: dict[str, int]) -> Any:
+        partition = {
+            "fetch_offset": offset,
+            "last_fetched_epoch": 0,
+            "partition_max_bytes": 1 << 20,
+        }
+        topic = {"topic_id": topic_id(running), "partitions": [{"partition": 0, **partition}]}
+        answer = ask(running, "fetch", {**fields, **session, "topics": [topic]})
+        return answer.session_id, answer.responses[0].partitions[0]
+
+    session_id, parted = session_fetch(9, {"session_epoch": 0})
+    assert (parted.diverging_epoch.end_offset, parted.high_watermark) == (1, 1)
+    _, found = session_fetch(1, {"session_id": session_id, "session_epoch": 1})
+    assert (found.diverging_epoch.end_offset, found.high_watermark) == (-1, 1)
+
+
 @pytest.mark.parametrize(("version_max", "error"), [(4, 5), (None, 78)], ids=["old", "new"])
 def test_the_end_is_not_said_before_a_new_leader_knows_what_is_committed(
     running: RunningBroker, version_max: int | None, error: int
