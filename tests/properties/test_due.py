@@ -95,8 +95,15 @@ def require_as_expected(compaction: LogCompaction, expected: dict[int, CleanedSe
         spec = specs[number]
         manifest = GroupRewriter().rewrite(spec)
         verify_rewritten(compaction, spec, manifest)
-        paths = {suffix: path for suffix, path in spec.staged.paths().items() if path.exists()}
-        assert {s: p.read_bytes() for s, p in paths.items()} == expected[base].files
+        (source,) = compaction.group(number)
+        divided = expected[base].divided(
+            max(compaction.segment_bytes, source.size_bytes),
+            interval_bytes=compaction.index_interval_bytes,
+        )
+        for segment, each in zip(manifest.segments, divided, strict=True):
+            paths = spec.staged.at(segment.base_offset).paths()
+            files = {s: path.read_bytes() for s, path in paths.items() if path.exists()}
+            assert (segment.base_offset, files) == (each.base_offset, each.files)
 
 
 @fewer

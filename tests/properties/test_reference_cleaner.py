@@ -34,7 +34,7 @@ from cordwood.format.native import key_table
 from cordwood.model.config import LogConfig
 from support.log_builder import NOW_MS, LogBuilder
 from support.random_log import Contents, random_log
-from support.reference_cleaner import CleanedSegment, clean_by_reference
+from support.reference_cleaner import CleanedSegment, segments_by_reference
 from support.whole_compaction import survivors_of, verify_rewritten
 
 SEEDS = st.integers(0, 2**40)
@@ -80,8 +80,10 @@ def planned(
     return prepare_compaction(captured, plan, now_ms=NOW_MS, seed=seed)
 
 
-def rewritten(compaction: LogCompaction, survivors: tasks.Survivors) -> list[dict[str, bytes]]:
-    """The files each group ends as, by suffix."""
+def rewritten(
+    compaction: LogCompaction, survivors: tasks.Survivors
+) -> list[list[dict[str, bytes]]]:
+    """The files that each group ends as, of each segment by suffix."""
     specs = tasks.rewrite_specs(compaction, survivors)
     rewriter = GroupRewriter()
     groups = []
@@ -89,31 +91,38 @@ def rewritten(compaction: LogCompaction, survivors: tasks.Survivors) -> list[dic
         if number not in specs:
             source = Path(compaction.group(number)[0].path)
             groups.append(
-                {
-                    suffix: path.read_bytes()
-                    for suffix in (".log", ".index", ".timeindex", ".txnindex")
-                    if (path := source.with_suffix(suffix)).exists()
-                }
+                [
+                    {
+                        suffix: path.read_bytes()
+                        for suffix in (".log", ".index", ".timeindex", ".txnindex")
+                        if (path := source.with_suffix(suffix)).exists()
+                    }
+                ]
             )
             continue
         staged = replace(specs[number].staged, token=f"t{number}")
         manifest = rewriter.rewrite(replace(specs[number], staged=staged))
         verify_rewritten(compaction, replace(specs[number], staged=staged), manifest)
-        paths = {suffix: path for suffix, path in staged.paths().items() if path.exists()}
-        modified = {
-            path.stat().st_mtime_ns for suffix, path in paths.items() if suffix != ".txnindex"
-        }
         last = compaction.group(number)[-1].modified_ns
-        assert modified == {last // 1_000_000 * 1_000_000}
-        groups.append({suffix: path.read_bytes() for suffix, path in paths.items()})
+        segments = []
+        for each in manifest.segments:
+            paths = staged.at(each.base_offset).paths()
+            paths = {suffix: path for suffix, path in paths.items() if path.exists()}
+            modified = {
+                path.stat().st_mtime_ns for suffix, path in paths.items() if suffix != ".txnindex"
+            }
+            assert modified == {last // 1_000_000 * 1_000_000}
+            segments.append({suffix: path.read_bytes() for suffix, path in paths.items()})
+        groups.append(segments)
     return groups
 
 
-def assert_same(groups: list[dict[str, bytes]], expected: list[CleanedSegment]) -> None:
+def assert_same(groups: list[list[dict[str, bytes]]], expected: list[list[CleanedSegment]]) -> None:
     for group, cleaned in zip(groups, expected, strict=True):
-        assert group.keys() == cleaned.files.keys(), cleaned.base_offset
-        for suffix, data in cleaned.files.items():
-            assert group[suffix] == data, f"{cleaned.base_offset}{suffix}"
+        for segment, of_reference in zip(group, cleaned, strict=True):
+            assert segment.keys() == of_reference.files.keys(), of_reference.base_offset
+            for suffix, data in of_reference.files.items():
+                assert segment[suffix] == data, f"{of_reference.base_offset}{suffix}"
 
 
 def facts_of(survivors: tasks.Survivors) -> dict[int, tuple[object, ...]]:
@@ -198,7 +207,7 @@ def test_one_task_gives_the_bytes_of_the_reference(seed: int, contents: Contents
         compaction = planned(log, log.write(Path(root) / "log-0"), seed)
         if compaction is None:
             return
-        expected = clean_by_reference(compaction)
+        expected = segments_by_reference(compaction)
         assert_same(rewritten(compaction, survivors_of(compaction)), expected)
 
 
@@ -240,7 +249,7 @@ def test_keys_that_share_their_first_hash_are_told_apart(
             return
         weak = Secrets.from_seed(compaction.seed, mask=bits)
         merged = survivors_by_merge(compaction, random.Random(seed), weak, probe=probe)
-        assert_same(rewritten(compaction, merged), clean_by_reference(compaction))
+        assert_same(rewritten(compaction, merged), segments_by_reference(compaction))
 
 
 @given(seed=SEEDS, contents=CONTENTS)
@@ -304,7 +313,7 @@ def test_versions_give_the_bytes_of_the_reference(
         if compaction is None:
             return
         survivors = survivors_of(compaction)
-        assert_same(rewritten(compaction, survivors), clean_by_reference(compaction))
+        assert_same(rewritten(compaction, survivors), segments_by_reference(compaction))
 
 
 @fewer
@@ -340,7 +349,7 @@ def test_times_to_live_give_the_bytes_of_the_reference_in_one_task_and_in_many(
         if compaction is None:
             return
         survivors = survivors_of(compaction)
-        assert_same(rewritten(compaction, survivors), clean_by_reference(compaction))
+        assert_same(rewritten(compaction, survivors), segments_by_reference(compaction))
         assert survivors_of(compaction, [Lane()] * 3) == survivors
         rng, secrets = random.Random(seed), Secrets.from_seed(compaction.seed)
         if compaction.versions is None:

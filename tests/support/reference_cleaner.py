@@ -97,13 +97,75 @@ class CleanedSegment:
     """What a group becomes: the bytes of its files by suffix, without a file that is not there.
 
     `modified_ns` is the modification time of the log and both indexes. `offsets` are those of the
-    records that are left, control records included.
+    records that are left, control records included. `facts` has size, last offset and maximum
+    timestamp of each batch, `aborted` what the transaction index has.
     """
 
     base_offset: int
     files: dict[str, bytes]
     modified_ns: int
     offsets: tuple[int, ...]
+    facts: tuple[tuple[int, int, int], ...]
+    aborted: tuple[AbortedTransaction, ...]
+
+    def divided(self, segment_bytes: int, *, interval_bytes: int) -> list[CleanedSegment]:
+        """The same batches in as many segments as are needed, of at most so many bytes.
+
+        A batch that is larger has a segment of its own; an aborted transaction is where its marker
+        is. `interval_bytes` is index.interval.bytes.
+        """
+        pieces: list[list[tuple[int, int, int]]] = [[]]
+        for fact in self.facts:
+            if pieces[-1] and sum(size for size, *_ in pieces[-1]) + fact[0] > segment_bytes:
+                pieces.append([])
+            pieces[-1].append(fact)
+        found: list[CleanedSegment] = []
+        begin, log = 0, self.files[LOG_SUFFIX]
+        for piece in pieces:
+            data = log[begin : begin + sum(size for size, *_ in piece)]
+            base = int.from_bytes(data[:8]) if begin else self.base_offset
+            last = piece[-1][1] if piece else base
+            begin += len(data)
+            found.append(
+                _segment_of(
+                    base,
+                    data,
+                    piece,
+                    interval_bytes=interval_bytes,
+                    aborted=[each for each in self.aborted if base <= each.last_offset <= last],
+                    modified_ns=self.modified_ns,
+                    offsets=[each for each in self.offsets if base <= each <= last],
+                )
+            )
+        return found
+
+
+def _segment_of(
+    base_offset: int,
+    data: bytes,
+    facts: Sequence[tuple[int, int, int]],
+    *,
+    interval_bytes: int,
+    aborted: Sequence[AbortedTransaction],
+    modified_ns: int,
+    offsets: Sequence[int],
+) -> CleanedSegment:
+    entries, times = index_entries(list(facts), interval_bytes=interval_bytes)
+    files = {
+        LOG_SUFFIX: data,
+        INDEX_SUFFIX: build_offset_index(entries, base_offset),
+        TIME_INDEX_SUFFIX: build_time_index(times, base_offset),
+    }
+    if aborted:
+        files[TXN_INDEX_SUFFIX] = build_transaction_index(aborted)
+    return CleanedSegment(
+        base_offset=base_offset,
+        files=files,
+        modified_ns=modified_ns,
+        offsets=tuple(offsets),
+        facts=tuple(facts),
+        aborted=tuple(aborted),
+    )
 
 
 class SequentialTransactions:
@@ -238,21 +300,14 @@ class ReferenceCleaner:
             keep_legacy_tombstones = modified_ns // 1_000_000 > compaction.legacy_horizon_ms
             for batch in batches:
                 self._clean_batch(batch, newest, written, keep_legacy_tombstones)
-        offsets, times = index_entries(
-            written.facts, interval_bytes=compaction.index_interval_bytes
-        )
-        files = {
-            LOG_SUFFIX: bytes(written.data),
-            INDEX_SUFFIX: build_offset_index(offsets, group[0]),
-            TIME_INDEX_SUFFIX: build_time_index(times, group[0]),
-        }
-        if self._transactions.kept_aborted:
-            files[TXN_INDEX_SUFFIX] = build_transaction_index(self._transactions.kept_aborted)
-        return CleanedSegment(
-            base_offset=group[0],
-            files=files,
+        return _segment_of(
+            group[0],
+            bytes(written.data),
+            written.facts,
+            interval_bytes=compaction.index_interval_bytes,
+            aborted=self._transactions.kept_aborted,
             modified_ns=modified_ns // 1_000_000 * 1_000_000,
-            offsets=tuple(written.offsets),
+            offsets=written.offsets,
         )
 
     def _clean_batch(
@@ -407,8 +462,21 @@ class ReferenceCleaner:
 
 
 def clean_by_reference(compaction: LogCompaction) -> list[CleanedSegment]:
-    """What each group of a compaction becomes."""
+    """What each group of a compaction becomes, in one segment however large."""
     return ReferenceCleaner(ReferenceRound.of(compaction)).clean()
+
+
+def segments_by_reference(compaction: LogCompaction) -> list[list[CleanedSegment]]:
+    """What each group of a compaction becomes: several segments if it outgrows its sources."""
+    return [
+        cleaned.divided(
+            max(
+                compaction.segment_bytes, sum(each.size_bytes for each in compaction.group(number))
+            ),
+            interval_bytes=compaction.index_interval_bytes,
+        )
+        for number, cleaned in enumerate(clean_by_reference(compaction))
+    ]
 
 
 def _is_control(batch: Batch) -> bool:

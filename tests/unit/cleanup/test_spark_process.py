@@ -22,6 +22,7 @@ from cordwood.cleanup.child_session import end_session, members
 from cordwood.cleanup.run_directory import PREFIX
 from cordwood.cleanup.spark_process import Backoff
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log.partition_log import PartitionLog
 from support.cleaner_bench import (
     FAST,
     SECONDS_MAX,
@@ -155,7 +156,13 @@ def test_a_fault_of_the_servers_own_ends_the_tasks_of_the_round(bench: CleanerBe
     thread = bench.clean_in_thread()
     bench.until_in_a_round()
     pid = bench.pid
-    bench.logs.cleaning.check_cleaning_aborted = None  # type: ignore[method-assign,assignment]
+    cleaning = bench.logs.cleaning
+
+    def fail_once(log: PartitionLog) -> None:
+        del cleaning.check_cleaning_aborted
+        raise TypeError(f"a fault of the server's own at {log.topic_partition}")
+
+    cleaning.check_cleaning_aborted = fail_once  # type: ignore[method-assign]
     thread.join(SECONDS_MAX)
     assert members(pid) == []
     assert bench.staged() == []
