@@ -27,7 +27,7 @@ class Cleaning:
 def run_clean(
     log_dirs: Sequence[Path], *options: str, now_ms: int, server_properties: Path | None = None
 ) -> Cleaning:
-    """Cleans stopped log directories as Kafka would have done at `now_ms`.
+    """Cleans stopped log directories as Kafka would have done at `now_ms`, without a question.
 
     Raises:
         AssertionError: the command failed, or its standard output is not one JSON document.
@@ -36,6 +36,7 @@ def run_clean(
     if server_properties is not None:
         given += ["--server-properties", str(server_properties)]
     command = [sys.executable, "-m", "cordwood", "clean", *given, "--now", str(now_ms), "--json"]
+    command.append("--yes")
     done = subprocess.run(
         [*command, *options],
         capture_output=True,

@@ -360,8 +360,7 @@ def test_clean_keeps_all_where_the_group_is_not_known_and_a_limit_takes_it(tmp_p
     limit = ["--set", "t:cordwood.retention.groups.max.ms=5"]
     dry = run_clean([root], *options, *limit, "--dry-run", now_ms=NOW_MS * 2).report
     (planned,) = dry["partitions"]
-    removing = [*options, *limit, "--yes"]
-    (report,) = run_clean([root], *removing, now_ms=NOW_MS * 2).report["partitions"]
+    (report,) = run_clean([root], *options, *limit, now_ms=NOW_MS * 2).report["partitions"]
     assert planned["losses"] == report["losses"]
     (loss,) = report["losses"]
     assert (loss["group"], loss["first_offset"], loss["last_offset"]) == ("g", 0, 30)
