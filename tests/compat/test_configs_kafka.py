@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.testing.broker import RunningBroker
 from support.config_broker import ConfigBroker
 from support.config_client import ConfigClient, entries
@@ -108,7 +109,12 @@ def beside(recording: Recording) -> Iterator[RunningBroker]:
         for name, text in recording.properties.items()
         if name not in {"log.dirs", "listeners", "advertised.listeners"}
     }
-    with RunningBroker(static, engine=NoEngine) as broker:
+    unknown = BrokerSettings(static, source="here").unknown
+    known = {name: text for name, text in static.items() if name not in unknown}
+    made = RunningBroker(known, engine=NoEngine)
+    # As `cordwood serve` has them, which warns of those that it does not know, and starts.
+    made.settings = BrokerSettings({**made.settings.given, **static}, source="here")
+    with made as broker:
         port = int(broker.bootstrap_servers.rpartition(":")[2])
         with ConfigClient("127.0.0.1", port) as client:
             for name in TOPICS:

@@ -183,7 +183,9 @@ def test_connect_server_that_does_not_answer_is_named(before: Path, tmp_path: Pa
     )
     assert done.returncode == 1
     assert "no Spark Connect server answers at sc://127.0.0.1:1" in done.stderr
-    assert done.stdout == ""
+    document = json.loads(done.stdout)
+    assert "no Spark Connect server answers at sc://127.0.0.1:1" in document["error"]
+    assert document["exit_code"] == 1
     assert contents(root) == untouched
 
 

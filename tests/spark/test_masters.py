@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from pyspark import SparkContext
 
 from cordwood.cleanup.spark import session
 from cordwood.cleanup.spark.machine import Machine
@@ -128,5 +129,8 @@ def test_a_virtual_machine_that_ends_while_objects_are_released_is_not_logged(
             release.result()
     finally:
         machine.stop()
+        # Its virtual machine is gone, and with it the context that no other may stand beside.
+        SparkContext._active_spark_context = None
+        SparkContext._gateway = SparkContext._jvm = None
     assert caplog.records == []
     assert "Traceback" not in capfd.readouterr().err
