@@ -142,8 +142,9 @@ def consume(consumer: Consumer, count: int) -> list[Message]:
     return found
 
 
-def files_of(directory: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in directory.iterdir()}
+def segments_of(directory: Path) -> dict[str, bytes]:
+    """The .log files alone: a running broker renames others, as its checkpoints."""
+    return {path.name: path.read_bytes() for path in directory.glob("*.log")}
 
 
 def marks_of(broker: RunningBroker, partition: str) -> tuple[int, int, int]:
@@ -197,7 +198,7 @@ def require_restored(
     before, known = marks_of(broker, "orders-0"), topic_id(broker, "orders")
     for log in broker.node.cleaner.logs.logs():
         log.flush()
-    logs = {n: b for n, b in files_of(tmp_path / "logs/orders-0").items() if n.endswith(".log")}
+    logs = segments_of(tmp_path / "logs/orders-0")
     delete(broker, "orders")
     if is_moved:
         broker.advance(minutes=2)
@@ -210,7 +211,7 @@ def require_restored(
     assert marks_of(broker, "orders-0") == before
     assert marks_of(broker, "orders-1") == (0, 1, 1)
     assert topic_id(broker, "orders") == known
-    after = files_of(tmp_path / "logs/orders-0")
+    after = segments_of(tmp_path / "logs/orders-0")
     assert {name: after[name] for name in logs} == logs
     (config,) = broker.call(lambda b: [b.configs.log_config("orders")])
     assert (config.retention_ms, config.cordwood_trash_ms) == (-1, DAY_MS)
@@ -511,7 +512,7 @@ def test_both_of_two_compactions_within_the_delay_are_kept(tmp_path: Path) -> No
             produce(broker, "table", f"value {number}")
             broker.advance(seconds=61)
             if number == 1:
-                first = files_of(tmp_path / "logs/table-0")
+                first = segments_of(tmp_path / "logs/table-0")
         assert first
     before = [each.removals() for each in trashed_partitions(tmp_path / "trash")]
     assert len(before[0]) > 1
