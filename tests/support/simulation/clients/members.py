@@ -2,7 +2,8 @@
 
 It keeps the protocol's rules: it stops to use a partition before it says that it has, and uses
 nothing when it was not heard for its session's timeout, counted from the last heartbeat that was
-answered when it was sent, or when it has not given up partitions within the rebalance timeout.
+answered when it was sent, or when no answer has shown within the rebalance timeout that the
+coordinator knows which partitions it has given up.
 
 One thing differs from Kafka's consumer. That sends all fields again in the first heartbeat after
 one that had no answer, and is then given its whole assignment. If the coordinator carries out the
@@ -14,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import math
 import random
 from collections.abc import Sequence
 from contextlib import suppress
@@ -102,7 +104,9 @@ class Member(Client):
         self._assigned: frozenset[TopicPartition] = frozenset()
         self._is_owned_new = True
         #: Until when it holds on to partitions that it is to give up.
-        self._gives_up_s = self._revoke_by_s = self.loop.time()
+        self._gives_up_s = self.loop.time()
+        #: When it is fenced, unless it is known by then that it has given up partitions.
+        self._revoke_by_s = math.inf
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
@@ -133,7 +137,7 @@ class Member(Client):
             await asyncio.sleep(0.02)
             if self._owned and self.loop.time() >= self.heard_s + SESSION_S - 0.05:
                 self._lose()
-            if self._owned and self._revoke_by_s <= self.loop.time() < self._gives_up_s:
+            if self._owned and self.loop.time() >= self._revoke_by_s:
                 self._use({})  # it is about to be fenced
 
     def _lose(self) -> None:
@@ -232,7 +236,7 @@ class Member(Client):
         return self.rng.choice((0.0, 0.0, 0.5, 1.5)) * self.rng.random()
 
     def _take_assigned(self) -> None:
-        if self.owned != self._assigned:
+        if self.owned != self._assigned and self.loop.time() < self._revoke_by_s:
             self._use({each: self._owned.get(each, -1) for each in sorted(self._assigned)})
 
     async def _ask(self, member_id: str, epoch: int) -> Any:
@@ -252,13 +256,15 @@ class Member(Client):
             "topic_partitions": None,
         }
         tells = self._is_owned_new or self.rng.random() < 0.3
+        has_given_up = False
         if is_full or (tells and self.loop.time() >= self._gives_up_s):
             fields["topic_partitions"] = [
                 {"topic_id": topic_id, "partitions": partitions}
                 for topic_id, partitions in owned.items()
             ]
-            if not self.owned - self._assigned:  # so it says that it has given them up
+            if not set(owned_before) - self._assigned:  # so it says that it has given them up
                 self._gives_up_s = min(self._gives_up_s, self.loop.time())
+                has_given_up = True
         if is_full:
             fields |= {
                 "rebalance_timeout_ms": _REBALANCE_MS,
@@ -267,6 +273,8 @@ class Member(Client):
         answer = await self.call(coordinator, "consumer_group_heartbeat", fields)
         if self.owned == frozenset(owned_before):
             self._is_owned_new = False
+        if has_given_up and not answer.error_code:
+            self._revoke_by_s = math.inf
         return answer
 
     def _send_all_fields(self) -> None:
