@@ -1,13 +1,14 @@
-"""What offsets a group has committed.
+"""The offsets of a group: fetching what it has committed, and the topics of a commit.
 
 Source: org.apache.kafka.clients.admin.internals.ListConsumerGroupOffsetsHandler;
-OffsetFetchRequest.
+OffsetFetchRequest, OffsetCommitRequest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
+from uuid import UUID
 
 from cordwood.client.admin import by_topic
 from cordwood.client.cluster import Cluster
@@ -64,3 +65,25 @@ def committed_offsets(
         return {}
     found = fetch_committed(cluster, group_id, partitions)
     return {tp: committed.offset for tp, committed in found.items()}
+
+
+def offset_commit_topics(
+    offsets: Mapping[TopicPartition, int], ids: Mapping[str, UUID | None] | None = None
+) -> list[dict[str, Any]]:
+    """The topics of an OffsetCommit request; `ids` by topic, which versions from 10 on need."""
+    return [
+        {
+            "name": topic,
+            "topic_id": (ids or {}).get(topic),
+            "partitions": [
+                {
+                    "partition_index": number,
+                    "committed_offset": offsets[TopicPartition(topic, number)],
+                    "committed_leader_epoch": -1,
+                    "committed_metadata": "",
+                }
+                for number in numbers
+            ],
+        }
+        for topic, numbers in by_topic(offsets).items()
+    ]

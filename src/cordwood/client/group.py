@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from cordwood.client.admin import Admin, by_topic
+from cordwood.client.admin import Admin
 from cordwood.client.cluster import Cluster
 from cordwood.client.consumer import ConsumedRecord, Consumer
 from cordwood.client.consumer_protocol import (
@@ -23,7 +23,7 @@ from cordwood.client.consumer_protocol import (
     parse_subscription,
     subscription,
 )
-from cordwood.client.coordinator import committed_offsets
+from cordwood.client.coordinator import committed_offsets, offset_commit_topics
 from cordwood.client.core import GROUP, Coordinator
 from cordwood.client.errors import ClientError, DisconnectedError, RefusedError, TimedOutError
 from cordwood.client.offsets import LATEST
@@ -270,20 +270,5 @@ class GroupConsumer:
             "generation_id_or_member_epoch": self._generation,
             "member_id": self._member_id,
             "group_instance_id": None,
-            "topics": [
-                {
-                    "name": topic,
-                    "topic_id": ids.get(topic),
-                    "partitions": [
-                        {
-                            "partition_index": number,
-                            "committed_offset": offsets[TopicPartition(topic, number)],
-                            "committed_leader_epoch": -1,
-                            "committed_metadata": "",
-                        }
-                        for number in numbers
-                    ],
-                }
-                for topic, numbers in by_topic(offsets).items()
-            ],
+            "topics": offset_commit_topics(offsets, ids),
         }

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from cordwood.client.admin import by_topic
 from cordwood.client.cluster import Cluster
 from cordwood.client.consumer_protocol import parse_assignment
+from cordwood.client.coordinator import offset_commit_topics
 from cordwood.client.core import GROUP, BrokerEndpoint, Coordinator
 from cordwood.client.errors import NotSupportedError, RefusedError, require
 from cordwood.model.error_codes import ErrorCode
@@ -131,21 +132,7 @@ class Groups:
                 "group_id": group_id,
                 "generation_id_or_member_epoch": -1,
                 "member_id": "",
-                "topics": [
-                    {
-                        "name": topic,
-                        "partitions": [
-                            {
-                                "partition_index": number,
-                                "committed_offset": offsets[TopicPartition(topic, number)],
-                                "committed_leader_epoch": -1,
-                                "committed_metadata": "",
-                            }
-                            for number in numbers
-                        ],
-                    }
-                    for topic, numbers in by_topic(offsets).items()
-                ],
+                "topics": offset_commit_topics(offsets),
             },
             coordinator=Coordinator(GROUP, group_id),
             version_max=9,

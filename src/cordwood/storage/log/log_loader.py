@@ -107,8 +107,9 @@ class LoadRequest:
     `recovery_point` and `log_start_offset` are those of the checkpoints, 0 where these say nothing.
     With `sync_name` the name of a directory that is made is on disk afterwards; else the caller
     syncs its parent. `on_segment` is called with (number, of how many) before each segment that is
-    recovered, `on_warning` for damage. With `is_in_use` a broker has the log open, and may not have
-    written the indexes of segments above the recovery point yet.
+    recovered, `on_warning` for damage. With `is_in_use` a broker has the log open: a Kafka makes
+    the index files of a segment at their first use (LazyIndex), so that those of segments above the
+    recovery point may not be there yet.
     """
 
     directory: Path
@@ -385,7 +386,7 @@ class _Loader:
                 self._recover_segment(segment)
 
     def _is_unflushed(self, segment: LogSegment) -> bool:
-        """Whether a broker that has the log open may not have written the segment's indexes yet."""
+        """Whether a broker that has the log open may not have made the segment's indexes yet."""
         follows = self._segments.higher(segment.base_offset)
         return follows is None or follows.base_offset > self._request.recovery_point
 

@@ -114,7 +114,7 @@ def load_offline_log(
         clean_shutdown: the broker stopped in good order.
         producer_expiration_ms: producer.id.expiration.ms.
         now_ms: for the expiry of producers.
-        is_in_use: a broker uses it, which may not have written the active segment's indexes yet.
+        is_in_use: a broker has the directory open: see `LoadRequest`.
         fs: where the directory lies.
 
     Raises:
