@@ -143,9 +143,7 @@ def send_to_broker(log_dir: Path, *, count: int) -> Counter[str]:
     return outcomes
 
 
-def test_a_broker_starts_again_after_numbers_of_no_enum_and_no_range(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broker_starts_again_after_numbers_of_no_enum_and_no_range(tmp_path: Path) -> None:
     outcomes = send_to_broker(tmp_path / "data", count=1)
     assert outcomes["answered"] > 100
 

@@ -685,9 +685,7 @@ def test_a_log_start_that_no_log_can_have_takes_no_record_after_a_kill(
     assert put(log, b"v").first_offset == 10
 
 
-def test_a_damaged_recovery_point_high_watermark_or_cleaner_offset_is_bounded_by_the_log(
-    logs: StoredLogs,
-) -> None:
+def test_a_damaged_recovery_point_or_high_watermark_is_bounded_by_the_log(logs: StoredLogs) -> None:
     append_many(logs.log("kafka-0"), 10)
     logs.kill()
     damaged = build_offset_checkpoint({TopicPartition("kafka", 0): 2**63 - 1})

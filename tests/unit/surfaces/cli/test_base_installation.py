@@ -127,6 +127,23 @@ def test_what_the_base_installation_has_to_do(logs: Path, arguments: list[str]) 
     assert "No module" not in done.stderr
 
 
+def test_a_change_of_retention_needs_no_engine_although_a_compaction_is_due(tmp_path: Path) -> None:
+    log = LogBuilder("x-0")
+    for _ in range(2):
+        log.put(b"key", b"value")
+        log.roll()
+    log.put(b"key", b"value")
+    root = write_log_dir(tmp_path / "logs", [log])
+    properties = tmp_path / "server.properties"
+    properties.write_text(
+        "log.cleanup.policy=compact,delete\nlog.retention.ms=-1\n"
+        "log.cleaner.min.cleanable.ratio=0\n"
+    )
+    settings = ("--defaults", "--server-properties", str(properties))
+    done = run("whatif", str(root), *settings, "--set", "x:retention.ms=9000000000000")
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "extra"),
     [
