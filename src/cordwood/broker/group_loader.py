@@ -8,6 +8,7 @@ Source: org.apache.kafka.coordinator.common.runtime.CoordinatorLoaderImpl.
 from __future__ import annotations
 
 import logging
+from operator import itemgetter
 
 from cordwood.coordinator.group import records
 from cordwood.coordinator.group.shard import GroupShard
@@ -64,10 +65,16 @@ class GroupReplay:
 
     def flush(self) -> None:
         """Replays the commits of offsets that wait."""
-        waiting = sorted((offset, key, value) for key, (value, offset) in self._commits.items())
+        waiting = [
+            (offset, key, value, records.decode_offset(key, value, offset))
+            for key, (value, offset) in self._commits.items()
+        ]
         self._commits.clear()
-        for offset, key, value in waiting:
-            found = records.decode_offset(key, value, offset)
+        for _, _, _, found in waiting:
+            # The order of the first commits is that in which Kafka adds groups to its table.
+            if found is not None and found.offset is not None:
+                self._state.require_group(found.key.group_id)
+        for offset, key, value, found in sorted(waiting, key=itemgetter(0)):
             if found is None or found.offset is None:  # not as Kafka writes it now
                 self._record(offset, key, value, -1)
             else:

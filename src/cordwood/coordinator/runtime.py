@@ -41,6 +41,7 @@ from cordwood.coordinator.effects import (
 )
 from cordwood.coordinator.timeline import Timeline
 from cordwood.coordinator.timers import Timers
+from cordwood.format.java_map import ConcurrentHashMapKeys
 from cordwood.model.clock import Clock
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import (
@@ -51,6 +52,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps, is_pausing, running
 from cordwood.model.timers import Timer
+from cordwood.model.topic_partition import TopicPartition
 
 _BATCH_KEY_BYTES_MAX = 256 * 1024
 _ENCODED_AT_ONCE = 16
@@ -238,6 +240,8 @@ class CoordinatorRuntime(Generic[S, E, R]):
         self._host = host
         self._write_timeout_ms = write_timeout_ms
         self._active: dict[int, _Partition[S]] = {}
+        #: All that were led here since the last `resign` of each, in the order of Kafka's map.
+        self._led: ConcurrentHashMapKeys[TopicPartition] = ConcurrentHashMapKeys()
         #: The number of the load of each partition that is being loaded.
         self._loading: dict[int, int] = {}
         self._loads = 0
@@ -525,7 +529,7 @@ class CoordinatorRuntime(Generic[S, E, R]):
         return active.state, active.committed
 
     def read_all(self) -> list[tuple[int, S, int]]:
-        """The partitions that are loaded, each as `read` gives it.
+        """The partitions that are loaded, in Kafka's order, each as `read` gives it.
 
         Raises:
             CoordinatorLoadInProgressError: one is being loaded.
@@ -536,7 +540,8 @@ class CoordinatorRuntime(Generic[S, E, R]):
 
     def loaded(self) -> list[tuple[int, S, int]]:
         """As `read_all`, while others may be being loaded."""
-        return [(active.index, active.state, active.committed) for active in self._active.values()]
+        found = (self._active.get(led.partition) for led in self._led)
+        return [(each.index, each.state, each.committed) for each in found if each is not None]
 
     def timers_of(self, kind: str) -> int:
         """How many timers are set whose key is a tuple that begins with `kind`."""
@@ -579,6 +584,7 @@ class CoordinatorRuntime(Generic[S, E, R]):
         before that ends: another leader may have written meanwhile.
         """
         self._failed.add(partition)
+        self._led.discard(TopicPartition(self._log.topic, partition))
         if self._loading.pop(partition, None) is not None:
             self._loaded(partition)
         active = self._active.pop(partition, None)
@@ -590,6 +596,8 @@ class CoordinatorRuntime(Generic[S, E, R]):
         ended = list(self._active.values())
         pending, self._pending_loads = self._pending_loads, []
         self._active.clear()
+        for led in list(self._led):
+            self._led.discard(led)
         self._loading.clear()
         self._failed.clear()
         if self._load_thread is not None:
@@ -616,6 +624,7 @@ class CoordinatorRuntime(Generic[S, E, R]):
             loader = self._log.loader(partition)
         except KafkaError:
             return
+        self._led.add(TopicPartition(self._log.topic, partition))
         self._loads += 1
         number = self._loading[partition] = self._loads
         if loader.size_bytes <= _LOADED_AT_ONCE_BYTES:

@@ -220,21 +220,56 @@ def _table_size(capacity: int) -> int:
     return 1 << max(capacity - 1, 0).bit_length()
 
 
-def concurrent_hash_map_order(keys: Iterable[K]) -> list[K]:
-    """The order in which a java.util.concurrent.ConcurrentHashMap yields keys put in this order.
+class ConcurrentHashMapKeys(Collection[K]):
+    """Keys in the order of java.util.concurrent.ConcurrentHashMap.
 
     Differs: a bucket of nine keys is no tree here, and no reason to double a small table.
 
-    Source: ConcurrentHashMap.putVal, addCount, transfer (JDK 17).
+    Source: ConcurrentHashMap.putVal, computeIfAbsent, replaceNode, addCount, transfer (JDK 17).
     """
-    buckets: list[list[tuple[int, K]]] = [[] for _ in range(_BUCKETS_FIRST)]
-    for count, key in enumerate(keys, start=1):
+
+    __slots__ = ("_buckets", "_keys")
+
+    def __init__(self) -> None:
+        self._buckets: list[list[tuple[int, K]]] = [[] for _ in range(_BUCKETS_FIRST)]
+        self._keys: set[K] = set()
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._keys
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[K]:
+        """The keys, in Java's order."""
+        return (key for bucket in self._buckets for _, key in bucket)
+
+    def add(self, key: K) -> None:
+        """Adds a key, behind those of its bucket."""
+        if key in self._keys:
+            return
+        self._keys.add(key)
+        count = len(self._buckets)
         spread = spread_hash(key)
-        buckets[spread & (len(buckets) - 1)].append((spread, key))
-        if count >= len(buckets) * 3 // 4:
-            halves = [_transferred(bucket, len(buckets)) for bucket in buckets]
-            buckets = [low for low, _ in halves] + [high for _, high in halves]
-    return [key for bucket in buckets for _, key in bucket]
+        self._buckets[spread & (count - 1)].append((spread, key))
+        if len(self._keys) >= count * 3 // 4:
+            halves = [_transferred(bucket, count) for bucket in self._buckets]
+            self._buckets = [low for low, _ in halves] + [high for _, high in halves]
+
+    def discard(self, key: K) -> None:
+        """Removes a key if it is there. The table does not shrink."""
+        if key in self._keys:
+            self._keys.remove(key)
+            spread = spread_hash(key)
+            self._buckets[spread & (len(self._buckets) - 1)].remove((spread, key))
+
+
+def concurrent_hash_map_order(keys: Iterable[K]) -> list[K]:
+    """The order in which a `ConcurrentHashMap` yields keys that are put in this order."""
+    found: ConcurrentHashMapKeys[K] = ConcurrentHashMapKeys()
+    for key in keys:
+        found.add(key)
+    return list(found)
 
 
 def _transferred(

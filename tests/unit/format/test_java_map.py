@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.format.java_map import (
+    ConcurrentHashMapKeys,
     JavaHashMap,
     JavaHashSet,
     capacity_for,
@@ -296,6 +297,20 @@ def test_buckets_of_a_concurrent_map_are_turned_round_when_it_grows() -> None:
     assert hashlib.sha256(found.encode()).hexdigest() == (
         "85a9eca9a089a920648bf443b66c4e92d3b2848b8d01371eb5b63de5927be88e"
     )
+
+
+def test_a_concurrent_map_does_not_shrink() -> None:
+    keys: ConcurrentHashMapKeys[str] = ConcurrentHashMapKeys()
+    for key in (*ids(30), *ids(3)):
+        keys.add(key)
+    few = set(ids(30)[10:])
+    for key in few:
+        keys.discard(key)
+        keys.discard(key)
+    assert list(keys) == [key for key in concurrent_hash_map_order(ids(30)) if key not in few]
+    assert list(keys) != concurrent_hash_map_order(ids(10))
+    assert len(keys) == 10
+    assert ids(1)[0] in keys
 
 
 def test_hash_of_a_partition_is_that_of_kafka() -> None:

@@ -60,7 +60,7 @@ class Change:
 
     def _put(self, group: ClassicGroup) -> ClassicGroup:
         self._copies[group.group_id] = group
-        self.shard.groups.put(group.group_id, group)
+        self.shard.put(group)
         return group
 
     # ---- effects

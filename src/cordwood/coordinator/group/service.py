@@ -397,8 +397,12 @@ class GroupCoordinator:
     ) -> list[ListedGroup]:
         """The groups of all loaded partitions, filtered by state and type if these are given.
 
+        They are in Kafka's order.
+
         Raises:
             KafkaError: a partition is still being loaded.
+
+        Source: GroupCoordinatorService.listGroups.
         """
         wanted_states = {state.lower().strip() for state in states}
         wanted_types = {each.lower() for each in types}
@@ -661,16 +665,15 @@ def heartbeat_error(
     return None
 
 
-def _listed(shard: GroupShard, at: int) -> list[ListedGroup]:
-    known = [
-        ListedGroup(group.group_id, CONSUMER_PROTOCOL_TYPE, group.state.value, CONSUMER)
-        if isinstance(group, ConsumerGroup)
-        else ListedGroup(group.group_id, group.protocol_type or "", group.state.value, CLASSIC)
-        for group in shard.groups.values(at)
-    ]
-    # Nobody can be a member of the others here: their sessions have run out.
-    others = [
-        ListedGroup(group_id, kind, GroupState.EMPTY.value, kind)
-        for group_id, kind in shard.other_groups.items(at)
-    ]
-    return known + others
+def _listed(shard: GroupShard, at: int) -> Iterator[ListedGroup]:
+    groups, others = dict(shard.groups.items(at)), dict(shard.other_groups.items(at))
+    for group_id in shard.ids.listed(at):
+        group = groups.get(group_id)
+        if group is None:
+            # Nobody can be a member of the others here: their sessions have run out.
+            kind = others[group_id]
+            yield ListedGroup(group_id, kind, GroupState.EMPTY.value, kind)
+        elif isinstance(group, ConsumerGroup):
+            yield ListedGroup(group_id, CONSUMER_PROTOCOL_TYPE, group.state.value, CONSUMER)
+        else:
+            yield ListedGroup(group_id, group.protocol_type or "", group.state.value, CLASSIC)

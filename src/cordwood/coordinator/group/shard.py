@@ -12,6 +12,7 @@ from cordwood.coordinator.group.consumer import records as consumer_records
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.records import ConsumerRecord, RecordType
 from cordwood.coordinator.group.group import ClassicGroup
+from cordwood.coordinator.group.ids import GroupIds
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey, OffsetStore
 from cordwood.coordinator.group.records import (
     CoordinatorRecord,
@@ -32,6 +33,7 @@ class GroupShard:
         self.partition = partition
         self.groups: TimelineMap[str, Group] = TimelineMap(timeline)
         self.other_groups: TimelineMap[str, str] = TimelineMap(timeline)
+        self.ids = GroupIds(timeline)
         self.offsets = OffsetStore(timeline)
         self._timeline = timeline
 
@@ -69,34 +71,54 @@ class GroupShard:
         if producer_id == -1:
             self.commit(key, placed)
             return
-        self._require_group(key.group_id)
+        self.require_group(key.group_id)
         self.offsets.put_pending(producer_id, key, placed)
 
     def commit(self, key: OffsetKey, offset: CommittedOffset) -> None:
         """Applies the commit of an offset outside of transactions."""
-        self._require_group(key.group_id)
+        self.require_group(key.group_id)
         self.offsets.put(key, offset)
 
-    def _require_group(self, group_id: str) -> None:
-        """A group that has offsets only is a classic one."""
+    def require_group(self, group_id: str) -> None:
+        """Creates a group that is not there; one that has offsets only is a classic one."""
         if group_id not in self.groups and group_id not in self.other_groups:
-            self.groups.put(group_id, ClassicGroup(group_id))
+            self.put(ClassicGroup(group_id))
+
+    def put(self, group: ClassicGroup) -> None:
+        """Adds a group of the classic protocol, or takes it for the one of its id."""
+        if group.group_id not in self.groups:
+            self.ids.put(group.group_id)
+        self.groups.put(group.group_id, group)
+
+    def _remove(self, group_id: str) -> None:
+        self.groups.remove(group_id)
+        if group_id not in self.other_groups:
+            self.ids.remove(group_id)
 
     def _replay_group(self, record: GroupRecord) -> None:
         if record.group is None:
-            self.groups.remove(record.group_id)
+            self._remove(record.group_id)
             return
         self.other_groups.remove(record.group_id)
+        # Kafka replays these records only when it loads them, and then puts each into its table.
+        is_loading = not self._timeline.change_id
+        if is_loading or record.group_id not in self.groups:
+            self.ids.put(record.group_id)
         self.groups.put(record.group_id, record.group)
 
     def _replay_other(self, record: OtherGroupRecord) -> None:
+        group_id = record.group_id
         if record.protocol is None:
-            self.other_groups.remove(record.group_id)
+            self.other_groups.remove(group_id)
+            if group_id not in self.groups:
+                self.ids.remove(group_id)
             return
-        group = self.classic_group(record.group_id)
+        group = self.classic_group(group_id)
         if group is not None and group.is_simple:
-            self.groups.remove(record.group_id)
-        self.other_groups.put(record.group_id, record.protocol)
+            self.groups.remove(group_id)
+        if group_id not in self.other_groups:
+            self.ids.put(group_id)
+        self.other_groups.put(group_id, record.protocol)
 
     def _replay_consumer(self, record: ConsumerRecord) -> None:
         group = self._consumer_group_for(record)
@@ -104,7 +126,7 @@ class GroupShard:
             return
         if record.record_type is RecordType.EPOCH and record.value is None:
             consumer_records.require_removable(group)
-            self.groups.remove(record.group_id)
+            self._remove(record.group_id)
         else:
             consumer_records.replay(group, record)
 
@@ -127,6 +149,7 @@ class GroupShard:
             return None
         elif group is None or group.is_simple:
             self.other_groups.remove(group_id)
+            self.ids.put(group_id)
             found = ConsumerGroup(group_id, change_id)
         else:
             raise CorruptError(f"a record of a consumer group is of the classic group {group_id}")

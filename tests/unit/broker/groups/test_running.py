@@ -77,6 +77,30 @@ def groups(wire: Wire) -> list[str]:
     return sorted(group["group_id"] for group in answer["groups"])
 
 
+def listed(wire: Wire) -> list[int]:
+    """The numbers of the groups, in the order in which they are answered."""
+    answer = wire.ask("list_groups", 4, {"states_filter": []})
+    return [int(group["group_id"].removeprefix("g-")) for group in answer["groups"]]
+
+
+#: What a Kafka 4.3 answered whose topic of groups has five partitions, before and after every
+#: second group was deleted: partitions as ConcurrentHashMap, groups as TimelineHashMap has them.
+LISTED = [15, 9, 4, 10, 7, 22, 18, 13, 2, 14, 19, 8, 3, 23, 20, 16, 11, 0, 5, 12, 17, 6, 1, 21]
+LISTED_AFTER = [15, 9, 7, 13, 19, 3, 23, 11, 5, 17, 1, 21]
+
+
+def test_groups_are_listed_in_the_order_of_kafka(tmp_path: Path) -> None:
+    with started(tmp_path, offsets_topic_num_partitions="5") as broker:
+        prepare(broker)
+        with Wire(broker.port) as wire:
+            for number in range(24):
+                assert commit(wire, number, group=f"g-{number}") == "none"
+            assert listed(wire) == LISTED
+            names = [f"g-{number}" for number in range(0, 24, 2)]
+            wire.ask("delete_groups", 2, {"groups_names": names})
+            assert listed(wire) == LISTED_AFTER
+
+
 def test_topic_of_the_groups_is_made_when_a_coordinator_is_first_asked_for(
     tmp_path: Path,
 ) -> None:
