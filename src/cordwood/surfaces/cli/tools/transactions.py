@@ -17,6 +17,7 @@ from cordwood.client.transactions import (
     describe_transaction,
     terminate_transaction,
 )
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.blocking import show_blocking
@@ -249,6 +250,10 @@ def _producers(cluster: Cluster, tp: TopicPartition, broker: int | None = None) 
     topic = {"name": tp.topic, "partition_indexes": [tp.partition]}
     answer = cluster.call("describe_producers", {"topics": [topic]}, node_id=broker)
     ((state,),) = (topic.partitions for topic in answer.topics)
+    if state.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        # As Kafka's DescribeProducersHandler: another broker may have a replica, this one has none.
+        text = f"Failed to describe active producers for partition {tp} on brokerId {broker}"
+        raise RefusedError(state.error_code, text)
     require(state.error_code, state.error_message)
     found: Sequence[Any] = state.active_producers
     return found
