@@ -293,7 +293,8 @@ class ClientCore:
             coordinator: what the broker to ask looks after; it is found first.
             version_max: the highest version, inclusive.
             is_answered: whether an answer is to come.
-            is_single: whether a node that cannot be reached, or does not answer, is tried once.
+            is_single: whether a node that cannot be reached, or does not answer, is tried once;
+                so is finding the coordinator.
             timeout_ms: the time for an answer, by default that of the settings.
             name: the call in errors.
 
@@ -312,7 +313,8 @@ class ClientCore:
             try:
                 target = node_id
                 if coordinator is not None:
-                    target = (yield from self.find_coordinator(coordinator)).id
+                    found = yield from self.find_coordinator(coordinator, is_single=is_single)
+                    target = found.id
                 is_tried_once = is_single or coordinator is not None
                 node = yield from self.connected(
                     target, deadline, call_name, is_single=is_tried_once
@@ -335,8 +337,12 @@ class ClientCore:
                     return answer
             yield Pause(backoff.next_s())
 
-    def find_coordinator(self, of: Coordinator) -> Steps[BrokerEndpoint]:
-        """The broker that looks after a group or a transactional id, waiting until there is one.
+    def find_coordinator(
+        self, of: Coordinator, *, is_single: bool = False
+    ) -> Steps[BrokerEndpoint]:
+        """The broker that looks after a group or a transactional id.
+
+        It waits until there is one, or with `is_single` asks once.
 
         Raises:
             RefusedError: there is none in time, or it may not be asked for.
@@ -346,6 +352,7 @@ class ClientCore:
             answer = yield from self.call(
                 "find_coordinator",
                 {"key": of.key, "key_type": of.kind, "coordinator_keys": [of.key]},
+                is_single=is_single,
             )
             found: Any = answer
             if getattr(answer, "coordinators", None):

@@ -81,19 +81,24 @@ class GroupConsumer:
     _given: dict[TopicPartition, int] = field(default_factory=dict)
 
     def poll(self, timeout_ms: int) -> list[ConsumedRecord]:
-        """The next records of the partitions that are this member's."""
-        now = self.clock.monotonic_s()
-        if not self._is_member(now):
-            return []
-        if self.auto_commit and now >= self._committed_s + _COMMIT_S:
-            self._commit(self._given)
-            self._committed_s = now
-        records = self.consumer.poll(timeout_ms)
+        """The next records of the partitions that are this member's; none while it is no member.
+
+        It joins as often as it must, with a back-off, until `timeout_ms` is over. What has begun by
+        then is ended: a JoinGroup waits for the other members, and every other call has a time of
+        its own (`client.core`).
+        """
+        end = self.clock.monotonic_s() + timeout_ms / 1000
+        retries = self.cluster.retries(timeout_ms / 1000)
+        while not self._is_member():
+            if not retries.wait():
+                return []
+        records = self.consumer.poll(max(0, int((end - self.clock.monotonic_s()) * 1000)))
         self._given = self.consumer.positions
         return records
 
-    def _is_member(self, now: float) -> bool:
-        """Joins, or sends a heartbeat if one is due; False if no coordinator could be asked."""
+    def _is_member(self) -> bool:
+        """Joins, or sends the heartbeat and the commit that are due; False if it has to join."""
+        now = self.clock.monotonic_s()
         try:
             if self._generation < 0:
                 self._join()
@@ -105,6 +110,10 @@ class GroupConsumer:
             if not ErrorCode.of(error.code).is_retriable:
                 raise
             self._generation = -1
+        if self.auto_commit and self._generation >= 0 and now >= self._committed_s + _COMMIT_S:
+            # A refusal may say that the partitions are another member's by now.
+            self._commit(self._given)
+            self._committed_s = now
         return self._generation >= 0
 
     def close(self, unread: Mapping[TopicPartition, int] | None = None) -> None:
@@ -115,8 +124,8 @@ class GroupConsumer:
             self._commit({**self._given, **(unread or {})})
         if self._generation < 0:
             return
-        # Without an answer, the coordinator removes the member after its session timeout.
-        with suppress(DisconnectedError, TimedOutError):
+        # A member that cannot leave is removed by the coordinator after its session timeout.
+        with suppress(ClientError):
             self._call("leave_group", self._leave_request(), is_single=True)
         self._generation = -1
 
@@ -147,27 +156,32 @@ class GroupConsumer:
         )
 
     def _join(self) -> None:
-        while True:
-            topics = sorted(self.topics())
-            answer = self._call(
-                "join_group",
-                {
-                    "group_id": self.group_id,
-                    "session_timeout_ms": SESSION_TIMEOUT_MS,
-                    "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
-                    "member_id": self._member_id,
-                    "group_instance_id": None,
-                    "protocol_type": "consumer",
-                    "protocols": [{"name": _PROTOCOL, "metadata": subscription(topics)}],
-                },
-                timeout_ms=REBALANCE_TIMEOUT_MS + 5_000,
-            )
-            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
-                self._member_id = answer.member_id
-            elif not self._must_rejoin("join_group", int(answer.error_code)) and self._sync(answer):
-                return
+        """Joins, if no answer says that it has to be done again: then the generation stays -1."""
+        answer = self._ask_to_join()
+        if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+            self._member_id = answer.member_id
+            answer = self._ask_to_join()
+        if not self._must_rejoin("join_group", int(answer.error_code)):
+            self._sync(answer)
 
-    def _sync(self, joined: Any) -> bool:
+    def _ask_to_join(self) -> Any:
+        topics = sorted(self.topics())
+        return self._call(
+            "join_group",
+            {
+                "group_id": self.group_id,
+                "session_timeout_ms": SESSION_TIMEOUT_MS,
+                "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
+                "member_id": self._member_id,
+                "group_instance_id": None,
+                "protocol_type": "consumer",
+                "protocols": [{"name": _PROTOCOL, "metadata": subscription(topics)}],
+            },
+            timeout_ms=REBALANCE_TIMEOUT_MS + 5_000,
+            is_single=True,
+        )
+
+    def _sync(self, joined: Any) -> None:
         self._member_id = joined.member_id
         assignments: dict[str, list[TopicPartition]] = {}
         if joined.leader == joined.member_id:
@@ -189,11 +203,10 @@ class GroupConsumer:
             timeout_ms=REBALANCE_TIMEOUT_MS + 5_000,
         )
         if self._must_rejoin("sync_group", int(answer.error_code)):
-            return False
+            return
         self._generation = joined.generation_id
         self._heard_s = self._committed_s = self.clock.monotonic_s()
         self._begin(parse_assignment(answer.assignment))
-        return True
 
     def _divide(self, members: Sequence[Any]) -> dict[str, list[TopicPartition]]:
         subscriptions = {m.member_id: parse_subscription(m.metadata) for m in members}

@@ -193,6 +193,16 @@ def test_leaders_are_asked_again(early: EarlyBroker, cluster: Cluster, api: str)
         assert len(found) == 1
 
 
+def member_of(cluster: Cluster, group: str, topic: str) -> GroupConsumer:
+    return GroupConsumer(
+        cluster=cluster,
+        consumer=Consumer(cluster=cluster, reset=EARLIEST),
+        group_id=group,
+        topics=lambda: [topic],
+        warn=pytest.fail,
+    )
+
+
 def test_a_group_waits_for_its_coordinator(early: EarlyBroker, cluster: Cluster) -> None:
     Admin(cluster).create_topic("grouped")
     send(cluster, "grouped", b"1")
@@ -204,13 +214,7 @@ def test_a_group_waits_for_its_coordinator(early: EarlyBroker, cluster: Cluster)
         offset_fetch=[*COORDINATION, LOST],
         offset_commit=[*COORDINATION, int(ErrorCode.REQUEST_TIMED_OUT), LOST],
     )
-    member = GroupConsumer(
-        cluster=cluster,
-        consumer=Consumer(cluster=cluster, reset=EARLIEST),
-        group_id="early",
-        topics=lambda: ["grouped"],
-        warn=pytest.fail,
-    )
+    member = member_of(cluster, "early", "grouped")
     while not member.poll(1_000):
         pass
     member.close()
@@ -218,18 +222,93 @@ def test_a_group_waits_for_its_coordinator(early: EarlyBroker, cluster: Cluster)
     assert fetch_committed(cluster, "early", None)[tp].offset == 1
 
 
+LONGER_THAN_A_POLL = 12
+"""Attempts that take two seconds with their back-off, which begins at 1 ms."""
+
+
+@pytest.mark.parametrize("code", [LOADING, ELSEWHERE])
+def test_a_member_joins_for_no_longer_than_the_poll(
+    early: EarlyBroker, cluster: Cluster, code: int
+) -> None:
+    topic = f"slowly-joined-{code}"
+    Admin(cluster).create_topic(topic)
+    send(cluster, topic, b"1")
+    member = member_of(cluster, topic, topic)
+    early.say(join_group=[code] * LONGER_THAN_A_POLL)
+    assert member.poll(50) == []
+    early.say()
+    while not member.poll(1_000):
+        pass
+    member.close()
+
+
+def test_a_member_that_cannot_read_its_partitions_joins_again_after_a_back_off(
+    early: EarlyBroker, cluster: Cluster
+) -> None:
+    attempts: list[int] = []
+
+    def topics() -> list[str]:
+        attempts.append(1)
+        raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    member = member_of(cluster, "without-topic", "none")
+    member.topics = topics
+    assert member.poll(50) == []
+    assert 1 < len(attempts) < LONGER_THAN_A_POLL
+
+
+@pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
+def test_a_member_that_a_commit_shows_to_be_fenced_reads_nothing_before_it_has_joined(
+    early: EarlyBroker, cluster: Cluster, code: ErrorCode
+) -> None:
+    topic = f"fenced-{code.name}"
+    Admin(cluster).create_topic(topic)
+    send(cluster, topic, b"1")
+    warned: list[str] = []
+    member = member_of(cluster, topic, topic)
+    member.warn = warned.append
+    while not member.poll(1_000):
+        pass
+    send(cluster, topic, b"2")
+    member._committed_s -= 60
+    early.say(offset_commit=[int(code)], join_group=[LOADING])
+    assert member.poll(0) == []
+    assert len(warned) == 1
+    if code == ErrorCode.ILLEGAL_GENERATION:
+        found: list[bytes | None] = []
+        while len(found) < 2:
+            found += [each.record.value for each in member.poll(1_000)]
+        assert found == [b"1", b"2"], "nothing was committed"
+    else:
+        assert member._member_id == ""
+        early.say()
+    member.close()
+
+
+@pytest.mark.parametrize("code", [UNAVAILABLE, DENIED])
+def test_a_member_that_is_closed_looks_for_its_coordinator_once(
+    early: EarlyBroker, cluster: Cluster, code: int
+) -> None:
+    topic = f"closed-{code}"
+    Admin(cluster).create_topic(topic)
+    send(cluster, topic, b"1")
+    member = member_of(cluster, topic, topic)
+    member.auto_commit = False
+    while not member.poll(1_000):
+        pass
+    cluster._core._coordinators.clear()
+    early.say(find_coordinator=[code, code])
+    member.close()
+    assert early.unsaid == {"find_coordinator": [code]}
+    early.say()
+
+
 def test_offsets_are_committed_before_a_member_rejoins(
     early: EarlyBroker, cluster: Cluster
 ) -> None:
     Admin(cluster).create_topic("rejoined")
     send(cluster, "rejoined", b"1")
-    member = GroupConsumer(
-        cluster=cluster,
-        consumer=Consumer(cluster=cluster, reset=EARLIEST),
-        group_id="rejoining",
-        topics=lambda: ["rejoined"],
-        warn=pytest.fail,
-    )
+    member = member_of(cluster, "rejoining", "rejoined")
     while not member.poll(1_000):
         pass
     member._heard_s -= 60
