@@ -105,6 +105,8 @@ class ReplicaFetcher:
         self._followed: dict[LedBy, Followed] = {}
         #: Whose positions may be others than those that the session has; a dict for its order.
         self._moved: dict[LedBy, None] = {}
+        #: Those that end at an offset from which nothing can be fetched, which was logged.
+        self._unfetchable: set[LedBy] = set()
         self._has_partitions = asyncio.Event()
 
     @property
@@ -125,12 +127,14 @@ class ReplicaFetcher:
         for effect in followed.following.begin(followed.log):
             followed.log.apply(effect)
         self._followed[key] = followed
+        self._unfetchable.discard(key)
         self._moved[key] = None
         self._call_soon(self._has_partitions.set)
 
     def unfollow(self, key: LedBy) -> None:
         """Leaves a partition out from now on; an answer that is under way is left out, too."""
         if self._followed.pop(key, None) is not None:
+            self._unfetchable.discard(key)
             self._moved[key] = None
 
     def log_changed(self, key: LedBy) -> None:
@@ -184,12 +188,14 @@ class ReplicaFetcher:
         position = followed.following.next_fetch(followed.log, self._now_ms())
         if isinstance(position, FetchPosition) and not 0 <= position.offset <= OFFSET_MAX:
             # A request with it could not be written, and no partition would be fetched.
-            _log.error(
-                "Cannot follow %s-%d: its log ends at offset %d, behind which no record can follow",
-                followed.topic,
-                key.partition,
-                position.offset,
-            )
+            if key not in self._unfetchable:
+                self._unfetchable.add(key)
+                _log.error(
+                    "Cannot follow %s-%d: its log ends at offset %d, which no record can have",
+                    followed.topic,
+                    key.partition,
+                    position.offset,
+                )
             return None
         return position
 
