@@ -25,6 +25,18 @@ def error_of_append(error: KafkaError) -> int:
     return int(_OF_AN_APPEND.get(error.code, error.code))  # type: ignore[call-overload]
 
 
+def error_of_fetch(error: KafkaError) -> int:
+    """The error code for a client whose OffsetFetch waited for records that were not committed.
+
+    Consumers before 3.9 do not send it again after COORDINATOR_NOT_AVAILABLE.
+
+    Source: GroupCoordinatorService.handleOffsetFetchException.
+    """
+    code = error_of_append(error)
+    is_replaced = code != error.code and code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return int(ErrorCode.NOT_COORDINATOR) if is_replaced else code
+
+
 class CoordinatorRequestError(KafkaError):
     """A coordinator refuses a request; `code` is the error code."""
 

@@ -16,7 +16,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 from cordwood.coordinator.effects import ReplyTo
-from cordwood.coordinator.errors import CoordinatorRequestError, error_of_append
+from cordwood.coordinator.errors import CoordinatorRequestError, error_of_append, error_of_fetch
 from cordwood.coordinator.group import events, offset_requests
 from cordwood.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from cordwood.coordinator.group.consumer.member import (
@@ -372,7 +372,7 @@ class GroupCoordinator:
             group_id=group_id,
             topics=None if topics is None else tuple(topics),
             member=member,
-            reply_to=ReplyTo(reply, error_of_append),
+            reply_to=ReplyTo(reply, error_of_fetch),
         )
         self._write(group_id, event)
 
