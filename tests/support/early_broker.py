@@ -11,7 +11,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from cordwood.network.error_answers import error_answer
 from cordwood.protocol.apis import APIS
@@ -25,6 +25,15 @@ LOST = -100
 """An entry of a script: the request is carried out, and the connection ends without an answer."""
 
 
+class CarriedOut(NamedTuple):
+    """An entry of a script: the request is carried out, and answered with an error nonetheless."""
+
+    code: int
+
+
+Entry = int | CarriedOut
+
+
 class EarlyBroker:
     """A broker that answers as a script says; a context manager."""
 
@@ -34,7 +43,7 @@ class EarlyBroker:
         self.bootstrap_servers = f"127.0.0.1:{port}"
         advertised = {"advertised.listeners": f"PLAINTEXT://{self.bootstrap_servers}"}
         self.broker = RunningBroker({**(properties or {}), **advertised}, engine=NoEngine)
-        self._script: dict[str, list[int]] = {}
+        self._script: dict[str, list[Entry]] = {}
         self._sockets: list[socket.socket] = []
 
     def __enter__(self) -> Self:
@@ -54,12 +63,12 @@ class EarlyBroker:
             each.close()
         self.broker.stop()
 
-    def say(self, **script: Sequence[int]) -> None:
-        """What the next requests of each API get: codes of errors, or `LOST`."""
+    def say(self, **script: Sequence[Entry]) -> None:
+        """What the next requests of each API get: codes of errors, `CarriedOut`, or `LOST`."""
         self._script = {api: list(entries) for api, entries in script.items()}
 
     @property
-    def unsaid(self) -> dict[str, list[int]]:
+    def unsaid(self) -> dict[str, list[Entry]]:
         """The entries for which no request has come."""
         return {api: entries for api, entries in self._script.items() if entries}
 
@@ -79,7 +88,7 @@ class EarlyBroker:
                 header = parse_start(memoryview(frame))
                 entries = self._script.get(APIS[header.api_key].module)
                 entry = entries.pop(0) if entries else 0
-                if entry > 0 or entry == -1:
+                if not isinstance(entry, CarriedOut) and entry not in {0, LOST}:
                     client.sendall(_sized(_refusal(frame, entry)))
                     continue
                 server.sendall(_sized(frame))
@@ -87,6 +96,8 @@ class EarlyBroker:
                     answer = _frame(server)
                     if entry == LOST:
                         return
+                    if isinstance(entry, CarriedOut):
+                        answer = _refusal(frame, entry.code)
                     client.sendall(_sized(answer))
 
 

@@ -53,6 +53,11 @@ class TopicFacts(NamedTuple):
     is_internal: bool
     partitions: tuple[PartitionFacts, ...]
 
+    def leader_of(self, partition: int) -> int | None:
+        """The broker that leads a partition; None without one, or without such a partition."""
+        leaders = (p.leader for p in self.partitions if p.partition == partition and p.leader >= 0)
+        return next(leaders, None)
+
 
 class ClusterFacts(NamedTuple):
     """The brokers, by id; `fenced` are the ids of those that serve nobody."""

@@ -6,6 +6,7 @@ OffsetFetcher; KIP-98 (aborted transactions).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -62,6 +63,7 @@ class Consumer:
     check_crcs: bool = True
     clock: Clock = field(default_factory=SystemClock)
     _places: dict[TopicPartition, _Place] = field(default_factory=dict)
+    _looked_up_s: float = -math.inf
 
     def assign(self, positions: Mapping[TopicPartition, int]) -> None:
         """Reads these partitions from now on: from an offset, `EARLIEST` or `LATEST`.
@@ -100,16 +102,25 @@ class Consumer:
         for tp, place in self._places.items():
             by_leader.setdefault(place.leader, []).append(tp)
         found: list[ConsumedRecord] = []
+        stale: list[TopicPartition] = []
         for leader, partitions in by_leader.items():
-            found += self._fetch_from(leader, partitions, wait_ms)
+            found += self._fetch_from(leader, partitions, wait_ms, stale)
+        # Records of other partitions do not keep those of a stale one from being read.
+        if stale and self._may_look_up(can_wait=not found):
+            self._find_leaders(stale)
         # Each partition has its turn to come first.
         for leader in by_leader:
             self._rotate(leader)
         return found
 
     def _fetch_from(
-        self, leader: int, partitions: Sequence[TopicPartition], wait_ms: int
+        self,
+        leader: int,
+        partitions: Sequence[TopicPartition],
+        wait_ms: int,
+        stale: list[TopicPartition],
     ) -> list[ConsumedRecord]:
+        """Records of partitions from their leader; adds to `stale` those it does not serve now."""
         try:
             answer = self.cluster.call(
                 "fetch",
@@ -119,10 +130,9 @@ class Consumer:
                 timeout_ms=self.cluster.settings.request_timeout_ms + wait_ms,
             )
         except (DisconnectedError, TimedOutError):
-            self._find_leaders(partitions)
+            stale += partitions
             return []
         found: list[ConsumedRecord] = []
-        stale: list[TopicPartition] = []
         if self._must_wait(answer.error_code):
             stale += partitions
         for topic, data in self._answered(answer):
@@ -136,8 +146,6 @@ class Consumer:
                 self._start_anew(tp, place)
             elif data.records:
                 found += self._records(tp, place, bytes(data.records), data)
-        if stale and not found:
-            self._find_leaders(stale)
         return found
 
     @staticmethod
@@ -237,9 +245,17 @@ class Consumer:
             )
         place.position = self._offsets_at({tp: self.reset})[tp]
 
+    def _may_look_up(self, *, can_wait: bool) -> bool:
+        """Whether the last look-up is `retry.backoff.ms` ago, or is so after a pause."""
+        backoff_s = self.cluster.settings.retry_backoff_ms / 1000
+        left_s = self._looked_up_s + backoff_s - self.clock.monotonic_s()
+        if left_s > 0 and can_wait:
+            pause(left_s)
+        return left_s <= 0 or can_wait
+
     def _find_leaders(self, partitions: Iterable[TopicPartition]) -> None:
-        """Waits a little, and asks who leads the partitions; what is not known stays as it was."""
-        pause(_RETRY_S)
+        """Asks who leads the partitions; what is not known stays as it was."""
+        self._looked_up_s = self.clock.monotonic_s()
         wanted = {tp: self._places[tp] for tp in partitions if tp in self._places}
         names = {tp.topic for tp in wanted}
         for name in names:
@@ -248,11 +264,10 @@ class Consumer:
                 (topic,) = Admin(self.cluster).topics([name], is_single=True)
             except (RefusedError, DisconnectedError, TimedOutError):
                 continue
-            leaders = {p.partition: p.leader for p in topic.partitions}
             for tp, place in wanted.items():
-                if tp.topic == name and leaders.get(tp.partition, -1) >= 0:
-                    place.leader = leaders[tp.partition]
-                    place.topic_id = topic.topic_id
+                leader = topic.leader_of(tp.partition)
+                if tp.topic == name and leader is not None:
+                    place.leader, place.topic_id = leader, topic.topic_id
 
     def _offsets_at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         found = {}

@@ -7,7 +7,7 @@ Source: org.apache.kafka.clients.producer.KafkaProducer, internals.Sender, Recor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -98,8 +98,6 @@ class _Batch:
     timestamps: list[int] = field(default_factory=list)
     size_bytes: int = HEADER_BYTES
     begun_s: float = 0.0
-    is_unresolved: bool = False
-    """Whether a request was sent that may have been carried out, although no answer came."""
 
     def part(self, start: int, end: int) -> _Batch:
         """Records `start` to `end`, exclusive, as a batch of the same age."""
@@ -109,13 +107,13 @@ class _Batch:
 class _Failure(NamedTuple):
     """Why an attempt has not delivered a batch, and what follows.
 
-    There is one error for all records or one for each. `counts` is true if the attempt is one of
-    those that `retries` limits: those that sent the batch.
+    There is one error for all records or one for each. `retries` limits those attempts that sent
+    the batch.
     """
 
     follows: Action | None
     errors: Sequence[ClientError]
-    counts: bool = True
+    is_sent: bool = True
 
 
 class Producer:
@@ -238,8 +236,8 @@ class Producer:
     def _partition(self, record: ProducerRecord, topic: TopicFacts) -> int:
         if record.key is not None:
             return partition_of(record.key, len(topic.partitions))
-        if record.topic not in self._sticky:
-            every = [p.partition for p in topic.partitions]
+        every = [p.partition for p in topic.partitions]
+        if self._sticky.get(record.topic) not in every:
             led = [p.partition for p in topic.partitions if p.leader >= 0] or every
             self._sticky[record.topic] = led[self._rng.below(len(led))]
         return self._sticky[record.topic]
@@ -252,6 +250,7 @@ class Producer:
         attempts = self._settings.retries
         backoff = self._settings.backoff()
         end_s = batch.begun_s + self._settings.delivery_timeout_ms / 1000
+        was_sent = False
         while True:
             failure = self._try(topic, partition, batch)
             if failure is None:
@@ -261,7 +260,8 @@ class Producer:
                 self._deliver(topic, partition, batch.part(0, half))
                 self._deliver(topic, partition, batch.part(half, len(batch.records)))
                 return
-            attempts -= failure.counts
+            was_sent = was_sent or failure.is_sent
+            attempts -= failure.is_sent
             is_late = self._clock.monotonic_s() >= end_s
             if failure.follows in {None, Action.DIVIDE} or is_late or attempts < 0:
                 break
@@ -269,10 +269,11 @@ class Producer:
                 self._next_epoch()
             pause(backoff.next_s())
         errors = failure.errors
-        if is_late and not failure.counts:
+        if is_late and failure.follows is not None and not failure.is_sent:
             errors = [self._expired(topic, partition, batch)]
-        if batch.is_unresolved:
-            # The sequence numbers of the batch may be taken: those of another would be a duplicate.
+        if was_sent:
+            # The log may have the batch whatever the answers were. The broker would take the next
+            # batch for it, and acknowledge records that it drops, if the sequences were the same.
             self._next_epoch()
         for index, record in enumerate(batch.records):
             self._failed(record, errors[index] if len(errors) > 1 else errors[0])
@@ -289,22 +290,23 @@ class Producer:
         """Sends a batch once, to the leader that is known; None if it was delivered."""
         try:
             facts = self._topics.get(topic) or self._look_up(topic)
-            if facts is None or facts.partitions[partition].leader < 0:
+            leader = None if facts is None else facts.leader_of(partition)
+            if facts is None or leader is None:
                 self._topics.pop(topic, None)
                 waiting = RefusedError(ErrorCode.LEADER_NOT_AVAILABLE)
-                return _Failure(Action.METADATA, [waiting], counts=False)
+                return _Failure(Action.METADATA, [waiting], is_sent=False)
             producer = self._identity()
         except RefusedError as error:
-            return _Failure(action("init_producer_id", error.code), [error], counts=False)
+            return _Failure(action("init_producer_id", error.code), [error], is_sent=False)
         except (DisconnectedError, TimedOutError) as error:
-            return _Failure(Action.AGAIN, [error], counts=False)
+            return _Failure(Action.AGAIN, [error], is_sent=False)
         except ClientError as error:
-            return _Failure(None, [error])
+            return _Failure(None, [error], is_sent=False)
         sequence = self._sequences.get((topic, partition), 0)
         try:
-            answer = self._produce(facts, partition, batch, (*producer, sequence))
+            data = {"index": partition, "records": self._built(batch, *producer, sequence)}
+            answer = self._produce(facts, leader, data)
         except (DisconnectedError, TimedOutError) as error:
-            batch.is_unresolved = True
             self._topics.pop(topic, None)
             return _Failure(Action.METADATA, [error])
         except ClientError as error:
@@ -318,12 +320,8 @@ class Producer:
             self._sequences[topic, partition] = (sequence + len(batch.records)) & 0x7FFFFFFF
         return None
 
-    def _produce(
-        self, facts: TopicFacts, partition: int, batch: _Batch, producer: tuple[int, int, int]
-    ) -> Any:
-        """The answer to a Produce request; `producer` is an id, epoch and first sequence."""
-        producer_id, epoch, sequence = producer
-        raw = build_batch(
+    def _built(self, batch: _Batch, producer_id: int, epoch: int, sequence: int) -> bytes:
+        return build_batch(
             [
                 Record(index, batch.timestamps[index], record.key, record.value, record.headers)
                 for index, record in enumerate(batch.records)
@@ -334,7 +332,9 @@ class Producer:
             producer_epoch=epoch,
             base_sequence=sequence if producer_id >= 0 else -1,
         )
-        data = {"index": partition, "records": raw}
+
+    def _produce(self, facts: TopicFacts, leader: int, data: Mapping[str, Any]) -> Any:
+        """The answer to a Produce request with the data of one partition."""
         return self._cluster.call(
             "produce",
             {
@@ -345,7 +345,7 @@ class Producer:
                     {"name": facts.name, "topic_id": facts.topic_id, "partition_data": [data]}
                 ],
             },
-            node_id=facts.partitions[partition].leader,
+            node_id=leader,
             is_answered=self._acks != 0,
             is_single=True,
             timeout_ms=max(self._settings.request_timeout_ms, 1),

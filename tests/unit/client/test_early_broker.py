@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -15,6 +18,7 @@ from cordwood.client.errors import ClientError, RefusedError
 from cordwood.client.group import GroupConsumer
 from cordwood.client.groups import Groups
 from cordwood.client.offsets import EARLIEST, LATEST, Offsets
+from cordwood.client.partitioner import partition_of
 from cordwood.client.producer import Producer, ProducerRecord, ProducerSettings
 from cordwood.client.retry import RULES, Action
 from cordwood.client.transactions import (
@@ -24,10 +28,12 @@ from cordwood.client.transactions import (
 )
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
-from support.early_broker import LOST, EarlyBroker
+from cordwood.testing.manual_clock import ManualClock
+from support.early_broker import LOST, CarriedOut, EarlyBroker
 
 LOADING, UNAVAILABLE, ELSEWHERE = 14, 15, 16
-NOT_LEADER, DENIED = 6, 29
+NOT_LEADER, DENIED, NOT_ENOUGH_REPLICAS, UNKNOWN = 6, 29, 19, -1
+GIVEN_UP = (Action.AGAIN, Action.METADATA, Action.NEW_EPOCH, Action.DIVIDE)
 COORDINATION = (LOADING, UNAVAILABLE, ELSEWHERE)
 QUICK = ProducerSettings(retry_backoff_ms=1)
 
@@ -124,19 +130,115 @@ def test_a_batch_that_the_broker_has_already_is_delivered(
     send(cluster, "already", b"1")
 
 
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [LOST],
+        [LOST, DENIED],
+        [CarriedOut(NOT_LEADER), NOT_ENOUGH_REPLICAS, NOT_ENOUGH_REPLICAS],
+        *([CarriedOut(code)] for code in (UNKNOWN, *retried("produce", *GIVEN_UP))),
+    ],
+    ids=str,
+)
 def test_a_record_after_one_whose_fate_is_unknown_is_no_duplicate(
+    early: EarlyBroker, cluster: Cluster, answers: list[int | CarriedOut]
+) -> None:
+    settings = ProducerSettings(retries=len(answers) - 1, retry_backoff_ms=1)
+    require_first_lost(early, cluster, settings, answers)
+
+
+def test_a_record_after_one_whose_time_is_over_is_no_duplicate(
     early: EarlyBroker, cluster: Cluster
 ) -> None:
-    Admin(cluster).create_topic("unresolved")
-    lost: list[str] = []
-    settings = ProducerSettings(retries=0)
-    producer = Producer(cluster, settings, lambda _, error: lost.append(error.java_class))
-    early.say(produce=[LOST])
-    for value in (b"1", b"2"):
-        producer.send(ProducerRecord("unresolved", None, value))
+    answers = [CarriedOut(ErrorCode.REQUEST_TIMED_OUT)]
+    require_first_lost(early, cluster, ProducerSettings(delivery_timeout_ms=0), answers)
+
+
+def require_first_lost(
+    early: EarlyBroker,
+    cluster: Cluster,
+    settings: ProducerSettings,
+    answers: Sequence[int | CarriedOut],
+) -> None:
+    """The first of three records is reported as lost, and all are in the log."""
+    topic = f"unresolved-{uuid4()}"
+    Admin(cluster).create_topic(topic)
+    lost: list[bytes | None] = []
+    producer = Producer(cluster, settings, lambda record, _: lost.append(record.value))
+    early.say(produce=answers)
+    for value in (b"1", b"2", b"3"):
+        producer.send(ProducerRecord(topic, None, value))
         producer.flush()
-    assert lost == ["org.apache.kafka.common.errors.DisconnectException"]
-    assert values(cluster, "unresolved") == [b"1", b"2"]
+    assert lost == [b"1"]
+    assert values(cluster, topic) == [b"1", b"2", b"3"]
+
+
+def test_a_partition_that_is_gone_is_one_without_a_leader(
+    early: EarlyBroker, cluster: Cluster
+) -> None:
+    admin, topic = Admin(cluster), "fewer"
+    admin.create_topic(topic, partitions=2)
+    lost: list[ClientError] = []
+    settings = ProducerSettings(retry_backoff_ms=1, delivery_timeout_ms=500)
+    producer = Producer(cluster, settings, lambda _, error: lost.append(error))
+    key = next(key for key in (b"%d" % number for number in range(99)) if partition_of(key, 2))
+    producer.send(ProducerRecord(topic, key, b"1"))
+    producer.flush()
+    admin.delete_topics([topic])
+    admin.create_topic(topic, partitions=1)
+    producer.send(ProducerRecord(topic, key, b"2"))
+    producer.flush()
+    (error,) = lost
+    assert str(error).startswith("Expiring 1 record(s) for fewer-1:")
+    for _ in range(3):
+        producer.send(ProducerRecord(topic, key, b"3"))
+    producer.flush()
+    assert values(cluster, topic) == [b"3"] * 3
+
+
+class Moved(Cluster):
+    """Partition 1 is led elsewhere, until the client has asked by whom so many times."""
+
+    asks_to_go = 0
+    asks = 0
+
+    def call(self, api: str, fields: Mapping[str, Any], **options: Any) -> Any:
+        answer = super().call(api, fields, **options)
+        if api == "metadata":
+            self.asks += 1
+        if api != "fetch" or self.asks >= self.asks_to_go:
+            return answer
+        (topic,) = answer.responses
+        busy = [each for each in topic.partitions if each.partition_index == 0]
+        moved = SimpleNamespace(partition_index=1, error_code=NOT_LEADER)
+        responses = [SimpleNamespace(topic_id=topic.topic_id, partitions=[*busy, moved])]
+        return SimpleNamespace(error_code=0, responses=responses)
+
+
+def test_a_partition_that_has_moved_is_found_while_another_is_busy(early: EarlyBroker) -> None:
+    clock, topic = ManualClock(), "moved"
+    quiet, busy = TopicPartition(topic, 1), TopicPartition(topic, 0)
+    keys = {partition_of(b"%d" % number, 2): b"%d" % number for number in range(99)}
+    settings = ClientSettings(bootstrap_servers=early.bootstrap_servers)
+    with Moved(settings, warn=pytest.fail) as cluster:
+        Admin(cluster).create_topic(topic, partitions=2)
+        producer = Producer(cluster, QUICK, refuse)
+        producer.send(ProducerRecord(topic, keys[1], b""))
+        consumer = Consumer(cluster=cluster, clock=clock)
+        consumer.assign({busy: 0, quiet: 0})
+        cluster.asks, cluster.asks_to_go = 0, 3
+        asked = []
+        for _ in range(9):
+            producer.send(ProducerRecord(topic, keys[0], b""))
+            producer.flush()
+            assert {each.partition for each in consumer.poll(10_000)} == {busy}
+            asked.append(cluster.asks)
+            clock.advance(50)
+            if cluster.asks == 3:
+                break
+        # At once, and then once in `retry.backoff.ms`, which is 100.
+        assert asked == [1, 1, 2, 2, 3]
+        assert quiet in {each.partition for each in consumer.poll(10_000)}
 
 
 def test_a_record_that_may_not_be_sent_is_lost_at_once(
