@@ -13,6 +13,8 @@ from cordwood.model.errors import CordwoodError
 
 #: Below those that Linux gives to sockets that ask for any.
 _PORTS: Final = range(20_000, 32_000)
+#: Those that Sarama's functional tests connect to; they take no others.
+SARAMA_PORTS: Final = range(29_091, 29_096)
 
 
 class NoFreePortError(CordwoodError):
@@ -36,7 +38,7 @@ def free_port() -> int:
         given = int(last.read() or _PORTS[-1])
         for step in range(1, len(_PORTS) + 1):
             port = _PORTS[(given - _PORTS.start + step) % len(_PORTS)]
-            if _is_free(port):
+            if port not in SARAMA_PORTS and _is_free(port):
                 last.truncate(0)
                 last.write(str(port))
                 return port

@@ -177,6 +177,7 @@ LONGEST: Final[Sequence[str]] = (
     "tests/crash/test_transaction_soak.py",
     "tests/crash/test_transaction_crash.py",
     "tests/compat/test_clean_live.py",
+    "tests/compat/test_clients_sarama.py",
     "tests/unit/test_compiled_form.py",
     "tests/spark/test_stop_signals.py",
     "tests/spark/test_spark_process.py",

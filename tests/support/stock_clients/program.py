@@ -245,7 +245,7 @@ def java_client(bootstrap_servers: str, settings: Mapping[str, str] | None = Non
 
 def streams_command(program: str) -> list[str]:
     """The command of an application of Kafka Streams. Needs Java with its compiler, and Maven."""
-    _need("java", "install a JDK")
+    need("java", "install a JDK")
 
     def build(source: Path, target: Path) -> None:
         _copy_jars(source, target / "jars")
@@ -256,12 +256,12 @@ def streams_command(program: str) -> list[str]:
 
 
 def _compile_java(programs: Sequence[Path], jars: Path, target: Path) -> None:
-    if "jdk.compiler" not in _run(["java", "--list-modules"], target):
+    if "jdk.compiler" not in run(["java", "--list-modules"], target):
         raise ClientUnavailableError("Java without the module jdk.compiler: install a JDK")
     # Without the launcher `javac`, nothing expands a wildcard in the class path.
     libraries = os.pathsep.join(str(jar) for jar in sorted(jars.glob("*.jar")))
     compiler = ["java", "-m", "jdk.compiler/com.sun.tools.javac.Main", "-cp", libraries]
-    _run([*compiler, "-d", str(target), *map(str, programs)], target)
+    run([*compiler, "-d", str(target), *map(str, programs)], target)
 
 
 def _java(classes: Path, jars: Path, program: str) -> list[str]:
@@ -272,7 +272,7 @@ def _java(classes: Path, jars: Path, program: str) -> list[str]:
 
 def _copy_jars(source: Path, target: Path) -> None:
     """Fetches what the `pom.xml` of a program names."""
-    _need("mvn", "install Maven")
+    need("mvn", "install Maven")
     try:
         copy_dependencies(source / "pom.xml", target)
     except DownloadError as error:
@@ -295,9 +295,9 @@ def _go_program(
     """Needs Go, and for the first build the Go module proxy."""
 
     def build(source: Path, target: Path) -> None:
-        _need("go", "install Go")
-        _fetch(["go", "mod", "download"], source)
-        _run(["go", "build", "-mod=readonly", "-o", str(target / "client"), "."], source)
+        need("go", "install Go")
+        fetch(["go", "mod", "download"], source)
+        run(["go", "build", "-mod=readonly", "-o", str(target / "client"), "."], source)
 
     command = [str(built(sources, build) / "client")]
     return ProgramClient(bootstrap_servers, command, name=name, lacks=lacks, cannot_write={})
@@ -305,14 +305,14 @@ def _go_program(
 
 def js_client(bootstrap_servers: str) -> ProgramClient:
     """KafkaJS. Needs Node.js and npm, and for the first build the npm registry."""
-    _need("node", "install Node.js")
+    need("node", "install Node.js")
 
     def build(source: Path, target: Path) -> None:
-        _need("npm", "install npm")
+        need("npm", "install npm")
         for path in source.iterdir():
             if path.is_file():
                 shutil.copy(path, target)
-        _fetch(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], target)
+        fetch(["npm", "ci", "--no-audit", "--no-fund", "--loglevel=error"], target)
 
     return ProgramClient(
         bootstrap_servers,
@@ -350,15 +350,15 @@ class SparkClient(ProgramClient):
 
 def spark_client(bootstrap_servers: str) -> SparkClient:
     """Spark 4.0 in an environment of its own. Needs Java and Maven, and at first PyPI."""
-    _need("java", "install Java 17 or newer")
+    need("java", "install Java 17 or newer")
 
     def build(source: Path, target: Path) -> None:
         _copy_jars(source, target / "jars")
         uv = [sys.executable, "-m", "uv"]
         python = ["--python", str(target / "venv" / "bin" / "python")]
-        _run([*uv, "venv", "-q", "--python", sys.executable, str(target / "venv")], source)
+        run([*uv, "venv", "-q", "--python", sys.executable, str(target / "venv")], source)
         pinned = ["--require-hashes", "-r", "requirements.txt"]
-        _fetch([*uv, "pip", "install", "-q", *python, *pinned], source)
+        fetch([*uv, "pip", "install", "-q", *python, *pinned], source)
 
     home = built("spark", build, ("pom.xml", "requirements.txt"))
     python, main = home / "venv" / "bin" / "python", _SOURCES / "spark" / "main.py"
@@ -435,16 +435,25 @@ def built(
     return target
 
 
-def _need(tool: str, what_to_do: str) -> None:
+def need(tool: str, what_to_do: str) -> None:
+    """Checks that a program is there.
+
+    Raises:
+        ClientUnavailableError: it is not on PATH.
+    """
     if shutil.which(tool) is None:
         raise ClientUnavailableError(f"`{tool}` is not on PATH: {what_to_do}")
 
 
-def _fetch(command: Sequence[str], directory: Path) -> None:
-    """Runs what may need the network, again if it failed: without it there is no client."""
+def fetch(command: Sequence[str], directory: Path) -> None:
+    """Runs what may need the network, again if it failed.
+
+    Raises:
+        ClientUnavailableError: it fails each time: without it there is no client.
+    """
     for attempts_left in reversed(range(DOWNLOAD_ATTEMPTS)):
         try:
-            _run(command, directory)
+            run(command, directory)
         except StockClientError as error:
             if not attempts_left:
                 raise ClientUnavailableError(str(error)) from error
@@ -452,7 +461,12 @@ def _fetch(command: Sequence[str], directory: Path) -> None:
             return
 
 
-def _run(command: Sequence[str], directory: Path) -> str:
+def run(command: Sequence[str], directory: Path) -> str:
+    """Runs a step of a build; what it printed.
+
+    Raises:
+        StockClientError: it failed.
+    """
     try:
         done = subprocess.run(
             command,
