@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from cordwood.cleanup.erasure.erased_log import ErasedLog
-from cordwood.cleanup.erasure.erasing import TIERED, Erasing, refused_by
+from cordwood.cleanup.erasure.erasing import Erasing
 from cordwood.cleanup.erasure.loose import partitions_below
+from cordwood.cleanup.erasure.refusals import TIERED, refused_by
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.request import Listener, Silence
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, TRASH_ID, TRASH_MARK
@@ -44,8 +46,10 @@ def erase(request: EraseRequest, means: Means, *, listener: Listener | None = No
         locked(log_dirs, dry_run=request.dry_run) as locks,
         ThreadPoolExecutor(1, thread_name_prefix="remover") as remover,
     ):
-        erasing = Erasing(request, means, homes, listener=listener or Silence())
-        finder = _Finder(request, erasing, homes, remover)
+        holds = HoldRegistry(OS)
+        holds.read(homes)
+        erasing = Erasing(request, means, homes, holds=holds, listener=listener or Silence())
+        finder = _Finder(request, erasing, homes, holds, remover)
         finder.find(find_places(log_dirs), locks)
         finder.find_elsewhere()
         finder.require_topics()
@@ -67,14 +71,21 @@ class _Finder:
     """Adds the partitions of the topics, and what is beside them, to an erasure."""
 
     def __init__(
-        self, request: EraseRequest, erasing: Erasing, homes: Sequence[Path], remover: Executor
+        self,
+        request: EraseRequest,
+        erasing: Erasing,
+        homes: Sequence[Path],
+        holds: HoldRegistry,
+        remover: Executor,
     ) -> None:
         self._request = request
         self._erasing = erasing
         self._homes = list(homes)
         self._remover = remover
-        self._holds = HoldRegistry(OS)
+        self._holds = holds
         self._seen: set[TopicPartition] = set()
+        #: What was searched: one directory may have several names.
+        self._searched: set[object] = set()
 
     def find(self, places: Sequence[Place], locks: Locks) -> None:
         """Adds what is in the log directories.
@@ -82,9 +93,11 @@ class _Finder:
         Raises:
             DirectoryInUseError: a directory that really holds a partition is in use.
         """
-        self._holds.read(self._homes)
         for place in places:
             self._add(place, locks)
+            # Beside a running broker it may be gone by now.
+            with suppress(FileNotFoundError):
+                self._searched.add(OS.identity_of(place.partition.path))
 
     def _add(self, place: Place, locks: Locks) -> None:
         erasing, partition = self._erasing, place.partition.topic_partition
@@ -145,11 +158,22 @@ class _Finder:
         for top in dict.fromkeys([*self._request.also, *trashes]):
             if not OS.exists(top):
                 raise ConfigError(f"{top}: there is no such directory")
-            for path, partition in partitions_below(top):
-                if self._erasing.covers(partition):
-                    self._erasing.add_loose(self._homes[0], path, partition)
-                    if top in trashes:
-                        self._seen.add(partition)
+            # An interrupted run is continued by names, whichever way each run was given them.
+            for path, partition in partitions_below(top.resolve()):
+                if not self._erasing.covers(partition):
+                    continue
+                if top in trashes:
+                    self._seen.add(partition)
+                identity = OS.identity_of(path)
+                if identity not in self._searched:
+                    self._searched.add(identity)
+                    self._add_elsewhere(path, partition)
+
+    def _add_elsewhere(self, path: Path, partition: TopicPartition) -> None:
+        if self._config_of(partition.topic).remote_storage_enable:
+            self._erasing.refuse(str(path), partition, TIERED)
+        else:
+            self._erasing.add_elsewhere(path, partition)
 
     def _trashes(self) -> list[Path]:
         """The trash that is named, and those that brokers of the log directories have used.

@@ -10,7 +10,9 @@
 After a crash before step 2 nothing has changed. After one at a later step the next erasure does
 what is left, whatever its own criteria are, and reports both as one. What goes wrong with one
 partition is reported, and the others continue. What is refused, such as a partition with a legal
-hold, is in no plan and in no ledger; where all is refused, nothing is written.
+hold, is in no plan and in no ledger; where all is refused, nothing is written. What lies in a
+trash, or in another directory that is named, is refused with its partition, and a legal hold also
+stops what is not rewritten yet when it comes.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from cordwood import __version__
 from cordwood.cleanup.cleaning import execute
@@ -40,28 +42,16 @@ from cordwood.cleanup.erasure.ledger import LEDGER_NAME, Ledger
 from cordwood.cleanup.erasure.loose import LooseFile, loose_in, remove_staged, rewrite_loose
 from cordwood.cleanup.erasure.offsets import count_in, united, within
 from cordwood.cleanup.erasure.pending import Part, Pending
+from cordwood.cleanup.erasure.refusals import Refusals
 from cordwood.cleanup.erasure.report import FORMAT, hash_of
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.erasure.search import Found, Searched
 from cordwood.cleanup.request import Engine, Listener
 from cordwood.model.errors import CordwoodError
-from cordwood.model.hold import held_by
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import parse_directory_name
 from cordwood.storage.filesystem import OS, FileSystem
-
-#: Why nothing is erased of a topic with remote.storage.enable.
-TIERED: Final = (
-    "tiered storage is on: its records in remote storage cannot be reached, and an erasure of the "
-    "local ones alone would not be whole"
-)
-
-
-def refused_by(holds: Sequence[str]) -> str | None:
-    """Why nothing is erased of a partition with these legal holds; None if there is none."""
-    if not holds:
-        return None
-    return f"{held_by(holds)}. Release it with `cordwood hold release` to erase its records"
+from cordwood.storage.holds import HoldRegistry
 
 
 @dataclass(slots=True, kw_only=True)
@@ -76,13 +66,47 @@ class _Log:
         """The path by which it is known in plans and reports."""
         return str(self.log.directory.absolute())
 
+    def entry(self, *, is_done: bool) -> dict[str, Any]:
+        """What the report says of it; of what only was to be done, nothing that comes after."""
+        part, log = self.part, self.log
+        assert part is not None, "there are entries only for what was searched"
+        erased = count_in(part.erased)
+        entry: dict[str, Any] = {
+            "partition": part.partition,
+            "directory": self.name,
+            "erased": erased,
+            "offsets": [list(each) for each in part.erased],
+            "records_before": part.records,
+            "bytes_before": part.bytes,
+        }
+        if not is_done or log.outcome.error:
+            return entry
+        touched = {source.base_offset for source in log.touched(part.erased)}
+        stay = {
+            name: facts
+            for name, facts in part.files.items()
+            if int(name.partition(".")[0]) not in touched
+        }
+        after = log.files(stay)
+        names = sorted({*part.files, *after})
+        return entry | {
+            "records_after": part.records - erased,
+            "bytes_after": sum(source.size_bytes for source in log.sources),
+            "log_end_offset": log.end,
+            "files": [
+                {"name": name, "before": part.files.get(name), "after": after.get(name)}
+                for name in names
+            ],
+        }
+
 
 @dataclass(slots=True, kw_only=True)
 class _Loose:
-    """A file beside live logs, and what is erased of it."""
+    """A file beside live logs, and what is erased of it; its plan is in `home`."""
 
     file: LooseFile
     home: Path
+    is_elsewhere: bool = False
     part: Part | None = None
     error: str = ""
 
@@ -90,6 +114,21 @@ class _Loose:
     def name(self) -> str:
         """The path by which it is known in plans and reports."""
         return str(self.file.path.absolute())
+
+    def entry(self, *, is_done: bool, fs: FileSystem) -> dict[str, Any]:
+        """As that of a log."""
+        part = self.part
+        assert part is not None, "there are entries only for what was searched"
+        entry: dict[str, Any] = {
+            "path": self.name,
+            "partition": part.partition,
+            "erased": count_in(part.erased),
+            "offsets": [list(each) for each in part.erased],
+            "before": part.files[self.name],
+        }
+        if not is_done or self.error:
+            return entry
+        return entry | {"after": hash_of(self.file.path, fs=fs)}
 
 
 def _error_of(each: _Log | _Loose) -> str:
@@ -135,10 +174,11 @@ class Erasing:
         means: Means,
         homes: Sequence[Path],
         *,
+        holds: HoldRegistry,
         listener: Listener,
         fs: FileSystem = OS,
     ) -> None:
-        """Reads what an interrupted erasure has left in the log directories `homes`.
+        """Reads what an interrupted erasure has left in `homes`, whose legal holds are `holds`.
 
         Raises:
             CorruptError: it cannot be read.
@@ -153,7 +193,7 @@ class Erasing:
         self._searched_dirs: set[Path] = set()
         self._removed: list[tuple[Path, Path]] = []
         self._failed: dict[str, str] = {}
-        self._refused: set[TopicPartition] = set()
+        self._refusals = Refusals(holds, homes)
         #: The names of what had failed before anything was written.
         self._left_out: frozenset[str] = frozenset()
         self._ledgers: dict[str, list[dict[str, Any]]] = {}
@@ -194,7 +234,7 @@ class Erasing:
     def refuse(self, name: str, partition: TopicPartition, reason: str) -> None:
         """Reports a partition's directory, by its path, of which nothing may be erased."""
         self._failed[name] = reason
-        self._refused.add(partition)
+        self._refusals.partitions.setdefault(partition, reason)
 
     def fail(self, name: str, reason: str) -> None:
         """Reports what may have such records and cannot be reached."""
@@ -204,15 +244,28 @@ class Erasing:
         """Adds a log."""
         self._logs.append(_Log(log=log))
 
-    def add_loose(self, home: Path, directory: Path, partition: TopicPartition) -> None:
-        """Adds the log files of a directory that is no live log's."""
+    def add_loose(
+        self, home: Path, directory: Path, partition: TopicPartition, *, is_elsewhere: bool = False
+    ) -> None:
+        """Adds the log files of a directory that is no live log's, in `home` or elsewhere."""
         try:
             files = loose_in(directory, partition, fs=self._fs)
         except (CordwoodError, OSError) as error:
             self._failed[str(directory)] = str(error)
             return
-        self._loose += [_Loose(file=file, home=home) for file in files]
+        self._loose += [_Loose(file=file, home=home, is_elsewhere=is_elsewhere) for file in files]
         self._searched_dirs.add(directory)
+
+    def add_elsewhere(self, directory: Path, partition: TopicPartition) -> None:
+        """Adds a directory that is in none of `homes`, such as one in a trash; after all others.
+
+        It is refused if its partition is: where its files are changes nothing of a legal hold.
+        """
+        refused = self._refusals.elsewhere(partition)
+        if refused is not None:
+            self.refuse(str(directory), partition, refused)
+        else:
+            self.add_loose(self._homes[0], directory, partition, is_elsewhere=True)
 
     def add_removed(self, home: Path, directory: Path) -> None:
         """Adds a directory that goes as a whole."""
@@ -236,6 +289,7 @@ class Erasing:
         engine = self._engine()
         self._begin()
         self._rewrite(engine)
+        self._give_up()
         self._rewrite_loose()
         self._remove()
         self._search_again()
@@ -266,7 +320,7 @@ class Erasing:
         begun = {each.log.partition for each in self._alive() if each.part is not None}
         begun |= {one.file.partition for one in self._loose if one.part and not one.error}
         begun |= {parse_directory_name(path.name)[0] for _, path in self._removed}
-        return begun - self._refused
+        return begun - self._refusals.partitions.keys()
 
     def _alive(self) -> list[_Log]:
         return [each for each in self._logs if not each.log.outcome.error]
@@ -381,7 +435,7 @@ class Erasing:
             OSError, NoSpaceError: the disk refused; what was written is removed.
         """
         request, begun = self._request, self._begun()
-        left_out = (self._refused | self._broken()) - begun
+        left_out = (self._refusals.partitions.keys() | self._broken()) - begun
         mine = narrowed(request.targets, without=left_out, known=begun)
         self._left_out = frozenset(
             {*self._failed, *(e.name for e in self._everything() if _error_of(e))}
@@ -477,8 +531,10 @@ class Erasing:
                 for line in lines:
                     entry = Suppression.from_json(line)
                     targets = narrowed(entry.targets, without=unfinished, known=begun)
+                    names = set(map(str, unfinished))
+                    erased = {name: n for name, n in entry.erased.items() if name not in names}
                     if targets:
-                        ledger.add(replace(entry, targets=targets))
+                        ledger.add(replace(entry, targets=targets, erased=erased))
             except (CordwoodError, OSError) as error:
                 self._failed[path] = f"the erasure could not be noted in this ledger: {error}"
 
@@ -498,6 +554,35 @@ class Erasing:
         for each, committer in work:
             with each.log.guard():
                 each.log.finish(committer)
+
+    def _give_up(self) -> None:
+        """Gives up what a legal hold, or what has stopped its log, forbids by now."""
+        stopped: dict[TopicPartition, str] = {}
+        for each in self._logs:
+            if each.log.outcome.is_refused:
+                stopped[each.log.partition] = each.log.outcome.error
+                self._give_up_one(each.name, each.log.partition, each.log.outcome.error)
+        for one in self._loose:
+            if not self._erased(one):
+                continue
+            partition = one.file.partition
+            if one.is_elsewhere:
+                refused = self._refusals.elsewhere(partition)
+            else:
+                refused = stopped.get(partition) or self._refusals.in_home(partition, one.home)
+            if refused is not None:
+                self._give_up_one(one.name, partition, refused)
+                one.part = None
+        for home, path in list(self._removed):
+            partition, _ = parse_directory_name(path.name)
+            refused = self._refusals.in_home(partition, home)
+            if refused is not None:
+                self._give_up_one(str(path), partition, refused)
+                self._removed.remove((home, path))
+
+    def _give_up_one(self, name: str, partition: TopicPartition, reason: str) -> None:
+        self.refuse(name, partition, reason)
+        self._refusals.given_up.add(name)
 
     def _erased(self, each: _Log | _Loose) -> OffsetRanges:
         return () if each.part is None else each.part.erased
@@ -581,6 +666,7 @@ class Erasing:
             for each in self._logs
             for warning in each.log.outcome.warnings
         ]
+        is_done = not self._request.dry_run
         report = {
             "format": FORMAT,
             "tool": f"cordwood {__version__}",
@@ -592,8 +678,10 @@ class Erasing:
             "topics": [str(target) for target in self.targets],
             "criteria": self._criteria,
             "keys": self._counts_of_keys(),
-            "partitions": [self._entry_of_log(each) for each in self._logs if each.part],
-            "beside": [self._entry_of_file(one) for one in self._loose if self._erased(one)],
+            "partitions": [e.entry(is_done=is_done) for e in self._logs if e.part],
+            "beside": [
+                one.entry(is_done=is_done, fs=self._fs) for one in self._loose if self._erased(one)
+            ],
             "removed": sorted(removed | {r for e in self._logs for r in e.log.outcome.removed}),
             "failed": dict(sorted(self._failed.items())),
         }
@@ -613,17 +701,18 @@ class Erasing:
     def _conclude(self) -> None:
         """Notes in the ledgers what was erased, and forgets the plan if none of it is left."""
         planned = {name for pending in self._before.values() for name in pending.parts}
-        given_up = {each.name for each in self._logs if each.log.outcome.is_refused}
+        given_up = self._refusals.given_up
         left = self._failed.keys() - (self._left_out | given_up) | self._failed.keys() & planned
-        self._note_in_ledgers(self._broken() | self._refused)
+        self._note_in_ledgers(self._broken() | self._refusals.partitions.keys())
         for home in self._homes:
             if not left and not self._failed.keys() & self._ledgers.keys():
                 Pending.end(home, fs=self._fs)
                 continue
             pending = Pending.read(home, fs=self._fs)
-            if pending is not None and given_up & pending.parts.keys():
+            if pending is not None and given_up & {*pending.parts, *pending.removed}:
                 rest = {n: part for n, part in pending.parts.items() if n not in given_up}
-                replace(pending, parts=rest).write(home, fs=self._fs)
+                removed = tuple(name for name in pending.removed if name not in given_up)
+                replace(pending, parts=rest, removed=removed).write(home, fs=self._fs)
 
     def _require_all_planned(self) -> None:
         """Fails what an interrupted run had planned, is still there, and was not looked at."""
@@ -631,54 +720,10 @@ class Erasing:
         for pending in self._before.values():
             for name in pending.parts:
                 if name not in known and self._fs.exists(Path(name)):
+                    refused = self._failed.get(str(Path(name).parent))
                     self._failed.setdefault(
                         name,
-                        "it is part of an erasure that was interrupted; name its directory, too, "
-                        "for its rest to be done",
+                        refused
+                        or "it is part of an erasure that was interrupted; name its directory, "
+                        "too, for its rest to be done",
                     )
-
-    def _entry_of_log(self, each: _Log) -> dict[str, Any]:
-        part = each.part
-        assert part is not None, "there are entries only for what was searched"
-        log, erased = each.log, count_in(part.erased)
-        entry: dict[str, Any] = {
-            "partition": part.partition,
-            "directory": each.name,
-            "erased": erased,
-            "offsets": [list(each) for each in part.erased],
-            "records_before": part.records,
-            "bytes_before": part.bytes,
-        }
-        if self._request.dry_run or log.outcome.error:
-            return entry
-        touched = {source.base_offset for source in log.touched(part.erased)}
-        stay = {
-            name: facts
-            for name, facts in part.files.items()
-            if int(name.partition(".")[0]) not in touched
-        }
-        after = log.files(stay)
-        names = sorted({*part.files, *after})
-        return entry | {
-            "records_after": part.records - erased,
-            "bytes_after": sum(source.size_bytes for source in log.sources),
-            "log_end_offset": log.end,
-            "files": [
-                {"name": name, "before": part.files.get(name), "after": after.get(name)}
-                for name in names
-            ],
-        }
-
-    def _entry_of_file(self, one: _Loose) -> dict[str, Any]:
-        part = one.part
-        assert part is not None, "there are entries only for what was searched"
-        entry: dict[str, Any] = {
-            "path": one.name,
-            "partition": part.partition,
-            "erased": count_in(part.erased),
-            "offsets": [list(each) for each in part.erased],
-            "before": part.files[one.name],
-        }
-        if self._request.dry_run or one.error:
-            return entry
-        return entry | {"after": hash_of(one.file.path, fs=self._fs)}

@@ -12,9 +12,10 @@ from pathlib import Path
 
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.erasure.erase import is_cut_of_target
-from cordwood.cleanup.erasure.erasing import TIERED, Erasing, refused_by
+from cordwood.cleanup.erasure.erasing import Erasing
 from cordwood.cleanup.erasure.loose import partitions_below
 from cordwood.cleanup.erasure.online_log import OnlineErasedLog
+from cordwood.cleanup.erasure.refusals import TIERED, refused_by
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.request import Listener
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
@@ -52,7 +53,7 @@ def erase_online(
     homes = [
         each.path for each in manager.logs.directories if each.path not in context.failures.offline
     ]
-    erasing = Erasing(request, means, homes, listener=listener, fs=context.fs)
+    erasing = Erasing(request, means, homes, holds=context.holds, listener=listener, fs=context.fs)
     # Coordinators have the records of internal topics in memory: those that are named are refused.
     logs = [
         log
@@ -92,7 +93,7 @@ def _add_trash(
             log.deleted_files.settle_all(log.directory)
     for path, partition in partitions_below(context.trash.directory, fs=context.fs):
         if erasing.covers(partition):
-            erasing.add_loose(homes[0], path, partition)
+            erasing.add_elsewhere(path, partition)
 
 
 def _refused(log: PartitionLog) -> str | None:

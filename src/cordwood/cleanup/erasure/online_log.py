@@ -17,8 +17,8 @@ from cordwood.cleanup.capture import capture
 from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.compaction_values import Manifest, OffsetRanges, SegmentSource
 from cordwood.cleanup.erasure.erased_partition import ErasedPartition
-from cordwood.cleanup.erasure.erasing import refused_by
 from cordwood.cleanup.erasure.loose import remove_staged
+from cordwood.cleanup.erasure.refusals import refused_by
 from cordwood.cleanup.erasure.report import hash_of
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.log_compaction import LogCompaction

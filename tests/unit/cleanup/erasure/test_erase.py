@@ -19,8 +19,10 @@ from cordwood.model.clock import FixedClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError, DirectoryInUseError
 from cordwood.model.hold import Hold
+from cordwood.model.rng import SystemRng
 from cordwood.storage.filesystem import OS, DirectoryLock
 from cordwood.storage.holds import HoldRegistry
+from cordwood.storage.trash_presence import TrashPresence
 from support.clean import digest_tree
 from support.erasing import (
     KEY,
@@ -237,6 +239,28 @@ def test_what_a_broker_left_behind_is_erased_or_removed(tmp_path: Path) -> None:
     assert len(list(log_dir.glob("t-*-delete"))) == 0
     assert len(list(log_dir.glob("t-*-stray"))) == 1
     assert any("delete" in path for path in result.report["removed"])
+
+
+@pytest.mark.parametrize("named", ["relative", "link", "above", "below", "the log directory"])
+def test_what_has_several_names_is_erased_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str
+) -> None:
+    log_dir = write_log_dir(tmp_path / "data", [erasable_log("t-0")])
+    trash = tmp_path / "spare" / "trash"
+    shutil.copytree(log_dir, trash / "day")
+    TrashPresence(trash, [log_dir], fs=OS).note_made(SystemRng())
+    (tmp_path / "link").symlink_to(trash)
+    monkeypatch.chdir(tmp_path)
+    also = {"above": trash.parent, "below": trash / "day", "the log directory": tmp_path}
+    result = erase_here(
+        log_dir,
+        "t",
+        trash={"relative": Path("spare/trash"), "link": tmp_path / "link"}.get(named),
+        also=(also[named],) if named in also else (),
+    )
+    assert result.failed == {}
+    assert len(result.report["beside"]) == len(list((trash / "day" / "t-0").glob("*.log")))
+    assert sweep(tmp_path, KEY, VALUE) == []
 
 
 def test_a_broken_append_is_cut_off(tmp_path: Path) -> None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from cordwood.cleanup.erasure.criteria import Criteria
 from cordwood.cleanup.erasure.engine import ThreadEngine
+from cordwood.cleanup.erasure.erasing import Erasing
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, read_ledger
 from cordwood.cleanup.erasure.pending import PENDING_NAME
 from cordwood.cleanup.online_holds import add_hold
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError, CordwoodError, MissingExtraError
 from cordwood.model.hold import Hold
+from cordwood.storage.broker_trash import BrokerTrash
 from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import HoldRegistry
 from support.clean import digest_tree
@@ -23,6 +26,7 @@ from support.commands import Commands
 from support.erasing import KEY, VALUE, erasable_log, erase_here, sweep
 from support.erasing_online import erase_running_here, running_logs
 from support.log_builder import LogBuilder, write_log_dir
+from support.running_logs import RunningLogs
 
 TIERED = LogConfig(remote_storage_enable=True)
 KEPT = LogConfig(retention_ms=-1, index_interval_bytes=100)
@@ -160,6 +164,77 @@ def test_a_refused_topic_is_not_erased_when_its_hold_is_gone(tmp_path: Path) -> 
     assert found == {"u"}
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
+@pytest.mark.parametrize("why", ["held", "tiered", "only in the trash"])
+def test_what_may_not_be_erased_stays_in_a_trash_and_in_a_copy_too(
+    tmp_path: Path, why: str, dry_run: bool
+) -> None:
+    log_dir = write_log_dir(tmp_path / "data", [erasable_log("t-0"), erasable_log("u-0")])
+    trash, copies = tmp_path / "trash", tmp_path / "copies"
+    for top in (trash, copies / "monday"):
+        for name in ("t-0", "u-0"):
+            shutil.copytree(log_dir / name, top / name)
+    if why == "only in the trash":
+        shutil.rmtree(log_dir / "t-0")
+    configs = {"t": TIERED} if why == "tiered" else {}
+    if why != "tiered":
+        add_to(log_dir, hold_of("t"))
+    before = digest_tree(trash / "t-0")
+    result = erase_here(
+        log_dir, "t", "u", trash=trash, also=(copies,), configs=configs, dry_run=dry_run
+    )
+    assert digest_tree(trash / "t-0") == digest_tree(copies / "monday" / "t-0") == before
+    refused = {str(trash / "t-0"), str(copies / "monday" / "t-0")}
+    if why != "only in the trash":
+        refused.add(str(log_dir / "t-0"))
+    assert set(result.failed) == refused
+    assert all(("held: case-7" in text) == (why != "tiered") for text in result.failed.values())
+    assert {each["partition"] for each in result.report["beside"]} == {"u-0"}
+    if not dry_run:
+        assert not (log_dir / PENDING_NAME).exists()
+        (entry,) = read_ledger(log_dir / LEDGER_NAME).entries
+        assert [str(target) for target in entry.targets] == ["u"]
+        assert set(entry.erased) == {"u-0"}
+        assert {name.partition("/")[0] for name in sweep(trash, KEY, VALUE)} == {"t-0"}
+
+
+def test_a_trash_alone_that_is_held_leaves_nothing_noted(tmp_path: Path) -> None:
+    log_dir = write_log_dir(tmp_path / "data", [erasable_log("u-0")])
+    shutil.copytree(write_log_dir(tmp_path / "old", [erasable_log("t-0")]), tmp_path / "trash")
+    add_to(log_dir, hold_of("t"))
+    before = digest_tree(log_dir)
+    result = erase_here(log_dir, "t", trash=tmp_path / "trash")
+    assert result.report["status"] == "refused"
+    require_untouched(log_dir, before)
+
+
+def test_an_interrupted_erasure_of_a_trash_waits_for_the_end_of_a_hold(tmp_path: Path) -> None:
+    log_dir = write_log_dir(tmp_path / "data", [erasable_log("u-0")])
+    trash = shutil.copytree(write_log_dir(tmp_path / "old", [erasable_log("t-0")]), tmp_path / "t")
+
+    class Stopped(BaseException):
+        pass
+
+    def stopped(_: object) -> None:
+        raise Stopped
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(Erasing, "_rewrite_loose", stopped)
+        with pytest.raises(Stopped):
+            erase_here(log_dir, "t", trash=trash)
+    add_to(log_dir, hold_of("t"))
+    before = digest_tree(trash)
+    result = erase_here(log_dir, "u", trash=trash)
+    assert all("held: case-7" in text for text in result.failed.values())
+    assert digest_tree(trash) == before
+    assert (log_dir / PENDING_NAME).exists()
+    registry = HoldRegistry(OS)
+    registry.read([log_dir])
+    registry.release("case-7")
+    assert erase_here(log_dir, "u", trash=trash).failed == {}
+    assert sweep(trash / "t-0", KEY, VALUE) == []
+
+
 def test_a_running_broker_notes_no_refused_erasure(tmp_path: Path) -> None:
     log_dir = write_log_dir(tmp_path / "logs-0", [erasable_log("t-0"), erasable_log("u-0")])
     with running_logs(tmp_path, {"t": KEPT, "u": KEPT}) as logs:
@@ -185,6 +260,55 @@ def test_what_a_hold_stops_meanwhile_is_given_up(tmp_path: Path) -> None:
         assert not (log_dir / PENDING_NAME).exists()
         (entry,) = read_ledger(log_dir / LEDGER_NAME).entries
         assert [str(target) for target in entry.targets] == ["u"]
+        assert set(entry.erased) == {"u-0"}
+
+
+@contextmanager
+def with_trash(root: Path) -> Iterator[tuple[RunningLogs, Path]]:
+    log_dir = write_log_dir(root / "logs-0", [erasable_log("t-0"), erasable_log("u-0")])
+    trash = root / "trash"
+    with running_logs(root, {"t": KEPT, "u": KEPT}) as logs:
+        logs.manager.context.trash = BrokerTrash(trash, logs.directories)
+        for name in ("t-0", "u-0"):
+            shutil.copytree(log_dir / name, trash / name)
+        yield logs, trash
+        logs.manager.context.trash.close()
+
+
+def test_a_running_broker_leaves_what_is_held_in_its_trash(tmp_path: Path) -> None:
+    log_dir = tmp_path / "logs-0"
+    with with_trash(tmp_path) as (logs, trash):
+        add_hold(logs.cleaning, hold_of("t"))
+        before = digest_tree(trash / "t-0")
+        result = erase_running_here(logs, "t", "u")
+        assert digest_tree(trash / "t-0") == before
+        assert set(result.failed) == {str(log_dir / "t-0"), str(trash / "t-0")}
+        assert {each["partition"] for each in result.report["beside"]} == {"u-0"}
+        assert sweep(trash / "u-0", KEY, VALUE) == []
+        assert not (log_dir / PENDING_NAME).exists()
+        (entry,) = read_ledger(log_dir / LEDGER_NAME).entries
+        assert set(entry.erased) == {"u-0"}
+
+
+def test_a_hold_that_comes_meanwhile_keeps_what_lies_beside_the_log(tmp_path: Path) -> None:
+    log_dir = tmp_path / "logs-0"
+    with with_trash(tmp_path) as (logs, trash):
+        marked = [log_dir / f"t-0.{'0' * 32}-{suffix}" for suffix in ("stray", "delete")]
+        for path in marked:
+            shutil.copytree(log_dir / "t-0", path)
+        before = [digest_tree(path) for path in (trash / "t-0", *marked)]
+        result = erase_running_here(
+            logs, "t", "u", before_rewriting=lambda: add_hold(logs.cleaning, hold_of("t"))
+        )
+        assert [digest_tree(path) for path in (trash / "t-0", *marked)] == before
+        assert all("held: case-7" in text for text in result.failed.values())
+        assert str(marked[1]) in result.failed
+        assert {each["partition"] for each in result.report["beside"]} == {"u-0"}
+        assert result.report["removed"] == []
+        assert sweep(trash / "u-0", KEY, VALUE) == []
+        assert not (log_dir / PENDING_NAME).exists()
+        (entry,) = read_ledger(log_dir / LEDGER_NAME).entries
+        assert set(entry.erased) == {"u-0"}
 
 
 def test_the_command_writes_no_report_of_a_refused_erasure(tmp_path: Path) -> None:
