@@ -157,9 +157,11 @@ class LogCompaction:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> LogCompaction:
-        """The inverse of `to_json`."""
+        """The inverse of `to_json`, also of what an earlier version has written."""
+        # An erasure said which batches have to stay. Now the header of every batch stays.
+        known = {name: each for name, each in value.items() if name != "first_in_open"}
         return cls(
-            **value
+            **known
             | {
                 "segments": tuple(SegmentSource(**s) for s in value["segments"]),
                 "groups": tuple(tuple(g) for g in value["groups"]),

@@ -18,8 +18,9 @@ from cordwood.cleanup.request import Engine
 from cordwood.format.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OS
-from cordwood.storage.replace import STAGED_SUFFIX
+from cordwood.storage.replace import JOURNAL_NAME, STAGED_SUFFIX
 from support.clean import digest_tree
+from support.erasing import batches_of
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
@@ -103,6 +104,48 @@ def test_a_compaction_that_is_stale_is_dropped_and_retention_still_comes(
     assert any("dropped" in warning for warning in partition.warnings), partition.warnings
     assert not list(before.rglob("cordwood.*"))
     assert sum(log.stat().st_size for log in (before / "t-0").glob("*.log")) == 0
+
+
+#: A journal of the time before an erasure kept the header of every batch.
+OLDER = """\
+{"name": "t-0", "directory": "/moved/t-0", "now_ms": 1700000000000, "first_dirty": 0, \
+"first_uncleanable": 3, "delete_retention_ms": 86400000, "index_interval_bytes": 4096, \
+"segment_bytes": 1073741824, "legacy_horizon_ms": 0, "segments": [{"path": \
+"/moved/t-0/00000000000000000000.log", "base_offset": 0, "next_base_offset": 3, \
+"size_bytes": %d, "modified_ns": %d}], "groups": [[0]], "producers": [], "aborted": [], \
+"model": {"size_bytes": 1, "modified_ms": 1700000000000, "modified_ns": 1700000000000000000, \
+"mode": 33188, "uid": %d, "gid": %d}, "seed": 7, "attempt": "0f1e2d3c", "space_max": null, \
+"one_at_a_time": false, "throttle_bytes": null, "verify": false, "batch_bytes_max": 1073741824, \
+"erased": %s, "first_in_open": %s, "versions": null, "ttl_header": "", "is_measured": false, \
+"groups_done": 0, "log_start_offset": 0, "before": [[], []]}
+"""
+
+
+@pytest.mark.parametrize(("erased", "first_in_open"), [("null", "[]"), ("[[1, 1]]", "[1]")])
+def test_what_an_earlier_version_has_begun_is_continued(
+    tmp_path: Path, erased: str, first_in_open: str
+) -> None:
+    log = LogBuilder("t-0")
+    for key in (b"a", b"a", b"b"):
+        log.put(key, b"1")
+    log.roll()
+    log.put(b"a", b"end")
+    root = write_log_dir(tmp_path / "logs", [log])
+    first = root / "t-0" / "00000000000000000000.log"
+    facts = first.stat()
+    (root / "t-0" / JOURNAL_NAME).write_text(
+        OLDER
+        % (facts.st_size, facts.st_mtime_ns, facts.st_uid, facts.st_gid, erased, first_in_open)
+    )
+    # Nothing but the journal has anything compacted.
+    kept = LogConfig(cleanup_policy=frozenset({"delete"}), retention_ms=-1)
+    report = clean_in_process(root, {"t": kept}, now_ms=NOW_MS)
+    (partition,) = report.partitions
+    assert (partition.status, partition.reason) == ("cleaned", ""), partition
+    assert not any("dropped" in warning for warning in partition.warnings), partition.warnings
+    left = [record.offset for batch in batches_of(first) for record in batch.records()]
+    assert left == ([0, 2] if first_in_open == "[1]" else [1, 2])
+    assert not (root / "t-0" / JOURNAL_NAME).exists()
 
 
 class Interrupted:
