@@ -437,7 +437,11 @@ class GroupRun:
     ) -> list[list[FetchedTopic] | int]:
         """What OffsetFetch answers, some time, that wants offsets that nothing may change."""
         answers: list[list[FetchedTopic] | int] = []
-        self.groups.fetch_stable(group, wanted, answers.append)
+
+        def committed(error: int) -> None:
+            answers.append(error or self.groups.fetch(group, wanted, require_stable=True))
+
+        self.groups.await_commit(group, committed)
         return answers
 
     def offset(self, topic: str = "t", partition: int = 0, *, group: str = "g") -> int:

@@ -497,6 +497,18 @@ class CoordinatorRuntime(Generic[S, E, R]):
         if effects.when_committed:
             active.deferred.add(DeferredAnswers(offset, effects.when_committed))
 
+    def await_commit(self, partition: int, answer: Answer) -> None:
+        """Sends an answer when all that is written is committed; refuses it after a time.
+
+        Source: CoordinatorRuntime.scheduleWriteOperation, of an operation without a record.
+        """
+        try:
+            active = self._require_active(partition)
+        except KafkaError as error:
+            answer.reply_to.refuse(error)
+        else:
+            self._answer(active, Effects(answers=(answer,)))
+
     @staticmethod
     def _time_out(active: _Partition[S], deferred: DeferredAnswers) -> None:
         active.deferred.remove(deferred)

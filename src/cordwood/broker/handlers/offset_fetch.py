@@ -9,7 +9,7 @@ Source: kafka.server.KafkaApis.handleOffsetFetchRequest, OffsetFetchResponse.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -26,9 +26,9 @@ from cordwood.coordinator.group.offset_requests import (
 )
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
-from cordwood.model.pauses import in_steps
+from cordwood.model.pauses import in_steps, is_pausing
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.network.api import Api, Response
+from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.offset_fetch import OffsetFetchRequest
 
 _TOP_LEVEL_ERROR_SINCE = 2
@@ -44,77 +44,76 @@ class _Asked:
     `topics` is None for all.
     """
 
-    group_id: str
+    request: Any
     topics: list[FetchTopic] | None
     others: list[dict[str, Any]]
     member: FetchingMember
 
+    @property
+    def group_id(self) -> str:
+        """The group."""
+        return str(self.request.group_id)
+
+
+_Group = _Asked | dict[str, Any]
+"""What is read of a group; or its answer, if nothing is."""
+
 
 def handle(context: RequestContext, request: OffsetFetchRequest) -> Response:
     """Answers from memory; with `require_stable` when nothing that is written may be lost."""
-    groups = list(request.groups) if context.api_version >= _GROUPS_SINCE else [request]
-    if request.require_stable:
-        return _stable(context, groups)
-    return _fields(context, [_group(context, each) for each in in_steps(groups)])
+    requests = list(request.groups) if context.api_version >= _GROUPS_SINCE else [request]
+    groups = [_checked(context, each) for each in in_steps(requests)]
+    return _stable(context, groups) if request.require_stable else _fields(context, groups, None)
 
 
-def _fields(context: RequestContext, answers: list[dict[str, Any]]) -> dict[str, Any]:
+def _stable(context: RequestContext, groups: Sequence[_Group]) -> Response:
+    """Waits for all groups at once; then the answer is built in slices if the request runs so."""
+    commits: dict[str, CoordinatorAnswer[int]] = {}
+    for each in in_steps(groups):
+        if isinstance(each, _Asked):
+            commit = CoordinatorAnswer[int](context.broker.thread)
+            commits[each.group_id] = commit
+            context.broker.groups.await_commit(each.group_id, commit)
+    if all(each.is_there for each in commits.values()):
+        return _fields(context, groups, {group: each.now() for group, each in commits.items()})
+    is_long = is_pausing()
+
+    async def committed() -> Fields:
+        errors = {group: await each.value() for group, each in commits.items()}
+        if not is_long:
+            return _fields(context, groups, errors)
+        return await context.broker.thread.slices.run(lambda: _fields(context, groups, errors))
+
+    return committed()
+
+
+def _fields(
+    context: RequestContext, groups: Sequence[_Group], commits: Mapping[str, int] | None
+) -> Fields:
+    """The response; `commits` has the error code of each group whose commit was waited for."""
+    answers = [
+        _answer(context, each, commits) if isinstance(each, _Asked) else each
+        for each in in_steps(groups)
+    ]
     return {"groups": answers} if context.api_version >= _GROUPS_SINCE else answers[0]
 
 
-def _group(context: RequestContext, request: Any) -> dict[str, Any]:
-    asked = _checked(context, request)
-    if not isinstance(asked, _Asked):
-        return asked
+def _answer(
+    context: RequestContext, asked: _Asked, commits: Mapping[str, int] | None
+) -> dict[str, Any]:
+    if commits is not None and commits[asked.group_id]:
+        return _failed(asked.request, commits[asked.group_id], context.api_version)
     try:
-        found = context.broker.groups.fetch(asked.group_id, asked.topics, asked.member)
+        found = context.broker.groups.fetch(
+            asked.group_id, asked.topics, asked.member, require_stable=commits is not None
+        )
     except KafkaError as error:
-        return _failed(request, error.code, context.api_version)
+        return _failed(asked.request, error.code, context.api_version)
     return _found(context, asked, found)
 
 
-def _stable(context: RequestContext, requests: list[Any]) -> Response:
-    """Begins all reads at once; the answer may wait for one that is not committed."""
-    reads: list[tuple[Any, _Asked | dict[str, Any], CoordinatorAnswer[list[FetchedTopic] | int]]]
-    reads = []
-    for request in in_steps(requests):
-        asked = _checked(context, request)
-        answer = CoordinatorAnswer[list[FetchedTopic] | int](context.broker.thread)
-        if isinstance(asked, _Asked):
-            context.broker.groups.fetch_stable(asked.group_id, asked.topics, answer, asked.member)
-        reads.append((request, asked, answer))
-
-    def answered(
-        request: Any, asked: _Asked | dict[str, Any], found: list[FetchedTopic] | int
-    ) -> dict[str, Any]:
-        if not isinstance(asked, _Asked):
-            return asked
-        if isinstance(found, int):
-            return _failed(request, found, context.api_version)
-        return _found(context, asked, found)
-
-    async def all_answered() -> dict[str, Any]:
-        return _fields(
-            context,
-            [
-                answered(request, asked, await answer.value() if isinstance(asked, _Asked) else [])
-                for request, asked, answer in reads
-            ],
-        )
-
-    if all(answer.is_there or not isinstance(asked, _Asked) for _, asked, answer in reads):
-        return _fields(
-            context,
-            [
-                answered(request, asked, answer.now() if answer.is_there else [])
-                for request, asked, answer in reads
-            ],
-        )
-    return all_answered()
-
-
-def _checked(context: RequestContext, request: Any) -> _Asked | dict[str, Any]:
-    """What is read for a group; the answer if nothing is."""
+def _checked(context: RequestContext, request: Any) -> _Group:
+    """Which offsets of a group the client may read."""
     version = context.api_version
     by_id = version >= _TOPIC_IDS_SINCE
     if not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
@@ -123,7 +122,7 @@ def _checked(context: RequestContext, request: Any) -> _Asked | dict[str, Any]:
     if version >= _MEMBERS_SINCE:
         member = FetchingMember(request.member_id, request.member_epoch)
     if request.topics is None:
-        return _Asked(group_id=request.group_id, topics=None, others=[], member=member)
+        return _Asked(request=request, topics=None, others=[], member=member)
     known: list[FetchTopic] = []
     unknown: list[dict[str, Any]] = []
     denied: list[dict[str, Any]] = []
@@ -139,7 +138,7 @@ def _checked(context: RequestContext, request: Any) -> _Asked | dict[str, Any]:
         else:
             known.append(FetchTopic(name, tuple(topic.partition_indexes), topic_id))
     others = [*unknown, *denied]
-    return _Asked(group_id=request.group_id, topics=known, others=others, member=member)
+    return _Asked(request=request, topics=known, others=others, member=member)
 
 
 def _found(context: RequestContext, asked: _Asked, found: list[FetchedTopic]) -> dict[str, Any]:

@@ -21,9 +21,6 @@ from cordwood.coordinator.group.member import (
 )
 from cordwood.coordinator.group.offset_requests import (
     CommitRequest,
-    FetchedTopic,
-    FetchingMember,
-    FetchTopic,
 )
 from cordwood.coordinator.group.records import OffsetRecord
 from cordwood.model.kafka_errors import KafkaError
@@ -104,19 +101,6 @@ class DeleteOffsets(GroupEvent):
     group_id: str
     partitions: tuple[tuple[str, int], ...]
     reply_to: ReplyTo[DeletedOffsets]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FetchStableOffsets(GroupEvent):
-    """OffsetFetch of offsets that nothing may change any more; all of the group for None.
-
-    The answer is what was found, or an error code.
-    """
-
-    group_id: str
-    topics: tuple[FetchTopic, ...] | None
-    member: FetchingMember
-    reply_to: ReplyTo[list[FetchedTopic] | int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

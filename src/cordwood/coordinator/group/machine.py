@@ -43,7 +43,7 @@ from cordwood.coordinator.group.settings import (
     retention_ms_of,
 )
 from cordwood.coordinator.group.shard import GroupShard
-from cordwood.coordinator.timeline import LATEST, Timeline
+from cordwood.coordinator.timeline import Timeline
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
@@ -68,7 +68,6 @@ class GroupStateMachine:
             events.Leave: self._leave,
             events.ConsumerHeartbeat: self._consumer_heartbeat,
             events.Commit: self._commit,
-            events.FetchStableOffsets: self._fetch_stable_offsets,
             events.DeleteOffsets: self._delete_offsets,
             events.DeleteGroup: self._delete_group,
             events.TopicsDeleted: self._topics_deleted,
@@ -328,24 +327,6 @@ class GroupStateMachine:
         change.write_all(event.records)
         change.count(Count.OFFSET_COMMITS, len(event.records))
         change.answer(event.reply_to, ErrorCode.NONE)
-
-    @staticmethod
-    def _fetch_stable_offsets(change: Change, event: events.FetchStableOffsets) -> None:
-        """Reads what is written, and answers when all of it is committed.
-
-        Source: GroupCoordinatorService.fetchOffsets (a write operation without a record).
-        """
-        try:
-            found = offset_requests.found_offsets(
-                *(change.shard, event.group_id, event.topics),
-                at=LATEST,
-                require_stable=True,
-                member=event.member,
-            )
-        except CoordinatorRequestError as error:
-            change.answer(event.reply_to, error.code)
-        else:
-            change.answer(event.reply_to, found)
 
     def _delete_offsets(self, change: Change, event: events.DeleteOffsets) -> None:
         shard, group_id = change.shard, event.group_id

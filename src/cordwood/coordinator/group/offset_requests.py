@@ -8,7 +8,7 @@ ConsumerGroup.validateOffsetCommit.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -232,9 +232,11 @@ def found_offsets(
     group = shard.groups.get(group_id, at)
     if isinstance(group, ConsumerGroup) and member != NO_MEMBER:
         _require_fetching_member(group, member)
+    # Read at once: an offset that is not pending now is stable now, or newer after a pause.
+    pending = frozenset(shard.offsets.pending_of_group(group_id, at) if require_stable else ())
     if topics is None:
-        return fetch_all_offsets(shard, group_id, at=at, require_stable=require_stable)
-    return fetch_offsets(shard, group_id, topics, at=at, require_stable=require_stable)
+        return fetch_all_offsets(shard, group_id, at=at, pending=pending)
+    return fetch_offsets(shard, group_id, topics, at=at, pending=pending)
 
 
 def _require_fetching_member(group: ConsumerGroup, asking: FetchingMember) -> None:
@@ -258,7 +260,7 @@ def fetch_offsets(
     topics: Iterable[FetchTopic],
     *,
     at: int,
-    require_stable: bool,
+    pending: Collection[OffsetKey],
 ) -> list[FetchedTopic]:
     """The committed offsets of a group for these partitions, as of an offset of the log."""
     return [
@@ -271,7 +273,7 @@ def fetch_offsets(
                     OffsetKey(group_id, topic.name, partition),
                     topic.topic_id,
                     at=at,
-                    require_stable=require_stable,
+                    pending=pending,
                 )
                 for partition in in_steps(topic.partitions, every=16)
             ),
@@ -281,21 +283,21 @@ def fetch_offsets(
 
 
 def fetch_all_offsets(
-    shard: GroupShard, group_id: str, *, at: int, require_stable: bool
+    shard: GroupShard, group_id: str, *, at: int, pending: Collection[OffsetKey]
 ) -> list[FetchedTopic]:
     """All that a group has committed, at an offset of the log."""
     found: dict[str, list[FetchedOffset]] = {}
     for key, _ in in_steps(shard.offsets.of_group(group_id, at), every=16):
         found.setdefault(key.topic, []).append(
-            _fetched(shard, key, ZERO_UUID, at=at, require_stable=require_stable)
+            _fetched(shard, key, ZERO_UUID, at=at, pending=pending)
         )
     return [FetchedTopic(topic, ZERO_UUID, tuple(offsets)) for topic, offsets in found.items()]
 
 
 def _fetched(
-    shard: GroupShard, key: OffsetKey, topic_id: UUID, *, at: int, require_stable: bool
+    shard: GroupShard, key: OffsetKey, topic_id: UUID, *, at: int, pending: Collection[OffsetKey]
 ) -> FetchedOffset:
-    if require_stable and shard.offsets.is_pending(key):
+    if key in pending:
         return FetchedOffset(key.partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
     found = shard.offsets.get(key, at)
     if found is None or not found.is_of(topic_id):

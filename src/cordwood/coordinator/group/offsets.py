@@ -249,9 +249,9 @@ class OffsetStore:
         """The number of committed offsets of a group."""
         return sum(map(len, self._committed.by_group.get(group_id, {}).values()))
 
-    def pending_of_group(self, group_id: str) -> list[OffsetKey]:
-        """The keys of a group's offsets in open transactions."""
-        return [key for each in self._pending.values() for key, _ in each.items(group_id)]
+    def pending_of_group(self, group_id: str, at: int = LATEST) -> list[OffsetKey]:
+        """The keys of a group's offsets in transactions that are open at an offset of the log."""
+        return [key for each in self._pending.values() for key, _ in each.items(group_id, at)]
 
     def is_pending(self, key: OffsetKey) -> bool:
         """Whether an open transaction may still change that offset."""

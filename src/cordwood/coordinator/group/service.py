@@ -15,7 +15,7 @@ from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
-from cordwood.coordinator.effects import ReplyTo
+from cordwood.coordinator.effects import Answer, ReplyTo
 from cordwood.coordinator.errors import CoordinatorRequestError, error_of_append, error_of_fetch
 from cordwood.coordinator.group import events, offset_requests
 from cordwood.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
@@ -345,36 +345,29 @@ class GroupCoordinator:
         group_id: str,
         topics: Iterable[FetchTopic] | None,
         member: FetchingMember = NO_MEMBER,
+        *,
+        require_stable: bool = False,
     ) -> list[FetchedTopic]:
         """The committed offsets of a group for these partitions, or for all if None.
 
+        With `require_stable` an offset that an open transaction may change has an error instead.
+        A transaction whose marker is written has changed it: `await_commit` comes first, or the
+        answer may be the offset before.
+
         Raises:
             KafkaError: the group's partition is not loaded, or the group refuses the member.
+
+        Differs: Kafka reads stable offsets as they are written, before it waits.
         """
         shard, at = self._read(group_id)
         return offset_requests.found_offsets(
-            shard, group_id, topics, at=at, require_stable=False, member=member
+            shard, group_id, topics, at=at, require_stable=require_stable, member=member
         )
 
-    def fetch_stable(
-        self,
-        group_id: str,
-        topics: Iterable[FetchTopic] | None,
-        reply: Reply[list[FetchedTopic] | int],
-        member: FetchingMember = NO_MEMBER,
-    ) -> None:
-        """As `fetch`, when what has been written before is committed; answers an error code else.
-
-        An offset that an open transaction may change has an error. A transaction whose marker is
-        written has changed it: the answer waits for the marker, and is not the offset before.
-        """
-        event = events.FetchStableOffsets(
-            group_id=group_id,
-            topics=None if topics is None else tuple(topics),
-            member=member,
-            reply_to=ReplyTo(reply, error_of_fetch),
-        )
-        self._write(group_id, event)
+    def await_commit(self, group_id: str, reply: Reply[int]) -> None:
+        """Answers when what has been written of a group is committed, or an error code."""
+        answer = Answer(ReplyTo(reply, error_of_fetch), ErrorCode.NONE)
+        self._runtime.await_commit(self.partition_for(group_id), answer)
 
     def delete_offsets(
         self, group_id: str, partitions: Sequence[tuple[str, int]], reply: Reply[DeletedOffsets]

@@ -119,8 +119,8 @@ def unstable_offsets_answered() -> AbstractContextManager[None]:
     """A group is given its offsets although a transaction whose end is decided changes them."""
     real = offset_requests._fetched
 
-    def fetched(*arguments: Any, at: int, require_stable: bool) -> Any:
-        del require_stable
-        return real(*arguments, at=at, require_stable=False)
+    def fetched(*arguments: Any, at: int, pending: object) -> Any:
+        del pending
+        return real(*arguments, at=at, pending=())
 
     return replaced(offset_requests, "_fetched", fetched)

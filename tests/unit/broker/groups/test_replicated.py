@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from cordwood.coordinator.group.offsets import NO_OFFSET
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import StorageError
+from cordwood.model.pauses import running
 from support.groups_under_test import GroupBroker, GroupRun, assigned, codes
 
 T0 = FetchTopic("t", (0,))
@@ -86,6 +88,19 @@ def test_a_stable_offset_is_answered_when_all_that_was_written_before_is_committ
     assert late == [ErrorCode.NOT_COORDINATOR], "older consumers retry this one"
 
 
+def end_transaction(run: GroupRun, broker: GroupBroker, *, is_commit: bool) -> None:
+    """Writes the marker of producer 7."""
+    marker = build_end_txn_marker(
+        offset=0,
+        timestamp=broker.clock.now_ms(),
+        producer_id=7,
+        producer_epoch=1,
+        control_type=ControlType.COMMIT if is_commit else ControlType.ABORT,
+        coordinator_epoch=0,
+    )
+    run.groups.complete_transaction(0, marker, 7, commit=is_commit, transaction_version=2)
+
+
 @pytest.mark.parametrize("is_commit", [True, False])
 def test_after_a_transaction_is_decided_the_offset_before_is_not_answered_as_stable(
     run: GroupRun, broker: GroupBroker, is_commit: bool
@@ -96,19 +111,63 @@ def test_after_a_transaction_is_decided_the_offset_before_is_not_answered_as_sta
     assert isinstance(unstable, list)
     assert unstable[0].partitions[0].error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
     broker.is_replicated = True
-    marker = build_end_txn_marker(
-        offset=0,
-        timestamp=broker.clock.now_ms(),
-        producer_id=7,
-        producer_epoch=1,
-        control_type=ControlType.COMMIT if is_commit else ControlType.ABORT,
-        coordinator_epoch=0,
-    )
-    run.groups.complete_transaction(0, marker, 7, commit=is_commit, transaction_version=2)
+    end_transaction(run, broker, is_commit=is_commit)
     stable = run.fetch_stable([T0])
     assert stable == [], "the marker may still be lost"
     run.commit_log()
     assert offsets_of(stable) == [2 if is_commit else 1]
+
+
+class Pauses:
+    """Work in slices: counts its pauses, and does something else in the first one."""
+
+    def __init__(self, first: Callable[[], object] = lambda: None) -> None:
+        self.count = 0
+        self._first = first
+
+    def pause(self) -> None:
+        self.count += 1
+        if self.count == 1:
+            self._first()
+
+    def leave(self) -> None:
+        pass
+
+    def come_back(self) -> None:
+        pass
+
+
+MANY = range(64)
+
+
+def commit_many(run: GroupRun, offset: int, **fields: Any) -> None:
+    answers: list[int] = []
+    topic = CommitTopic("t", tuple(CommitPartition(number, offset) for number in MANY))
+    run.groups.commit(CommitRequest(group_id="g", topics=(topic,), **fields), answers.append)
+    assert answers == [ErrorCode.NONE]
+
+
+def test_others_may_work_while_stable_offsets_are_read(run: GroupRun) -> None:
+    commit_many(run, 1)
+    work = Pauses()
+    with running(work):
+        (found,) = run.fetch_stable([FetchTopic("t", tuple(MANY))])
+    assert isinstance(found, list)
+    assert {each.offset for each in found[0].partitions} == {1}
+    assert work.count >= 3
+
+
+def test_no_offset_before_a_transaction_is_stable_though_it_is_decided_during_the_reading(
+    run: GroupRun, broker: GroupBroker
+) -> None:
+    commit_many(run, 1)
+    commit_many(run, 2, producer=TransactionalProducer(7, 0, None))
+    broker.is_replicated = True
+    with running(Pauses(lambda: end_transaction(run, broker, is_commit=True))):
+        (found,) = run.fetch_stable([FetchTopic("t", tuple(MANY))])
+    assert isinstance(found, list)
+    answers = {(each.offset, each.error_code) for each in found[0].partitions}
+    assert answers == {(NO_OFFSET, ErrorCode.UNSTABLE_OFFSET_COMMIT)}
 
 
 def test_commit_that_is_not_replicated_in_time_is_refused(
