@@ -116,6 +116,34 @@ def clean(
     return run.report
 
 
+def require_cleanable(
+    request: CleanRequest,
+    *,
+    clock: Clock,
+    confirm: Callable[[Emptied], None],
+    listener: Listener | None = None,
+) -> None:
+    """Checks and asks what `clean` does before it changes anything, and changes nothing.
+
+    It is for a command that changes the directories itself before it has them cleaned.
+
+    Raises:
+        As `clean`, except for EngineError; and what `confirm` raises.
+    """
+    log_dirs = open_log_dirs(request.log_dirs)
+    with (
+        locked(log_dirs, dry_run=False) as locks,
+        ThreadPoolExecutor(_REMOVERS, thread_name_prefix="remover") as remover,
+    ):
+        run = _Cleaning(replace(request, dry_run=True), clock, listener or Silence(), remover)
+        run.read(log_dirs, locks)
+        if run.trash is not None and OS.exists(run.trash.directory):
+            locks.take(run.trash.directory)
+        emptied = run.emptied()
+        if emptied.is_suspicious:
+            confirm(emptied)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survey:
     """Log directories as they are at one moment.

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
-from cordwood.cleanup.clean import clean
+from cordwood.cleanup.clean import clean, require_cleanable
 from cordwood.cleanup.cleaning_order import CleaningOrder
 from cordwood.cleanup.emptied import Emptied
 from cordwood.cleanup.report import PartitionReport, Report, Status
@@ -67,7 +66,9 @@ _STOPPED: Final = {
     False: "replaced segments are kept, the next run continues",
 }
 """What a signal leaves behind, by whether it is a dry run."""
-_IN_USE_ADVICE = "Nothing was changed: stop that process first, or look with --dry-run"
+_UNCHANGED: Final = "nothing was changed"
+_ONLY_ERASED: Final = "nothing was changed but by --apply-erasures"
+_IN_USE_ADVICE = "stop that process first, or look with --dry-run"
 
 EPILOG = """\b
 Examples:
@@ -179,6 +180,8 @@ def clean_command(
         ends_processes=True,
     )
     screen = context.with_resource(Screen())
+    shown = not json_ and screen.is_terminal
+    confirm = _Confirmation(is_given=yes or trash is not None, may_ask=shown)
     try:
         log = LogOptions(level=log_level, format=log_format, file=log_file)
         context.with_resource(logging_to(screen.line, log))
@@ -214,71 +217,81 @@ def clean_command(
             trash=trash,
         )
         _require_sensible(request, no_estimate=no_estimate)
-        shown = not json_ and screen.is_terminal
-        with clean_display(screen, shown=shown) as display:
-            erased = erased_again(apply_erasures, request, master, display)
-            report = _cleaned(
-                request,
-                clock,
-                display,
-                master=master,
-                memory_bytes=parse_memory(memory),
-                estimates=not no_estimate,
-                confirm=_Confirmation(display, is_given=yes or trash is not None, may_ask=shown),
-            )
+        report = _cleaned(
+            request,
+            clock,
+            screen,
+            ledger=apply_erasures,
+            master=master,
+            memory_bytes=parse_memory(memory),
+            estimates=not no_estimate,
+            confirm=confirm,
+        )
     except (ConfigError, MissingExtraError, NotALogDirError) as error:
         fail("clean", error, _EXIT_USAGE)
     except DirectoryInUseError as error:
-        fail("clean", f"{error} {_IN_USE_ADVICE}", _EXIT_IN_USE)
+        fail("clean", f"{error} {confirm.unchanged.capitalize()}: {_IN_USE_ADVICE}", _EXIT_IN_USE)
     except (CordwoodError, OSError) as error:
         fail("clean", error, _EXIT_FAILED)
-    report.warnings = [*settings.warnings, *erased, *report.warnings]
+    report.warnings = [*settings.warnings, *report.warnings]
     _end(report, screen, as_json=json_)
 
 
 def _cleaned(
     request: CleanRequest,
     clock: Clock,
-    display: CleanProgress,
+    screen: Screen,
     *,
+    ledger: Path | None,
     master: str,
     memory_bytes: int,
     estimates: bool,
-    confirm: Callable[[Emptied], None],
+    confirm: _Confirmation,
 ) -> Report:
     """The report of the cleaning, with its engine. Raises as `clean`."""
-    engine = CleanEngine(
-        master=master,
-        memory_bytes=memory_bytes,
-        # A measurement writes to its scratch directory alone.
-        shared_dirs=[temporary_directory()] if request.measured else list(request.log_dirs),
-        display=display,
-    )
-    with closing(engine):
-        report = clean(
-            request,
-            engine.factory(),
-            clock=clock,
-            require_engine=engine.require,
-            confirm=confirm,
-            listener=display,
-            estimator=estimator_for(display) if estimates else None,
+    with clean_display(screen, shown=confirm.may_ask) as display:
+        confirm.display = display
+        if ledger is not None and not request.dry_run:
+            require_cleanable(request, clock=clock, confirm=confirm, listener=display)
+        erased = erased_again(ledger, request, master, display)
+        if ledger is not None and not request.dry_run:
+            confirm.unchanged = _ONLY_ERASED
+        engine = CleanEngine(
+            master=master,
+            memory_bytes=memory_bytes,
+            # A measurement writes to its scratch directory alone.
+            shared_dirs=[temporary_directory()] if request.measured else list(request.log_dirs),
+            display=display,
         )
+        with closing(engine):
+            report = clean(
+                request,
+                engine.factory(),
+                clock=clock,
+                require_engine=engine.require,
+                confirm=confirm,
+                listener=display,
+                estimator=estimator_for(display) if estimates else None,
+            )
     report.engine = engine.facts
+    report.warnings = [*erased, *report.warnings]
     return report
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, kw_only=True)
 class _Confirmation:
     """Asks before topics of what looks like an archive are emptied.
 
     `is_given` says that they may be, `may_ask` that somebody can be asked if standard input is a
-    terminal, too.
+    terminal, too; `display` is paused meanwhile. What is `agreed` is not asked for again.
+    `unchanged` says what was done if the answer is no.
     """
 
-    display: CleanProgress
     is_given: bool
     may_ask: bool
+    unchanged: str = _UNCHANGED
+    display: CleanProgress = field(default_factory=lambda: CleanProgress(None))
+    agreed: set[str] = field(default_factory=set)
 
     def __call__(self, emptied: Emptied) -> None:
         """Returns if the topics may be emptied.
@@ -287,19 +300,20 @@ class _Confirmation:
             ConfigError: nobody can be asked.
             CordwoodError: the answer is no.
         """
-        if self.is_given:
+        if self.is_given or self.agreed.issuperset(emptied.topics):
             return
         if not self.may_ask or not sys.stdin.isatty():
             raise ConfigError(
-                f"{emptied}. Nothing was changed: --now TIME cleans at another moment, --trash DIR "
-                "keeps what is removed, and --yes removes it"
+                f"{emptied}. {self.unchanged.capitalize()}: --now TIME cleans at another moment, "
+                "--trash DIR keeps what is removed, and --yes removes it"
             )
         with self.display.paused():
             typer.echo(
                 f"cordwood clean: {emptied}. With --trash DIR it could be put back.", err=True
             )
             if not typer.confirm("Remove these records for good?", err=True):
-                raise CordwoodError("nothing was changed")
+                raise CordwoodError(self.unchanged)
+        self.agreed.update(emptied.topics)
 
 
 def _require_sensible(request: CleanRequest, *, no_estimate: bool) -> None:

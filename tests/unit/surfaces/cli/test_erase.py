@@ -71,6 +71,30 @@ def test_a_ledger_is_applied_to_an_archive_and_by_a_cleaning(
         assert {name.partition("/")[0] for name in sweep(archive, KEY, VALUE)} == {"u-0"}
 
 
+@pytest.mark.parametrize(
+    ("options", "code", "said"),
+    [
+        (["--memory", "nonsense"], 2, "--memory"),
+        (["--trash", "b/trash"], 2, "it lies in the log directory"),
+        (["--topic", "nowhere"], 2, "nowhere"),
+        ([], 2, "retention leaves no record of 2 topics"),
+    ],
+)
+def test_a_cleaning_that_is_refused_applies_no_ledger(
+    commands: Commands, place: Path, options: list[str], code: int, said: str
+) -> None:
+    archive = shutil.copytree(place / "data", place / "b")
+    key = ["--topic", "t", "--key", KEY.decode()]
+    assert commands.run(["erase", "data", *key, "--ledger", "ledger"], cwd=place).code == 0
+    before = {name: facts for name, facts in digest_tree(archive).items() if name != ".lock"}
+    applied = ["--defaults", "--retention-only", "--apply-erasures", "ledger"]
+    refused = commands.run(["clean", "b", *applied, *options], cwd=place)
+    assert refused.code == code, refused
+    assert said in refused.err
+    after = {name: facts for name, facts in digest_tree(archive).items() if name != ".lock"}
+    assert after == before
+
+
 @pytest.mark.parametrize("option", ["--report", "--ledger"])
 @pytest.mark.parametrize(
     ("path", "said"), [("none/file", "No such file or directory"), ("data", "Is a directory")]
