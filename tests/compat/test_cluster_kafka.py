@@ -118,7 +118,7 @@ def test_a_question_is_for_the_broker_at_the_address_and_a_kafka_is_called_one(
     assert said.exit_code == 0, said.stderr
     assert json.loads(said.stdout)["broker"]["node_id"] == CORDWOOD
     assert said.stderr == (
-        f"Broker {CORDWOOD} alone was asked. Not asked, with their replicas: broker {KAFKA} "
+        f"Only broker {CORDWOOD} is addressed. Not addressed, with their replicas: broker {KAFKA} "
         f"({kafka}); address each of them, too\n"
     )
     said = CliRunner().invoke(app, ["explain", "--bootstrap-server", kafka])

@@ -91,16 +91,17 @@ def open_logs(
             f"{TRASH_MS}={keep_ms}: there is no place for what is removed; set {TRASH_DIR} to a "
             "directory that is in no log directory"
         )
-    if trash_dir:
-        context.trash = BrokerTrash(Path(trash_dir).absolute(), log_dirs, fs=fs, rng=rng)
-    try:
-        return LogManager(
-            log_dirs, broker=settings.broker_config, topic_config=topic_config, context=context
-        )
-    except BaseException:
-        if context.trash is not None:
-            context.trash.close()
-        raise
+    logs = LogManager(
+        log_dirs, broker=settings.broker_config, topic_config=topic_config, context=context
+    )
+    if trash_dir:  # after the locks: the trash is noted in the log directories
+        online = [each for each in log_dirs if each not in failures.offline]
+        try:
+            context.trash = BrokerTrash(Path(trash_dir).absolute(), online, fs=fs, rng=rng)
+        except BaseException:
+            logs.shutdown()
+            raise
+    return logs
 
 
 def is_stray(log: PartitionLog, image: MetadataImage, node_id: int) -> bool:

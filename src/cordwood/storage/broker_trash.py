@@ -75,6 +75,7 @@ class BrokerTrash:
         """
         self.directory = directory
         self._fs = fs
+        self._rng = rng or SystemRng()
         self._trash = Trash(directory, named=TRASH_DIR, fs=fs)
         self.topics = TrashedTopics(directory, fs=fs)
         self.removals_at_check = self.bytes_at_check = 0
@@ -86,15 +87,15 @@ class BrokerTrash:
         if self._presence.was_made:
             try:
                 self._presence.require()
-            except TrashError as error:
+            except (TrashError, OSError) as error:
                 self._trash.require_outside(log_dirs)
-                self.is_missing = True
+                self.is_missing = isinstance(error, TrashError)
                 _log.warning("%s %s: %s", TRASH_DIR, directory, error)
                 return
         self._trash.make(log_dirs)
         self._locked = fs.lock(directory)
         try:
-            self._presence.note_made(rng or SystemRng())
+            self._presence.note_made(self._rng)
         except BaseException:
             self.close()
             raise
@@ -129,6 +130,7 @@ class BrokerTrash:
         Raises:
             TrashError: it is missing.
             DirectoryInUseError: another process has it.
+            OSError: it cannot be read.
         """
         try:
             self._presence.require()
@@ -278,6 +280,8 @@ class BrokerTrash:
         """
         try:
             self.bring_notes()
+            with self._lock, self.access("noting that it is in use"):
+                self._presence.note_made(self._rng)
         except TrashError as error:
             _log.warning("%s", error)
             if self.is_missing:

@@ -105,10 +105,10 @@ class OffsetCheckpointFile:
         """
         with self._lock:
             before = self.read_or_nothing(self.path.name)
-            gone = [partition for partition in before if is_gone(partition)]
-            if gone:
-                self._replace_lines({p: before[p] for p in before if p not in set(gone)})
-            return gone
+            kept = {p: offset for p, offset in before.items() if not is_gone(p)}
+            if len(kept) < len(before):
+                self._replace_lines(kept)
+            return [partition for partition in before if partition not in kept]
 
     def _replace_lines(
         self, ordered: Mapping[TopicPartition, int], *, model: FileFacts | None = None

@@ -6,7 +6,7 @@ an id, and every log directory notes the id by the path of the trash. A trash is
 
 1. The directory and its id are written, durably. *After a crash:* it is taken as it is.
 2. Each log directory gets the note, durably. From the first on, a directory without the id is not
-   the trash, and is left alone.
+   the trash, and is left alone. A log directory that cannot be written to gets it later.
 
 Kafka ignores a file of this name in a log directory: its loader looks at directories only.
 
@@ -16,6 +16,7 @@ Source: org.apache.kafka.storage.internals.log.LogManager.loadLogs.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ from cordwood.format.file_names import TRASH_ID, TRASH_MARK
 from cordwood.model.errors import CordwoodError, CorruptError, TrashError
 from cordwood.model.rng import Rng
 from cordwood.storage.filesystem import OS, FileSystem
+
+_log = logging.getLogger(__name__)
 
 
 def noted_trashes(log_dir: Path, *, fs: FileSystem = OS) -> dict[str, str]:
@@ -58,19 +61,26 @@ def _note(log_dir: Path, trashes: Mapping[str, str], fs: FileSystem) -> None:
 
 
 class TrashPresence:
-    """Knows the id that a trash has to have; any thread may call."""
+    """Knows the id that a trash has to have; the caller has a lock for `note_made`."""
 
     def __init__(self, directory: Path, log_dirs: Sequence[Path], *, fs: FileSystem) -> None:
-        """Reads what the log directories have noted.
+        """Reads what the log directories have noted; one that cannot be read has noted nothing.
 
         Raises:
-            CorruptError, OSError: a note cannot be read.
+            CorruptError: a note cannot be understood.
         """
         self._directory = directory
         self._log_dirs = list(log_dirs)
+        #: Those that may lack the note.
+        self._unnoted = list(log_dirs)
         self._fs = fs
-        noted = [noted_trashes(each, fs=fs).get(str(directory)) for each in log_dirs]
-        self._id = next((each for each in noted if each is not None), None)
+        self._id: str | None = None
+        for log_dir in log_dirs:
+            try:
+                noted = noted_trashes(log_dir, fs=fs).get(str(directory))
+            except OSError:
+                continue  # `note_made` says so
+            self._id = self._id or noted
 
     @property
     def was_made(self) -> bool:
@@ -78,30 +88,42 @@ class TrashPresence:
         return self._id is not None
 
     def note_made(self, rng: Rng) -> None:
-        """Gives the trash, whose directory is there, its id, and notes it.
+        """Gives the trash, whose directory is there, its id, and notes it where it is not yet.
+
+        A log directory that refuses is logged, and gets its note with the next call.
 
         Raises:
-            OSError, NoSpaceError: the disk refused.
+            OSError, NoSpaceError: the disk of the trash refused.
         """
         fs, path = self._fs, self._directory / TRASH_ID
         if self._id is None:
             if not fs.exists(path):
                 fs.replace_durably(path, rng.unique_id().encode() + b"\n")
             self._id = fs.read_bytes(path).decode("ascii", "replace").strip()
-        for log_dir in self._log_dirs:
-            noted = noted_trashes(log_dir, fs=fs)
-            if noted.get(str(self._directory)) != self._id:
-                _note(log_dir, {**noted, str(self._directory): self._id}, fs)
+        for log_dir in list(self._unnoted):
+            try:
+                noted = noted_trashes(log_dir, fs=fs)
+                if noted.get(str(self._directory)) != self._id:
+                    _note(log_dir, {**noted, str(self._directory): self._id}, fs)
+            except (OSError, CordwoodError) as error:
+                _log.warning(
+                    "%s cannot be written, and will be at a later check: %s",
+                    log_dir / TRASH_MARK,
+                    error,
+                )
+            else:
+                self._unnoted.remove(log_dir)
 
     def require(self) -> None:
         """Requires that the directory is the trash.
 
         Raises:
             TrashError: it is missing, or another directory is in its place.
+            OSError: its id cannot be read, which says neither.
         """
         try:
             found = self._fs.read_bytes(self._directory / TRASH_ID)
-        except (OSError, CordwoodError) as error:
+        except (FileNotFoundError, NotADirectoryError) as error:
             is_there = self._fs.exists(self._directory)
             what = "the directory is there, and is not this trash" if is_there else "it is missing"
             raise TrashError(f"{what}: {self._remedy}") from error

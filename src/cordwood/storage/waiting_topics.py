@@ -2,7 +2,8 @@
 
 They are in a file `cordwood-trash.<topic id>.topic`, with the bytes that the trash gets: after a
 restart the directories of the topic wait still. A move to the trash writes there first, and removes
-the file then; a crash between leaves both, and the same bytes are written again.
+the file then, durably: a crash between leaves both, and the same bytes are written again, while
+lines that the trash adds come after a removal that lasts.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ class WaitingTopics:
             topics.note_lines(topic_id, self._fs.read_bytes(path))
             self._fs.remove(path)
             del self._paths[topic_id]
+            self._fs.sync_directory(path.parent)
 
 
 def _id_in(name: str) -> UUID | None:

@@ -115,7 +115,7 @@ def test_a_leader_appends_nothing_where_offsets_end(tmp_path: Path, end: int) ->
     log = StoredLog(tmp_path).open()
     log.truncate_fully_and_start_at(end)
     before = log.active.size_bytes
-    with pytest.raises(InvalidRecordError, match="behind which no record can follow"):
+    with pytest.raises(InvalidRecordError, match="the highest at which a leader appends"):
         log.append_as_leader(batch_of(b"v"))
     assert (log.log_end_offset, log.active.size_bytes) == (end, before)
 

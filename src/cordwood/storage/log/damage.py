@@ -43,7 +43,7 @@ class DamageReports:
         return CorruptMessageError(str(error))
 
 
-def require_room(partition: TopicPartition, log_end_offset: int) -> None:
+def require_offsets_left(partition: TopicPartition, log_end_offset: int) -> None:
     """Checks that a leader has offsets left for a request.
 
     Raises:
@@ -51,12 +51,13 @@ def require_room(partition: TopicPartition, log_end_offset: int) -> None:
     """
     if log_end_offset > LEADERS_END_MAX:
         raise InvalidRecordError(
-            f"{partition} ends at offset {log_end_offset}, behind which no record can follow: an "
-            "offset in its directory is damaged. Restore it from a copy, or delete the topic"
+            f"{partition} ends at offset {log_end_offset}, above {LEADERS_END_MAX}, the highest at "
+            "which a leader appends: an offset in its directory is damaged. Restore it from a "
+            "copy, or delete the topic"
         )
 
 
-def require_room_behind(partition: TopicPartition, last_offset: int) -> None:
+def require_offset_after(partition: TopicPartition, last_offset: int) -> None:
     """Checks that a record can follow a batch of a leader.
 
     Raises:

@@ -43,7 +43,7 @@ from cordwood.model.uuids import uuid_text
 from cordwood.storage.append import validator
 from cordwood.storage.append.validator import AnalyzedBatch, ValidatedBatch, ValidationResult
 from cordwood.storage.log.append_result import AppendResult, LogPosition
-from cordwood.storage.log.damage import DamageReports, require_room, require_room_behind
+from cordwood.storage.log.damage import DamageReports, require_offset_after, require_offsets_left
 from cordwood.storage.log.deleted_files import DeletedFiles
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.log.log_context import LogContext
@@ -381,7 +381,7 @@ class PartitionLog:
             if not analyzed:
                 return AppendResult.of_nothing(self.log_start_offset)
             end = self.end.offset
-            require_room(self.topic_partition, end)
+            require_offsets_left(self.topic_partition, end)
             if checked is None:
                 result = self._validated(analyzed, origin, leader_epoch, first_offset=end)
             else:
@@ -468,7 +468,7 @@ class PartitionLog:
     def _require_follower_offsets(self, batches: Sequence[ValidatedBatch]) -> None:
         first, last = batches[0].header.base_offset, -1
         for batch in batches:
-            require_room_behind(self.topic_partition, batch.header.last_offset)
+            require_offset_after(self.topic_partition, batch.header.last_offset)
             if batch.header.last_offset <= last:
                 raise OffsetsOutOfOrderError(
                     f"Out of order offsets found in append to {self.topic_partition}: "

@@ -19,11 +19,14 @@ import os
 import sys
 from typing import Final, NoReturn
 
+from cordwood.surfaces.cli.error_text import (
+    DEBUG_VARIABLE,
+    FAILED,
+    command_name,
+    text_and_code,
+)
 from cordwood.surfaces.cli.stopping import STOPPING, StoppedError
 
-_FAILED: Final = 1
-_USAGE: Final = 2
-_DEBUG_VARIABLE: Final = "CORDWOOD_DEBUG"
 # What a command makes mostly lives until it ends: the collector need not look for garbage so often.
 _GARBAGE_MIN: Final = 50_000
 
@@ -59,7 +62,7 @@ def run(arguments: list[str]) -> int:
     Raises:
         StoppedError: a signal stopped the command.
     """
-    name = _name(arguments)
+    name = command_name(arguments)
     STOPPING.command(name)
     try:
         code = _invoke(arguments)
@@ -68,7 +71,7 @@ def run(arguments: list[str]) -> int:
         raise
     except BrokenPipeError:
         _drop_stdout()
-        return _FAILED
+        return FAILED
     except Exception as error:
         code = _tell(name, error)
     try:
@@ -86,49 +89,20 @@ def _invoke(arguments: list[str]) -> int:
     except SystemExit as stop:
         if isinstance(stop.code, str):
             print(stop.code, file=sys.stderr)  # noqa: T201  # as the interpreter would
-            return _FAILED
+            return FAILED
         return stop.code or 0
     return 0
 
 
-def _name(arguments: list[str]) -> str:
-    """The command's name for the start of messages."""
-    first = next((each for each in arguments if not each.startswith("-")), "")
-    return f"cordwood {first}".rstrip()
-
-
 def _tell(name: str, error: Exception) -> int:
-    from cordwood.model.errors import (  # noqa: PLC0415  # signals come first
-        CordwoodError,
-        MissingExtraError,
-    )
-    from cordwood.model.extras import extra_of  # noqa: PLC0415
-
-    if os.environ.get(_DEBUG_VARIABLE):
+    if os.environ.get(DEBUG_VARIABLE):
         import traceback  # noqa: PLC0415  # hardly ever
 
         traceback.print_exception(error)
-        return _FAILED
-    if isinstance(error, ImportError):
-        error = extra_of(error, what=name) or error
-    if isinstance(error, CordwoodError):
-        text = str(error)
-    elif isinstance(error, OSError):
-        text = os_error_text(error)
-    else:
-        text = (
-            f"unexpected error, a bug of Cordwood: {type(error).__name__}: {error}. Run the "
-            f"command again with {_DEBUG_VARIABLE}=1 in the environment to see where"
-        )
+        return FAILED
+    text, code = text_and_code(name, error)
     print(f"{name}: {text}", file=sys.stderr)  # noqa: T201  # the last line
-    return _USAGE if isinstance(error, MissingExtraError) else _FAILED
-
-
-def os_error_text(error: OSError) -> str:
-    """The system's error text, with the file concerned."""
-    reason = error.strerror or str(error) or type(error).__name__
-    name = error.filename
-    return f"{os.fsdecode(name)}: {reason}" if isinstance(name, str | bytes) else reason
+    return code
 
 
 def _open_missing_streams() -> None:

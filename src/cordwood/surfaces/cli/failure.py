@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 import typer
 
+from cordwood.surfaces.cli.error_text import FAILED, command_name, text_and_code
 from cordwood.surfaces.cli.stopping import STOPPING, StoppedError
 
-_FAILED = 1
 _JSON = "--json"
 
 
@@ -60,9 +60,10 @@ def failures_as_json(arguments: Sequence[str]) -> Iterator[None]:
         _print(arguments, STOPPING.message(), STOPPING.exit_code)
         raise
     except Exception as error:
-        # A usage error has a text of its own, and a code.
-        text = getattr(error, "format_message", error.__str__)()
-        _print(arguments, text, getattr(error, "exit_code", _FAILED))
+        if hasattr(error, "format_message"):  # a usage error has a text of its own, and a code
+            _print(arguments, error.format_message(), getattr(error, "exit_code", FAILED))
+        else:
+            _print(arguments, *text_and_code(command_name(arguments), error))
         raise
 
 

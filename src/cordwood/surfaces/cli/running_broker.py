@@ -118,13 +118,13 @@ class AddressedBroker:
 
     @property
     def not_asked_line(self) -> str | None:
-        """Which brokers were not asked; None if there are no others."""
+        """Which brokers are not addressed; None if there are no others."""
         if not self.not_asked:
             return None
         others = [f"{node_id} ({address})" for node_id, address in self.not_asked.items()]
         return (
-            f"Broker {self.identity.node_id} alone was asked. Not asked, with their replicas: "
-            f"broker {', '.join(others)}; address each of them, too"
+            f"Only broker {self.identity.node_id} is addressed. Not addressed, with their "
+            f"replicas: broker {', '.join(others)}; address each of them, too"
         )
 
     @property

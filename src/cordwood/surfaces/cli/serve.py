@@ -276,13 +276,12 @@ async def _serve_node(
 
     The port for HTTP is taken first: a node that cannot have it does not start.
     """
-    from cordwood.network.server import PortInUseError  # noqa: PLC0415
     from cordwood.surfaces.http.endpoint import HttpEndpoint, listen  # noqa: PLC0415
     from cordwood.surfaces.http.identity import runtime_files  # noqa: PLC0415
 
     try:
         sock = None if http_port is not None and http_port < 0 else listen(http_port)
-    except PortInUseError:
+    except BaseException:
         start.close()
         raise
     starting = asyncio.get_running_loop().create_task(start)

@@ -9,7 +9,7 @@ import typer
 
 from cordwood.model.errors import ConfigError, CordwoodError, MissingExtraError, NotALogDirError
 from cordwood.model.extras import NATIVE, require_extra
-from cordwood.surfaces.cli.entry import os_error_text
+from cordwood.surfaces.cli.error_text import os_error_text
 from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,

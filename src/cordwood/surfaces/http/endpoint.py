@@ -84,13 +84,17 @@ def listen(port: int | None, host: str = "127.0.0.1") -> socket.socket:
 
     Raises:
         PortInUseError: another process has the port.
-        OSError: the address is none of this machine's.
+        ConfigError: it cannot be listened at, for another reason.
     """
+    wanted = PORT if port is None else port
     try:
-        return socket.create_server((host, PORT if port is None else port))
+        return socket.create_server((host, wanted))
     except OSError as error:
-        if error.errno != errno.EADDRINUSE or not (port or port is None):
-            raise
+        if error.errno != errno.EADDRINUSE or not wanted:
+            raise ConfigError(
+                f"--http-port {wanted}: {host}:{wanted} cannot be listened at: {error.strerror}. "
+                "Choose another port: 0 for any that is free, -1 for no metrics and status"
+            ) from error
         if port is not None:
             raise PortInUseError(
                 f"--http-port {port}: another process listens at {host}:{port}. Stop it, or choose "

@@ -50,8 +50,8 @@ def test_the_broker_at_the_address_is_asked_and_the_others_are_named(
     said = run(*command, "--bootstrap-server", broker.bootstrap_servers, "--json")
     assert said.exit_code == 0, said.stderr
     assert said.stderr == (
-        f"Broker {node_id} alone was asked. Not asked, with their replicas: broker {3 - node_id} "
-        f"({other.bootstrap_servers}); address each of them, too\n"
+        f"Only broker {node_id} is addressed. Not addressed, with their replicas: "
+        f"broker {3 - node_id} ({other.bootstrap_servers}); address each of them, too\n"
     )
     answer = json.loads(said.stdout)
     if "broker" in answer:
@@ -66,7 +66,7 @@ def test_the_other_ways_to_name_a_broker_name_the_others_too(
     log_dir = str(cluster.brokers[node_id].log_dirs[0])
     by_directory = run("clock", "--log-dir", log_dir, "--json")
     assert by_directory.exit_code == 0, by_directory.stderr
-    assert f"Broker {node_id} alone was asked." in by_directory.stderr
+    assert f"Only broker {node_id} is addressed." in by_directory.stderr
     identity = json.loads(by_directory.stdout)["broker"]
     by_url = run("clock", "--url", identity["http_url"], "--json")
     assert json.loads(by_url.stdout)["broker"] == identity
@@ -91,5 +91,5 @@ def test_an_erasure_is_done_by_the_broker_that_was_named(
     what = ("--topic", "erased", "--key", "a", "--report", str(report))
     said = run("erase", "--bootstrap-server", address, *what)
     assert said.exit_code == 1
-    assert "Broker 2 alone was asked." in said.stderr
+    assert "Only broker 2 is addressed." in said.stderr
     assert "erased-0 on broker 1" in json.loads(report.read_text())["failed"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import logging
 import socket
 import subprocess
@@ -14,7 +16,9 @@ from confluent_kafka.admin import AdminClient, ConfigResource
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.metadata.formatting import format_directories
 from cordwood.model.clock import SystemClock
+from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli.load_progress import LoadLines
+from cordwood.surfaces.cli.serve import _serve_node
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.manual_clock import ManualClock
 from support.no_engine import NoEngine
@@ -271,3 +275,17 @@ def test_a_directory_that_is_none_of_kafkas_is_refused_with_what_is_in_it(tmp_pa
     assert result.returncode == 1
     assert "it has no meta.properties, and is not empty (1 entries, such as" in result.stderr
     assert str(tmp_path / "logs") in result.stderr
+
+
+def test_a_node_without_its_port_for_http_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(port: int | None) -> socket.socket:
+        raise ConfigError(f"--http-port {port}: no")
+
+    async def start() -> None:
+        pytest.fail("it starts")
+
+    monkeypatch.setattr("cordwood.surfaces.http.endpoint.listen", refused)
+    starting, node = start(), NoEngine()
+    with pytest.raises(ConfigError, match="--http-port 80"):
+        asyncio.run(_serve_node(node, node, starting, asyncio.Event(), 80))  # type: ignore[arg-type]
+    assert inspect.getcoroutinestate(starting) == inspect.CORO_CLOSED

@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.model.clock import SystemClock
+from cordwood.model.errors import ConfigError
 from cordwood.network.server import PortInUseError
 from cordwood.surfaces.http import endpoint as endpoint_module
 from cordwood.surfaces.http.endpoint import ADVANCE_MS_MAX, listen
@@ -127,6 +128,16 @@ def test_a_port_that_was_asked_for_and_is_taken_is_an_error() -> None:
         port = taken.getsockname()[1]
         with pytest.raises(PortInUseError, match=f"--http-port {port}: another process listens"):
             listen(port)
+
+
+def test_an_address_that_cannot_be_listened_at_is_an_error_with_its_port() -> None:
+    with pytest.raises(ConfigError, match="--http-port 9464: "):
+        listen(9464, "192.0.2.1")
+
+
+def test_full_lanes_keep_no_health_check_out() -> None:
+    limits = RequestLimits()
+    assert limits.answers > 3 * (limits.waiting + 1)
 
 
 def test_the_usual_port_is_replaced_by_a_free_one_with_a_warning_if_it_is_taken(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -42,6 +43,8 @@ from cordwood.surfaces.cli.tools.options import (
 
 _FAILED = 1
 _FLUSH_BYTES = 1 << 16
+# A console producer may say one of each record that it lost.
+_SAID_MAX = 1000
 _NETWORK_CLIENT = "org.apache.kafka.clients.NetworkClient"
 
 
@@ -91,7 +94,7 @@ class Terminal:
         self._log_handler = log_handler(LogOptions(), self._to_stderr)
         self._is_json = False
         self._documents = 0
-        self._said: list[str] = []
+        self._said: deque[str] = deque(maxlen=_SAID_MAX)
 
     @contextmanager
     def logging(self, options: LogOptions) -> Iterator[None]:
@@ -140,7 +143,7 @@ class Terminal:
         self.write(_line(json.dumps(value)))
 
     def complete_json(self, error: str | None, code: int) -> None:
-        """Adds the document of a run that has printed none: its error, or what it said.
+        """Adds the document of a run that has printed none: its error, or its last messages.
 
         Args:
             error: that ended the run; None if it ended by itself.
@@ -150,7 +153,8 @@ class Terminal:
             return
         if error is None and code:
             error = self._said[-1] if self._said else ""
-        self.document({"messages": self._said} if error is None else error_document(error, code))
+        said = {"messages": list(self._said)}
+        self.document(said if error is None else error_document(error, code))
 
     def error(self, text: str) -> None:
         """Writes a line to stderr, after all that went to stdout."""

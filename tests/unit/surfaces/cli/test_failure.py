@@ -1,0 +1,36 @@
+"""The document of a failure says what standard error and the exit code say."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cordwood.model.errors import ConfigError, MissingExtraError
+from cordwood.surfaces.cli import entry
+from cordwood.surfaces.cli.failure import failures_as_json
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MissingExtraError("native", what="explain", missing=["numpy"]),
+        ModuleNotFoundError("No module named 'numpy'", name="numpy"),
+        ConfigError("x=1: no"),
+        FileNotFoundError(2, "No such file or directory", "a/file"),
+        ZeroDivisionError("division by zero"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_the_document_has_the_text_and_the_code_of_the_process(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def invoke(arguments: list[str]) -> int:
+        with failures_as_json(arguments):
+            raise error
+
+    monkeypatch.setattr(entry, "_invoke", invoke)
+    code = entry.run(["explain", "--json"])
+    shown = capsys.readouterr()
+    text = shown.err.removeprefix("cordwood explain: ").rstrip("\n")
+    assert json.loads(shown.out) == {"error": text, "exit_code": code}
