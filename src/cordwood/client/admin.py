@@ -14,7 +14,7 @@ from uuid import UUID
 
 from cordwood.client.cluster import Cluster
 from cordwood.client.core import BrokerEndpoint
-from cordwood.client.errors import NotSupportedError, require
+from cordwood.client.errors import NotSupportedError, RefusedError, require
 from cordwood.client.retry import action
 from cordwood.model.config_resolver import Level
 from cordwood.model.topic_partition import TopicPartition
@@ -222,18 +222,53 @@ class Admin:
             RefusedError: a topic that was named is not there.
             DisconnectedError: no broker answered, with `is_single`.
         """
-        wanted = None if names is None else [{"name": name} for name in names]
-        fields = {"topics": wanted, "allow_auto_topic_creation": create}
-        answer = self._cluster.call("metadata", fields, name="listTopics", is_single=is_single)
-        self._cluster.learn(
-            [BrokerEndpoint(int(b.node_id), b.host, b.port, b.rack) for b in answer.brokers]
-        )
         found = []
-        for topic in answer.topics:
+        for topic in self._metadata(names, create=create, is_single=is_single):
             if names is not None:
                 require(topic.error_code)
             found.append(_topic_facts(topic, topic.partitions))
         return found
+
+    def find_topics(
+        self, names: Iterable[str], *, is_single: bool = False, deadline: float | None = None
+    ) -> dict[str, TopicFacts | RefusedError]:
+        """The topics of those names, each found or refused; `deadline` as with `ClientCore.call`.
+
+        Raises:
+            DisconnectedError: no broker answered, with `is_single`.
+        """
+        topics = self._metadata(sorted(set(names)), is_single=is_single, deadline=deadline)
+        return {
+            topic.name: (
+                RefusedError(int(topic.error_code))
+                if topic.error_code
+                else _topic_facts(topic, topic.partitions)
+            )
+            for topic in topics
+        }
+
+    def _metadata(
+        self,
+        names: Sequence[str] | None,
+        *,
+        create: bool = False,
+        is_single: bool,
+        deadline: float | None = None,
+    ) -> Sequence[Any]:
+        """The topics of a Metadata answer; the client knows its brokers from then on."""
+        wanted = None if names is None else [{"name": name} for name in names]
+        answer = self._cluster.call(
+            "metadata",
+            {"topics": wanted, "allow_auto_topic_creation": create},
+            name="listTopics",
+            is_single=is_single,
+            deadline=deadline,
+        )
+        self._cluster.learn(
+            [BrokerEndpoint(int(b.node_id), b.host, b.port, b.rack) for b in answer.brokers]
+        )
+        topics: Sequence[Any] = answer.topics
+        return topics
 
     def topics_by_id(self, ids: Sequence[UUID]) -> list[TopicFacts]:
         """The topics of those ids."""
@@ -309,9 +344,9 @@ class Admin:
         self._change_topics(
             "create_topics",
             [name],
-            lambda _: (
+            lambda _, deadline: (
                 self._cluster.call(
-                    "create_topics", {"topics": [fields], "timeout_ms": 30_000}
+                    "create_topics", {"topics": [fields], "timeout_ms": 30_000}, deadline=deadline
                 ).topics
             ),
         )
@@ -319,13 +354,14 @@ class Admin:
     def delete_topics(self, names: Sequence[str]) -> None:
         """Deletes topics."""
 
-        def delete(wanted: Sequence[str]) -> Sequence[Any]:
+        def delete(wanted: Sequence[str], deadline: float) -> Sequence[Any]:
             fields = {
                 "topics": [{"name": name} for name in wanted],
                 "topic_names": list(wanted),
                 "timeout_ms": 30_000,
             }
-            found: Sequence[Any] = self._cluster.call("delete_topics", fields).responses
+            answer = self._cluster.call("delete_topics", fields, deadline=deadline)
+            found: Sequence[Any] = answer.responses
             return found
 
         self._change_topics("delete_topics", names, delete)
@@ -340,24 +376,25 @@ class Admin:
             else [{"broker_ids": list(brokers)} for brokers in assignments]
         )
 
-        def create(names: Sequence[str]) -> Sequence[Any]:
+        def create(names: Sequence[str], deadline: float) -> Sequence[Any]:
             fields = {
                 "topics": [
                     {"name": name, "count": counts[name], "assignments": wanted} for name in names
                 ],
                 "timeout_ms": 30_000,
             }
-            found: Sequence[Any] = self._cluster.call("create_partitions", fields).results
+            answer = self._cluster.call("create_partitions", fields, deadline=deadline)
+            found: Sequence[Any] = answer.results
             return found
 
         self._change_topics("create_partitions", list(counts), create)
 
     def _change_topics(
-        self, api: str, names: Sequence[str], ask: Callable[[Sequence[str]], Sequence[Any]]
+        self, api: str, names: Sequence[str], ask: Callable[[Sequence[str], float], Sequence[Any]]
     ) -> None:
         """Changes topics, again those of which the answer is that it is too early.
 
-        `ask` sends the request for some of them, and gives their results.
+        `ask` sends the request for some of them, with a deadline, and gives their results.
 
         Raises:
             RefusedError: one was refused, the first in the order of the answers.
@@ -365,7 +402,7 @@ class Admin:
         retries = self._cluster.retries()
         refused: list[Any] = []
         while True:
-            failed = [result for result in ask(names) if result.error_code]
+            failed = [result for result in ask(names, retries.deadline) if result.error_code]
             early = [result for result in failed if action(api, int(result.error_code))]
             refused += [result for result in failed if result not in early]
             if not early or not retries.wait():

@@ -33,19 +33,24 @@ T = TypeVar("T")
 
 
 class Retries:
-    """The attempts of one call, with a back-off between them, as long as its time lasts."""
+    """The attempts of one call, with a back-off between them, as long as its time lasts.
+
+    `deadline` is its end on the monotonic clock, for the calls that are parts of it.
+    """
 
     def __init__(self, backoff: Backoff, clock: Clock, limit_s: float) -> None:
         self._backoff = backoff
         self._clock = clock
-        self._end_s = clock.monotonic_s() + limit_s
+        self.deadline = clock.monotonic_s() + limit_s
 
     def wait(self) -> bool:
-        """Pauses before the next attempt, and returns True; False once the time is over."""
-        if self._clock.monotonic_s() >= self._end_s:
+        """Pauses before the next attempt; False if there is no time for one."""
+        left_s = self.deadline - self._clock.monotonic_s()
+        if left_s <= 0:
             return False
-        pause(self._backoff.next_s())
-        return True
+        pause_s = self._backoff.next_s()
+        pause(min(pause_s, left_s))
+        return pause_s < left_s
 
 
 class Cluster:
@@ -84,10 +89,6 @@ class Cluster:
         """The end of a call that begins now, on the monotonic clock."""
         return self._core.deadline()
 
-    def is_past(self, deadline: float) -> bool:
-        """True once `deadline` is reached."""
-        return self._core.is_past(deadline)
-
     def retries(self, timeout_s: float | None = None) -> Retries:
         """The attempts of a caller that repeats requests, by default as long as a call lasts."""
         limit_s = self.settings.api_timeout_ms / 1000 if timeout_s is None else timeout_s
@@ -104,6 +105,7 @@ class Cluster:
         is_answered: bool = True,
         is_single: bool = False,
         timeout_ms: int | None = None,
+        deadline: float | None = None,
         name: str | None = None,
     ) -> Any:
         """Sends a request and waits for the answer, as `ClientCore.call` describes."""
@@ -117,6 +119,7 @@ class Cluster:
                 is_answered=is_answered,
                 is_single=is_single,
                 timeout_ms=timeout_ms,
+                deadline=deadline,
                 name=name,
             )
         )
@@ -125,13 +128,15 @@ class Cluster:
         """A broker that can be reached: below 0 one of the bootstrap addresses."""
         return self._run(self._core.connected(None, self.deadline(), name))
 
-    def versions(self, node_id: int, *, is_single: bool = False) -> Versions:
+    def versions(
+        self, node_id: int, *, is_single: bool = False, deadline: float | None = None
+    ) -> Versions:
         """The lowest and highest version, both inclusive, of each API that a broker serves."""
-        return self._run(self._core.versions(node_id, is_single=is_single))
+        return self._run(self._core.versions(node_id, is_single=is_single, deadline=deadline))
 
-    def find_coordinator(self, of: Coordinator) -> BrokerEndpoint:
+    def find_coordinator(self, of: Coordinator, *, deadline: float | None = None) -> BrokerEndpoint:
         """The broker that looks after a group or a transactional id, waiting until there is one."""
-        return self._run(self._core.find_coordinator(of))
+        return self._run(self._core.find_coordinator(of, deadline=deadline))
 
     def supports(self, api: str, version: int = 0) -> bool:
         """True if the broker that answers next serves that version of the API."""

@@ -257,17 +257,15 @@ class Consumer:
         """Asks who leads the partitions; what is not known stays as it was."""
         self._looked_up_s = self.clock.monotonic_s()
         wanted = {tp: self._places[tp] for tp in partitions if tp in self._places}
-        names = {tp.topic for tp in wanted}
-        for name in names:
-            # A topic that is not there must not hide the leaders of the others.
-            try:
-                (topic,) = Admin(self.cluster).topics([name], is_single=True)
-            except (RefusedError, DisconnectedError, TimedOutError):
-                continue
-            for tp, place in wanted.items():
-                leader = topic.leader_of(tp.partition)
-                if tp.topic == name and leader is not None:
-                    place.leader, place.topic_id = leader, topic.topic_id
+        try:
+            topics = Admin(self.cluster).find_topics((tp.topic for tp in wanted), is_single=True)
+        except (RefusedError, DisconnectedError, TimedOutError):
+            return
+        for tp, place in wanted.items():
+            topic = topics[tp.topic]
+            leader = None if isinstance(topic, RefusedError) else topic.leader_of(tp.partition)
+            if not isinstance(topic, RefusedError) and leader is not None:
+                place.leader, place.topic_id = leader, topic.topic_id
 
     def _offsets_at(self, moments: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
         found = {}

@@ -35,8 +35,8 @@ API_TIMEOUT_MS = 60_000
 REQUEST_TIMEOUT_MS = 30_000
 RETRY_BACKOFF_MS = 100
 RETRY_BACKOFF_MAX_MS = 1_000
-_BACKOFF_FIRST_S = 0.05
-_BACKOFF_MAX_S = 1.0
+_CONNECT_BACKOFF_MS, _CONNECT_BACKOFF_MAX_MS = 50, 1_000
+_WAIT_MIN_S = 0.001
 _API_VERSIONS_VERSION = 3
 
 _KEYS: Mapping[str, int] = {api.module: key for key, api in APIS.items()}
@@ -260,9 +260,18 @@ class ClientCore:
         """The end of a call that begins now, on the monotonic clock."""
         return self._clock.monotonic_s() + self.settings.api_timeout_ms / 1000
 
-    def is_past(self, deadline: float) -> bool:
-        """True once `deadline` is reached."""
-        return self._clock.monotonic_s() >= deadline
+    def _left_s(self, deadline: float, limit_s: float) -> float:
+        """The time for an effect: `limit_s`, but no more than is left until the deadline."""
+        return min(limit_s, max(deadline - self._clock.monotonic_s(), _WAIT_MIN_S))
+
+    def _wait(self, backoff: Backoff, deadline: float) -> Steps[bool]:
+        """Pauses before the next attempt. Result: False if there is no time for one."""
+        left_s = deadline - self._clock.monotonic_s()
+        if left_s <= 0:
+            return False
+        pause_s = backoff.next_s()
+        yield Pause(min(pause_s, left_s))
+        return pause_s < left_s
 
     def learn(self, nodes: Sequence[BrokerEndpoint]) -> None:
         """Replaces the known brokers by those of an answer."""
@@ -279,6 +288,7 @@ class ClientCore:
         is_answered: bool = True,
         is_single: bool = False,
         timeout_ms: int | None = None,
+        deadline: float | None = None,
         name: str | None = None,
     ) -> Steps[Any]:
         """Sends a request to a node, to a coordinator, or to any broker, and returns the answer.
@@ -295,7 +305,9 @@ class ClientCore:
             is_answered: whether an answer is to come.
             is_single: whether a node that cannot be reached, or does not answer, is tried once;
                 so is finding the coordinator.
-            timeout_ms: the time for an answer, by default that of the settings.
+            timeout_ms: the time for an answer, also after the deadline; by default that of the
+                settings, until the deadline.
+            deadline: of the call that this one is a part of; by default it is one of its own.
             name: the call in errors.
 
         Raises:
@@ -304,8 +316,7 @@ class ClientCore:
             NotSupportedError: the broker has no version of the API in common with this client.
             RefusedError: no broker with the id `node_id` is known; no coordinator was found.
         """
-        deadline = self.deadline()
-        timeout_s = (timeout_ms or self.settings.request_timeout_ms) / 1000
+        end = self.deadline() if deadline is None else deadline
         backoff = self.settings.backoff()
         call_name = name or _java_name(api)
         while True:
@@ -313,36 +324,40 @@ class ClientCore:
             try:
                 target = node_id
                 if coordinator is not None:
-                    found = yield from self.find_coordinator(coordinator, is_single=is_single)
+                    found = yield from self.find_coordinator(
+                        coordinator, is_single=is_single, deadline=end
+                    )
                     target = found.id
                 is_tried_once = is_single or coordinator is not None
-                node = yield from self.connected(
-                    target, deadline, call_name, is_single=is_tried_once
-                )
+                node = yield from self.connected(target, end, call_name, is_single=is_tried_once)
                 version = usable_version(api, self._versions[node], version_max)
                 request = Request(_KEYS[api], version, fields, is_answered)
                 lost = (node, self._connections[node])
+                timeout_s = self._left_s(end, self.settings.request_timeout_ms / 1000)
+                if timeout_ms is not None:
+                    timeout_s = timeout_ms / 1000
                 answer = yield Exchange(lost[1], request, timeout_s)
             except (DisconnectedError, TimedOutError):
                 if lost is not None:
                     yield from self._drop(*lost)
                 self._forget(coordinator)
-                if is_single or self.is_past(deadline):
+                if is_single or not (yield from self._wait(backoff, end)):
                     raise
             else:
                 action = repeated(api, answer)
                 if action is Action.COORDINATOR:
                     self._forget(coordinator)
-                if action is None or is_single or self.is_past(deadline):
+                if action is None or is_single:
                     return answer
-            yield Pause(backoff.next_s())
+                if not (yield from self._wait(backoff, end)):
+                    return answer
 
     def find_coordinator(
-        self, of: Coordinator, *, is_single: bool = False
+        self, of: Coordinator, *, is_single: bool = False, deadline: float | None = None
     ) -> Steps[BrokerEndpoint]:
         """The broker that looks after a group or a transactional id.
 
-        It waits until there is one, or with `is_single` asks once.
+        It waits until there is one, or with `is_single` asks once; `deadline` as with `call`.
 
         Raises:
             RefusedError: there is none in time, or it may not be asked for.
@@ -353,6 +368,7 @@ class ClientCore:
                 "find_coordinator",
                 {"key": of.key, "key_type": of.kind, "coordinator_keys": [of.key]},
                 is_single=is_single,
+                deadline=deadline,
             )
             found: Any = answer
             if getattr(answer, "coordinators", None):
@@ -377,27 +393,31 @@ class ClientCore:
             TimedOutError: none could be reached by the deadline.
             DisconnectedError: none could be reached at once, with `is_single`.
         """
-        backoff = _BACKOFF_FIRST_S
+        backoff = Backoff(first_ms=_CONNECT_BACKOFF_MS, max_ms=_CONNECT_BACKOFF_MAX_MS)
         if is_single and node_id is not None and node_id >= 0 and node_id not in self._nodes:
             raise DisconnectedError(f"node {node_id} is not known")
         while True:
             for node, host, ip, port in self._candidates(node_id):
+                timeout_s = self._left_s(deadline, self.settings.request_timeout_ms / 1000)
                 is_connected = node in self._connections or (
-                    yield Once(node, self._connect(node, host, ip, port))
+                    yield Once(node, self._connect(node, host, ip, port, timeout_s))
                 )
                 if is_connected:
                     return node
             if is_single:
                 raise DisconnectedError(f"no node could be reached. Call: {name}")
-            if self.is_past(deadline):
+            if not (yield from self._wait(backoff, deadline)):
                 raise TimedOutError(f"Timed out waiting for a node assignment. Call: {name}")
-            yield Pause(backoff)
-            backoff = min(backoff * 2, _BACKOFF_MAX_S)
 
-    def versions(self, node_id: int, *, is_single: bool = False) -> Steps[Versions]:
-        """The versions of the APIs that a broker serves; `is_single` as with `connected`."""
-        deadline = self.deadline()
-        yield from self.connected(node_id, deadline, "apiVersions", is_single=is_single)
+    def versions(
+        self, node_id: int, *, is_single: bool = False, deadline: float | None = None
+    ) -> Steps[Versions]:
+        """The versions of the APIs that a broker serves.
+
+        `is_single` as with `connected`, `deadline` as with `call`.
+        """
+        end = self.deadline() if deadline is None else deadline
+        yield from self.connected(node_id, end, "apiVersions", is_single=is_single)
         return self._versions[node_id]
 
     def supports(self, api: str, version: int = 0) -> Steps[bool]:
@@ -422,8 +442,7 @@ class ClientCore:
             wanted += [(node.id, node.host, node.host, node.port) for node in self._nodes.values()]
         return sorted(wanted, key=lambda entry: entry[0] not in self._connections)
 
-    def _connect(self, node: int, host: str, ip: str, port: int) -> Steps[bool]:
-        timeout_s = self.settings.request_timeout_ms / 1000
+    def _connect(self, node: int, host: str, ip: str, port: int, timeout_s: float) -> Steps[bool]:
         self._connections_opened += 1
         connection = self._connections_opened
         if not (yield Open(connection, ip, port, timeout_s)):

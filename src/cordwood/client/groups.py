@@ -59,31 +59,38 @@ class Groups:
             RefusedError: there is no such group.
         """
         coordinator = Coordinator(GROUP, group_id)
+        deadline = self._cluster.deadline()
         try:
             answer = self._cluster.call(
-                "consumer_group_describe", {"group_ids": [group_id]}, coordinator=coordinator
+                "consumer_group_describe",
+                {"group_ids": [group_id]},
+                coordinator=coordinator,
+                deadline=deadline,
             )
         except NotSupportedError:
-            return self._describe_classic(group_id)
+            return self._describe_classic(group_id, deadline)
         (found,) = answer.groups
         if found.error_code in {ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION}:
-            return self._describe_classic(group_id)
+            return self._describe_classic(group_id, deadline)
         require(found.error_code, found.error_message)
         return Group(
             group_id,
             "Consumer",
             found.group_state,
             found.assignor_name,
-            self._cluster.find_coordinator(coordinator),
+            self._cluster.find_coordinator(coordinator, deadline=deadline),
             tuple(_member(member) for member in found.members),
             found.group_epoch,
             found.assignment_epoch,
         )
 
-    def _describe_classic(self, group_id: str) -> Group:
+    def _describe_classic(self, group_id: str, deadline: float) -> Group:
         coordinator = Coordinator(GROUP, group_id)
         answer = self._cluster.call(
-            "describe_groups", {"groups": [group_id]}, coordinator=coordinator
+            "describe_groups",
+            {"groups": [group_id]},
+            coordinator=coordinator,
+            deadline=deadline,
         )
         (found,) = answer.groups
         require(found.error_code, getattr(found, "error_message", None))
@@ -99,7 +106,7 @@ class Groups:
             "Classic",
             found.group_state,
             found.protocol_data,
-            self._cluster.find_coordinator(coordinator),
+            self._cluster.find_coordinator(coordinator, deadline=deadline),
             tuple(
                 Member(
                     member.member_id,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
-from cordwood.client.admin import Admin, by_topic
+from cordwood.client.admin import Admin, TopicFacts, by_topic
 from cordwood.client.cluster import Cluster
 from cordwood.client.errors import (
     ClientError,
@@ -18,7 +18,7 @@ from cordwood.client.errors import (
     RefusedError,
     TimedOutError,
 )
-from cordwood.client.retry import Action, action
+from cordwood.client.retry import action
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 
@@ -49,70 +49,72 @@ class Offsets:
         Raises:
             RefusedError: a partition is not there, or has no leader in time.
         """
-        wanted = list(partitions)
-        retries = self._cluster.retries()
-        while True:
-            by_leader, error = self._known_leaders(wanted)
-            if error is None:
-                return by_leader
-            if not retries.wait():
-                raise error
-
-    def _known_leaders(
-        self, wanted: Sequence[TopicPartition]
-    ) -> tuple[dict[int, list[TopicPartition]], RefusedError | None]:
-        """The partitions by leader, -1 for none, and why another attempt may find more.
-
-        Raises:
-            RefusedError: a partition is not there.
-        """
-        try:
-            found = self._admin.topics(sorted({tp.topic for tp in wanted}))
-        except RefusedError as error:
-            # Differs: Kafka's client asks for a topic that is not there until its time is over.
-            is_gone = error.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if is_gone or action("metadata", error.code) is None:
-                raise
-            return {}, error
-        topics = {topic.name: topic for topic in found}
+        led = self.at_leaders("metadata", partitions, lambda node, led, _: dict.fromkeys(led, node))
         by_leader: dict[int, list[TopicPartition]] = {}
-        for tp in wanted:
-            leaders = {p.partition: p.leader for p in topics[tp.topic].partitions}
-            if tp.partition not in leaders:
-                raise RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            by_leader.setdefault(leaders[tp.partition], []).append(tp)
-        return by_leader, RefusedError(ErrorCode.LEADER_NOT_AVAILABLE) if -1 in by_leader else None
+        for tp, leader in led.items():
+            if isinstance(leader, RefusedError):
+                raise leader
+            by_leader.setdefault(leader, []).append(tp)
+        return by_leader
+
+    def _look_up(
+        self, partitions: Sequence[TopicPartition], deadline: float
+    ) -> tuple[dict[int, list[TopicPartition]], dict[TopicPartition, RefusedError]]:
+        """The partitions by the broker that leads them, and why others have none."""
+        topics = self._admin.find_topics((tp.topic for tp in partitions), deadline=deadline)
+        by_leader: dict[int, list[TopicPartition]] = {}
+        refused: dict[TopicPartition, RefusedError] = {}
+        for tp in partitions:
+            leader = _leader(topics[tp.topic], tp.partition)
+            if isinstance(leader, RefusedError):
+                refused[tp] = leader
+            else:
+                by_leader.setdefault(leader, []).append(tp)
+        return by_leader, refused
 
     def at_leaders(
         self,
         api: str,
         partitions: Iterable[TopicPartition],
-        ask: Callable[[int, Sequence[TopicPartition]], Mapping[TopicPartition, T | RefusedError]],
+        ask: Callable[
+            [int, Sequence[TopicPartition], float], Mapping[TopicPartition, T | RefusedError]
+        ],
     ) -> dict[TopicPartition, T | RefusedError]:
         """What the leaders of partitions answer, after new attempts where `client.retry` has some.
 
-        `ask` sends a request to a broker, with `is_single`, and gives the answer by partition.
+        A partition that is not there, or has no leader in time, is refused, too. `ask` sends a
+        request to a broker, with `is_single` and a deadline, and gives the answer by partition.
 
         Raises:
-            RefusedError: a partition is not there, or has no leader in time.
             ClientError: a leader did not answer in time.
         """
         found: dict[TopicPartition, T | RefusedError] = {}
-        waiting = list(partitions)
+        waiting = wanted = list(partitions)
         retries = self._cluster.retries()
         while waiting:
             lost: ClientError | None = None
-            for node, led in self.leaders(waiting).items():
+            try:
+                by_leader, refused = self._look_up(waiting, retries.deadline)
+            except (DisconnectedError, TimedOutError):
+                # The time is over: what is known of all is not lost by one more attempt.
+                if any(tp not in found for tp in waiting):
+                    raise
+                break
+            answers: dict[TopicPartition, T | RefusedError] = {}
+            for node, led in by_leader.items():
                 try:
-                    found |= ask(node, led)
+                    answers |= ask(node, led, retries.deadline)
                 except (DisconnectedError, TimedOutError) as error:
                     lost = error
-            waiting = [tp for tp in waiting if _is_repeated(api, found.get(tp))]
+            found |= refused | answers
+            waiting = [tp for tp, error in refused.items() if _is_awaited(error)]
+            for led in by_leader.values():
+                waiting += [tp for tp in led if _is_repeated(api, answers.get(tp))]
             if waiting and not retries.wait():
                 if lost is not None and any(tp not in found for tp in waiting):
                     raise lost
                 break
-        return found
+        return {tp: found[tp] for tp in wanted if tp in found}
 
     def list_offsets(
         self, times: Mapping[TopicPartition, int], *, isolation: int = 0
@@ -121,14 +123,17 @@ class Offsets:
         return self.at_leaders(
             "list_offsets",
             times,
-            lambda node, led: self._ask_offsets(node, {tp: times[tp] for tp in led}, isolation),
+            lambda node, led, deadline: self._ask_offsets(
+                node, {tp: times[tp] for tp in led}, isolation, deadline
+            ),
         )
 
     def _ask_offsets(
-        self, node: int, times: Mapping[TopicPartition, int], isolation: int
+        self, node: int, times: Mapping[TopicPartition, int], isolation: int, deadline: float
     ) -> dict[TopicPartition, int | RefusedError]:
         need = max((_LIST_OFFSETS_VERSIONS.get(time, 1) for time in times.values()), default=1)
-        _, high = self._cluster.versions(node, is_single=True).get(2, (0, -1))
+        versions = self._cluster.versions(node, is_single=True, deadline=deadline)
+        _, high = versions.get(2, (0, -1))
         if high < need:
             raise NotSupportedError(f"Broker {node} does not support such a time")
         fields = {
@@ -150,7 +155,9 @@ class Offsets:
             ],
             "timeout_ms": 30_000,
         }
-        answer = self._cluster.call("list_offsets", fields, node_id=node, is_single=True)
+        answer = self._cluster.call(
+            "list_offsets", fields, node_id=node, is_single=True, deadline=deadline
+        )
         return {
             TopicPartition(topic.name, p.partition_index): (
                 RefusedError(int(p.error_code)) if p.error_code else int(p.offset)
@@ -163,21 +170,16 @@ class Offsets:
         self, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | RefusedError]:
         """Deletes what is before each offset (-1: all); gives the new low watermarks."""
-        found: dict[TopicPartition, int | RefusedError] = {}
-        known = []
-        for tp in offsets:
-            try:
-                self.leaders([tp])
-            except RefusedError as error:
-                found[tp] = error
-            else:
-                known.append(tp)
-        return found | self.at_leaders(
-            "delete_records", known, lambda node, led: self._ask_deletion(node, led, offsets)
+        return self.at_leaders(
+            "delete_records",
+            offsets,
+            lambda node, led, deadline: self._ask_deletion(
+                node, {tp: offsets[tp] for tp in led}, deadline
+            ),
         )
 
     def _ask_deletion(
-        self, node: int, partitions: Sequence[TopicPartition], offsets: Mapping[TopicPartition, int]
+        self, node: int, offsets: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, int | RefusedError]:
         fields = {
             "topics": [
@@ -191,11 +193,13 @@ class Offsets:
                         for partition in numbers
                     ],
                 }
-                for topic, numbers in by_topic(partitions).items()
+                for topic, numbers in by_topic(offsets).items()
             ],
             "timeout_ms": 30_000,
         }
-        answer = self._cluster.call("delete_records", fields, node_id=node, is_single=True)
+        answer = self._cluster.call(
+            "delete_records", fields, node_id=node, is_single=True, deadline=deadline
+        )
         return {
             TopicPartition(topic.name, p.partition_index): (
                 RefusedError(int(p.error_code)) if p.error_code else int(p.low_watermark)
@@ -205,7 +209,23 @@ class Offsets:
         }
 
 
+def _leader(topic: TopicFacts | RefusedError, partition: int) -> int | RefusedError:
+    if isinstance(topic, RefusedError):
+        return topic
+    if all(each.partition != partition for each in topic.partitions):
+        return RefusedError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    leader = topic.leader_of(partition)
+    return RefusedError(ErrorCode.LEADER_NOT_AVAILABLE) if leader is None else leader
+
+
+def _is_awaited(refused: RefusedError) -> bool:
+    """Whether a partition that was refused so may have a leader later."""
+    # Differs: Kafka's client asks for a topic that is not there until its time is over.
+    is_gone = refused.code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return not is_gone and action("metadata", refused.code) is not None
+
+
 def _is_repeated(api: str, found: object) -> bool:
     if isinstance(found, RefusedError):
-        return action(api, found.code) in {Action.AGAIN, Action.METADATA}
+        return action(api, found.code) is not None
     return found is None

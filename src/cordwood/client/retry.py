@@ -1,4 +1,4 @@
-"""What the client does after each error code: the rules of Kafka's clients, in one table.
+"""Which error codes do not end a call, and what follows them: the rules of Kafka's clients.
 
 `RULES` has a row for each request that the client sends. A code without an action is an error of
 the call. `client.core` sends a request again where the row says that it does; else the caller
@@ -31,7 +31,6 @@ class Action(Enum):
     NEW_EPOCH = "new epoch"
     DELIVERED = "delivered"
     RESET = "reset the position"
-    LATER = "at the next commit"
 
 
 class Backoff:
@@ -91,6 +90,9 @@ _BY_CLASS: Mapping[ErrorCode, Action] = {
 }
 """Every retriable code: with new metadata if the client's is out of date."""
 
+_AT_LEADER: Mapping[ErrorCode, Action] = dict.fromkeys(_BY_CLASS, Action.METADATA)
+"""Every retriable code, for requests before each of which the client looks for the leader."""
+
 _AGAIN: Mapping[ErrorCode, Action] = dict.fromkeys(_BY_CLASS, Action.AGAIN)
 _NO_RETRY: Mapping[ErrorCode, Action] = {}
 _COORDINATED: Mapping[ErrorCode, Action] = {
@@ -134,20 +136,18 @@ RULES: Mapping[str, Rule] = {
     "fetch": Rule(
         actions={
             **{
-                code: action
-                for code, action in _BY_CLASS.items()
+                code: follows
+                for code, follows in _AT_LEADER.items()
                 if code is not ErrorCode.CORRUPT_MESSAGE
             },
-            ErrorCode.OFFSET_NOT_AVAILABLE: Action.METADATA,
-            ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR: Action.METADATA,
-            ErrorCode.UNKNOWN_SERVER_ERROR: Action.AGAIN,
+            ErrorCode.UNKNOWN_SERVER_ERROR: Action.METADATA,
             ErrorCode.OFFSET_OUT_OF_RANGE: Action.RESET,
         },
         places=("error_code", "responses.partitions.error_code"),
         by_core=False,
     ),
-    "list_offsets": Rule(actions=_BY_CLASS, places=_PARTITIONS, by_core=False),
-    "delete_records": Rule(actions=_BY_CLASS, places=_PARTITIONS, by_core=False),
+    "list_offsets": Rule(actions=_AT_LEADER, places=_PARTITIONS, by_core=False),
+    "delete_records": Rule(actions=_AT_LEADER, places=_PARTITIONS, by_core=False),
     "describe_producers": Rule(
         actions={
             ErrorCode.NOT_LEADER_OR_FOLLOWER: Action.METADATA,
@@ -181,14 +181,13 @@ RULES: Mapping[str, Rule] = {
     "list_transactions": Rule(
         actions={ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Action.AGAIN},
     ),
-    "join_group": Rule(actions={**_MEMBER, ErrorCode.MEMBER_ID_REQUIRED: Action.REJOIN}),
+    "join_group": Rule(actions=_MEMBER),
     "sync_group": Rule(actions=_MEMBER),
     "heartbeat": Rule(actions=_MEMBER),
     "leave_group": Rule(actions=_NO_RETRY),
     "offset_commit": Rule(
         actions={
             **_MEMBER,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Action.LATER,
             ErrorCode.REQUEST_TIMED_OUT: Action.COORDINATOR,
         },
         places=_PARTITIONS,

@@ -97,13 +97,17 @@ def describe_producers(
     """The active producers of each partition, as its leader knows them."""
 
     def ask(
-        node: int, led: Sequence[TopicPartition]
+        node: int, led: Sequence[TopicPartition], deadline: float
     ) -> dict[TopicPartition, Sequence[Any] | RefusedError]:
         topics = [
             {"name": name, "partition_indexes": indexes} for name, indexes in by_topic(led).items()
         ]
         answer = cluster.call(
-            "describe_producers", {"topics": topics}, node_id=node, is_single=True
+            "describe_producers",
+            {"topics": topics},
+            node_id=node,
+            is_single=True,
+            deadline=deadline,
         )
         return {
             TopicPartition(topic.name, state.partition_index): (
@@ -127,8 +131,12 @@ def abort_in_partition(cluster: Cluster, tp: TopicPartition, marker: Mapping[str
     topic = {"name": tp.topic, "partition_indexes": [tp.partition]}
     fields = {"markers": [{**marker, "transaction_result": False, "topics": [topic]}]}
 
-    def ask(node: int, _: Sequence[TopicPartition]) -> dict[TopicPartition, int | RefusedError]:
-        answer = cluster.call("write_txn_markers", fields, node_id=node, is_single=True)
+    def ask(
+        node: int, _: Sequence[TopicPartition], deadline: float
+    ) -> dict[TopicPartition, int | RefusedError]:
+        answer = cluster.call(
+            "write_txn_markers", fields, node_id=node, is_single=True, deadline=deadline
+        )
         (((written,),),) = ((topic.partitions for topic in each.topics) for each in answer.markers)
         return {tp: RefusedError(int(written.error_code)) if written.error_code else 0}
 

@@ -175,7 +175,7 @@ def test_attempts_to_connect_back_off_until_the_deadline(core: ClientCore, drive
     with pytest.raises(TimedOutError, match=r"Timed out waiting for a node assignment\. Call: x"):
         driver.run(core.call("metadata", {}, name="x"))
     pauses = [each.seconds for each in driver.of(Pause)]
-    assert pauses == [0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 1.0]
+    assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 0.45])
 
 
 def test_a_lost_connection_is_opened_again(core: ClientCore, driver: Driver) -> None:
@@ -189,8 +189,24 @@ def test_a_call_that_fails_until_its_deadline_raises_the_last_error(
     core: ClientCore, driver: Driver
 ) -> None:
     driver.failures = [TimedOutError(str(number)) for number in range(1_000)]
-    with pytest.raises(TimedOutError, match=r"^8$"):
+    with pytest.raises(TimedOutError, match=r"^7$"):
         driver.run(core.call("metadata", {}))
+
+
+def test_no_answer_is_waited_for_after_the_deadline(
+    core: ClientCore, driver: Driver, clock: ManualClock
+) -> None:
+    end = core.deadline()
+    clock.advance(4_000)
+    driver.run(core.call("metadata", {}, deadline=end))
+    assert [each.timeout_s for each in driver.effects if isinstance(each, Open | Exchange)] == [
+        1.0,
+        1.0,
+        1.0,
+    ]
+    driver.effects.clear()
+    driver.run(core.call("metadata", {}, deadline=end, timeout_ms=7_000))
+    assert [each.timeout_s for each in driver.of(Exchange)] == [7.0]
 
 
 def test_a_connection_opened_again_by_another_call_is_kept(
@@ -219,7 +235,7 @@ def test_a_handshake_without_an_answer_closes_the_connection(
     steps = core.connected(None, core.deadline(), "listNodes")
     once = next(steps)
     assert isinstance(once, Once)
-    assert next(once.steps) == Open(1, "127.0.0.1", 9092, 30.0)
+    assert next(once.steps) == Open(1, "127.0.0.1", 9092, 5.0)
     assert isinstance(once.steps.send(True), Exchange)
     assert once.steps.throw(TimedOutError("silence")) == Close(1)
     with pytest.raises(StopIteration) as end:

@@ -305,6 +305,52 @@ def member_of(cluster: Cluster, group: str, topic: str) -> GroupConsumer:
     )
 
 
+class Leaderless(Cluster):
+    """Partition 1 has no leader any more: its leader says so first, if it is asked to delete."""
+
+    is_leaderless = False
+    time = ManualClock()
+
+    def call(self, api: str, fields: Mapping[str, Any], **options: Any) -> Any:
+        answer = super().call(api, fields, **options)
+        if api == "delete_records":
+            self.is_leaderless = True
+            changed = ("error_code", NOT_LEADER)
+        elif api == "metadata" and self.is_leaderless:
+            changed = ("leader_id", -1)
+            self.time.advance(25_000)
+        else:
+            return answer
+        for partition in answer.topics[0].partitions:
+            if partition.partition_index == 1:
+                setattr(partition, *changed)
+        return answer
+
+
+def test_a_partition_without_a_leader_does_not_hide_the_results_of_others(
+    early: EarlyBroker,
+) -> None:
+    settings = ClientSettings(bootstrap_servers=early.bootstrap_servers, retry_backoff_ms=1)
+    led, leaderless, missing = (TopicPartition("leaderless", number) for number in (0, 1, 2))
+    with Leaderless(settings, warn=pytest.fail, clock=Leaderless.time) as cluster:
+        Admin(cluster).create_topic("leaderless", partitions=2)
+        offsets = Offsets(cluster)
+        deleted = offsets.delete_records({missing: 0, leaderless: 0, led: 0})
+        assert outcomes(deleted) == [(missing, "3"), (leaderless, "5"), (led, 0)]
+        found = offsets.list_offsets({missing: LATEST, leaderless: LATEST, led: LATEST})
+        assert outcomes(found) == [(missing, "3"), (leaderless, "5"), (led, 0)]
+        with pytest.raises(RefusedError, match="There is no leader"):
+            offsets.leaders([led, leaderless])
+
+
+def outcomes(
+    found: Mapping[TopicPartition, int | RefusedError],
+) -> list[tuple[TopicPartition, int | str]]:
+    return [
+        (tp, str(one.code) if isinstance(one, RefusedError) else one) for tp, one in found.items()
+    ]
+
+
 def test_a_group_waits_for_its_coordinator(early: EarlyBroker, cluster: Cluster) -> None:
     Admin(cluster).create_topic("grouped")
     send(cluster, "grouped", b"1")

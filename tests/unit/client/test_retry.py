@@ -25,6 +25,7 @@ from cordwood.client.core import (
     Pause,
     Steps,
 )
+from cordwood.client.errors import RefusedError
 from cordwood.client.retry import RULES, Action, Backoff, action
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.apis import APIS
@@ -61,8 +62,7 @@ class Broker:
 
     def __init__(self, clock: ManualClock, api: str, *codes: int) -> None:
         self.clock = clock
-        self.api = api
-        self.codes = list(codes)
+        self.codes = {api: list(codes)}
         self.asked: dict[str, int] = {}
         self.pauses: list[float] = []
 
@@ -92,8 +92,8 @@ class Broker:
         if api == "api_versions":
             keys = [SimpleNamespace(api_key=key, min_version=0, max_version=99) for key in APIS]
             return SimpleNamespace(error_code=0, api_keys=keys)
-        code = self.codes.pop(0) if api == self.api and self.codes else 0
-        return answer(api, code)
+        codes = self.codes.get(api)
+        return answer(api, codes.pop(0) if codes else 0)
 
 
 @pytest.fixture
@@ -144,7 +144,15 @@ def test_the_last_answer_is_returned_when_the_time_is_over(
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     broker = Broker(clock, "list_groups", *[code] * 99)
     assert broker.run(core.call("list_groups", {})) == answer("list_groups", code)
-    assert broker.pauses == [0.1, 0.2, 0.4, 0.8, 1.0]
+    assert broker.pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 0.5])
+
+
+def test_looking_for_a_coordinator_ends_with_the_call(core: ClientCore, clock: ManualClock) -> None:
+    broker = Broker(clock, "describe_groups", *[ErrorCode.NOT_COORDINATOR] * 3)
+    broker.codes["find_coordinator"] = [0, 0, 0, *[ErrorCode.COORDINATOR_NOT_AVAILABLE] * 99]
+    with pytest.raises(RefusedError, match="The coordinator is not available"):
+        broker.run(core.call("describe_groups", {}, coordinator=Coordinator(GROUP, "g")))
+    assert broker.pauses == pytest.approx([0.1, 0.2, 0.4, 0.1, 0.2, 0.4, 0.6])
 
 
 def test_times_between_attempts_double_up_to_a_maximum() -> None:
