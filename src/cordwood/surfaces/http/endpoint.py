@@ -38,6 +38,7 @@ import json
 import logging
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import urlsplit
 
@@ -125,9 +126,13 @@ class HttpEndpoint:
         self._node = node
         self._registry = node.registry(self._on_loop)
         limits = limits or RequestLimits()
-        self._questions = Lane("questions", waiting_max=limits.waiting)
-        self._scrapes = Lane("scrapes", waiting_max=limits.waiting)
-        self._moves = Lane("moves of the clock", waiting_max=limits.waiting)
+        lanes = [
+            Lane(what, waiting_max=limits.waiting)
+            for what in ("questions", "scrapes", "moves of the clock")
+        ]
+        self._questions, self._scrapes, self._moves = lanes
+        # Full lanes leave `answers` for the others: a healthy node always answers /health.
+        answers = limits.answers + sum(lane.size_max for lane in lanes)
         self._routes: dict[tuple[str, str], Callable[[Request], Answer]] = {
             ("GET", "/broker"): self._broker,
             ("GET", "/metrics"): self._metrics,
@@ -142,7 +147,7 @@ class HttpEndpoint:
             self._routes["POST", path] = self._doing(action)
         self._routes["GET", "/"] = self._index
         self.host, self.port = sock.getsockname()
-        self._server = HttpServer(sock, self._answer, limits=limits)
+        self._server = HttpServer(sock, self._answer, limits=replace(limits, answers=answers))
         node.published(self.url)
 
     @property

@@ -17,7 +17,10 @@ _RETRY_AFTER_S: Final = 1
 
 
 class Lane:
-    """Lets one thread in at a time; thread-safe."""
+    """Lets one thread in at a time; thread-safe.
+
+    `size_max` is how many there may be: the one that is in, and those that wait.
+    """
 
     def __init__(self, what: str, *, waiting_max: int) -> None:
         """Nobody is in it.
@@ -27,7 +30,7 @@ class Lane:
             waiting_max: how many may wait beside the one that is in.
         """
         self._what = what
-        self._waiting_max = waiting_max
+        self.size_max = waiting_max + 1
         self._counting = threading.Lock()
         self._count = 0
         self._running = threading.Lock()
@@ -40,7 +43,7 @@ class Lane:
             Refusal: so many wait already: 503, with a Retry-After.
         """
         with self._counting:
-            if self._count > self._waiting_max:
+            if self._count >= self.size_max:
                 raise Refusal(
                     503,
                     f"{self._count} {self._what} are answered or wait, one at a time: try again "

@@ -75,9 +75,8 @@ class Request(NamedTuple):
 class RequestLimits:
     """Limits of requests: total seconds, bytes, and concurrent requests.
 
-    `answers` is of all that are being answered or wait in a lane; `waiting` of those of one lane
-    that wait. Three full lanes leave answers for the requests that take none, such as of a health
-    check.
+    `answers` is of those that are being answered, beside those in the endpoint's lanes; `waiting`
+    of those of one lane that wait.
     """
 
     receive_s: float = 10.0
@@ -85,7 +84,7 @@ class RequestLimits:
     head_bytes: int = 16 << 10
     body_bytes: int = 1 << 20
     connections: int = 128
-    answers: int = 32
+    answers: int = 16
     waiting: int = 7
 
 

@@ -135,11 +135,6 @@ def test_an_address_that_cannot_be_listened_at_is_an_error_with_its_port() -> No
         listen(9464, "192.0.2.1")
 
 
-def test_full_lanes_keep_no_health_check_out() -> None:
-    limits = RequestLimits()
-    assert limits.answers > 3 * (limits.waiting + 1)
-
-
 def test_the_usual_port_is_replaced_by_a_free_one_with_a_warning_if_it_is_taken(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

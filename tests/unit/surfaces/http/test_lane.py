@@ -78,5 +78,30 @@ def test_of_requests_that_look_at_every_log_so_many_wait_and_others_are_answered
     assert found == [200] * (_WAITING + 1) + [503] * refused
 
 
+def test_full_lanes_leave_answers_for_other_requests(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint_module, "_LOOP_ANSWERS_S", _PATIENCE_S)
+    paths = ["/explain", "/metrics"] * (_WAITING + 1)
+    with (
+        RunningBroker({}, log_dir=tmp_path, engine=NoEngine) as broker,
+        probed(broker, limits=RequestLimits(answers=1, waiting=_WAITING)) as probe,
+        ThreadPoolExecutor(len(paths)) as clients,
+    ):
+        with standing_still(broker):
+            asked = [clients.submit(probe.ask, path) for path in paths]
+            poll_until(
+                lambda: _answering_count() >= len(paths),
+                timeout_s=_PATIENCE_S,
+                what="all that wait in the lanes",
+            )
+            assert probe.ask("/broker").status == 200
+        assert [each.result().status for each in asked] == [200] * len(paths)
+
+
+def _answering_count() -> int:
+    return sum(each.name == "http-request" for each in threading.enumerate())
+
+
 def _is_told_to_come_again(answer: HttpAnswer) -> bool:
     return answer.status == 503 and answer.retry_after_s == "1"
