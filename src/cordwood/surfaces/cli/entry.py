@@ -95,12 +95,12 @@ def _invoke(arguments: list[str]) -> int:
 
 
 def _tell(name: str, error: Exception) -> int:
+    text, code = text_and_code(name, error)
     if os.environ.get(DEBUG_VARIABLE):
         import traceback  # noqa: PLC0415  # hardly ever
 
         traceback.print_exception(error)
-        return FAILED
-    text, code = text_and_code(name, error)
+        return code
     print(f"{name}: {text}", file=sys.stderr)  # noqa: T201  # the last line
     return code
 

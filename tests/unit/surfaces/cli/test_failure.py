@@ -34,3 +34,15 @@ def test_the_document_has_the_text_and_the_code_of_the_process(
     shown = capsys.readouterr()
     text = shown.err.removeprefix("cordwood explain: ").rstrip("\n")
     assert json.loads(shown.out) == {"error": text, "exit_code": code}
+
+
+def test_a_missing_extra_ends_with_its_code_also_beside_a_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def invoke(_: list[str]) -> int:
+        raise MissingExtraError("native", what="explain", missing=["numpy"])
+
+    monkeypatch.setenv("CORDWOOD_DEBUG", "1")
+    monkeypatch.setattr(entry, "_invoke", invoke)
+    assert entry.run(["explain"]) == 2
+    assert "Traceback" in capsys.readouterr().err

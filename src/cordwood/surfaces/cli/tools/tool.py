@@ -158,7 +158,8 @@ class Terminal:
 
     def error(self, text: str) -> None:
         """Writes a line to stderr, after all that went to stdout."""
-        self._said.append(text)
+        if self._is_json:
+            self._said.append(text)
         self._to_stderr(text)
 
     def _to_stderr(self, text: str) -> None:
