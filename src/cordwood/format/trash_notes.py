@@ -193,6 +193,19 @@ def parse_removed_topic(data: bytes) -> RemovedTopic:
         raise CorruptError(f"not the notes of a deleted topic ({error})") from error
 
 
+def merge_removed_topics(here: bytes, waiting: bytes) -> bytes:
+    """The notes of one topic from two places: all lines of both, those that are `here` first.
+
+    If the first lines differ, `here` is of an earlier deletion, and is left out. A last line that a
+    crash has cut off is, too.
+    """
+    old, new = here.split(b"\n")[:-1], waiting.split(b"\n")[:-1]
+    if old[:1] != new[:1]:
+        return waiting
+    known = set(old)
+    return b"".join(line + b"\n" for line in [*old, *(each for each in new if each not in known)])
+
+
 def _removed_topic(
     value: dict[str, Any], offsets: tuple[RemovedOffset, ...], closed: set[int]
 ) -> RemovedTopic:

@@ -137,6 +137,10 @@ class TrashError(CordwoodError):
     """The directory of removed data cannot be read or written; what was to go there stays."""
 
 
+class TrashMissingError(TrashError):
+    """The directory of removed data is not there, or another one is in its place."""
+
+
 class StagingError(CordwoodError):
     """A file that a compaction writes beside a log's segments failed; the log is as it was."""
 

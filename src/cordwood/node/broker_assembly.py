@@ -95,11 +95,15 @@ def open_logs(
         log_dirs, broker=settings.broker_config, topic_config=topic_config, context=context
     )
     if trash_dir:  # after the locks: the trash is noted in the log directories
-        online = [each for each in log_dirs if each not in failures.offline]
+        online = [each.path for each in logs.directories]
         try:
-            context.trash = BrokerTrash(Path(trash_dir).absolute(), online, fs=fs, rng=rng)
+            context.trash = BrokerTrash(
+                Path(trash_dir).absolute(), online, fs=fs, rng=rng, failures=failures
+            )
         except BaseException:
-            logs.shutdown()
+            # No shutdown, which would write marks of a clean stop again, without a broker epoch.
+            for each in logs.directories:
+                each.release()
             raise
     return logs
 

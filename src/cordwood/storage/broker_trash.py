@@ -5,8 +5,9 @@ its files keep Kafka's names until file.delete.delay.ms is over, and are then mo
 being removed. A file that no note waits for, such as one of a truncation, is removed. What has
 expired is deleted by `remove_expired`.
 
-While the directory is missing or refuses, nothing is removed: files stay as `.deleted`, logs as
-`-delete`, and notes of deleted topics wait in a log directory. It is tried again.
+While the directory is missing, refuses or cannot be read, nothing is removed: files stay as
+`.deleted`, logs as `-delete`, and notes of deleted topics wait in a log directory. It is tried
+again.
 
 While a broker runs it holds the `.lock` of the directory, so that no command changes it.
 """
@@ -31,11 +32,12 @@ from cordwood.format.trash_notes import (
     build_closed_partitions,
     build_removed_offsets,
 )
-from cordwood.model.errors import CordwoodError, TrashError
+from cordwood.model.errors import CordwoodError, TrashError, TrashMissingError
 from cordwood.model.rng import Rng, SystemRng
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import uuid_text
 from cordwood.storage.directory_names import parse_directory_name
+from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem, Lock
 from cordwood.storage.trash import Trash, TrashedPartition, move_file, trashed_partitions
 from cordwood.storage.trash_presence import TrashPresence
@@ -65,8 +67,16 @@ class BrokerTrash:
         *,
         fs: FileSystem = OS,
         rng: Rng | None = None,
+        failures: FailureChannel | None = None,
     ) -> None:
         """Locks the directory, and makes it if there never was one; a missing one is awaited.
+
+        Args:
+            directory: the trash.
+            log_dirs: those of the broker, locked; the trash is noted in them.
+            fs: the file system of all.
+            rng: of the trash's id; the system's if None.
+            failures: takes log directories offline.
 
         Raises:
             ConfigError: it lies in a log directory, or cannot be written to.
@@ -82,14 +92,14 @@ class BrokerTrash:
         self.is_missing = False
         self._locked: Lock | None = None
         self._lock = threading.RLock()
-        self._presence = TrashPresence(directory, log_dirs, fs=fs)
+        self._presence = TrashPresence(directory, log_dirs, fs=fs, failures=failures)
         self._waiting = WaitingTopics(log_dirs, fs=fs)
         if self._presence.was_made:
             try:
                 self._presence.require()
-            except (TrashError, OSError) as error:
+            except TrashError as error:
                 self._trash.require_outside(log_dirs)
-                self.is_missing = isinstance(error, TrashError)
+                self.is_missing = isinstance(error, TrashMissingError)
                 _log.warning("%s %s: %s", TRASH_DIR, directory, error)
                 return
         self._trash.make(log_dirs)
@@ -128,13 +138,12 @@ class BrokerTrash:
         """Requires that the directory is the trash, and locks it if it has come back.
 
         Raises:
-            TrashError: it is missing.
+            TrashError: it is missing, or cannot be read.
             DirectoryInUseError: another process has it.
-            OSError: it cannot be read.
         """
         try:
             self._presence.require()
-        except TrashError:
+        except TrashMissingError:
             self.is_missing = True
             raise
         with self._lock:
@@ -280,11 +289,13 @@ class BrokerTrash:
         """
         try:
             self.bring_notes()
-            with self._lock, self.access("noting that it is in use"):
+            # Without the lock: a log directory that fails closes its logs, whose locks are taken
+            # before this one.
+            with self.access("noting that it is in use"):
                 self._presence.note_made(self._rng)
         except TrashError as error:
             _log.warning("%s", error)
-            if self.is_missing:
+            if not self._is_there():
                 self.removals_at_check = self.bytes_at_check = 0
                 return 0
         sizes = []
@@ -305,6 +316,8 @@ class BrokerTrash:
 
     def remove_oldest(self) -> bool:
         """Deletes for good what was removed the longest ago; whether there was anything."""
+        if not self._is_there():
+            return False
         removals = sorted(self._removals(), key=lambda each: each[1].at_ms)
         topics = self._topics()
         if topics and (not removals or topics[0].at_ms < removals[0][1].at_ms):
@@ -312,7 +325,13 @@ class BrokerTrash:
         return bool(removals) and self._forget(*removals[0])
 
     def remove_until(self, until_ms: int) -> list[dict[str, Any]]:
-        """Deletes for good what was removed at or before a moment; what that was."""
+        """Deletes for good what was removed at or before a moment; what that was.
+
+        Raises:
+            TrashError: it is missing, or cannot be read.
+        """
+        with self.access("emptying it"):
+            pass  # it is the trash
         gone = []
         for trashed, removal in self._removals():
             if removal.at_ms <= until_ms and self._forget(trashed, removal):
@@ -323,6 +342,14 @@ class BrokerTrash:
                 if self._forget_topic(topic):
                     gone.append(facts)
         return gone
+
+    def _is_there(self) -> bool:
+        """Whether the directory is known to be the trash: of no other one anything is deleted."""
+        try:
+            with self.access("looking for it"):
+                return True
+        except TrashError:
+            return False
 
     def _removals(self) -> list[tuple[TrashedPartition, Removal]]:
         def of(trashed: TrashedPartition) -> list[tuple[TrashedPartition, Removal]]:

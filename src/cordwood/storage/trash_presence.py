@@ -6,7 +6,8 @@ an id, and every log directory notes the id by the path of the trash. A trash is
 
 1. The directory and its id are written, durably. *After a crash:* it is taken as it is.
 2. Each log directory gets the note, durably. From the first on, a directory without the id is not
-   the trash, and is left alone. A log directory that cannot be written to gets it later.
+   the trash, and is left alone. A log directory whose disk is full gets it later; any other error
+   takes the log directory offline.
 
 Kafka ignores a file of this name in a log directory: its loader looks at directories only.
 
@@ -18,12 +19,15 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
 from cordwood.format.file_names import TRASH_ID, TRASH_MARK
-from cordwood.model.errors import CordwoodError, CorruptError, TrashError
+from cordwood.model.errors import CorruptError, TrashError, TrashMissingError
+from cordwood.model.kafka_errors import StorageError
 from cordwood.model.rng import Rng
+from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem
 
 _log = logging.getLogger(__name__)
@@ -61,10 +65,23 @@ def _note(log_dir: Path, trashes: Mapping[str, str], fs: FileSystem) -> None:
 
 
 class TrashPresence:
-    """Knows the id that a trash has to have; the caller has a lock for `note_made`."""
+    """Knows the id that a trash has to have; any thread may call."""
 
-    def __init__(self, directory: Path, log_dirs: Sequence[Path], *, fs: FileSystem) -> None:
-        """Reads what the log directories have noted; one that cannot be read has noted nothing.
+    def __init__(
+        self,
+        directory: Path,
+        log_dirs: Sequence[Path],
+        *,
+        fs: FileSystem,
+        failures: FailureChannel | None = None,
+    ) -> None:
+        """Reads what the log directories have noted; one that fails has noted nothing.
+
+        Args:
+            directory: the trash.
+            log_dirs: those of a broker, locked.
+            fs: the file system of all.
+            failures: takes log directories offline.
 
         Raises:
             CorruptError: a note cannot be understood.
@@ -74,13 +91,14 @@ class TrashPresence:
         #: Those that may lack the note.
         self._unnoted = list(log_dirs)
         self._fs = fs
+        self._failures = failures or FailureChannel()
         self._id: str | None = None
         for log_dir in log_dirs:
-            try:
-                noted = noted_trashes(log_dir, fs=fs).get(str(directory))
-            except OSError:
-                continue  # `note_made` says so
-            self._id = self._id or noted
+            with suppress(StorageError), self._guard(log_dir):
+                self._id = self._id or noted_trashes(log_dir, fs=fs).get(str(directory))
+
+    def _guard(self, log_dir: Path) -> AbstractContextManager[None]:
+        return self._failures.guard(log_dir, "noting the trash in")
 
     @property
     def was_made(self) -> bool:
@@ -90,7 +108,8 @@ class TrashPresence:
     def note_made(self, rng: Rng) -> None:
         """Gives the trash, whose directory is there, its id, and notes it where it is not yet.
 
-        A log directory that refuses is logged, and gets its note with the next call.
+        A full log directory is logged, and gets its note with the next call; one that fails goes
+        offline. The caller has no lock that listeners for failures wait for.
 
         Raises:
             OSError, NoSpaceError: the disk of the trash refused.
@@ -100,35 +119,40 @@ class TrashPresence:
             if not fs.exists(path):
                 fs.replace_durably(path, rng.unique_id().encode() + b"\n")
             self._id = fs.read_bytes(path).decode("ascii", "replace").strip()
-        for log_dir in list(self._unnoted):
+        unnoted = []
+        for log_dir in self._unnoted:
             try:
-                noted = noted_trashes(log_dir, fs=fs)
-                if noted.get(str(self._directory)) != self._id:
-                    _note(log_dir, {**noted, str(self._directory): self._id}, fs)
-            except (OSError, CordwoodError) as error:
-                _log.warning(
-                    "%s cannot be written, and will be at a later check: %s",
-                    log_dir / TRASH_MARK,
-                    error,
-                )
-            else:
-                self._unnoted.remove(log_dir)
+                with self._guard(log_dir):
+                    noted = noted_trashes(log_dir, fs=fs)
+                    if noted.get(str(self._directory)) != self._id:
+                        _note(log_dir, {**noted, str(self._directory): self._id}, fs)
+            except (StorageError, CorruptError) as error:
+                if log_dir not in self._failures.offline:
+                    _log.warning(
+                        "%s cannot be written, and will be at a later check: %s",
+                        log_dir / TRASH_MARK,
+                        error,
+                    )
+                    unnoted.append(log_dir)
+        self._unnoted = unnoted
 
     def require(self) -> None:
         """Requires that the directory is the trash.
 
         Raises:
-            TrashError: it is missing, or another directory is in its place.
-            OSError: its id cannot be read, which says neither.
+            TrashMissingError: it is missing, or another directory is in its place.
+            TrashError: its id cannot be read, which says neither.
         """
         try:
             found = self._fs.read_bytes(self._directory / TRASH_ID)
         except (FileNotFoundError, NotADirectoryError) as error:
             is_there = self._fs.exists(self._directory)
             what = "the directory is there, and is not this trash" if is_there else "it is missing"
-            raise TrashError(f"{what}: {self._remedy}") from error
+            raise TrashMissingError(f"{what}: {self._remedy}") from error
+        except OSError as error:
+            raise TrashError(f"its {TRASH_ID} cannot be read: {error}") from error
         if found.decode("ascii", "replace").strip() != self._id:
-            raise TrashError(f"it is another trash: {self._remedy}")
+            raise TrashMissingError(f"it is another trash: {self._remedy}")
 
     @property
     def _remedy(self) -> str:

@@ -24,6 +24,7 @@ from cordwood.format.file_names import TEMPORARY_SUFFIX, TRASH_NOTES, TRASHED_TO
 from cordwood.format.trash_notes import (
     RemovedTopic,
     build_removed_topic,
+    merge_removed_topics,
     parse_removed_topic,
 )
 from cordwood.model.errors import CordwoodError, CorruptError
@@ -122,13 +123,20 @@ class TrashedTopics:
     def note_lines(self, topic_id: UUID, lines: bytes) -> None:
         """Notes a topic that was deleted, whose notes have waited elsewhere.
 
+        Notes of the same deletion that are here already get the lines that they lack, and keep
+        their own: those that waited may be older.
+
         Raises:
             OSError, NoSpaceError: it cannot be written.
         """
         with self._lock:
             directory = self.directory(topic_id)
             self._fs.make_directory_durably(directory)
-            self._fs.replace_durably(directory / TRASH_NOTES, lines)
+            path = directory / TRASH_NOTES
+            before = self._fs.read_bytes(path) if self._fs.exists(path) else b""
+            merged = merge_removed_topics(before, lines)
+            if merged != before:
+                self._fs.replace_durably(path, merged)
 
     def add_line(self, topic_id: UUID, line: bytes) -> None:
         """Adds to the notes of a topic; nothing where it is not noted.

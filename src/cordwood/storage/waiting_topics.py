@@ -2,8 +2,8 @@
 
 They are in a file `cordwood-trash.<topic id>.topic`, with the bytes that the trash gets: after a
 restart the directories of the topic wait still. A move to the trash writes there first, and removes
-the file then, durably: a crash between leaves both, and the same bytes are written again, while
-lines that the trash adds come after a removal that lasts.
+the file then, durably. A crash between leaves both, and the move is made again: the trash keeps the
+lines that it has, and gets those that it lacks.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner, Result
 
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
+from cordwood.format.file_names import CLEAN_SHUTDOWN
 from cordwood.format.trash_notes import COMPACTION, DELETED_RECORDS, RETENTION
 from cordwood.model.errors import ConfigError, CordwoodError, DirectoryInUseError, NoSpaceError
 from cordwood.model.topic_partition import TopicPartition as LogPartition
@@ -409,6 +410,20 @@ def test_a_trash_that_cannot_be_used_is_refused(
     with pytest.raises(ConfigError, match=says):
         started(tmp_path, given).start()
     assert not (tmp_path / "trash").exists()
+
+
+def test_a_start_that_a_trash_refuses_leaves_the_mark_of_the_last_clean_stop(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path):
+        pass
+    mark = tmp_path / "logs" / CLEAN_SHUTDOWN
+    before = mark.read_bytes()
+    with pytest.raises(ConfigError, match="it lies in the log directory"):
+        started(tmp_path, {"cordwood.trash.dir": str(tmp_path / "logs/trash")}).start()
+    assert mark.read_bytes() == before
+    with started(tmp_path):
+        pass  # the locks are free
 
 
 def test_a_trash_in_use_is_refused(broker: RunningBroker, tmp_path: Path) -> None:
