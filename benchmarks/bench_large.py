@@ -99,7 +99,7 @@ def run_watched(log_dir: Path) -> Watched:
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 160, 0, 0))
     started = time.monotonic()
     process = subprocess.Popen(
-        [program, "clean", str(log_dir), "--topic", TOPIC],
+        [program, "clean", str(log_dir), "--topic", TOPIC, "--yes"],
         stdout=subprocess.DEVNULL,
         stderr=theirs,
         env={**os.environ, "TERM": "xterm-256color"},

@@ -73,7 +73,7 @@ def run_cold(
 ) -> tuple[float, dict[str, Any]]:
     """(seconds from start to exit, the report) of the command `cordwood clean`, as from a shell."""
     program = str(Path(sys.executable).with_name("cordwood"))
-    command = [program, "clean", str(log_dir), "--topic", topic, "--json", *options]
+    command = [program, "clean", str(log_dir), "--topic", topic, "--json", "--yes", *options]
     started = time.monotonic()
     done = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=_ANSWER_SECONDS_MAX
