@@ -24,6 +24,12 @@ _LINE: Final = (_BLANKS, _TIME)
 #: The start of a transaction, and how long it is open.
 _DESCRIBED: Final = (_BLANKS, (r"\b\d{13} \d+", "<time> <duration>"))
 _PERF: Final = (
+    # A batch that reaches a broker before the markers of the transaction before it are written.
+    (
+        r"^.*Got error produce response .*, retrying .* Error: "
+        r"(?:CONCURRENT_TRANSACTIONS|OUT_OF_ORDER_SEQUENCE_NUMBER) .*\n?",
+        "",
+    ),
     (r"^\d+ records sent, .* max latency\.\n", ""),
     (r"\d+(?:\.\d+)?(?= records/sec| MB/sec| ms)", "<number>"),
 )
