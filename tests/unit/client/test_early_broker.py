@@ -15,7 +15,6 @@ from cordwood.client.consumer import Consumer
 from cordwood.client.coordinator import fetch_committed
 from cordwood.client.core import ClientSettings
 from cordwood.client.errors import ClientError, RefusedError
-from cordwood.client.group import GroupConsumer
 from cordwood.client.groups import Groups
 from cordwood.client.offsets import EARLIEST, LATEST, Offsets
 from cordwood.client.partitioner import partition_of
@@ -30,6 +29,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.testing.manual_clock import ManualClock
 from support.early_broker import LOST, CarriedOut, EarlyBroker
+from support.group_member import member_of
 
 LOADING, UNAVAILABLE, ELSEWHERE = 14, 15, 16
 NOT_LEADER, DENIED, NOT_ENOUGH_REPLICAS, UNKNOWN = 6, 29, 19, -1
@@ -293,16 +293,6 @@ def test_leaders_are_asked_again(early: EarlyBroker, cluster: Cluster, api: str)
         (found,) = describe_producers(cluster, [tp]).values()
         assert not isinstance(found, RefusedError)
         assert len(found) == 1
-
-
-def member_of(cluster: Cluster, group: str, topic: str) -> GroupConsumer:
-    return GroupConsumer(
-        cluster=cluster,
-        consumer=Consumer(cluster=cluster, reset=EARLIEST),
-        group_id=group,
-        topics=lambda: [topic],
-        warn=pytest.fail,
-    )
 
 
 class Leaderless(Cluster):

@@ -4,7 +4,6 @@ import pytest
 
 from cordwood.client.admin import Admin
 from cordwood.client.cluster import Cluster
-from cordwood.client.consumer import Consumer
 from cordwood.client.consumer_protocol import (
     assignment,
     parse_assignment,
@@ -13,11 +12,11 @@ from cordwood.client.consumer_protocol import (
 )
 from cordwood.client.coordinator import committed_offsets, fetch_committed
 from cordwood.client.errors import ClientError, RefusedError
-from cordwood.client.group import GroupConsumer, assign_by_range
+from cordwood.client.group import assign_by_range
 from cordwood.client.groups import Groups
-from cordwood.client.offsets import EARLIEST
 from cordwood.client.producer import Producer, ProducerRecord, ProducerSettings
 from cordwood.model.topic_partition import TopicPartition
+from support.group_member import member_of
 
 
 def partitions(topic: str, *numbers: int) -> list[TopicPartition]:
@@ -57,26 +56,16 @@ def fill(cluster: Cluster, topic: str, values: list[bytes]) -> None:
     producer.flush()
 
 
-def member(cluster: Cluster, group: str, topic: str) -> GroupConsumer:
-    return GroupConsumer(
-        cluster=cluster,
-        consumer=Consumer(cluster=cluster, reset=EARLIEST),
-        group_id=group,
-        topics=lambda: [topic],
-        warn=pytest.fail,
-    )
-
-
 def test_a_member_goes_on_where_the_last_one_ended(cluster: Cluster) -> None:
     fill(cluster, "read", [b"1", b"2", b"3"])
     tp = TopicPartition("read", 0)
-    first = member(cluster, "readers", "read")
+    first = member_of(cluster, "readers", "read")
     assert [r.record.value for r in first.poll(120_000)] == [b"1", b"2", b"3"]
     assert Groups(cluster).describe("readers").state == "Stable"
     assert Groups(cluster).describe("readers").members[0].partitions == (tp,)
     first.close({tp: 1})
     assert committed_offsets(cluster, "readers", [tp]) == {tp: 1}
-    second = member(cluster, "readers", "read")
+    second = member_of(cluster, "readers", "read")
     assert [r.record.value for r in second.poll(120_000)] == [b"2", b"3"]
     second.close()
     assert fetch_committed(cluster, "readers", None)[tp].offset == 3
