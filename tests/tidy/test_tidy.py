@@ -491,3 +491,21 @@ def test_no_marker_is_left_over() -> None:
                 assert not MARKERS.search(line), (
                     f"{path.relative_to(ROOT)}:{number}: do it now, or take it out: {line.strip()}"
                 )
+
+
+#: Parsed or compared whole: `output` of typer's Result has standard error between the lines, and
+#: there a broker in the same process may warn at any time.
+PARSED_OUTPUT = re.compile(
+    r"loads\(.*\.output\)|\.output(?: [=!]= |\.(?:splitlines|startswith|endswith|partition)\()"
+)
+
+
+def test_what_a_test_parses_is_standard_output_alone() -> None:
+    for path in sorted((ROOT / "tests").rglob("*.py")):
+        text = path.read_text(encoding="utf-8")
+        if path == Path(__file__) or "CliRunner" not in text:
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            assert not PARSED_OUTPUT.search(line), (
+                f"{path.relative_to(ROOT)}:{number}: take stdout, not output: {line.strip()}"
+            )

@@ -70,7 +70,7 @@ def produce(broker: RunningBroker, topic: str, *values: bytes) -> None:
 
 
 def test_a_broker_without_compacted_topics_shows_threads_and_engine(probe: Probe) -> None:
-    broker_line, *lines = run(probe).output.splitlines()
+    broker_line, *lines = run(probe).stdout.splitlines()
     assert broker_line.startswith("Broker: 1 of cluster ")
     assert lines == [
         "Cleaner: 1 of 1 threads run",
@@ -108,7 +108,7 @@ def test_a_partition_that_failed_is_shown_with_the_reason(
 
 def test_a_glob_leaves_out_other_topics(broker: RunningBroker, probe: Probe) -> None:
     create(broker, "table", "users")
-    assert "users-0" not in run(probe, "--topic", "t*").output
+    assert "users-0" not in run(probe, "--topic", "t*").stdout
     found = json.loads(run(probe, "--topic", "u*", "--json").stdout)
     assert [each["topic"] for each in found["partitions"]] == ["users"]
     assert found["metrics"]
@@ -142,7 +142,7 @@ def test_open_transaction_in_the_way_is_named(broker: RunningBroker, probe: Prob
     assert re.search(
         r"offset is 0: the transaction of producer \d+ \('orders-7'\) is open; it began 2m", said
     )
-    (partition,) = json.loads(run(probe, "--topic", "table", "--json").output)["partitions"]
+    (partition,) = json.loads(run(probe, "--topic", "table", "--json").stdout)["partitions"]
     (found,) = partition["open_transactions"]
     assert (found["transactional_id"], found["start_offset"]) == ("orders-7", 0)
     labels = {
@@ -153,7 +153,7 @@ def test_open_transaction_in_the_way_is_named(broker: RunningBroker, probe: Prob
     }
     assert probe.scrape().value("cordwood_log_open_transaction_seconds", **labels) >= 120
     producer.commit_transaction(30)
-    (partition,) = json.loads(run(probe, "--topic", "table", "--json").output)["partitions"]
+    (partition,) = json.loads(run(probe, "--topic", "table", "--json").stdout)["partitions"]
     assert partition["open_transactions"] == []
     assert probe.scrape().labels("cordwood_log_open_transaction_seconds") == []
 
@@ -161,7 +161,7 @@ def test_open_transaction_in_the_way_is_named(broker: RunningBroker, probe: Prob
 def test_what_is_due_is_shown_with_its_order_and_whether_it_grows(
     probe: Probe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    answer = json.loads(run(probe, "--json").output)
+    answer = json.loads(run(probe, "--json").stdout)
     now_ms = answer["now_ms"]
     growth = {"since_ms": now_ms - 720_000, "bytes_then": 1 << 30, "bytes_now": 3 << 30}
     row = {"topic": "a", "partition": 0, "state": "idle", "due": True, "reason": "it is dirty"}
@@ -179,7 +179,7 @@ def test_what_is_due_is_shown_with_its_order_and_whether_it_grows(
         },
     }
     monkeypatch.setattr(AddressedBroker, "ask", lambda *_: answer)
-    lines = run(probe).output.splitlines()
+    lines = run(probe).stdout.splitlines()
     assert lines[-3:] == [
         "Next: a-0 (by what is freed for each byte that is read)",
         "Due: 1 log, 5.0G to read, about 2.0G to be freed, 8m32s left at 10.0M/s",
@@ -188,12 +188,12 @@ def test_what_is_due_is_shown_with_its_order_and_whether_it_grows(
     ]
     little = {"bytes_freed": None, "bytes_per_s": None, "seconds_left": None, "growth": None}
     answer |= {"order_by": "ratio", "backlog": answer["backlog"] | little}
-    assert run(probe).output.splitlines()[-2:] == ["Next: a-0", "Due: 1 log, 5.0G to read"]
+    assert run(probe).stdout.splitlines()[-2:] == ["Next: a-0", "Due: 1 log, 5.0G to read"]
 
 
 def test_the_order_of_a_running_broker_can_be_changed(broker: RunningBroker, probe: Probe) -> None:
     def order() -> str:
-        return str(json.loads(run(probe, "--json").output)["order_by"])
+        return str(json.loads(run(probe, "--json").stdout)["order_by"])
 
     def alter(value: str) -> None:
         entry = ConfigEntry(

@@ -42,12 +42,12 @@ def run(*arguments: str) -> Result:
 def test_the_time_is_shown_and_whether_it_can_be_moved(probe: Probe) -> None:
     result = run("--url", probe.url)
     assert result.exit_code == 0, result.output
-    assert result.output.endswith("Z; the clock can be moved\n")
+    assert result.stdout.endswith("Z; the clock can be moved\n")
     assert run("--now", "--url", probe.url).exit_code == 0
 
 
 def test_it_says_which_broker_it_addresses(probe: Probe, broker: RunningBroker) -> None:
-    first = run("--url", probe.url).output.splitlines()[0]
+    first = run("--url", probe.url).stdout.splitlines()[0]
     assert first == (
         f"Broker: 1 of cluster {broker.broker.cluster_id}, process {os.getpid()}, "
         f"{broker.log_dir}, {probe.url}"
@@ -60,7 +60,7 @@ def test_it_says_which_broker_it_addresses(probe: Probe, broker: RunningBroker) 
 def test_it_is_moved_on_by_a_duration(probe: Probe, broker: RunningBroker) -> None:
     result = run("--advance", "7d", "--url", probe.url)
     assert result.exit_code == 0, result.output
-    assert result.output.endswith("Z, 7d ahead of the machine's clock\n")
+    assert result.stdout.endswith("Z, 7d ahead of the machine's clock\n")
     assert broker.clock.ahead_ms == 7 * DAY_MS
     result = run("--advance", "500ms", "--no-wait", "--json", "--url", probe.url)
     assert json.loads(result.stdout)["ahead_ms"] == 7 * DAY_MS + 500 == broker.clock.ahead_ms

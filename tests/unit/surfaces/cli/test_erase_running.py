@@ -123,7 +123,7 @@ def test_it_erases_beside_clients_and_the_report_is_checked_in_use(
         done = run("erase", "--url", url, *named, "--report", report, "--reason", "No. 93")
         assert f"{RECORDS // 10} records erased and searched for again" in done.output
         assert "the check passed" in run("verify", "--erasure", report).output
-        sound = json.loads(run("verify", broker.log_dir, "--json").output)
+        sound = json.loads(run("verify", broker.log_dir, "--json").stdout)
         assert sound["sound"] is True
     finally:
         stop.set()

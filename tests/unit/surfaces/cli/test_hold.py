@@ -49,7 +49,7 @@ def holds_in(*where: object) -> list[dict[str, Any]]:
 def test_a_stopped_directory_is_held_and_released(tmp_path: Path) -> None:
     roots = log_dir(tmp_path / "one", "x-0", "y-0"), log_dir(tmp_path / "two", "x-1")
     added = run("hold", "add", *roots, "--topic", "x", "--id", "case-7", "--reason", "No. 7")
-    said, _, rest = added.output.partition("Holds\n")
+    said, _, rest = added.stdout.partition("Holds\n")
     assert said.splitlines()[0] == "Added: x is held by case-7."
     assert "A Kafka that runs on a log directory, or has another replica, ignores holds." in said
     assert "case-7" in rest
@@ -68,10 +68,10 @@ def test_a_stopped_directory_is_held_and_released(tmp_path: Path) -> None:
     assert "x-0: held: case-7" in text
     assert f"y-0: held: {second['id']}" in text
     assert "2 held; freed 0 in" in text
-    assert run("hold", "release", *roots, "--id", "case-7").output.startswith("Released: case-7.")
+    assert run("hold", "release", *roots, "--id", "case-7").stdout.startswith("Released: case-7.")
     assert [each["id"] for each in holds_in(*roots)] == [second["id"]]
     run("hold", "release", *roots, "--id", second["id"])
-    assert run("hold", "list", *roots).output == "No holds.\n"
+    assert run("hold", "list", *roots).stdout == "No holds.\n"
 
 
 def test_wrong_use_is_refused_with_what_to_do(tmp_path: Path) -> None:

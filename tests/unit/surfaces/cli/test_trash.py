@@ -109,9 +109,9 @@ def test_what_is_older_is_deleted(tmp_path: Path) -> None:
         assert [each["partition"] for each in found["deleted"]] == ["x-0"]
         assert (trash / "x-0").exists() == bool(dry_run)
     assert [each["partition"] for each in document("list", trash)["removals"]] == ["x-1", "y-0"]
-    assert run("trash", "empty", trash, "--older-than", "0s").output.endswith("2 removals, 512\n")
+    assert run("trash", "empty", trash, "--older-than", "0s").stdout.endswith("2 removals, 512\n")
     assert list(trash.iterdir()) == []
-    assert run("trash", "list", trash).output == "Nothing is in the trash.\n"
+    assert run("trash", "list", trash).stdout == "Nothing is in the trash.\n"
 
 
 def test_wrong_use_is_refused(tmp_path: Path) -> None:
