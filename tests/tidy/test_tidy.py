@@ -14,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "cordwood"
 SUPPORT = ROOT / "tests" / "support"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
+COMMAND_PAGES = ROOT / "docs" / "commands"
 ARCHITECTURE_LINES_MAX = 150
 
 #: Lines of code: without signature, docstrings, comments and blank lines. Files have no limit, so
@@ -270,15 +271,32 @@ def _options_of_cluster_up() -> set[str]:
 
 
 def _subcommands() -> set[str]:
-    """The names given to `app.command`."""
-    return {
+    """The names of Cordwood's own commands: of their table, and those given to `app.command`."""
+    tree = _modules()["surfaces/cli/main.py"]
+    return _keys_of_table(tree, "_OWN") | {
         str(node.args[0].value)
-        for node in ast.walk(_modules()["surfaces/cli/main.py"])
+        for node in ast.walk(tree)
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) == "app.command"
         and node.args
         and isinstance(node.args[0], ast.Constant)
     }
+
+
+def _tools() -> set[str]:
+    """The names of Kafka's tools."""
+    return _keys_of_table(_modules()["surfaces/cli/tools/table.py"], "TOOLS")
+
+
+def _keys_of_table(tree: ast.Module, name: str) -> set[str]:
+    """The keys of a dict that a module assigns to a name."""
+    for node in tree.body:
+        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+        if any(isinstance(each, ast.Name) and each.id == name for each in targets):
+            value = getattr(node, "value", None)
+            assert isinstance(value, ast.Dict), f"{name} is a dict"
+            return {str(ast.literal_eval(key)) for key in value.keys if key is not None}
+    raise AssertionError(f"the table {name} is gone: give this test its new name")
 
 
 def _code_lines(node: Definition, lines: list[str]) -> int:
@@ -444,41 +462,37 @@ def test_links_between_pages_lead_somewhere() -> None:
                 assert (path.parent / target).exists(), f"{where} links to {target}: not there"
 
 
-@pytest.mark.parametrize("command", sorted(_subcommands()))
-def test_every_subcommand_is_described(command: str) -> None:
-    assert f"cordwood {command}" in _user_pages(), f"describe `cordwood {command}` in docs/cli.md"
+def test_every_command_has_a_page_that_the_index_links() -> None:
+    pages = {path.stem for path in COMMAND_PAGES.glob("*.md")}
+    assert pages == _subcommands() | _tools() | {"cluster-up"}
+    index = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
+    missing = [page for page in sorted(pages) if f"(commands/{page}.md)" not in index]
+    assert not missing, f"docs/cli.md has no link to commands/: {missing}"
+
+
+def _described_options() -> dict[str, set[str]]:
+    """The flags that a command's page has to describe, by the page's name."""
+    found = {command: _options_of(command) for command in ("clean", "explain", "erase", "whatif")}
+    return found | {"dump-log": _options_of_dump_log(), "cluster-up": _options_of_cluster_up()}
 
 
 @pytest.mark.parametrize(
-    "flag",
-    sorted(
-        _options_of("clean")
-        | _options_of("explain")
-        | _options_of("erase")
-        | _options_of("whatif")
-        | _options_of_dump_log()
-        | _options_of_cluster_up()
-    ),
+    ("command", "flag"),
+    [(name, flag) for name, flags in _described_options().items() for flag in sorted(flags)],
 )
-def test_every_option_is_described(flag: str) -> None:
-    found = re.search(rf"`{re.escape(flag)}[ `=]", _user_pages())
-    assert found, f"describe {flag} in docs/cli.md: what it does, and its default"
+def test_every_option_is_described(command: str, flag: str) -> None:
+    pages = (COMMAND_PAGES / f"{command}.md", ROOT / "docs/cli.md")
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
+    found = re.search(rf"`{re.escape(flag)}[ `=]", text)
+    assert found, f"describe {flag} in docs/commands/{command}.md: what it does, and its default"
 
 
 def test_no_option_is_described_that_is_not_there() -> None:
-    known = _options_of("clean") | _options_of("explain") | _options_of("serve")
-    known |= _options_of("verify") | _options_of_dump_log() | _options_of_cluster_up()
-    known |= _options_of("advise") | _options_of("erase") | _options_of("whatif")
-    known |= {"--version", "--help"}
-    page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(--[a-z-]+)", page, re.MULTILINE)
-    assert set(rows) <= known, f"docs/cli.md describes {sorted(set(rows) - known)}: no such option"
-
-
-@functools.cache
-def _user_pages() -> str:
-    pages = (ROOT / "README.md", ROOT / "docs/cli.md")
-    return "".join(page.read_text(encoding="utf-8") for page in pages)
+    known = {"--version", "--help"}.union(*_described_options().values())
+    known = known.union(*(_options_of(name) for name in ("serve", "verify", "advise")))
+    for path in [ROOT / "docs/cli.md", *COMMAND_PAGES.glob("*.md")]:
+        rows = re.findall(r"^\| `(--[a-z-]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
+        assert set(rows) <= known, f"{path.name} describes {sorted(set(rows) - known)}: no option"
 
 
 def test_no_marker_is_left_over() -> None:

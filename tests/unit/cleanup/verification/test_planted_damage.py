@@ -22,7 +22,7 @@ from support.planted_damage import DAMAGES, Damage, Found, Unknowable, Verdict, 
 
 assert planted_file_damage.__doc__, "it has added its damages"
 
-DOCS = Path(__file__).parents[4] / "docs" / "cli.md"
+DOCS = Path(__file__).parents[4] / "docs" / "design" / "damages.md"
 
 
 def own_log() -> LogBuilder:
@@ -186,7 +186,7 @@ def test_a_damage_is_found_at_its_place_or_is_unknowable(
 
 @functools.cache
 def documented() -> dict[str, tuple[list[str], dict[str, str]]]:
-    """By kind of file, as docs/cli.md says: what is found; what is not, and why."""
+    """By kind of file, as docs/design/damages.md says: what is found; what is not, and why."""
     lines = DOCS.read_text().splitlines()
     first = lines.index("| file | found | not found, and why |") + 2
     rows = {}
