@@ -12,13 +12,13 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations 10 --dur
 # What a wheel has: the request path compiled.
 COMPILED := PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python
 
-.PHONY: bench-controller bench-estimate bench-groups bench-order bench-replication bench-stalls bench-transactions bench-whatif simulate help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
+.PHONY: bench-controller bench-estimate bench-groups bench-order bench-replication bench-stalls bench-transactions bench-whatif simulate docs help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
 help:          ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
 	@$(PYTHON) tools/setup.py
 lock:          ## refresh requirements/dev.lock from pyproject.toml
-	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --all-extras --group dev pyproject.toml -o requirements/dev.lock
+	$(BIN)/uv pip compile -q --universal --generate-hashes --no-header --all-extras --group dev --group docs pyproject.toml -o requirements/dev.lock
 run: setup     ## clean a copy of the log directory that ships with the project, and show it
 	@$(BIN)/python tools/demo.py
 test: setup lint  ## lint and the tests of every change, in ten minutes
@@ -31,6 +31,8 @@ nightly: setup lint  ## every test, in its full form
 	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) --junitxml build/nightly.xml -m "nightly or not nightly"
 simulate: setup  ## run a seed of the simulation, and show its history: SEED=17 BUG=a_planted_one
 	@cd tests && ../$(BIN)/python -W ignore -m support.simulation $(or $(SEED),0) $(if $(BUG),--bug $(BUG))
+docs: setup    ## build the site of docs/ into build/site; a broken link fails
+	@$(BIN)/mkdocs build --strict
 lint: setup    ## ruff, mypy, import contracts, import cycles
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check . && $(BIN)/python tools/import_cycles.py && $(BIN)/mypy --no-error-summary && $(BIN)/lint-imports --verbose >/dev/null || ($(BIN)/lint-imports; exit 1)
 format: setup  ## let ruff mend what it can
