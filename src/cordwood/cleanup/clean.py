@@ -32,7 +32,14 @@ from cordwood.cleanup.named_topics import missing_topics
 from cordwood.cleanup.offline_groups import OfflineGroups
 from cordwood.cleanup.offline_owner import OfflineOwner
 from cordwood.cleanup.report import PartitionReport, Report, Size, Status, Timing
-from cordwood.cleanup.request import CleanRequest, Engine, EngineFactory, Listener, Silence
+from cordwood.cleanup.request import (
+    CleanRequest,
+    Engine,
+    EngineFactory,
+    Listener,
+    Resolved,
+    Silence,
+)
 from cordwood.cleanup.retention import RetentionPlan
 from cordwood.cleanup.run import Run
 from cordwood.cleanup.run_directory import RunDirectory
@@ -42,7 +49,6 @@ from cordwood.cleanup.shared_retention import (
     plan_shared_retention,
 )
 from cordwood.model.clock import Clock
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import HoldRegistry
@@ -276,8 +282,8 @@ class _Cleaning:
                 log_dir=str(place.log_dir.path),
                 status=Status.LEFT_ALONE,
             )
-            config = self._config_of(partition, report)
-            if config is None:
+            resolved = self._settings_of(partition, report)
+            if resolved is None:
                 if report.reason != "not asked for":
                     self.report.partitions.append(report)
                 continue
@@ -291,13 +297,18 @@ class _Cleaning:
             report.holds = self._holds.ids(partition.topic_partition, place.log_dir.path)
             if report.holds:
                 report.status, report.reason = Status.HELD, ", ".join(report.holds)
-            report.policy = ",".join(sorted(config.cleanup_policy))
-            self._owners.append(self._owner_of(place, report, config))
+            report.policy = ",".join(sorted(resolved.config.cleanup_policy))
+            self._owners.append(self._owner_of(place, report, resolved))
 
-    def _owner_of(self, place: Place, report: PartitionReport, config: LogConfig) -> OfflineOwner:
-        partition = place.partition
+    def _owner_of(self, place: Place, report: PartitionReport, resolved: Resolved) -> OfflineOwner:
+        partition, config = place.partition, resolved.config
         files: LogFiles = LogOnDisk(
-            self._run, place.log_dir, partition, config=config, holds=report.holds
+            self._run,
+            place.log_dir,
+            partition,
+            config=config,
+            origins=resolved.origin,
+            holds=report.holds,
         )
         if self.scratch is None:
             return OfflineOwner(self._run, partition, files, report=report, config=config)
@@ -306,7 +317,7 @@ class _Cleaning:
         self._measured[owner] = measured
         return owner
 
-    def _config_of(self, place: PartitionDir, report: PartitionReport) -> LogConfig | None:
+    def _settings_of(self, place: PartitionDir, report: PartitionReport) -> Resolved | None:
         topic = place.topic_partition.topic
         globs = self._request.topics
         if globs and not any(fnmatch.fnmatchcase(topic, glob) for glob in globs):
@@ -326,7 +337,7 @@ class _Cleaning:
         if resolved.config.remote_storage_enable:
             report.reason = "tiered storage is on"
             return None
-        return resolved.config
+        return resolved
 
     def _capture_all(self) -> None:
         """Finishes or undoes half-done work, and takes the first view of every partition."""

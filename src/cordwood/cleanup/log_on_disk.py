@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Protocol
 
 from cordwood.cleanup.capture import Captured, capture_offline
@@ -18,9 +19,11 @@ from cordwood.cleanup.group_guard import NOTHING_KNOWN
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.offline_placement import OfflinePlacement
+from cordwood.cleanup.removal_audit import Origins, audit_expired, audit_group
 from cordwood.cleanup.retention import RetentionPlan
 from cordwood.cleanup.run import Run
 from cordwood.format.trash_notes import COMPACTION, RESTART, RETENTION, Removal, Rewritten
+from cordwood.model.audit import LogRestarted, audit
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log.offline_changes import (
@@ -91,16 +94,19 @@ class LogOnDisk:
         place: PartitionDir,
         *,
         config: LogConfig,
+        origins: Origins = MappingProxyType({}),
         holds: tuple[str, ...] = (),
     ) -> None:
         """Takes the partition's directory in its log directory, and the settings in force.
 
-        With `holds`, the ids of its legal holds, it is only read.
+        `origins` says where they come from. With `holds`, the ids of its legal holds, it is only
+        read.
         """
         self._run = run
         self._log_dir = log_dir
         self._place = place
         self._config = config
+        self._origins = origins
         self._holds = holds
         self._due: KnownDue = {}
 
@@ -170,6 +176,20 @@ class LogOnDisk:
             rolled=_new_segment(captured, view.log_end_offset) if plan.roll else None,
             dispose=self._run.trash,
         )
+        audit_expired(
+            plan.expired,
+            [view.next_base(number) for number in range(len(bases))],
+            partition=view.topic_partition,
+            log_dir=str(self._log_dir.path),
+            config=self._config,
+            origins=self._origins,
+            at_ms=self._run.request.now_ms,
+            trash=self._trash,
+        )
+
+    @property
+    def _trash(self) -> str | None:
+        return None if self._run.trash is None else str(self._run.trash.directory)
 
     def restart(self, captured: Captured, offset: int) -> None:
         """As `LogFiles.restart`."""
@@ -178,6 +198,16 @@ class LogOnDisk:
         end_offset = captured.view.log_end_offset
         self._note_removal(captured.view, RESTART, bases, end_offset=end_offset, rolled=offset)
         restart_log(self._place.path, bases, rolled, dispose=self._run.trash)
+        audit(
+            LogRestarted(
+                partition=captured.view.topic_partition,
+                log_dir=str(self._log_dir.path),
+                segments=tuple(bases),
+                size_bytes=captured.view.size_bytes,
+                log_start_offset=offset,
+                trash=self._trash,
+            )
+        )
 
     def set_cleaner_offset(self, offset: int) -> None:
         """As `LogFiles.set_cleaner_offset`."""
@@ -199,11 +229,25 @@ class LogOnDisk:
             if not is_erasure:
                 self._note_group(captured.view, compaction, number, manifest)
 
+        def placed(compaction: LogCompaction, number: int, manifest: Manifest) -> None:
+            if not is_erasure:
+                audit_group(
+                    compaction,
+                    number,
+                    manifest,
+                    partition=self._place.topic_partition,
+                    log_dir=str(self._log_dir.path),
+                    config=self._config,
+                    origins=self._origins,
+                    trash=self._trash,
+                )
+
         placement = OfflinePlacement(
             Path(compaction.directory),
             remover=self._run.remover,
             dispose=None if is_erasure else self._run.trash,
             before=note,
+            after=placed,
         )
         return CompactionCommitter(compaction, placement)
 

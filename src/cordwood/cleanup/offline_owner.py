@@ -172,11 +172,6 @@ class OfflineOwner:
             view = self.view
             self.report.before = Size(segments=len(view.segments), bytes=view.size_bytes)
 
-    def _note(self, text: str, *values: object) -> None:
-        """Logs what was done to the log; nothing of a dry run, which may do it to a copy."""
-        if not self._request.dry_run:
-            _log.info(f"[%s] {text}", self.view.topic_partition, *values)
-
     # ---- retention
 
     @contextmanager
@@ -210,7 +205,12 @@ class OfflineOwner:
         self.report.rolled_at = self.view.log_end_offset
         self._files.roll(self.captured)
         self._changed = True
-        self._note("Rolled new log segment at offset %s", self.view.log_end_offset)
+        if not self._request.dry_run:  # which may do it to a copy
+            _log.info(
+                "[%s] Rolled new log segment at offset %s",
+                self.view.topic_partition,
+                self.view.log_end_offset,
+            )
         self.capture()
 
     def note_retention(self, plan: RetentionPlan) -> None:
@@ -252,10 +252,6 @@ class OfflineOwner:
             raise StalePlanError(f"{view.topic_partition}: an empty active segment cannot expire")
         self._files.delete_oldest(self.captured, plan)
         self._changed = True
-        for each in plan.expired:
-            self._note(
-                "Deleted segment %s of %s bytes: %s", each.base_offset, each.size_bytes, each.text
-            )
         self.note_plan(plan)
         self.capture()
         return len(plan.expired)
@@ -266,7 +262,6 @@ class OfflineOwner:
         if offset is not None and not self.report.holds:
             self._files.restart(self.captured, offset)
             self._changed = True
-            self._note("Deleted all segments, whose log start offset %s is beyond the end", offset)
             self.capture()
 
     # ---- compaction
@@ -355,7 +350,6 @@ class OfflineOwner:
         if self._records_before is None:
             self._records_before = before
         self._discarded_records = (self._discarded_records or 0) + before - after
-        self._note("Compacted: %s of %s records discarded", before - after, before)
         self.capture()
 
     def abandon(self, committer: CompactionCommitter) -> None:

@@ -32,17 +32,20 @@ class OfflinePlacement:
         remover: Executor,
         dispose: Dispose | None = None,
         before: Callable[[LogCompaction, int, Manifest], None] = lambda *_: None,
+        after: Callable[[LogCompaction, int, Manifest], None] = lambda *_: None,
         fs: FileSystem = OS,
     ) -> None:
         """Takes the partition's directory, and what removes files, or disposes of them.
 
-        `before` is called before a group is put in place, with the arguments of `place`.
+        `before` is called before a group is put in place, `after` when it is, each with the
+        arguments of `place`.
         """
         self._directory = directory
         self._journal = CompactionJournal(directory, fs=fs)
         self._remover = remover
         self._dispose = dispose
         self._before = before
+        self._after = after
         self._fs = fs
         self._begun = fs.exists(self._journal.path)
         self._removal: Future[None] | None = None
@@ -62,6 +65,7 @@ class OfflinePlacement:
         bases = [each.base_offset for each in staged]
         self._journal.intend(number, manifest.token, bases, manifest.after)
         put_in_place(staged, compaction.groups[number], fs=self._fs)
+        self._after(compaction, number, manifest)
         self._removal = self._remover.submit(
             dispose_deleted, self._directory, self._dispose, fs=self._fs
         )

@@ -22,11 +22,13 @@ from cordwood.cleanup.idle_roll import should_roll_expired, should_roll_idle
 from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction
 from cordwood.cleanup.log_view import RetainedLog
 from cordwood.cleanup.online_placement import OnlinePlacement
+from cordwood.cleanup.removal_audit import audit_expired
 from cordwood.cleanup.retention import LOG_START, TIME, Expired, RetentionPlan
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.removal_notes import trash_path
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_list import SegmentList
 
@@ -183,12 +185,31 @@ class RetainedOnline:
         for _, group in groupby(plan.expired, key=lambda expired: expired.rule):
             expired = list(group)
             segments = [log.segments[number] for number in range(len(expired))]
-            count += log.delete_segments(
+            ends = [*(each.base_offset for each in segments[1:]), self._end_of(len(expired))]
+            gone = log.delete_segments(
                 len(expired),
                 reason=expired[0].text,
                 lines=[f"{self._prefix} {line}" for line in _lines(expired, segments)],
             )
+            audit_expired(
+                expired[:gone],
+                ends[:gone],
+                partition=log.topic_partition,
+                log_dir=str(log.log_dir),
+                config=log.config,
+                origins=log.context.setting_origins(log.topic_partition.topic),
+                at_ms=log.context.clock.now_ms(),
+                trash=trash_path(log),
+            )
+            count += gone
         return count
+
+    def _end_of(self, count: int) -> int:
+        """One past the last offset of the first `count` segments."""
+        segments = self._log.segments
+        if count < len(segments):
+            return segments[count].base_offset
+        return self._log.log_end_offset
 
 
 def _lines(expired: list[Expired], segments: list[LogSegment]) -> list[str]:

@@ -14,8 +14,9 @@ from collections.abc import Callable, Sequence
 from cordwood.cleanup.commit import StalePlanError, staged_segments
 from cordwood.cleanup.compaction_values import Manifest
 from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.cleanup.removal_audit import audit_group
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.log.removal_notes import Replacement, is_trashed
+from cordwood.storage.log.removal_notes import Replacement, is_trashed, trash_path
 from cordwood.storage.replace import StagedSegment
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.trash import rewritten_of
@@ -94,6 +95,17 @@ class OnlinePlacement:
             old,
             self._log,
         )
+        if compaction.erased is None:  # an erasure has events of its own
+            audit_group(
+                compaction,
+                number,
+                manifest,
+                partition=self._log.topic_partition,
+                log_dir=str(self._log.log_dir),
+                config=self._log.config,
+                origins=self._log.context.setting_origins(self._log.topic_partition.topic),
+                trash=trash_path(self._log),
+            )
 
     def _trashed(
         self, compaction: LogCompaction, staged: Sequence[StagedSegment]

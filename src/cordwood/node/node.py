@@ -22,6 +22,7 @@ from uuid import UUID
 
 from cordwood.broker.broker import Broker
 from cordwood.broker.broker_thread import BrokerThread
+from cordwood.broker.configs.describe import topic_origins
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.configs.values import BrokerValues
@@ -385,6 +386,8 @@ class Node:
             broker.verification.is_enabled = is_enabled
             broker.replicas.logs.verify_transactions(is_enabled=is_enabled)
 
+        logs = broker.replicas.logs
+        logs.context.setting_origins = partial(topic_origins, broker.configs)
         broker.configs.subscribe(_VERIFICATION_KEYS, verification)
         broker.configs.subscribe(_CLEANER_KEYS, cleaner)
         broker.configs.subscribe(_DIRECTORY_KEYS, directories)

@@ -32,6 +32,7 @@ from cordwood.format.trash_notes import (
     build_closed_partitions,
     build_removed_offsets,
 )
+from cordwood.model.audit import TrashEmptied, audit
 from cordwood.model.errors import CordwoodError, TrashError, TrashMissingError
 from cordwood.model.rng import Rng, SystemRng
 from cordwood.model.topic_partition import TopicPartition
@@ -368,12 +369,7 @@ class BrokerTrash:
     def _forget(self, trashed: TrashedPartition, removal: Removal) -> bool:
         def forget() -> bool:
             trashed.forget(removal)
-            _log.info(
-                "Deleted from the trash: %s segments of %s, removed by %s",
-                len(removal.segments),
-                trashed.topic_partition,
-                removal.why,
-            )
+            audit_forgotten(self.directory, trashed.topic_partition, removal)
             return True
 
         with self._lock:
@@ -381,8 +377,9 @@ class BrokerTrash:
 
     def _forget_topic(self, topic: RemovedTopic) -> bool:
         def forget() -> bool:
+            size_bytes = self.topics.size_bytes(topic)
             self.topics.forget(topic.topic_id)
-            _log.info("Deleted from the trash: topic %s, %s", topic.name, uuid_text(topic.topic_id))
+            audit_forgotten_topic(self.directory, topic, size_bytes=size_bytes)
             return True
 
         return _attempt(f"removing the topic {topic.name} from", forget, False)
@@ -464,3 +461,30 @@ def topic_json(topic: RemovedTopic, *, size_bytes: int) -> dict[str, Any]:
         "groups": sorted({each.group for each in topic.offsets}),
         "bytes": size_bytes,
     }
+
+
+def audit_forgotten(trash: Path, partition: TopicPartition, removal: Removal) -> None:
+    """Notes in the audit log that removed segments are in the trash no more."""
+    audit(
+        TrashEmptied(
+            trash=str(trash),
+            what=str(partition),
+            why=removal.why,
+            removed_ms=removal.at_ms,
+            size_bytes=removal.size_bytes,
+            segments=removal.segments,
+        )
+    )
+
+
+def audit_forgotten_topic(trash: Path, topic: RemovedTopic, *, size_bytes: int) -> None:
+    """Notes in the audit log that a deleted topic is in the trash no more."""
+    audit(
+        TrashEmptied(
+            trash=str(trash),
+            what=f"{topic.name}, {uuid_text(topic.topic_id)}",
+            why="its deletion",
+            removed_ms=topic.at_ms,
+            size_bytes=size_bytes,
+        )
+    )

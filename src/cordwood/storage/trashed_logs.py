@@ -12,9 +12,11 @@ from pathlib import Path
 from uuid import UUID
 
 from cordwood.format.trash_notes import RemovedPartition
+from cordwood.model.audit import LogDeleted, audit
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, TrashError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import uuid_text
 from cordwood.storage.directory_names import live_directory_name
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
@@ -98,6 +100,7 @@ def dispose_of(log: PartitionLog) -> bool:
         StorageError: its log directory is offline, or has just failed.
     """
     trash = log.context.trash
+    size_bytes = log.size_bytes
     if trash is not None and log.topic_id is not None:
         try:
             with log.lock:
@@ -108,10 +111,26 @@ def dispose_of(log: PartitionLog) -> bool:
             return False
         if taken:
             _log.info("Moved the log for partition %s to the trash", log.topic_partition)
+            _audit_deleted(log, size_bytes, in_trash=True)
             return True
     log.delete()
+    _audit_deleted(log, size_bytes)
     _log.info("Deleted log for partition %s in %s.", log.topic_partition, log.directory)
     return True
+
+
+def _audit_deleted(log: PartitionLog, size_bytes: int, *, in_trash: bool = False) -> None:
+    audit(
+        LogDeleted(
+            partition=log.topic_partition,
+            directory=str(log.directory),
+            topic_id=None if log.topic_id is None else uuid_text(log.topic_id),
+            log_start_offset=log.log_start_offset,
+            log_end_offset=log.log_end_offset,
+            size_bytes=size_bytes,
+            in_trash=in_trash,
+        )
+    )
 
 
 def open_returned(returned: ReturnedLog, config: LogConfig, context: LogContext) -> PartitionLog:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.broker.request_context import RequestContext
+from cordwood.model.audit import RecordsDeleted, audit
 from cordwood.model.hold import held_by
 from cordwood.model.kafka_errors import (
     InvalidTopicError,
@@ -82,11 +83,24 @@ def _delete(
                 f"Records of partition {log.topic_partition} can not be deleted: it is "
                 f"{held_by(log.holds)}"
             )
+        first = log.log_start_offset
         low = log.delete_records(asked.offset)
     except KafkaError as error:
         if isinstance(error, PolicyViolationError):  # the answer has no field for the reason
             _log.info("%s", error)
         return fields | {"error_code": error.code}
+    if low > first:
+        audit(
+            RecordsDeleted(
+                partition=log.topic_partition,
+                log_dir=str(log.log_dir),
+                first_offset=first,
+                last_offset=low - 1,
+                principal=":".join(context.principal),
+                client_id=context.client_id,
+                host=context.client_host,
+            )
+        )
     answer = fields | {"low_watermark": low}
     if partition.low_watermark < low:
         pending.append(_Pending(topic, asked.partition_index, low, answer))

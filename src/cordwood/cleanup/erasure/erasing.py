@@ -43,7 +43,7 @@ from cordwood.cleanup.erasure.loose import LooseFile, loose_in, remove_staged, r
 from cordwood.cleanup.erasure.offsets import count_in, united, within
 from cordwood.cleanup.erasure.pending import Part, Pending
 from cordwood.cleanup.erasure.refusals import Refusals
-from cordwood.cleanup.erasure.report import FORMAT, hash_of
+from cordwood.cleanup.erasure.report import FORMAT, audit_erasure, hash_of
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.erasure.search import Found, Searched
 from cordwood.cleanup.request import Engine, Listener
@@ -685,6 +685,8 @@ class Erasing:
             "removed": sorted(removed | {r for e in self._logs for r in e.log.outcome.removed}),
             "failed": dict(sorted(self._failed.items())),
         }
+        if is_done:
+            audit_erasure(report)
         return Erasure(report=report, failed=self._failed, warnings=tuple(warnings))
 
     def _counts_of_keys(self) -> dict[str, int]:

@@ -15,8 +15,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.model.audit import FileErased, RecordsErased, audit
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.extras import SIGN, require_extra
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 
 if TYPE_CHECKING:
@@ -118,6 +120,25 @@ def read_signing_key(path: Path, *, fs: FileSystem = OS) -> Ed25519PrivateKey:
     if not isinstance(key, ed25519.Ed25519PrivateKey):
         raise ConfigError(f"--signing-key {path}: a key of another kind, not Ed25519")
     return key
+
+
+def audit_erasure(report: Mapping[str, Any]) -> None:
+    """Notes in the audit log what is gone, by the report of an erasure that was no dry run."""
+    for each in report["partitions"]:
+        if each["erased"] and each["directory"] not in report["failed"]:
+            audit(
+                RecordsErased(
+                    partition=TopicPartition.parse(each["partition"]),
+                    directory=each["directory"],
+                    erasure=report["id"],
+                    records=each["erased"],
+                    offsets=tuple((first, last) for first, last in each["offsets"]),
+                    operator=report["operator"],
+                    reason=report["reason"],
+                )
+            )
+    for path in report["removed"]:
+        audit(FileErased(path=path, erasure=report["id"]))
 
 
 def hash_of(path: Path, *, fs: FileSystem = OS) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from cordwood.coordinator.group.consumer.member import (
 from cordwood.coordinator.group.consumer.rebalance import Cluster, ConsumerRebalance
 from cordwood.coordinator.group.consumer.records import group_tombstones
 from cordwood.coordinator.group.counters import Count, Counts
-from cordwood.coordinator.group.expiry import expired, forecast
+from cordwood.coordinator.group.expiry import Expiry, expired, forecast
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.member import (
     UNKNOWN_MEMBER_ID,
@@ -44,6 +44,7 @@ from cordwood.coordinator.group.settings import (
 )
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.timeline import Timeline
+from cordwood.model.audit import OffsetsExpired, audit
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
@@ -411,6 +412,8 @@ class GroupStateMachine:
             count += len(gone)
             for key in gone:
                 change.write(OffsetRecord(key, None))
+            if gone:
+                _audit_expired(group_id, expiries, gone, retention_ms, change.now_ms)
             has_none_left = len(gone) == len(expiries)
             is_open = bool(shard.offsets.pending_of_group(group.group_id))
             if has_none_left and not is_open and group.is_empty:
@@ -491,3 +494,21 @@ class GroupStateMachine:
 
 def _not_found(why: str) -> CoordinatorRequestError:
     return CoordinatorRequestError(ErrorCode.GROUP_ID_NOT_FOUND, why)
+
+
+def _audit_expired(
+    group_id: str,
+    expiries: Sequence[Expiry],
+    gone: Sequence[OffsetKey],
+    retention_ms: int | None,
+    now_ms: int,
+) -> None:
+    offsets = {each.key: each.offset.offset for each in expiries}
+    audit(
+        OffsetsExpired(
+            group=group_id,
+            offsets={f"{key.topic}-{key.partition}": offsets[key] for key in gone},
+            retention_ms=retention_ms,
+            at_ms=now_ms,
+        )
+    )

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import LogConfig
+from cordwood.model.config_levels import Origin
 from cordwood.model.rng import Rng, SystemRng
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append.validator import ValidationMetrics
@@ -82,6 +83,9 @@ class LogContext:
         self.verify_transactions = verify_transactions
         self.log_start_moved: Callable[[TopicPartition], object] = lambda _: None
         """Called when the log start offset of a log has grown, with the log locked."""
+
+        self.setting_origins: Callable[[str], Mapping[str, Origin]] = lambda _: {}
+        """For each setting of a topic where its value comes from; any thread may call it."""
 
     def draw_jitter_ms(self, config: LogConfig) -> int:
         """By how much earlier than after segment.ms a new segment rolls.

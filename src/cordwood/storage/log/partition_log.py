@@ -27,6 +27,7 @@ from cordwood.format.record_batch import MAGIC
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
+from cordwood.model.audit import LogTruncated, audit
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import (
@@ -951,6 +952,7 @@ class PartitionLog:
             # What a crash in the middle leaves must never look flushed.
             self.truncation_count += 1
             self.recovery_point = min(self.recovery_point, offset)
+            before = self.log_end_offset
             self.segments = self.segments.without(doomed)
             self.end = LogPosition(offset)  # readers find it in the segments that are left
             # The newest first: a crash must not leave a gap in the middle of the log.
@@ -962,6 +964,7 @@ class PartitionLog:
                 self.context.fs.sync_directory(self.directory)
             self.active.truncate_to(offset, now_ms=self.context.clock.now_ms())
             self._set_end(offset)
+            _audit_truncated(self, offset, before)
             self._change_epochs(lambda: self.leader_epochs.truncate_from_end(offset))
             self.log_start_offset = min(offset, self.log_start_offset)
             self._rebuild_producers()
@@ -997,9 +1000,11 @@ class PartitionLog:
                 for each in old:
                     each.change_suffix(DELETED_SUFFIX, "")
                 raise
+            before = self.log_end_offset
             self.segments = SegmentList([segment])
             self._remove_later(old, names)
             self._set_end(offset)
+            _audit_truncated(self, offset, before)
             self._change_epochs(self.leader_epochs.clear_and_flush)
             self.producer_state.truncate_fully_and_start_at(offset)
             self.log_start_offset = offset if log_start_offset is None else log_start_offset
@@ -1302,3 +1307,14 @@ class PartitionLog:
     def _forget_high_watermark_position(self) -> None:
         """Looks up the high watermark's position again: its segment was replaced."""
         self._high_watermark = LogPosition(self.high_watermark)
+
+
+def _audit_truncated(log: PartitionLog, offset: int, end_before: int) -> None:
+    audit(
+        LogTruncated(
+            partition=log.topic_partition,
+            log_dir=str(log.log_dir),
+            offset=offset,
+            log_end_offset_before=end_before,
+        )
+    )

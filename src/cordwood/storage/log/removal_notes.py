@@ -56,6 +56,12 @@ def is_trashed(log: NotedLog) -> bool:
     )
 
 
+def trash_path(log: NotedLog) -> str | None:
+    """Where what is removed from a log goes; None if it is deleted."""
+    trash = log.context.trash
+    return str(trash.directory) if trash is not None and is_trashed(log) else None
+
+
 def note_segments(log: NotedLog, doomed: Sequence[LogSegment], *, rest: SegmentList) -> None:
     """Notes the oldest segments of a log, of which `rest` stays, if its settings say so.
 

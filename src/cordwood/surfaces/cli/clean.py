@@ -38,6 +38,7 @@ from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.erased_again import erased_again
 from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.log_options import (
+    AuditLogOption,
     LogFileOption,
     LogFormat,
     LogFormatOption,
@@ -165,6 +166,7 @@ def clean_command(
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_file: LogFileOption = None,
+    audit_log: AuditLogOption = None,
 ) -> None:
     """Clean the log directories of a stopped Kafka broker, as its own cleaner would.
 
@@ -183,7 +185,7 @@ def clean_command(
     shown = not json_ and screen.is_terminal
     confirm = _Confirmation(is_given=yes or trash is not None, may_ask=shown)
     try:
-        log = LogOptions(level=log_level, format=log_format, file=log_file)
+        log = LogOptions(level=log_level, format=log_format, file=log_file, audit=audit_log)
         context.with_resource(logging_to(screen.line, log))
         options = SettingOptions(
             log_dirs=log_dirs,

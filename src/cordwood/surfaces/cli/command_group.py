@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from cordwood.surfaces.cli.log_options import (
+    AuditLogOption,
     LogFileOption,
     LogFormat,
     LogFormatOption,
@@ -30,7 +31,13 @@ def command_group(name: str, *, help: str, epilog: str) -> typer.Typer:  # noqa:
         log_level: LogLevelOption = None,
         log_format: LogFormatOption = LogFormat.TEXT,
         log_file: LogFileOption = None,
+        audit_log: AuditLogOption = None,
     ) -> None:
-        context.obj = {"log_level": log_level, "log_format": log_format, "log_file": log_file}
+        context.obj = {
+            "log_level": log_level,
+            "log_format": log_format,
+            "log_file": log_file,
+            "audit_log": audit_log,
+        }
 
     return app

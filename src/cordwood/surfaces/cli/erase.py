@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import json
-import logging
 import os
 import secrets
 import sys
@@ -42,6 +41,7 @@ from cordwood.surfaces.cli.clean_progress import CleanProgress, columns
 from cordwood.surfaces.cli.erase_running import erase_running
 from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.log_options import (
+    AuditLogOption,
     LogFileOption,
     LogFormat,
     LogFormatOption,
@@ -63,8 +63,6 @@ from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.user import user_name
 from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, Settings, node_ids_of, read_settings
-
-_log = logging.getLogger(__name__)
 
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
 _STOPPED: Final = {
@@ -170,6 +168,7 @@ def erase_command(
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_file: LogFileOption = None,
+    audit_log: AuditLogOption = None,
 ) -> None:
     """Erase records by key or by predicate, from stopped log directories or in a running broker.
 
@@ -186,7 +185,7 @@ def erase_command(
     )
     screen = context.with_resource(Screen())
     try:
-        log = LogOptions(level=log_level, format=log_format, file=log_file)
+        log = LogOptions(level=log_level, format=log_format, file=log_file, audit=audit_log)
         context.with_resource(logging_to(screen.line, log))
         topics = [*(topic or ()), *(["*"] if all_topics else ())]
         if from_ledger is not None and (topics or key or key_hex or key_file or where):
@@ -238,16 +237,15 @@ def erase_command(
         print(json.dumps(document))  # noqa: T201  # the JSON document is the output
     else:
         _show(document, report, screen, counts, dry_run=dry_run)
-    _end(result, counts, screen, dry_run=dry_run)
+    _end(result, counts, screen)
 
 
-def _end(result: Erasure, counts: list[tuple[str, int]], screen: Screen, *, dry_run: bool) -> None:
-    """Shows the warnings, logs what is gone, and exits with 1 if a part failed or a key has none.
+def _end(result: Erasure, counts: list[tuple[str, int]], screen: Screen) -> None:
+    """Shows the warnings, and exits with 1 if a part failed or a key has none.
 
     Raises:
         Exit: that is so.
     """
-    _log_erased(result.report, dry_run=dry_run)
     missed = [name for name, count in counts if not count]
     if result.report["status"] == "refused":  # it was not searched to an end
         missed = []
@@ -431,17 +429,6 @@ def _row(name: str, records: str, each: dict[str, Any], sizes: tuple[int, int | 
     before, after = sizes
     shown = "" if after is None else format_bytes(after)
     return [name, records, f"{each['erased']:,}", format_bytes(before), shown]
-
-
-def _log_erased(document: dict[str, Any], *, dry_run: bool) -> None:
-    """Logs what is gone, for the file of --log-file."""
-    if dry_run:
-        return
-    for each in document["partitions"]:
-        if each["erased"] and each["directory"] not in document["failed"]:
-            _log.info("[%s] Erased %s records", each["partition"], each["erased"])
-    for path in document["removed"]:
-        _log.info("Removed %s", path)
 
 
 def _show(

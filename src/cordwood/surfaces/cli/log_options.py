@@ -1,4 +1,4 @@
-"""Options of a command's log: --log-level, --log-format and --log-file."""
+"""Options of a command's log: --log-level, --log-format, --log-file and --audit-log."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import enum
 import json
 import logging
 import logging.handlers
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
+from cordwood.model.audit import AUDIT_LOGGER, EVENT_ATTRIBUTE, AuditEvent
 from cordwood.model.errors import ConfigError, CordwoodError
 
 _TEXT: Final = "[%(asctime)s] %(levelname)s %(message)s (%(name)s)"
@@ -66,6 +68,15 @@ LogFileOption = Annotated[
     Path | None,
     typer.Option("--log-file", metavar="FILE", help="Log to this file, not to standard error."),
 ]
+AuditLogOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--audit-log",
+        metavar="FILE",
+        help="Note everything that is removed in this file, whatever --log-level is.  "
+        "[default: the --log-file]",
+    ),
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +85,17 @@ class LogOptions:
 
     `level` is a name of `LEVELS`; None stands for INFO in a file, which is to say what was removed
     and rewritten, and for WARN on standard error.
+
+    Everything that is removed is noted in `audit`, without it in `file`, both whatever the level
+    is. On standard error it is if the level is INFO or lower, or with `is_service`: that of a
+    service is its log, and not a screen.
     """
 
     level: str | None = None
     format: LogFormat = LogFormat.TEXT
     file: Path | None = None
+    audit: Path | None = None
+    is_service: bool = False
 
     @property
     def lowest(self) -> int:
@@ -116,13 +133,16 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
-    """One JSON document per line: `time` (ISO 8601, UTC), `level`, `logger`, `message`, `error`."""
+    """One JSON document per line: `time` (ISO 8601, UTC), `level`, `logger`, `message`, `error`.
+
+    An event of the audit log has its own values, too.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         record = _without_expected_trace(record)
         moment = datetime.fromtimestamp(record.created, UTC)
-        document = {
+        document: dict[str, Any] = {
             "time": moment.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
             "level": _level_name(record),
             "logger": record.name,
@@ -130,6 +150,9 @@ class _JsonFormatter(logging.Formatter):
         }
         if record.exc_info:
             document["error"] = self.formatException(record.exc_info)
+        event = getattr(record, EVENT_ATTRIBUTE, None)
+        if isinstance(event, AuditEvent):
+            document |= event.to_json()
         return json.dumps(document)
 
 
@@ -145,6 +168,39 @@ class _LineHandler(logging.Handler):
             self._write_line(self.format(record))
         except Exception:
             self.handleError(record)
+
+
+class _FileHandler(logging.handlers.WatchedFileHandler):
+    """Appends lines to a file; one that was moved away is created again.
+
+    A line that the disk refuses is lost, which is said once: the command frees space, perhaps on
+    this very disk, and continues.
+    """
+
+    def __init__(self, option: str, file: Path, write_line: Callable[[str], None]) -> None:
+        super().__init__(file, encoding="utf-8")
+        self._option = option
+        self._write_line = write_line
+        self._was_refused = False
+
+    def close(self) -> None:
+        """Closes the file; what it could not take is lost, as was said."""
+        try:
+            super().close()
+        except OSError:
+            if not self._was_refused:
+                raise
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # of logging.Handler
+        """Says that lines are lost."""
+        error = sys.exc_info()[1]
+        if not isinstance(error, OSError):
+            super().handleError(record)
+        elif not self._was_refused:
+            self._was_refused = True
+            self._write_line(
+                f"{self._option} {self.baseFilename}: lines are lost: {error.strerror}"
+            )
 
 
 def parse_log_options(level: str | None, format: str | None, file: str | None) -> LogOptions:  # noqa: A002
@@ -172,14 +228,21 @@ def log_handler(options: LogOptions, write_line: Callable[[str], None]) -> loggi
     """
     handler: logging.Handler = _LineHandler(write_line)
     if options.file is not None:
-        try:
-            handler = logging.handlers.WatchedFileHandler(options.file, encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"--log-file {options.file}: {error.strerror}") from error
-    is_json = options.format is LogFormat.JSON
-    handler.setFormatter(_JsonFormatter() if is_json else _TextFormatter(_TEXT))
+        handler = _file_handler("--log-file", options.file, write_line)
+    handler.setFormatter(_formatter(options.format))
     handler.setLevel(options.lowest)
     return handler
+
+
+def _formatter(log_format: LogFormat) -> logging.Formatter:
+    return _JsonFormatter() if log_format is LogFormat.JSON else _TextFormatter(_TEXT)
+
+
+def _file_handler(option: str, file: Path, write_line: Callable[[str], None]) -> _FileHandler:
+    try:
+        return _FileHandler(option, file, write_line)
+    except OSError as error:
+        raise ConfigError(f"{option} {file}: cannot be written: {error.strerror}") from error
 
 
 @contextmanager
@@ -197,8 +260,33 @@ def logging_to(write_line: Callable[[str], None], options: LogOptions) -> Iterat
     # A broker's own loggers may be set to a lower level while it runs.
     handler.setLevel(logging.NOTSET)
     try:
-        yield handler
+        with _auditing_to(write_line, options):
+            yield handler
     finally:
         root.handlers = handlers
         root.setLevel(level)
         handler.close()
+
+
+@contextmanager
+def _auditing_to(write_line: Callable[[str], None], options: LogOptions) -> Iterator[None]:
+    """Has the events of the audit log written to where the options say.
+
+    Raises:
+        ConfigError: the file cannot be written.
+    """
+    logger = logging.getLogger(AUDIT_LOGGER)
+    before = logger.level, logger.propagate, list(logger.handlers)
+    if options.audit is not None:
+        handler = _file_handler("--audit-log", options.audit, write_line)
+        handler.setFormatter(_formatter(options.format))
+        logger.handlers, logger.propagate = [handler], False
+    if options.audit is not None or options.file is not None or options.is_service:
+        logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.level, logger.propagate, handlers = before
+        for each in set(logger.handlers) - set(handlers):
+            each.close()
+        logger.handlers = handlers

@@ -67,6 +67,7 @@ def broker_command(
     log_level: LogLevel | None,
     log_format: LogFormat,
     log_file: Path | None,
+    audit_log: Path | None = None,
 ) -> Iterator[None]:
     """Runs the body of `cordwood NAME` with logging on stderr or to the file.
 
@@ -74,7 +75,7 @@ def broker_command(
     other error.
     """
     try:
-        log = LogOptions(level=log_level, format=log_format, file=log_file)
+        log = LogOptions(level=log_level, format=log_format, file=log_file, audit=audit_log)
         context.with_resource(logging_to(context.with_resource(Screen()).line, log))
         yield
     except (ConfigError, MissingExtraError, NotALogDirError) as error:

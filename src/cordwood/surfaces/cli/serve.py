@@ -24,6 +24,7 @@ from cordwood.model.errors import (
 from cordwood.model.held_signals import STOP_SIGNALS
 from cordwood.surfaces.cli import load_progress
 from cordwood.surfaces.cli.log_options import (
+    AuditLogOption,
     LogFileOption,
     LogFormat,
     LogFormatOption,
@@ -116,6 +117,7 @@ def serve_command(
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_file: LogFileOption = None,
+    audit_log: AuditLogOption = None,
 ) -> None:
     """Runs a Kafka broker or controller, until it is stopped by SIGTERM or Ctrl-C."""
     from cordwood.broker.configs.settings import (  # noqa: PLC0415
@@ -131,7 +133,9 @@ def serve_command(
         for option, number, least in (("--port", port, 0), ("--http-port", http_port, -1)):
             if number is not None and not least <= number <= _PORT_MAX:
                 raise ConfigError(f"{option} {number}: expected {least} to {_PORT_MAX}")
-        log = LogOptions(level=level, format=log_format, file=log_file)
+        log = LogOptions(
+            level=level, format=log_format, file=log_file, audit=audit_log, is_service=True
+        )
         context.with_resource(logging_to(screen.line, log))
         given: dict[str, str] = {}
         source = "the command line"

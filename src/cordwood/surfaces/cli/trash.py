@@ -7,7 +7,6 @@ lock of its trash.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Sequence
 from contextlib import ExitStack
 from fnmatch import fnmatchcase
@@ -21,7 +20,12 @@ from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.hold import parse_target
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.broker_trash import removal_json, topic_json
+from cordwood.storage.broker_trash import (
+    audit_forgotten,
+    audit_forgotten_topic,
+    removal_json,
+    topic_json,
+)
 from cordwood.storage.filesystem import OS, DirectoryLock
 from cordwood.storage.offline_directories import find_places, locked, open_log_dirs
 from cordwood.storage.trash import TrashedPartition, trashed_partitions
@@ -56,8 +60,6 @@ Exit codes: 0 done; 1 something could not be done; 2 usage; 3 a directory is
 in use."""
 
 Value = dict[str, Any]
-
-_log = logging.getLogger(__name__)
 
 app = command_group(
     "trash",
@@ -216,20 +218,17 @@ def _empty(trash: Path, age_ms: int, *, dry_run: bool) -> list[Value]:
                     deleted.append(removal_json(each.topic_partition, removal))
                     if not dry_run:
                         each.forget(removal)
-                        _log.info(
-                            "[%s] Deleted from the trash: segments %s",
-                            each.topic_partition,
-                            ", ".join(map(str, removal.segments)),
-                        )
+                        audit_forgotten(trash, each.topic_partition, removal)
             if not age_ms and not dry_run and OS.exists(each.directory):
                 OS.remove_tree(each.directory)
         topics = TrashedTopics(trash)
         for topic in topics.all():
             if topic.at_ms <= until_ms:
-                deleted.append(topic_json(topic, size_bytes=topics.size_bytes(topic)))
+                size_bytes = topics.size_bytes(topic)
+                deleted.append(topic_json(topic, size_bytes=size_bytes))
                 if not dry_run:
                     topics.forget(topic.topic_id)
-                    _log.info("Deleted topic %s from the trash", topic.name)
+                    audit_forgotten_topic(trash, topic, size_bytes=size_bytes)
         return deleted
 
 

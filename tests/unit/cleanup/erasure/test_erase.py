@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from cordwood.cleanup.erasure.pending import PENDING_NAME
 from cordwood.cleanup.verification.directories import verify
 from cordwood.format.compression import Codec
 from cordwood.format.producer_snapshot import parse_producer_snapshot
+from cordwood.model.audit import AUDIT_LOGGER, EVENT_ATTRIBUTE, RecordsErased
 from cordwood.model.clock import FixedClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError, DirectoryInUseError
@@ -377,3 +379,21 @@ def test_a_plan_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     (log_dir / PENDING_NAME).write_text(json.dumps({"id": 1}))
     with pytest.raises(Exception, match=r"cordwood-erasure\.pending: not the plan of an erasure"):
         erase_here(log_dir, "t")
+
+
+def test_what_is_erased_is_in_the_audit_log_and_nothing_of_a_dry_run(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log_dir = write_log_dir(tmp_path / "data", [erasable_log("orders-0")])
+    known = {"orders": POLICIES["delete"]}
+    with caplog.at_level(logging.INFO, AUDIT_LOGGER):
+        erase_here(log_dir, "orders", configs=known, dry_run=True)
+        assert caplog.records == []
+        result = erase_here(log_dir, "orders", configs=known, operator="ann", reason="case 7")
+    (event,) = (getattr(each, EVENT_ATTRIBUTE) for each in caplog.records)
+    (entry,) = result.report["partitions"]
+    assert isinstance(event, RecordsErased)
+    assert (str(event.partition), event.directory) == ("orders-0", str(log_dir / "orders-0"))
+    assert event.records == entry["erased"] > 1
+    assert [list(each) for each in event.offsets] == entry["offsets"]
+    assert (event.erasure, event.operator, event.reason) == (result.report["id"], "ann", "case 7")

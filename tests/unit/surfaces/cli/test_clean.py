@@ -704,9 +704,84 @@ def test_a_log_file_says_what_was_removed_and_standard_error_does_not(
     lines = [line for line in file.read_text().splitlines() if "Deleted segment" in line]
     assert len(lines) == 2
     for line, base in zip(lines, (0, 2), strict=True):
-        assert f" INFO [x-0] Deleted segment {base} of 128 bytes: " in line
-        assert "retention" in line
-    quiet = tmp_path / "quiet"
-    assert run(root, *NOW, *EXPIRE, "--log-file", quiet, "--log-level", "WARN").exit_code == 0
-    assert quiet.read_text() == ""
-    assert segments(root, "orders-0") == segments(root, "x-0")
+        assert (
+            f" INFO [x-0] Deleted segment {base} of 128 bytes (offsets {base} to {base + 1}) in "
+            f"dir {root} due to log retention time 172800000ms breach based on " in line
+        )
+        assert "; retention.ms=172800000 (log.retention.hours=48, static broker, --set)" in line
+        assert line.endswith(" (cordwood.audit)")
+
+
+@pytest.mark.parametrize("option", ["--log-file", "--audit-log"])
+def test_what_was_removed_is_noted_whatever_the_level_is(
+    root: Path, tmp_path: Path, option: str
+) -> None:
+    file = tmp_path / "log"
+    quiet = [option, file, "--log-level", "ERROR", "--log-format", "json"]
+    assert run(root, *NOW, *EXPIRE, "--retention-only", *quiet).exit_code == 0
+    events = [json.loads(line) for line in file.read_text().splitlines()]
+    assert len(events) == 6
+    first = events[0]
+    del first["time"], first["message"]
+    assert first == {
+        "level": "INFO",
+        "logger": "cordwood.audit",
+        "event": "segment deleted",
+        "partition": "orders-0",
+        "log_dir": str(root),
+        "base_offset": 0,
+        "last_offset": 1,
+        "size_bytes": 128,
+        "rule": "time",
+        "reason": "log retention time 172800000ms breach based on the largest record timestamp in "
+        "the segment",
+        "at_ms": NOW_MS,
+        "setting": {
+            "name": "retention.ms",
+            "value": "172800000",
+            "given": "log.retention.hours=48",
+            "level": "static broker",
+            "source": "--set",
+        },
+        "records": None,
+        "trash": None,
+    }
+    assert run(root, *NOW, *EXPIRE, "--retention-only", *quiet).exit_code == 0
+    assert len(file.read_text().splitlines()) == 6, "a second run appends what it removes: nothing"
+
+
+def test_an_audit_log_has_what_was_removed_and_the_log_file_the_rest(
+    root: Path, tmp_path: Path
+) -> None:
+    audit, log = tmp_path / "audit", tmp_path / "log"
+    files = ["--audit-log", audit, "--log-file", log]
+    assert run(root, *NOW, *EXPIRE, "--retention-only", *files).exit_code == 0
+    assert audit.read_text().count("Deleted segment") == 6
+    assert "cordwood.audit" not in log.read_text()
+    assert "Loading producer state" in log.read_text()
+
+
+def test_an_audit_log_that_cannot_be_written_is_found_before_anything_is_removed(
+    root: Path, tmp_path: Path
+) -> None:
+    before = tree(root)
+    result = run(root, *NOW, *EXPIRE, "--audit-log", tmp_path / "none" / "audit")
+    assert result.exit_code == 2
+    assert f"--audit-log {tmp_path}/none/audit: cannot be written: No such file" in result.stderr
+    assert tree(root) == before
+
+
+def test_a_full_disk_of_the_audit_log_is_said_once_and_stops_no_cleaning(root: Path) -> None:
+    result = run(root, *NOW, *EXPIRE, "--retention-only", "--audit-log", "/dev/full")
+    assert result.exit_code == 0
+    assert result.stderr.count("lines are lost") == 1
+    assert "--audit-log /dev/full: lines are lost: No space left on device" in result.stderr
+    assert segments(root, "x-0") == [4]
+
+
+def test_a_dry_run_and_standard_error_have_no_event(root: Path, tmp_path: Path) -> None:
+    file = tmp_path / "audit"
+    assert run(root, *NOW, *EXPIRE, "--dry-run", "--audit-log", file).exit_code == 0
+    assert file.read_text() == ""
+    result = run(root, *NOW, *EXPIRE, "--retention-only")
+    assert (result.exit_code, result.stderr) == (0, "")

@@ -138,3 +138,15 @@ def test_a_trash_is_that_of_a_stopped_broker_or_of_a_running_one(tmp_path: Path)
         result = CliRunner().invoke(app, ["trash", *arguments])
         assert result.exit_code == 2
         assert says in result.output
+
+
+def test_what_leaves_a_trash_is_in_the_audit_log(tmp_path: Path) -> None:
+    _, trash = cleaned(tmp_path)
+    audit = tmp_path / "audit"
+    empty = ["trash", "--audit-log", audit, "empty", trash, "--older-than", "0s"]
+    run(*empty, "--dry-run")
+    assert audit.read_text() == ""
+    run(*empty)
+    lines = audit.read_text().splitlines()
+    assert len(lines) == 3
+    assert all(f" INFO Deleted from the trash {trash}: segments 0" in line for line in lines)
