@@ -14,6 +14,7 @@ from cordwood import __version__
 from cordwood.format.native.form import form_here
 from cordwood.network.form import request_path_form
 from cordwood.surfaces.cli.failure import failures_as_json
+from cordwood.surfaces.cli.first_screen import Group, first_screen
 from cordwood.surfaces.cli.tools import table
 
 EPILOG = """\b
@@ -38,21 +39,39 @@ class _Subcommand(NamedTuple):
     module: str
     function: str | None
     summary: str
+    group: Group
 
 
 # Those of Kafka's tools, which take Kafka's flags, are in `tools.table`.
+# In the order in which they are listed.
 _OWN = {
-    "advise": _Subcommand("advise", "advise_command", "Advise on the settings of topics."),
-    "clean": _Subcommand("clean", "clean_command", "Clean a stopped broker's log directories."),
-    "cleaner": _Subcommand("cleaner", "cleaner_command", "Show a running broker's cleaner."),
-    "clock": _Subcommand("clock", "clock_command", "Show or advance a running broker's clock."),
-    "explain": _Subcommand("explain", "explain_command", "Say why segments stay, and until when."),
-    "hold": _Subcommand("hold", None, "Keep topics from being cleaned or deleted."),
-    "erase": _Subcommand("erase", "erase_command", "Erase records of a stopped broker's logs."),
-    "serve": _Subcommand("serve", "serve_command", "Run a Kafka broker."),
-    "verify": _Subcommand("verify", "verify_command", "Check logs on disk."),
-    "trash": _Subcommand("trash", None, "Put back removed segments and deleted topics."),
-    "whatif": _Subcommand("whatif", "whatif_command", "Show the effect of a changed setting."),
+    "explain": _Subcommand(
+        "explain", "explain_command", "Say why segments stay, and until when.", Group.LOOK
+    ),
+    "whatif": _Subcommand(
+        "whatif", "whatif_command", "Show the effect of a changed setting.", Group.LOOK
+    ),
+    "advise": _Subcommand(
+        "advise", "advise_command", "Advise on the settings of topics.", Group.LOOK
+    ),
+    "verify": _Subcommand("verify", "verify_command", "Check logs on disk.", Group.LOOK),
+    "clean": _Subcommand(
+        "clean", "clean_command", "Clean a stopped broker's log directories.", Group.CLEAN
+    ),
+    "erase": _Subcommand(
+        "erase", "erase_command", "Erase records of a stopped broker's logs.", Group.CLEAN
+    ),
+    "hold": _Subcommand("hold", None, "Keep topics from being cleaned or deleted.", Group.CLEAN),
+    "trash": _Subcommand(
+        "trash", None, "Put back removed segments and deleted topics.", Group.CLEAN
+    ),
+    "serve": _Subcommand("serve", "serve_command", "Run a Kafka broker.", Group.RUN),
+    "cleaner": _Subcommand(
+        "cleaner", "cleaner_command", "Show a running broker's cleaner.", Group.RUN
+    ),
+    "clock": _Subcommand(
+        "clock", "clock_command", "Show or advance a running broker's clock.", Group.TEST
+    ),
 }
 _HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True}
@@ -63,6 +82,27 @@ class _Commands(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         return sorted({*_OWN, *table.TOOLS, *super().list_commands(ctx)})
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Writes the commands of each group."""
+        groups = self.grouped(ctx)
+        cells = max(len(name) for rows in groups.values() for name, _ in rows)
+        for group, rows in groups.items():
+            with formatter.section(group):
+                formatter.write_dl([(f"{name:{cells}}", summary) for name, summary in rows])
+
+    def grouped(self, ctx: Any) -> dict[Group, list[tuple[str, str]]]:
+        """Name and summary of each command, by group."""
+        found: dict[Group, list[tuple[str, str]]] = {group: [] for group in Group}
+        for name, where in _OWN.items():
+            found[where.group].append((name, where.summary))
+        for name in self.list_commands(ctx):
+            if name in table.TOOLS:
+                found[Group.TOOLS].append((name, table.TOOLS[name].summary))
+            elif name not in _OWN:
+                command = self.get_command(ctx, name)
+                found[Group.TOOLS].append((name, command.get_short_help_str()))
+        return found
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if cmd_name in _OWN:
@@ -139,7 +179,6 @@ def _complete_flags(name: str, _context: Any, incomplete: str) -> list[_Completi
 app = typer.Typer(
     name="cordwood",
     cls=_Commands,
-    no_args_is_help=True,
     context_settings=_HELP_NAMES,
     epilog=EPILOG,
     pretty_exceptions_enable=False,
@@ -172,5 +211,6 @@ def _root(
         typer.echo(f"cordwood {__version__} ({forms})")
         raise typer.Exit
     if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
-        raise typer.Exit(2)
+        commands = context.command
+        assert isinstance(commands, _Commands), "the class of this app"
+        typer.echo(first_screen(commands.grouped(context)))

@@ -14,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 from cordwood.surfaces.cli.main import app
+from support.in_terminal import in_terminal
 from support.ports import free_port
 
 OWN = (
@@ -57,19 +58,40 @@ def help_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     return result.output + capsys.readouterr().out
 
 
-def test_all_commands_are_listed() -> None:
-    listed = CliRunner().invoke(app, ["--help"]).output
-    assert re.findall(r"(?m)^  ([a-z-]+)  +\S", listed.partition("Commands:")[2]) == sorted(
-        COMMANDS
+LISTED = re.compile(r"(?m)^  ([a-z-]+)  +(\S.*)")
+
+
+def test_all_commands_are_listed_by_what_they_are_for() -> None:
+    listed = CliRunner().invoke(app, ["--help"]).output.partition("Options:")[2]
+    groups = re.split(
+        r"(?m)^(Look|Clean|Run|Test|Kafka's tools):$", listed.partition("Examples:")[0]
     )
-    assert "..." not in listed.partition("Commands:")[2].partition("Examples:")[0]
+    found = {
+        title: [name for name, _ in LISTED.findall(text)]
+        for title, text in zip(groups[1::2], groups[2::2], strict=True)
+    }
+    assert list(found) == ["Look", "Clean", "Run", "Test", "Kafka's tools"]
+    assert sorted(name for names in found.values() for name in names) == sorted(COMMANDS)
+    assert {"explain", "whatif", "advise"} < set(found["Look"])
+    assert found["Kafka's tools"] == sorted([*TOOLS, "dump-log"])
 
 
-def test_the_list_says_what_each_command_does() -> None:
-    listed = CliRunner().invoke(app, ["--help"]).output
-    summaries = re.findall(r"(?m)^  [a-z-]+  +(\S.*)", listed.partition("Commands:")[2])
+def test_the_list_says_what_each_command_does_on_one_line() -> None:
+    listed = CliRunner().invoke(app, ["--help"]).output.partition("\nLook:")[2]
+    summaries = [text for _, text in LISTED.findall(listed.partition("Examples:")[0])]
     assert len({*summaries}) == len(COMMANDS)
+    assert not any("..." in text for text in summaries)
     assert "  topics               List, describe, create, alter and delete topics.\n" in listed
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_without_a_command_all_are_on_one_screen(columns: int) -> None:
+    shown = in_terminal([], columns=columns, rows=24)
+    assert shown.code == 0, shown
+    assert len(shown.lines) < 24
+    assert max(map(len, shown.lines)) <= 80
+    words = set(re.findall(r"[a-z-]+", "\n".join(shown.lines)))
+    assert set(COMMANDS) <= words
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ def test_an_output_that_takes_nothing_is_no_traceback(
     assert commands.run([name, "--help"], stdout=stdout, cwd=place).code == 1
 
 
-@pytest.mark.parametrize("arguments", [["nonsense"], ["--nonsense"], [NOT_UTF8], []])
+@pytest.mark.parametrize("arguments", [["nonsense"], ["--nonsense"], [NOT_UTF8]])
 def test_a_command_that_there_is_not_is_usage(
     commands: Commands, place: Path, arguments: list[str]
 ) -> None:

@@ -1,0 +1,49 @@
+"""What `cordwood` alone prints: its commands by what they are for, on one screen of 80 columns."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+_WIDTH: Final = 80
+
+
+class Group(StrEnum):
+    """What a command is for; the groups in the order in which they are listed."""
+
+    LOOK = "Look"
+    CLEAN = "Clean"
+    RUN = "Run"
+    TEST = "Test"
+    TOOLS = "Kafka's tools"
+
+
+def first_screen(commands: Mapping[Group, Sequence[tuple[str, str]]]) -> str:
+    """The text of the screen; Kafka's tools have one line together, which may be wrapped.
+
+    Args:
+        commands: name and summary of each command by group, in order.
+    """
+    listed = {group: rows for group, rows in commands.items() if group is not Group.TOOLS}
+    title_cells = max(map(len, listed)) + 2
+    name_cells = max(len(name) for rows in listed.values() for name, _ in rows) + 2
+    lines = ["Kafka's partition log and its cleanup: a cleaner, a broker, and Kafka's tools.", ""]
+    for group, rows in listed.items():
+        for number, (name, summary) in enumerate(rows):
+            title = "" if number else group
+            lines.append(f"{title:{title_cells}}{name:{name_cells}}{summary}")
+    names = ", ".join(name for name, _ in commands[Group.TOOLS])
+    lines += [
+        "",
+        *textwrap.wrap(
+            f"{Group.TOOLS}, with Kafka's flags: {names}",
+            _WIDTH,
+            subsequent_indent=" " * title_cells,
+            break_on_hyphens=False,
+        ),
+        "",
+        "cordwood COMMAND --help has the options and examples; cordwood --help lists all.",
+    ]
+    return "\n".join(lines)
