@@ -244,7 +244,7 @@ def _shared_options() -> dict[str, ast.expr]:
     """The annotations of options that several commands have, by their name."""
     return {
         ast.unparse(node.targets[0]): node.value
-        for name in ("setting_options", "running_broker", "log_options")
+        for name in ("setting_options", "running_broker", "log_options", "biggest")
         for node in _modules()[f"surfaces/cli/{name}.py"].body
         if isinstance(node, ast.Assign)
     }

@@ -68,6 +68,13 @@ class PartitionReport:
         """How many bytes of logs went, or would go."""
         return (self.before.bytes - self.after.bytes) if self.before and self.after else 0
 
+    @property
+    def bytes_left(self) -> int | None:
+        """The size afterwards, by the estimate of a planned compaction; None if it was skipped."""
+        if self.after is None or self.estimate is None:
+            return None if self.after is None else self.after.bytes
+        return self.after.bytes - self.estimate.bytes_freed
+
     def to_json(self) -> dict[str, Any]:
         """Plain values."""
         sizes = {
@@ -84,6 +91,7 @@ class PartitionReport:
             "policy": self.policy,
             "holds": list(self.holds),
             **sizes,
+            "bytes_left": self.bytes_left,
             "discarded": asdict(self.discarded),
             "expired": self.expired,
             "losses": [asdict(each) for each in self.losses],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,7 +15,7 @@ import typer
 from cordwood.cleanup.clean import clean, require_cleanable
 from cordwood.cleanup.cleaning_order import CleaningOrder
 from cordwood.cleanup.emptied import Emptied
-from cordwood.cleanup.report import PartitionReport, Report, Status
+from cordwood.cleanup.report import Report
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.run_directory import temporary_directory
 from cordwood.cleanup.shared_retention import DirectoryLimits
@@ -27,14 +28,16 @@ from cordwood.model.errors import (
     NotALogDirError,
 )
 from cordwood.storage.reread import reread
+from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
 from cordwood.surfaces.cli.clean_engine import (
     CleanEngine,
     clean_display,
     parse_memory,
     require_master,
 )
-from cordwood.surfaces.cli.clean_estimate import estimated_column, estimated_line, estimator_for
+from cordwood.surfaces.cli.clean_estimate import estimator_for
 from cordwood.surfaces.cli.clean_progress import CleanProgress
+from cordwood.surfaces.cli.clean_tables import SORTS, show_report
 from cordwood.surfaces.cli.erased_again import erased_again
 from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.log_options import (
@@ -57,8 +60,7 @@ from cordwood.surfaces.cli.setting_options import (
     TopicsOption,
 )
 from cordwood.surfaces.cli.stopping import STOPPING
-from cordwood.surfaces.cli.tables import Column, print_table
-from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, parse_time
+from cordwood.surfaces.cli.values import parse_path, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, read_settings
 
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
@@ -162,6 +164,11 @@ def clean_command(
     master: Annotated[
         str, typer.Option(metavar="URL", help="Spark master, or sc:// for Spark Connect.")
     ] = "local[*]",
+    sort: Annotated[
+        str, typer.Option(metavar="KEY", help=f"Sort partitions by {', '.join(SORTS)}.")
+    ] = SORTS[0],
+    top: TopOption = TOP,
+    all_: AllOption = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,
@@ -187,6 +194,7 @@ def clean_command(
     try:
         log = LogOptions(level=log_level, format=log_format, file=log_file, audit=audit_log)
         context.with_resource(logging_to(screen.line, log))
+        choice = Choice.of(sort, top, shows_all=all_, keys=SORTS)
         options = SettingOptions(
             log_dirs=log_dirs,
             set_options=set_ or (),
@@ -235,8 +243,7 @@ def clean_command(
         fail("clean", f"{error} {confirm.unchanged.capitalize()}: {_IN_USE_ADVICE}", _EXIT_IN_USE)
     except (CordwoodError, OSError) as error:
         fail("clean", error, _EXIT_FAILED)
-    report.warnings = [*settings.warnings, *report.warnings]
-    _end(report, screen, as_json=json_)
+    _end(report, settings.warnings, screen, choice, as_json=json_)
 
 
 def _cleaned(
@@ -332,100 +339,14 @@ def _size_of(text: str | None, option: str) -> int | None:
     return None if text is None else parse_size(text, option=option)
 
 
-def _end(report: Report, screen: Screen, *, as_json: bool) -> None:
-    """Shows the report; a partition that failed ends the command with 1."""
+def _end(
+    report: Report, warnings: Sequence[str], screen: Screen, choice: Choice, *, as_json: bool
+) -> None:
+    """Shows the report, after warnings about settings; a partition that failed ends with 1."""
+    report.warnings = [*warnings, *report.warnings]
     if as_json:
         print(json.dumps(report.to_json()))  # noqa: T201  # the JSON document is the output
     else:
-        show_report(report, screen)
+        show_report(report, screen, choice)
     if report.failed:
         raise typer.Exit(_EXIT_FAILED)
-
-
-def show_report(report: Report, screen: Screen) -> None:
-    """The summary table on standard output; what failed and why, and warnings, on the screen."""
-    for each in report.in_use:
-        screen.line(
-            f"process {each['pid']} uses {each['log_dir']}, a running broker or another cleaning: "
-            "this is a snapshot of its files at one moment",
-            style="yellow",
-        )
-    for warning in report.warnings:
-        screen.line(f"warning: {warning}", style="yellow")
-    shown = [
-        partition
-        for partition in report.partitions
-        if partition.status is not Status.UNCHANGED and partition.before is not None
-    ]
-    rows = [_row(partition) for partition in shown]
-    columns = [*_COLUMNS, *estimated_column(shown, rows)]
-    if rows:
-        print_table("Plan" if report.dry_run else "Cleaned", columns, rows)
-    _show_rest(report, screen)
-
-
-_COLUMNS = (
-    Column("partition"),
-    Column("policy"),
-    Column("status"),
-    *(Column(title, is_number=True) for title in ("segments", "before", "after", "gone")),
-)
-
-
-def _row(partition: PartitionReport) -> list[str]:
-    before, after = partition.before, partition.after
-    assert before is not None, "there are rows only for captured partitions"
-    records = ""
-    if before.records is not None and after is not None and after.records is not None:
-        records = f"{before.records - after.records:,}"
-    elif partition.estimate is not None:
-        about = "" if partition.estimate.is_exact else "~"
-        records = f"{about}{partition.estimate.records_discarded:,}"
-    return [
-        f"{partition.topic}-{partition.partition}",
-        partition.policy,
-        str(partition.status),
-        f"{before.segments}→{after.segments}" if after else str(before.segments),
-        format_bytes(before.bytes),
-        format_bytes(after.bytes) if after else "",
-        records,
-    ]
-
-
-def _show_rest(report: Report, screen: Screen) -> None:
-    for partition in report.partitions:
-        name = f"{partition.topic}-{partition.partition}"
-        for warning in partition.warnings:
-            screen.line(f"{name}: warning: {warning}", style="yellow")
-        if partition.status not in {Status.CLEANED, Status.UNCHANGED, Status.PLANNED}:
-            style = "red" if partition in report.failed else None
-            screen.line(f"{name}: {partition.status}: {partition.reason}", style=style)
-    if any(partition.status is Status.NO_SPACE for partition in report.partitions):
-        screen.line(
-            "no space: nothing is lost, and replaced segments are kept. Free some space on the "
-            "full disk, or raise --max-extra-bytes if that limit was too small, and "
-            "run the same command again: it continues from there"
-        )
-    freed = sum(p.bytes_freed for p in report.partitions)
-    counts = {status: sum(p.status is status for p in report.partitions) for status in Status}
-    words = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    if report.measured:
-        result = f"it would free {format_bytes(freed)}, measured in {report.timing.total:.1f} s"
-    elif report.dry_run:
-        what = "free" if report.trash_on_disk is None else "move to the trash"
-        result = f"retention would {what} {format_bytes(freed)}"
-        result += estimated_line(report)
-    elif report.trash_on_disk is not None:
-        result = (
-            f"{format_bytes(freed)} less in the logs in {report.timing.total:.1f} s: what was "
-            f"removed is in {report.trash_on_disk}, on the same disk: emptying it frees it"
-        )
-    else:
-        result = f"freed {format_bytes(freed)} in {report.timing.total:.1f} s"
-    typer.echo(f"{words or 'no partitions'}; {result}")
-    if report.engine:
-        facts = report.engine
-        typer.echo(
-            f"Spark {facts['master']}, {facts['slots']} tasks at once, JVM heap at most "
-            f"{facts['jvm_heap']}"
-        )

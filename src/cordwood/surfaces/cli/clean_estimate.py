@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 from dataclasses import replace
 
 from cordwood.cleanup.estimate.values import CompactionEstimate, Estimator
 from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.report import PartitionReport, Report
+from cordwood.cleanup.report import Report
 from cordwood.model.extras import NATIVE, missing_packages
 from cordwood.surfaces.cli.clean_progress import CleanProgress
-from cordwood.surfaces.cli.tables import Column
 from cordwood.surfaces.cli.values import format_bytes
 
 
@@ -41,22 +39,8 @@ def estimator_for(display: CleanProgress) -> Estimator | None:
     return estimate
 
 
-def estimated_column(
-    partitions: Sequence[PartitionReport], rows: Sequence[list[str]]
-) -> tuple[Column, ...]:
-    """The column with what compaction would free, if any was estimated; it is added to `rows`."""
-    if not any(partition.estimate for partition in partitions):
-        return ()
-    for partition, row in zip(partitions, rows, strict=True):
-        row.append("" if partition.estimate is None else _bytes_of(partition.estimate))
-    return (Column("compaction frees", is_number=True),)
-
-
-def _bytes_of(estimate: CompactionEstimate) -> str:
-    return _with_error(estimate.bytes_freed, estimate.error)
-
-
-def _with_error(count: int, error: float) -> str:
+def with_error(count: int, error: float) -> str:
+    """A size with how far it may be off, if it may."""
     return f"{format_bytes(count)} ±{format_bytes(error)}" if error else format_bytes(count)
 
 
@@ -70,7 +54,7 @@ def estimated_line(report: Report) -> str:
         need = ": that needs pip install 'cordwood[native]'" if missing_packages(NATIVE) else ""
         return f"; what compaction would free is not counted{need}"
     error = sum(estimate.error**2 for estimate in found) ** 0.5
-    freed = _with_error(sum(estimate.bytes_freed for estimate in found), error)
+    freed = with_error(sum(estimate.bytes_freed for estimate in found), error)
     read = format_bytes(sum(estimate.bytes_read for estimate in found))
     rest = "" if len(found) == planned else f", not counting {planned - len(found)} that failed"
     return (

@@ -7,9 +7,13 @@ from typing import Annotated, Any
 
 import typer
 
+from cordwood.insight.outlook import outlook
 from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli import explain_tables
+from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
 from cordwood.surfaces.cli.explain_files import DirectoryQuestion, RecordQuestion, explain_files
+from cordwood.surfaces.cli.explain_summary import SORTS
+from cordwood.surfaces.cli.explain_tables import Detail
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
     LogFormat,
@@ -33,13 +37,14 @@ from cordwood.surfaces.cli.setting_options import (
     SetOption,
     TopicsOption,
 )
+from cordwood.surfaces.cli.tables import print_text
 from cordwood.surfaces.http.client import query_of
 from cordwood.surfaces.settings import SettingOptions
 
 EPILOG = """\b
 Examples:
   cordwood explain /var/lib/kafka/data
-  cordwood explain /var/lib/kafka/data --topic 'orders*' --all-segments
+  cordwood explain /var/lib/kafka/data --topic 'orders*' --segments
   cordwood explain /var/lib/kafka/data --record orders:0:4711
   cordwood explain /var/lib/kafka/data --topic orders --key customer-17
   cordwood explain --bootstrap-server localhost:9092 --json
@@ -64,9 +69,18 @@ def explain_command(
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="When are the records of a key gone?")
     ] = None,
-    all_segments: Annotated[
-        bool, typer.Option("--all-segments", help="A row for every segment.")
+    segments: Annotated[
+        bool,
+        typer.Option("--segments", help="Of each partition shown, its settings and segments."),
     ] = False,
+    all_segments: Annotated[
+        bool, typer.Option("--all-segments", help="The same, with a row for every segment.")
+    ] = False,
+    sort: Annotated[
+        str, typer.Option(metavar="KEY", help=f"Sort partitions by {', '.join(SORTS)}.")
+    ] = SORTS[0],
+    top: TopOption = TOP,
+    all_: AllOption = False,
     set_: SetOption = None,
     config_file: ConfigFileOption = None,
     server_properties: ServerPropertiesOption = None,
@@ -93,6 +107,7 @@ def explain_command(
         context, "explain", log_level=log_level, log_format=log_format, log_file=log_file
     ):
         screen = context.with_resource(Screen())
+        choice = Choice.of(sort, top, shows_all=all_, keys=SORTS)
         options = SettingOptions(
             log_dirs=log_dirs or (),
             set_options=set_ or (),
@@ -117,11 +132,13 @@ def explain_command(
             parts = [broker.ask(query_of("/explain", topic=glob)) for glob in topic or ["*"]]
             answer = _joined(parts) | {"broker": broker.to_json()}
             if not as_json:
-                typer.echo(broker.line)
+                print_text(broker.line)
+    answer["summary"] = outlook(answer["partitions"], now_ms=answer["now_ms"]).to_json()
     if as_json:
         typer.echo(json.dumps(answer))
     else:
-        explain_tables.show(answer, screen, all_segments=all_segments)
+        detail = Detail.of(segments=segments, all_segments=all_segments)
+        explain_tables.show(answer, screen, choice, detail)
     if answer.get("failed"):
         raise typer.Exit(_FAILED)
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from enum import Enum
 from itertools import groupby, pairwise
 from typing import Any, Final
 
 import typer
 
-from cordwood.surfaces.cli.left_out import show_left_out
+from cordwood.surfaces.cli.biggest import Choice
+from cordwood.surfaces.cli.explain_summary import LISTING, logs_of, show_summary
+from cordwood.surfaces.cli.left_out import grouped_lines, show_left_out
 from cordwood.surfaces.cli.screen import Screen
-from cordwood.surfaces.cli.tables import Column, output_width, print_table
+from cordwood.surfaces.cli.setting_values import shown_setting, shown_text
+from cordwood.surfaces.cli.tables import Column, output_width, print_table, print_text
 from cordwood.surfaces.cli.values import format_bytes, format_duration
 
 Value = dict[str, Any]
@@ -50,8 +54,26 @@ _RECORDS: Final = (
 )
 
 
-def show(answer: Value, screen: Screen, *, all_segments: bool) -> None:
-    """Prints the answer: records, if they were asked for, or else every log."""
+class Detail(Enum):
+    """How much is shown of each partition that is shown."""
+
+    ROW = "a row"
+    SEGMENTS = "its segments, those alike in one row"
+    EVERY_SEGMENT = "a row for every segment"
+
+    @classmethod
+    def of(cls, *, segments: bool, all_segments: bool) -> Detail:
+        """What --segments and --all-segments ask for."""
+        if all_segments:
+            return cls.EVERY_SEGMENT
+        return cls.SEGMENTS if segments else cls.ROW
+
+
+def show(answer: Value, screen: Screen, choice: Choice, detail: Detail) -> None:
+    """Prints the answer: records, if they were asked for, or else a summary and the largest logs.
+
+    The segments are shown if they are asked for, or if there is one partition alone.
+    """
     for each in answer.get("in_use", ()):
         screen.line(
             f"process {each['pid']} uses {each['log_dir']}: this is a snapshot of its files at one "
@@ -62,10 +84,30 @@ def show(answer: Value, screen: Screen, *, all_segments: bool) -> None:
     if "records" in answer:
         _show_records(answer)
         return
-    for number, partition in enumerate(answer["partitions"]):
-        if number:
+    partitions = answer["partitions"]
+    if len(partitions) != 1:
+        show_summary(answer, choice)
+        if detail is Detail.ROW:
+            _show_warnings(partitions, screen)
+            return
+        shown = {log.name for log in LISTING.split(logs_of(answer), choice)[0]}
+        partitions = [each for each in partitions if _name(each) in shown]
+    for number, partition in enumerate(partitions):
+        if number or len(answer["partitions"]) != 1:
             typer.echo()
-        _show_log(partition, answer["now_ms"], screen, all_segments=all_segments)
+        _show_log(partition, answer["now_ms"], screen, detail)
+
+
+def _show_warnings(partitions: Sequence[Value], screen: Screen) -> None:
+    texts = [
+        (_name(each), f"warning: {warning}") for each in partitions for warning in each["warnings"]
+    ]
+    for line in grouped_lines(texts):
+        screen.line(line, style="yellow")
+
+
+def _name(partition: Value) -> str:
+    return f"{partition['topic']}-{partition['partition']}"
 
 
 def _show_records(answer: Value) -> None:
@@ -79,32 +121,30 @@ def _show_records(answer: Value) -> None:
             str(each["segment"]),
             each["state"],
             _moment(each["gone_by_ms"]) if each["gone_by_ms"] is not None else "no limit",
-            each["text"],
+            shown_text(each["text"]),
         ]
         for each in answer["records"]
     ]
     print_table("Records", _RECORDS, rows)
 
 
-def _show_log(partition: Value, now_ms: int, screen: Screen, *, all_segments: bool) -> None:
-    name = f"{partition['topic']}-{partition['partition']}"
-    for warning in partition["warnings"]:
-        screen.line(f"{name}: warning: {warning}", style="yellow")
+def _show_log(partition: Value, now_ms: int, screen: Screen, detail: Detail) -> None:
+    _show_warnings([partition], screen)
     segments = partition["segments"]
-    typer.echo(
-        f"{name}: cleanup.policy={partition['policy']}, {len(segments)} segments, "
+    print_text(
+        f"{_name(partition)}: cleanup.policy={partition['policy']}, {len(segments)} segments, "
         f"{format_bytes(partition['size_bytes'])}, offsets {partition['log_start_offset']} to "
         f"{partition['log_end_offset']} (high watermark {partition['high_watermark']}, last "
         f"stable offset {partition['last_stable_offset']})"
     )
     for line in _setting_lines(partition["settings"]):
-        typer.echo(f"  {line}")
+        print_text(line, indent="  ")
     _show_groups(partition, screen)
     _show_compaction(partition, now_ms)
     _show_timeline(segments)
     groups: list[list[Value]] = (
         [[each] for each in segments]
-        if all_segments
+        if detail is Detail.EVERY_SEGMENT
         else [list(group) for _, group in groupby(segments, key=_alike)]
     )
     print_table("  Segments", _SEGMENTS, [_row(group, now_ms) for group in groups])
@@ -117,7 +157,7 @@ def _setting_lines(settings: Value) -> list[str]:
         where = setting["level"]
         if setting["level"] != "default":
             where += f" ({setting['source']})"
-        by_level.setdefault(where, []).append(f"{name}={setting['value']}")
+        by_level.setdefault(where, []).append(f"{name}={shown_setting(name, setting['value'])}")
     return [f"{where}: {', '.join(texts)}" for where, texts in by_level.items()]
 
 
@@ -125,7 +165,7 @@ def _show_groups(partition: Value, screen: Screen) -> None:
     """The groups that the log waits for, and what they have lost."""
     for each in partition["groups"]:
         lag = "" if each["lag"] is None else f", lag {each['lag']}"
-        typer.echo(f"  {each['text']}{lag}")
+        print_text(f"{each['text']}{lag}", indent="  ")
     for each in partition["losses"]:
         lost = "lost" if each["known"] else "may have lost"
         screen.line(
@@ -141,17 +181,18 @@ def _show_compaction(partition: Value, now_ms: int) -> None:
     if compaction is None:
         return
     due = "due now" if compaction["due"] else f"due {_when(compaction['due_ms'], now_ms)}"
-    typer.echo(
+    print_text(
         f"  compaction: {due}; dirty ratio {compaction['dirty_ratio']:.4g}, "
         f"{format_bytes(compaction['clean_bytes'])} clean, "
         f"{format_bytes(compaction['cleanable_bytes'])} dirty, offsets "
         f"{compaction['first_dirty_offset']} to {compaction['first_uncleanable_offset']}"
     )
     for blocker in compaction["blockers"]:
-        typer.echo(f"    {blocker['code']}: {blocker['text']}{_until(blocker, now_ms)}")
+        text = f"{blocker['code']}: {shown_text(blocker['text'])}{_until(blocker, now_ms)}"
+        print_text(text, indent="    ")
         if blocker["code"] == "last-stable-offset":
             for each in partition["open_transactions"]:
-                typer.echo(f"      {_transaction(each, now_ms)}")
+                print_text(_transaction(each, now_ms), indent="      ")
 
 
 def _transaction(each: Value, now_ms: int) -> str:
@@ -173,7 +214,7 @@ def _show_timeline(segments: Sequence[Value]) -> None:
         cells = [marks[a:b] for a, b in pairwise(bounds)]
         marks = [min(cell, key=order.index) for cell in cells]
     legend = ", ".join(f"{mark} {text}" for mark, text in _MARKS.items() if mark in marks)
-    typer.echo(f"  {''.join(marks)}  oldest to newest: {legend}")
+    print_text(f"{''.join(marks)}  oldest to newest: {legend}", indent="  ")
 
 
 def _mark(segment: Value) -> str:
@@ -214,7 +255,7 @@ def _row(group: Sequence[Value], now_ms: int) -> list[str]:
         state,
         "now" if first["deletable"] else _span([each["goes_ms"] for each in group], now_ms),
         _moment(last["gone_by_ms"]) if last["gone_by_ms"] is not None else "",
-        first["reason"] if first["deletable"] else _reasons(first),
+        shown_text(first["reason"] if first["deletable"] else _reasons(first)),
     ]
 
 

@@ -12,6 +12,8 @@ Value = dict[str, Any]
 
 LEFT_ALONE: Final = "left_alone"
 FAILED: Final = "failed"
+#: More partitions of which the same is said share a line.
+_NAMES_MAX: Final = 3
 _KINDS: Final = ((LEFT_ALONE, Status.LEFT_ALONE, None), (FAILED, Status.FAILED, "red"))
 
 
@@ -28,10 +30,32 @@ def left_out(partitions: Sequence[PartitionReport]) -> Value:
 
 
 def show_left_out(answer: Value, screen: Screen) -> None:
-    """A line for each warning of an answer, and for each partition that is not in it."""
+    """Says each warning of an answer, and what partitions are not in it."""
     for warning in answer.get("warnings", ()):
         screen.line(f"warning: {warning}", style="yellow")
     for kind, status, style in _KINDS:
-        for each in answer.get(kind, ()):
-            name = f"{each['topic']}-{each['partition']}"
-            screen.line(f"{name}: {status}: {each['reason']}", style=style)
+        found = [
+            (f"{each['topic']}-{each['partition']}", f"{status}: {each['reason']}")
+            for each in answer.get(kind, ())
+        ]
+        for line in grouped_lines(found):
+            screen.line(line, style=style)
+
+
+def grouped_lines(texts: Sequence[tuple[str, str]]) -> list[str]:
+    """A line for each text about a name; many names with the same text share one.
+
+    Args:
+        texts: pairs of a name and what is said of it.
+    """
+    names: dict[str, list[str]] = {}
+    for name, text in texts:
+        names.setdefault(text, []).append(name)
+    lines = []
+    for text, found in names.items():
+        if len(found) <= _NAMES_MAX:
+            lines += [f"{name}: {text}" for name in found]
+        else:
+            some = ", ".join(found[:_NAMES_MAX])
+            lines.append(f"{some} and {len(found) - _NAMES_MAX:,} more: {text}")
+    return lines

@@ -17,6 +17,8 @@ from typing import Self, TextIO
 from rich.console import Console
 from rich.progress import Progress, ProgressColumn
 
+from cordwood.surfaces.cli.tables import text_lines
+
 
 class Screen:
     """A context manager with a file handle of its own, as Spark's start silences the process's."""
@@ -52,8 +54,9 @@ class Screen:
 
     def line(self, text: str, *, style: str | None = None) -> None:
         """Writes a line, above the bars if there are any; the style is used on a terminal only."""
-        if self._has_bars or (style is not None and self.is_terminal):
-            self.console.print(text, style=style, soft_wrap=True)
+        if self._has_bars or self.is_terminal:
+            for each in text_lines(text, width=self.console.width):
+                self.console.print(each, style=style, soft_wrap=True)
             return
         with self._lock:
             self._stream.write(f"{text}\n")

@@ -7,7 +7,22 @@ from typing import Annotated
 
 import typer
 
+from cordwood.model.errors import ConfigError
+from cordwood.surfaces.cli.setting_values import set_option
 from cordwood.surfaces.cli.values import parse_path
+
+
+def parse_set_option(text: str) -> str:
+    """`[TOPIC:]KEY=VALUE`, a duration or a size as Kafka takes it.
+
+    Raises:
+        BadParameter: a duration is not whole in the unit of the setting, or a size too large.
+    """
+    try:
+        return set_option(text)
+    except ConfigError as error:
+        raise typer.BadParameter(str(error)) from error
+
 
 LogDirsArgument = Annotated[
     list[Path], typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True)
@@ -20,7 +35,12 @@ TopicsOption = Annotated[
 ]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option("--set", metavar="[TOPIC:]KEY=VALUE", help="A setting of a topic or broker."),
+    typer.Option(
+        "--set",
+        parser=parse_set_option,
+        metavar="[TOPIC:]KEY=VALUE",
+        help="A setting of a topic or broker, as orders:retention.ms=7d.",
+    ),
 ]
 ConfigFileOption = Annotated[
     Path | None,

@@ -21,6 +21,8 @@ _TIME_MS_MAX = 253_402_300_799_999
 _DIGITS_MAX = 40
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])", re.ASCII)
+_WHOLE_DURATION = re.compile(r"(?:\d{1,19}(?:\.\d{1,19})?(?:ms|[dhms]))+", re.ASCII)
+_UNITS_SHOWN = 2
 
 
 def parse_path(text: str) -> Path:
@@ -112,3 +114,32 @@ def format_bytes(count: float) -> str:
             return f"{count:.1f}{unit}" if unit else f"{count:.0f}"
         count /= 1024
     return f"{count:.1f}G"
+
+
+def is_duration(text: str) -> bool:
+    """Whether `parse_duration` takes it."""
+    return _WHOLE_DURATION.fullmatch(text.strip()) is not None
+
+
+def is_size(text: str) -> bool:
+    """Whether it is a number of bytes with a unit, which `parse_size` takes."""
+    return _SIZE.fullmatch(text.strip()) is not None and not text.strip().isdigit()
+
+
+def exact_duration(ms: int) -> str:
+    """A duration that `parse_duration` takes, in at most two units; empty if it needs more."""
+    found = []
+    for unit, size in _UNITS_MS.items():
+        count, ms = divmod(ms, size)
+        if count:
+            found.append(f"{count}{unit}")
+    return "".join(found) if len(found) <= _UNITS_SHOWN else ""
+
+
+def exact_size(count: int) -> str:
+    """A number of bytes that `parse_size` takes: with a unit if that divides it, as 10M."""
+    for unit in ("T", "G", "M", "K"):
+        size = 1 << _UNITS[unit.lower()]
+        if count % size == 0:
+            return f"{count // size}{unit}"
+    return str(count)

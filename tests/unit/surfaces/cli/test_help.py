@@ -62,7 +62,7 @@ LISTED = re.compile(r"(?m)^  ([a-z-]+)  +(\S.*)")
 
 
 def test_all_commands_are_listed_by_what_they_are_for() -> None:
-    listed = CliRunner().invoke(app, ["--help"]).output.partition("Options:")[2]
+    listed = CliRunner().invoke(app, ["--help"]).stdout.partition("Options:")[2]
     groups = re.split(
         r"(?m)^(Look|Clean|Run|Test|Kafka's tools):$", listed.partition("Examples:")[0]
     )
@@ -77,7 +77,7 @@ def test_all_commands_are_listed_by_what_they_are_for() -> None:
 
 
 def test_the_list_says_what_each_command_does_on_one_line() -> None:
-    listed = CliRunner().invoke(app, ["--help"]).output.partition("\nLook:")[2]
+    listed = CliRunner().invoke(app, ["--help"]).stdout.partition("\nLook:")[2]
     summaries = [text for _, text in LISTED.findall(listed.partition("Examples:")[0])]
     assert len({*summaries}) == len(COMMANDS)
     assert not any("..." in text for text in summaries)

@@ -1,0 +1,174 @@
+"""What `cordwood clean` prints at its end: a summary, the largest partitions, and what failed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from cordwood.cleanup.report import PartitionReport, Report, Status
+from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
+from cordwood.surfaces.cli.clean_estimate import estimated_line, with_error
+from cordwood.surfaces.cli.left_out import grouped_lines
+from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.tables import Column, print_text
+from cordwood.surfaces.cli.values import format_bytes
+
+#: What --sort takes.
+SORTS: Final = ("reduction", "size", "name")
+
+
+def show_report(report: Report, screen: Screen, choice: Choice) -> None:
+    """The summary and a table on standard output; what failed, and warnings, on the screen."""
+    for each in report.in_use:
+        screen.line(
+            f"process {each['pid']} uses {each['log_dir']}, a running broker or another cleaning: "
+            "this is a snapshot of its files at one moment",
+            style="yellow",
+        )
+    for warning in report.warnings:
+        screen.line(f"warning: {warning}", style="yellow")
+    print_text(_summary(report))
+    shown = [
+        partition
+        for partition in report.partitions
+        if partition.status is not Status.UNCHANGED and partition.before is not None
+    ]
+    if shown:
+        _LISTING.show("Plan" if report.dry_run else "Cleaned", shown, choice)
+    _show_rest(report, screen)
+    if report.engine:
+        facts = report.engine
+        print_text(
+            f"Spark {facts['master']}, {facts['slots']} tasks at once, JVM heap at most "
+            f"{facts['jvm_heap']}"
+        )
+
+
+def _summary(report: Report) -> str:
+    """How many partitions fared how, and what is or would be freed, by which rule."""
+    freed = sum(p.bytes_freed for p in report.partitions)
+    counts = {status: sum(p.status is status for p in report.partitions) for status in Status}
+    words = ", ".join(f"{count:,} {status}" for status, count in counts.items() if count)
+    if report.measured:
+        result = f"it would free {format_bytes(freed)}, measured in {report.timing.total:.1f} s"
+    elif report.dry_run:
+        what = "free" if report.trash_on_disk is None else "move to the trash"
+        result = f"retention would {what} {format_bytes(freed)}{_by_rule(report)}"
+        result += estimated_line(report)
+    elif report.trash_on_disk is not None:
+        result = (
+            f"{format_bytes(freed)} less in the logs in {report.timing.total:.1f} s: what was "
+            f"removed is in {report.trash_on_disk}, on the same disk: emptying it frees it"
+        )
+    else:
+        result = f"freed {format_bytes(freed)}{_by_rule(report)} in {report.timing.total:.1f} s"
+    size = sum(p.before.bytes for p in report.partitions if p.before is not None)
+    return f"{words or 'no partitions'}; {result}; the logs had {format_bytes(size)}"
+
+
+def _by_rule(report: Report) -> str:
+    """What retention removes by each of its rules, in brackets; empty if it removes nothing."""
+    sizes: Counter[str] = Counter()
+    is_planned = report.dry_run and not report.measured
+    for found in report.plan if is_planned else [each.to_json() for each in report.partitions]:
+        for each in found["expired"]:
+            sizes[each["rule"]] += each["bytes"]
+    texts = [f"{rule} {format_bytes(size)}" for rule, size in sizes.most_common()]
+    return f" ({', '.join(texts)})" if texts else ""
+
+
+# ---- the table
+
+
+def _before(partition: PartitionReport) -> int:
+    return 0 if partition.before is None else partition.before.bytes
+
+
+def _after(partition: PartitionReport) -> int:
+    """The size that is left, which is an estimate where a compaction is only planned."""
+    return _before(partition) if partition.bytes_left is None else partition.bytes_left
+
+
+def _reduction(partition: PartitionReport) -> int:
+    return _before(partition) - _after(partition)
+
+
+def _about(partitions: Sequence[PartitionReport]) -> str:
+    """The mark of an estimate; empty if all is known."""
+    estimates = [each.estimate for each in partitions if each.estimate is not None]
+    return "~" if any(not each.is_exact for each in estimates) else ""
+
+
+def _reduction_text(partitions: Sequence[PartitionReport]) -> str:
+    error = sum(each.estimate.error**2 for each in partitions if each.estimate is not None) ** 0.5
+    return _about(partitions) + with_error(sum(map(_reduction, partitions)), error)
+
+
+def _records(partitions: Sequence[PartitionReport]) -> str:
+    """How many records go; empty where nobody counted."""
+    counts = []
+    for each in partitions:
+        if each.before is not None and each.before.records is not None:
+            if each.after is not None and each.after.records is not None:
+                counts.append(each.before.records - each.after.records)
+        elif each.estimate is not None:
+            counts.append(each.estimate.records_discarded)
+    return f"{_about(partitions)}{sum(counts):,}" if counts else ""
+
+
+def _segments(partitions: Sequence[PartitionReport]) -> str:
+    before = sum(0 if each.before is None else each.before.segments for each in partitions)
+    after = [each.after.segments for each in partitions if each.after is not None]
+    return f"{before:,}→{sum(after):,}" if after else f"{before:,}"
+
+
+_LISTING: Final[Listing[PartitionReport]] = Listing(
+    heading="partition",
+    name=lambda each: f"{each.topic}-{each.partition}",
+    keys={"reduction": _reduction, "size": _before},
+    measures=(
+        Measure(
+            column=Column("policy", is_optional=True),
+            text=lambda each: each[0].policy,
+            is_summed=False,
+        ),
+        Measure(
+            column=Column("status", is_optional=True),
+            text=lambda each: str(each[0].status),
+            is_summed=False,
+        ),
+        Measure(column=Column("segments", is_number=True, is_optional=True), text=_segments),
+        Measure(
+            column=Column("before", is_number=True),
+            text=lambda each: format_bytes(sum(map(_before, each))),
+        ),
+        Measure(
+            column=Column("after", is_number=True),
+            text=lambda each: _about(each) + format_bytes(sum(map(_after, each))),
+        ),
+        Measure(column=Column("reduction", is_number=True), text=_reduction_text),
+        Measure(column=Column("records", is_number=True), text=_records),
+    ),
+)
+
+
+def _show_rest(report: Report, screen: Screen) -> None:
+    warnings: list[tuple[str, str]] = []
+    others: list[tuple[str, str]] = []
+    failed: list[tuple[str, str]] = []
+    for partition in report.partitions:
+        name = f"{partition.topic}-{partition.partition}"
+        warnings += [(name, f"warning: {warning}") for warning in partition.warnings]
+        if partition.status not in {Status.CLEANED, Status.UNCHANGED, Status.PLANNED}:
+            found = failed if partition in report.failed else others
+            found.append((name, f"{partition.status}: {partition.reason}"))
+    for lines, style in ((warnings, "yellow"), (others, None), (failed, "red")):
+        for line in grouped_lines(lines):
+            screen.line(line, style=style)
+    if any(partition.status is Status.NO_SPACE for partition in report.partitions):
+        screen.line(
+            "no space: nothing is lost, and replaced segments are kept. Free some space on the "
+            "full disk, or raise --max-extra-bytes if that limit was too small, and "
+            "run the same command again: it continues from there"
+        )

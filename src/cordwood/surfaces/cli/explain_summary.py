@@ -1,0 +1,120 @@
+"""The summary of `cordwood explain`: what goes and when, and a row for each of the largest logs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cordwood.insight.outlook import Outlook, When, outlook
+from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
+from cordwood.surfaces.cli.tables import Column, print_table
+from cordwood.surfaces.cli.values import format_bytes
+
+Value = dict[str, Any]
+
+#: What --sort takes.
+SORTS: Final = ("size", "now", "24h", "name")
+_WHEN: Final = {
+    When.NOW: "goes now",
+    When.DAY: "in 24 h",
+    When.LATER: "later",
+    When.STAYS: "stays",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Log:
+    """A partition, and what goes of it."""
+
+    name: str
+    policy: str
+    outlook: Outlook
+
+    def bytes(self, *parts: When) -> int:
+        """The bytes of some of its parts; of all without any."""
+        return sum(self.outlook.part(each).bytes for each in parts or When)
+
+    @property
+    def why(self) -> str:
+        """Why most of what is left after a day stays; empty where nothing is left."""
+        found = [
+            (part.bytes, reason)
+            for when in (When.STAYS, When.LATER)
+            for reason, part in self.outlook.reasons[when].items()
+        ]
+        return max(found)[1] if found else ""
+
+
+def logs_of(answer: Value) -> list[Log]:
+    """The partitions of an answer."""
+    return [
+        Log(
+            name=f"{each['topic']}-{each['partition']}",
+            policy=each["policy"],
+            outlook=outlook([each], now_ms=answer["now_ms"]),
+        )
+        for each in answer["partitions"]
+    ]
+
+
+def show_summary(answer: Value, choice: Choice) -> None:
+    """Prints what goes and when, and the largest partitions."""
+    found = outlook(answer["partitions"], now_ms=answer["now_ms"])
+    total = found.total
+    rows = [_row(name, found, when) for when, name in _WHEN.items()]
+    rows.append(["total", format_bytes(total.bytes), f"{total.segments:,}", ""])
+    columns = (
+        Column("retention"),
+        Column("size", is_number=True),
+        Column("segments", is_number=True),
+        Column("why", is_prose=True),
+    )
+    title = f"{found.partitions:,} partitions, {total.segments:,} segments, "
+    print_table(title + format_bytes(total.bytes), columns, rows)
+    LISTING.show("\nPartitions", logs_of(answer), choice)
+
+
+def _row(name: str, found: Outlook, when: When) -> list[str]:
+    part = found.part(when)
+    reasons = sorted(found.reasons[when].items(), key=lambda each: -each[1].bytes)
+    why = ", ".join(f"{reason} {format_bytes(part.bytes)}" for reason, part in reasons)
+    return [name, format_bytes(part.bytes), f"{part.segments:,}", why]
+
+
+def _bytes(title: str, *parts: When) -> Measure[Log]:
+    def text(logs: Sequence[Log]) -> str:
+        return format_bytes(sum(each.bytes(*parts) for each in logs))
+
+    return Measure(column=Column(title, is_number=True), text=text)
+
+
+LISTING: Final[Listing[Log]] = Listing(
+    heading="partition",
+    name=lambda log: log.name,
+    keys={
+        "size": lambda log: log.bytes(),
+        "now": lambda log: log.bytes(When.NOW),
+        "24h": lambda log: log.bytes(When.NOW, When.DAY),
+    },
+    measures=(
+        Measure(
+            column=Column("policy", is_optional=True),
+            text=lambda logs: logs[0].policy,
+            is_summed=False,
+        ),
+        Measure(
+            column=Column("segments", is_number=True, is_optional=True),
+            text=lambda logs: f"{sum(each.outlook.total.segments for each in logs):,}",
+        ),
+        _bytes("size"),
+        _bytes("goes now", When.NOW),
+        _bytes("in 24 h", When.DAY),
+        _bytes("stays", When.LATER, When.STAYS),
+        Measure(
+            column=Column("most stays by", is_prose=True),
+            text=lambda logs: logs[0].why,
+            is_summed=False,
+        ),
+    ),
+)
