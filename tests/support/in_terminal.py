@@ -11,6 +11,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -26,8 +27,10 @@ class Shown(NamedTuple):
     code: int
 
 
-def in_terminal(arguments: Sequence[object], *, columns: int, rows: int = 40) -> Shown:
-    """Runs `cordwood` with standard output on a terminal of that size.
+def in_terminal(
+    arguments: Sequence[object], *, columns: int, rows: int = 40, cwd: Path | None = None
+) -> Shown:
+    """Runs `cordwood` in a directory, with standard output on a terminal of that size.
 
     The lines are those that were written: a terminal breaks one that is wider than it is.
     """
@@ -41,6 +44,7 @@ def in_terminal(arguments: Sequence[object], *, columns: int, rows: int = 40) ->
         stdin=subprocess.DEVNULL,
         stdout=theirs,
         stderr=subprocess.PIPE,
+        cwd=cwd,
         env=environment | {"TERM": "xterm", "PYTHONUTF8": "1"},
     )
     os.close(theirs)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+import typer
+
 from cordwood.insight.outlook import Outlook, When, outlook
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.tables import Column, print_table
@@ -60,26 +62,30 @@ def logs_of(answer: Value) -> list[Log]:
 
 def show_summary(answer: Value, choice: Choice) -> None:
     """Prints what goes and when, and the largest partitions."""
-    found = outlook(answer["partitions"], now_ms=answer["now_ms"])
-    total = found.total
-    rows = [_row(name, found, when) for when, name in _WHEN.items()]
-    rows.append(["total", format_bytes(total.bytes), f"{total.segments:,}", ""])
+    found = outlook(answer["partitions"], now_ms=answer["now_ms"]).to_json()
+    title = f"{found['partitions']:,} partitions, {found['segments']:,} segments, "
+    show_outlook(title + format_bytes(found["bytes"]), found)
+    typer.echo()
+    LISTING.show("Partitions", logs_of(answer), choice)
+
+
+def show_outlook(title: str, found: Value) -> None:
+    """Prints what goes and when, with the reasons, from the `summary` of a document."""
+    rows = [[name, *_cells(found[when])] for when, name in _WHEN.items()]
+    rows.append(["total", format_bytes(found["bytes"]), f"{found['segments']:,}", ""])
     columns = (
         Column("retention"),
         Column("size", is_number=True),
         Column("segments", is_number=True),
         Column("why", is_prose=True),
     )
-    title = f"{found.partitions:,} partitions, {total.segments:,} segments, "
-    print_table(title + format_bytes(total.bytes), columns, rows)
-    LISTING.show("\nPartitions", logs_of(answer), choice)
+    print_table(title, columns, rows)
 
 
-def _row(name: str, found: Outlook, when: When) -> list[str]:
-    part = found.part(when)
-    reasons = sorted(found.reasons[when].items(), key=lambda each: -each[1].bytes)
-    why = ", ".join(f"{reason} {format_bytes(part.bytes)}" for reason, part in reasons)
-    return [name, format_bytes(part.bytes), f"{part.segments:,}", why]
+def _cells(part: Value) -> list[str]:
+    reasons = sorted(part["reasons"].items(), key=lambda each: -int(each[1]["bytes"]))
+    why = ", ".join(f"{reason} {format_bytes(each['bytes'])}" for reason, each in reasons)
+    return [format_bytes(part["bytes"]), f"{part['segments']:,}", why]
 
 
 def _bytes(title: str, *parts: When) -> Measure[Log]:

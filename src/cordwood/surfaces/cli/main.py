@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 from difflib import get_close_matches
 from functools import partial
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -19,6 +20,7 @@ from cordwood.surfaces.cli.tools import table
 
 EPILOG = """\b
 Examples:
+  cordwood /var/lib/kafka/data
   cordwood clean /var/lib/kafka/data --dry-run
   cordwood serve --log-dir /tmp/logs
   cordwood topics --bootstrap-server localhost:9092 --list
@@ -73,6 +75,11 @@ _OWN = {
         "clock", "clock_command", "Show or advance a running broker's clock.", Group.TEST
     ),
 }
+LOG_DIR = "LOG_DIR"
+_LOG_DIR = _Subcommand(
+    "log_dir", "log_dir_command", "Show what is there, what goes, what is wrong.", Group.LOOK
+)
+"""What `cordwood LOG_DIR` does: a directory is no name of a command."""
 _HELP_NAMES = {"help_option_names": ["-h", "--help"]}
 _PASSED_ON = {"ignore_unknown_options": True, "allow_extra_args": True}
 
@@ -94,6 +101,7 @@ class _Commands(TyperGroup):
     def grouped(self, ctx: Any) -> dict[Group, list[tuple[str, str]]]:
         """Name and summary of each command, by group."""
         found: dict[Group, list[tuple[str, str]]] = {group: [] for group in Group}
+        found[_LOG_DIR.group].append((LOG_DIR, _LOG_DIR.summary))
         for name, where in _OWN.items():
             found[where.group].append((name, where.summary))
         for name in self.list_commands(ctx):
@@ -116,6 +124,8 @@ class _Commands(TyperGroup):
             return super().invoke(ctx)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and self.get_command(ctx, args[0]) is None and _is_path(args[0]):
+            return LOG_DIR, _own(LOG_DIR, _LOG_DIR), args
         if args and self.get_command(ctx, args[0]) is None and not args[0].startswith("-"):
             close = get_close_matches(args[0], self.list_commands(ctx))
             ctx.fail(
@@ -123,6 +133,11 @@ class _Commands(TyperGroup):
                 + (f"Did you mean {close[0]!r}?" if close else "`cordwood -h` lists all.")
             )
         return super().resolve_command(ctx, args)
+
+
+def _is_path(word: str) -> bool:
+    """Whether an argument is the path of a directory, or looks like one."""
+    return "/" in word or word in {".", ".."} or Path(word).is_dir()
 
 
 def _own(name: str, where: _Subcommand) -> Any:

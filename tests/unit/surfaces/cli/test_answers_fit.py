@@ -19,10 +19,12 @@ from support.in_terminal import in_terminal
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 SCREENS = Path(__file__).parent / "screens"
+DISK = re.compile(r"  disk of .*\n(?:    .*\n)?")
 SECONDS = re.compile(r"\d+\.\d s\b")
 
 #: The arguments by the name of the screen, without the directory and the moment.
-COMMANDS = {
+COMMANDS: dict[str, tuple[str, ...]] = {
+    "log-dir": (),
     "explain": ("explain",),
     "explain-segments": ("explain", "--topic", "compact-and-delete"),
     "clean-dry-run": ("clean", "--dry-run"),
@@ -32,12 +34,13 @@ COMMANDS = {
 @pytest.mark.parametrize("columns", [80, 120])
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_screen_is_as_it_was_reviewed(golden_a: Golden, name: str, columns: int) -> None:
-    command, *options = COMMANDS[name]
-    moment = ("--now", golden_a.cleaned_at_ms)
-    shown = in_terminal([command, golden_a.root / "before", *moment, *options], columns=columns)
+    command, options = COMMANDS[name][:1], COMMANDS[name][1:]
+    arguments = [*command, "before", "--now", golden_a.cleaned_at_ms, *options]
+    shown = in_terminal(arguments, columns=columns, cwd=golden_a.root)
     assert shown.code == 0, shown
     assert max(map(len, shown.lines)) <= columns
-    text = SECONDS.sub("0.0 s", "\n".join(line.rstrip() for line in shown.lines)) + "\n"
+    text = "\n".join(line.rstrip() for line in shown.lines) + "\n"
+    text = DISK.sub("  disk of SIZE\n", SECONDS.sub("0.0 s", text))
     file = SCREENS / f"{name}-{columns}.txt"
     if os.environ.get("CORDWOOD_SCREENS") == "write":
         file.write_text(text, encoding="utf-8")

@@ -1,0 +1,240 @@
+"""What is in log directories, for a summary: disks, topics, what goes, what is wrong.
+
+Only names, sizes and what a plan needs are read; no segment is read as a whole, unless a compaction
+is due of so little that an estimate takes no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from cordwood.cleanup.clean import Survey, clean, survey
+from cordwood.cleanup.estimate.values import Estimator
+from cordwood.cleanup.report import PartitionReport
+from cordwood.cleanup.request import CleanRequest
+from cordwood.cleanup.shared_retention import DirectoryLimits
+from cordwood.format.file_names import LOG_SUFFIX
+from cordwood.insight.explain import explain
+from cordwood.insight.offline_facts import offline_facts
+from cordwood.insight.outlook import When, outlook
+from cordwood.model.clock import Clock
+from cordwood.model.errors import ConfigError, CordwoodError
+from cordwood.model.extras import NATIVE, missing_packages
+from cordwood.storage.filesystem import OS, DirectoryLock
+from cordwood.storage.offline_directories import Place, find_places, open_log_dirs
+from cordwood.storage.reread import reread
+from cordwood.surfaces.cli.left_out import left_out
+from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
+
+Value = dict[str, Any]
+
+#: A compaction that reads more is not estimated: that would take seconds.
+ESTIMATED_BYTES_MAX: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Looked:
+    """The log directories that can be read, and why the others cannot."""
+
+    log_dirs: tuple[Path, ...]
+    failed: tuple[tuple[Path, str], ...]
+
+
+def readable(log_dirs: Sequence[Path]) -> Looked:
+    """Which of the directories can be read; one alone is not looked at.
+
+    Raises:
+        CordwoodError, OSError: none can; it is what is wrong with the first.
+    """
+    if len(log_dirs) == 1:
+        return Looked(log_dirs=tuple(log_dirs), failed=())
+    found: list[Path] = []
+    failed: list[tuple[Path, str]] = []
+    first: Exception | None = None
+    for path in log_dirs:
+        try:
+            find_places(open_log_dirs([path]))
+        except (CordwoodError, OSError) as error:
+            first = first or error
+            failed.append((path, str(error)))
+        else:
+            found.append(path)
+    if not found:
+        if first is None:
+            raise ConfigError("no directory is given")
+        raise first
+    return Looked(log_dirs=tuple(found), failed=tuple(failed))
+
+
+def summary_of(
+    options: SettingOptions, *, now_ms: int, clock: Clock, estimator: Estimator | None
+) -> Value:
+    """The document of a summary; see `docs/cli.md`.
+
+    Args:
+        options: the directories, all of which can be read, and the sources of settings.
+        now_ms: the moment for which it is said what goes.
+        clock: for timings.
+        estimator: estimates what compactions would free; None to estimate nothing.
+
+    Raises:
+        ConfigError: an option cannot be used.
+        CordwoodError, OSError: a directory cannot be read.
+    """
+    settings = reread(lambda: read_settings(options))
+    request = CleanRequest(
+        log_dirs=tuple(options.log_dirs),
+        resolve=settings.resolve,
+        now_ms=now_ms,
+        named_topics=settings.named_topics,
+        directory_limits=DirectoryLimits.of(settings.broker),
+        producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+        dry_run=True,
+    )
+    found = survey(request, clock=clock)
+    logs = _explained(found, settings, request)
+    topics = _topics(found, logs, now_ms=now_ms)
+    return {
+        "now_ms": now_ms,
+        "log_dirs": [_log_dir(path) for path in _paths(options.log_dirs)],
+        "partitions": sum(each["partitions"] for each in topics),
+        "bytes": sum(each["bytes"] for each in topics),
+        "summary": outlook(logs, now_ms=now_ms).to_json(),
+        "topics": topics,
+        "compaction": _compaction(request, logs, clock=clock, estimator=estimator),
+        "in_use": found.report.in_use,
+        **left_out(found.report.partitions),
+        "warnings": [
+            *settings.warnings,
+            *found.report.warnings,
+            *(f"{e['topic']}-{e['partition']}: {text}" for e in logs for text in e["warnings"]),
+        ],
+    }
+
+
+def _explained(found: Survey, settings: Settings, request: CleanRequest) -> list[Value]:
+    """Every log that was read, as `cordwood explain` explains it."""
+    checks = found.checks(request.applied_limits, now_ms=request.now_ms)
+    documents = []
+    for (report, captured), check in zip(found.logs, checks, strict=True):
+        resolved = settings.resolve(report.topic)
+        assert resolved is not None, "only topics with settings are captured"
+        facts = offline_facts(report, captured, check, resolved, settings.broker)
+        documents.append(explain(facts, now_ms=request.now_ms).to_json())
+    return documents
+
+
+def _paths(log_dirs: Sequence[Path]) -> list[Path]:
+    return [each.path for each in open_log_dirs(log_dirs)]
+
+
+def _log_dir(path: Path) -> Value:
+    (found,) = open_log_dirs([path])
+    total, free = OS.space(path)
+    return {
+        "log_dir": str(path),
+        "disk_bytes": total,
+        "disk_free_bytes": free,
+        "stopped_cleanly": found.is_whole,
+        "in_use_by": DirectoryLock.holder(path),
+    }
+
+
+def _topics(found: Survey, logs: Sequence[Value], *, now_ms: int) -> list[Value]:
+    """Every topic with its size; of logs that were not read that of their files."""
+    read: dict[str, list[Value]] = {}
+    for each in logs:
+        read.setdefault(each["topic"], []).append(each)
+    sizes: dict[str, list[int]] = {}
+    known = {(report.log_dir, report.topic, report.partition) for report, _ in found.logs}
+    unread = [] if len(known) == len(found.report.partitions) else found.report.partitions
+    for place in _places(unread):
+        partition = place.partition.topic_partition
+        if (str(place.log_dir.path), partition.topic, partition.partition) not in known:
+            sizes.setdefault(partition.topic, []).append(_size(place.partition.path))
+    return [
+        _topic(name, read.get(name, []), sizes.get(name, []), now_ms=now_ms)
+        for name in sorted(read.keys() | sizes.keys())
+    ]
+
+
+def _topic(name: str, logs: Sequence[Value], unread: Sequence[int], *, now_ms: int) -> Value:
+    parts = outlook(logs, now_ms=now_ms)
+    due = [each["compaction"] for each in logs if each["compaction"] and each["compaction"]["due"]]
+    return {
+        "topic": name,
+        "partitions": len(logs) + len(unread),
+        "policy": logs[0]["policy"] if logs else None,
+        "bytes": sum(each["size_bytes"] for each in logs) + sum(unread),
+        "bytes_not_read": sum(unread),
+        **{str(when): parts.part(when).bytes for when in When},
+        "compactions_due": len(due),
+        "dirty_bytes": sum(each["cleanable_bytes"] for each in due),
+    }
+
+
+def _places(partitions: Sequence[PartitionReport]) -> list[Place]:
+    log_dirs = dict.fromkeys(Path(each.log_dir) for each in partitions)
+    return find_places(open_log_dirs(list(log_dirs)))
+
+
+def _size(directory: Path) -> int:
+    """The bytes of a partition's segments, 0 if it cannot be read."""
+    try:
+        names = [name for name in OS.names_in(directory) if name.endswith(LOG_SUFFIX)]
+        return sum(OS.facts_of(directory / name).size_bytes for name in names)
+    except OSError:
+        return 0
+
+
+# ---- compaction
+
+
+def _compaction(
+    request: CleanRequest,
+    logs: Sequence[Value],
+    *,
+    clock: Clock,
+    estimator: Estimator | None,
+) -> Value:
+    """How many compactions are due, and what they would free, if that is quickly known."""
+    due = [each for each in logs if each["compaction"] and each["compaction"]["due"]]
+    to_read = sum(
+        each["compaction"]["clean_bytes"] + each["compaction"]["cleanable_bytes"] for each in due
+    )
+    answer: Value = {
+        "partitions": len(due),
+        "bytes_to_read": to_read,
+        "bytes_freed": None,
+        "bytes_error": None,
+        "is_exact": False,
+        "why_not": "",
+    }
+    if not due:
+        return answer | {"bytes_freed": 0, "bytes_error": 0, "is_exact": True}
+    if missing_packages(NATIVE):
+        return answer | {"why_not": "that needs pip install 'cordwood[native]'"}
+    if estimator is None or to_read > ESTIMATED_BYTES_MAX:
+        return answer | {"why_not": "`cordwood clean --dry-run` estimates it"}
+    topics = tuple(sorted({each["topic"] for each in due}))
+    report = clean(
+        replace(request, topics=topics, named_topics={}),
+        _no_engine,
+        clock=clock,
+        estimator=estimator,
+    )
+    found = [each.estimate for each in report.partitions if each.estimate is not None]
+    planned = sum(bool(each.get("compaction", {}).get("groups")) for each in report.plan)
+    return answer | {
+        "bytes_freed": sum(each.bytes_freed for each in found),
+        "bytes_error": round(sum(each.error**2 for each in found) ** 0.5),
+        "is_exact": all(each.is_exact for each in found),
+        "why_not": f"not counting {planned - len(found)} that failed" * (len(found) < planned),
+    }
+
+
+def _no_engine() -> Any:
+    raise AssertionError("a dry run that estimates starts no engine")

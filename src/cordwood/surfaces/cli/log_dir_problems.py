@@ -1,0 +1,134 @@
+"""What is wrong with log directories, and the commands that follow: from a summary's document."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from cordwood.cleanup.report import Status
+from cordwood.model.errors import CordwoodError
+from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
+from cordwood.surfaces.cli.left_out import FAILED, LEFT_ALONE, grouped_lines
+from cordwood.surfaces.cli.values import format_bytes
+from cordwood.surfaces.http.client import ask
+from cordwood.surfaces.http.identity import read_runtime_file
+
+Value = Mapping[str, Any]
+
+_FULL: Final = 0.95
+_ANSWER_S: Final = 2.0
+_UNDESCRIBED: Final = "no source describes"
+
+
+def problems_of(answer: Value, failed: Sequence[tuple[Path, str]]) -> list[dict[str, str]]:
+    """Each problem as `code` and `text`, the most urgent first.
+
+    Args:
+        answer: the document of a summary.
+        failed: the directories that cannot be read, and why.
+    """
+    found = [{"code": "unreadable", "text": f"{path}: {text}"} for path, text in failed]
+    for code, text in _problems(answer):
+        found.append({"code": code, "text": text})
+    return found
+
+
+def _problems(answer: Value) -> Iterator[tuple[str, str]]:
+    for each in answer["log_dirs"]:
+        path, used = each["log_dir"], each["disk_bytes"] - each["disk_free_bytes"]
+        if used >= _FULL * each["disk_bytes"]:
+            share = f"{100 * used / max(1, each['disk_bytes']):.0f} %"
+            free = format_bytes(each["disk_free_bytes"])
+            yield "disk-full", f"the disk of {path} is {share} full: {free} is free"
+        if each["in_use_by"] is not None:
+            yield (
+                "in-use",
+                f"process {each['in_use_by']} uses {path}: this is a snapshot of its files",
+            )
+            yield from _cleaner_problems(Path(path))
+        elif not each["stopped_cleanly"]:
+            yield (
+                "unclean-stop",
+                f"{path} was not stopped cleanly: what is above its recovery points and high "
+                "watermarks is not touched, and a broker recovers it when it starts",
+            )
+    damaged = [(_name(each), str(each["reason"])) for each in answer[FAILED]]
+    for line in grouped_lines(damaged):
+        yield "damaged", line
+    unknown = {e["topic"] for e in answer[LEFT_ALONE] if e["reason"].startswith(_UNDESCRIBED)}
+    if unknown:
+        yield (
+            "no-settings",
+            f"the settings of {len(unknown):,} topics are not known, so that it is not known "
+            "what goes: no metadata log is here. --metadata-dir or --config-file has them; "
+            "--defaults takes Kafka's",
+        )
+    others = [
+        each
+        for each in answer[LEFT_ALONE]
+        if each["topic"] != CLUSTER_METADATA_TOPIC and not each["reason"].startswith(_UNDESCRIBED)
+    ]
+    for line in grouped_lines([(_name(e), f"{Status.LEFT_ALONE}: {e['reason']}") for e in others]):
+        yield "left-alone", line
+    for text in answer["warnings"]:
+        yield "warning", text
+
+
+def _name(each: Value) -> str:
+    return f"{each['topic']}-{each['partition']}"
+
+
+def _cleaner_problems(log_dir: Path) -> Iterator[tuple[str, str]]:
+    """What the cleaner of a running Cordwood broker says; a Kafka says nothing."""
+    try:
+        identity = read_runtime_file(log_dir)
+        if identity is None or identity.http_url is None:
+            return
+        answer = ask(identity.http_url, "/cleaner", timeout_s=_ANSWER_S)
+    except (CordwoodError, OSError):
+        yield "no-answer", f"the broker on {log_dir} does not say how its cleaner is"
+        return
+    if not answer["enabled"]:
+        yield "cleaner-off", "the broker's cleaner is off (log.cleaner.enable=false)"
+        return
+    dead = [thread["name"] for thread in answer["threads"] if not thread["alive"]]
+    if dead:
+        yield "cleaner-dead", f"threads of the broker's cleaner have ended: {', '.join(dead)}"
+    marked = [
+        (_name(each), f"the cleaner failed: {each['uncleanable']['reason']}")
+        for each in answer["partitions"]
+        if each["uncleanable"] is not None
+    ]
+    for line in grouped_lines(marked):
+        yield "uncleanable", line
+
+
+def next_commands(answer: Value, options: Sequence[str]) -> list[dict[str, str]]:
+    """Three commands that follow, each with `command` and `what`.
+
+    Args:
+        answer: the document of a summary.
+        options: those of the summary that say where settings come from.
+    """
+    log_dirs = [each["log_dir"] for each in answer["log_dirs"]]
+    where = shlex.join([*log_dirs, *options])
+    goes, due = answer["summary"]["now"]["bytes"], answer["compaction"]["partitions"]
+    found = [(f"cordwood clean {where} --dry-run", "what a cleaning would do; changes nothing")]
+    if not any(each["in_use_by"] for each in answer["log_dirs"]):
+        if goes:
+            text = f"removes {format_bytes(goes)} now, needs no Java and no space"
+            found.append((f"cordwood clean {where} --retention-only", text))
+        elif due:
+            found.append((f"cordwood clean {where}", "compacts what is due"))
+    topics = sorted(answer["topics"], key=lambda each: -int(each["bytes"]))
+    described = [each["topic"] for each in topics if each["policy"] is not None]
+    if described:
+        name = shlex.quote(described[0])
+        found.append((f"cordwood explain {where} --topic {name}", "why it is still there"))
+        setting = shlex.quote(f"{described[0]}:retention.ms=1d")
+        found.append(
+            (f"cordwood whatif {where} --set {setting}", "what a shorter retention would free")
+        )
+    return [{"command": command, "what": what} for command, what in found[:3]]
