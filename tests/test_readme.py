@@ -494,7 +494,6 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)],
         cwd=ROOT,
-        env=os.environ | {"CORDWOOD_PLAIN": "1"},  # tests/unit/test_compiled_form.py has the other
         capture_output=True,
         check=True,
     )

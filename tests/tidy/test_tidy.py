@@ -126,6 +126,10 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         "ends the process when the reader of a pipe is gone",
     ),
     "model/held_signals.py": ({"signal"}, "holds signals back while a step is done"),
+    "surfaces/cli/version.py": (
+        {"os", "read_bytes"},
+        "the environment and a file of the program say which form of the kernels is used",
+    ),
     "surfaces/cli/stopping.py": ({"os", "signal"}, "ends the process when a signal says so"),
     "network/frames.py": ({"mmap"}, "memory for large requests that is taken up as bytes come"),
     "surfaces/cli/serve.py": (

@@ -82,6 +82,11 @@ def run(arguments: list[str]) -> int:
 
 
 def _invoke(arguments: list[str]) -> int:
+    if arguments == ["--version"]:  # asked of every installation: it need not wait for typer
+        from cordwood.surfaces.cli.version import version_text  # noqa: PLC0415
+
+        print(version_text())  # noqa: T201  # the answer
+        return 0
     from cordwood.surfaces.cli.main import app  # noqa: PLC0415  # signals come first
 
     try:

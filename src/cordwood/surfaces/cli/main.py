@@ -11,12 +11,10 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperGroup
 
-from cordwood import __version__
-from cordwood.format.native.form import form_here
-from cordwood.network.form import request_path_form
 from cordwood.surfaces.cli.failure import failures_as_json
 from cordwood.surfaces.cli.first_screen import Group, first_screen
 from cordwood.surfaces.cli.tools import table
+from cordwood.surfaces.cli.version import version_text
 
 EPILOG = """\b
 Examples:
@@ -222,8 +220,7 @@ def _root(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        forms = f"kernels: {form_here()}; request path: {request_path_form()}"
-        typer.echo(f"cordwood {__version__} ({forms})")
+        typer.echo(version_text())
         raise typer.Exit
     if context.invoked_subcommand is None:
         commands = context.command
