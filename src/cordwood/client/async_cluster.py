@@ -157,13 +157,15 @@ class AsyncCluster:
             raise DisconnectedError("the client closed the connection")
         return await connection.exchange(effect.request, timeout_s=effect.timeout_s)
 
-    async def _open(self, effect: Open) -> bool:
+    async def _open(self, effect: Open) -> bool | None:
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(effect.timeout_s):
                 _, connection = await loop.create_connection(
                     lambda: AsyncConnection(self.settings.client_id), effect.ip, effect.port
                 )
+        except ConnectionRefusedError:
+            return None
         except OSError:
             # TimeoutError is one of them.
             return False

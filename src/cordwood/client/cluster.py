@@ -177,7 +177,7 @@ class Cluster:
                 return _resolve(effect)
         return None
 
-    def _open(self, effect: Open) -> bool:
+    def _open(self, effect: Open) -> bool | None:
         try:
             self._connections[effect.connection] = Connection(
                 effect.ip,
@@ -185,6 +185,8 @@ class Cluster:
                 client_id=self.settings.client_id,
                 timeout_s=effect.timeout_s,
             )
+        except ConnectionRefusedError:
+            return None
         except OSError:
             return False
         return True

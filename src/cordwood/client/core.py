@@ -19,6 +19,7 @@ from cordwood.client.errors import (
     BadAddressError,
     ClientError,
     DisconnectedError,
+    NobodyListensError,
     NotSupportedError,
     RefusedError,
     TimedOutError,
@@ -80,7 +81,8 @@ class Address(NamedTuple):
 class ClientSettings:
     """How to reach the cluster; times in ms.
 
-    `name` is the client in warnings, such as `AdminClient clientId=adminclient-1`.
+    `name` is the client in warnings, such as `AdminClient clientId=adminclient-1`. `refused_ms` is
+    how long the first connection is tried while all addresses refuse it, None as long as a call.
     """
 
     bootstrap_servers: str
@@ -90,6 +92,7 @@ class ClientSettings:
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
     retry_backoff_ms: int = RETRY_BACKOFF_MS
     retry_backoff_max_ms: int = RETRY_BACKOFF_MAX_MS
+    refused_ms: int | None = None
 
     def named(self, name: str) -> ClientSettings:
         """The same, with another name in warnings."""
@@ -113,7 +116,10 @@ class Resolve:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """Open a TCP connection, to be known by the number `connection`. Result: whether it opened."""
+    """Open a TCP connection, to be known by the number `connection`.
+
+    Result: True if it opened, None if it was refused, else False.
+    """
 
     connection: int
     ip: str
@@ -250,6 +256,7 @@ class ClientCore:
         self._addresses = addresses
         self._warn = warn
         self._clock = clock
+        self._are_all_refused = settings.refused_ms is not None
         self._connections: dict[int, int] = {}
         self._connections_opened = 0
         self._versions: dict[int, Versions] = {}
@@ -391,8 +398,10 @@ class ClientCore:
 
         Raises:
             TimedOutError: none could be reached by the deadline.
+            NobodyListensError: all addresses refuse the first connection, for `refused_ms`.
             DisconnectedError: none could be reached at once, with `is_single`.
         """
+        began_s = self._clock.monotonic_s()
         backoff = Backoff(first_ms=_CONNECT_BACKOFF_MS, max_ms=_CONNECT_BACKOFF_MAX_MS)
         if is_single and node_id is not None and node_id >= 0 and node_id not in self._nodes:
             raise DisconnectedError(f"node {node_id} is not known")
@@ -406,8 +415,22 @@ class ClientCore:
                     return node
             if is_single:
                 raise DisconnectedError(f"no node could be reached. Call: {name}")
+            self._require_listener(began_s)
             if not (yield from self._wait(backoff, deadline)):
                 raise TimedOutError(f"Timed out waiting for a node assignment. Call: {name}")
+
+    def _require_listener(self, began_s: float) -> None:
+        """Raises NobodyListensError where every attempt since `began_s` was refused for long."""
+        refused_ms = self.settings.refused_ms
+        if refused_ms is None or not self._are_all_refused:
+            return
+        if self._clock.monotonic_s() - began_s >= refused_ms / 1000:
+            tried = ", ".join(f"{each.host}:{each.port}" for each in self._addresses)
+            raise NobodyListensError(
+                f"no broker listens at {tried}: the connection is refused. Start one there, as "
+                f"with `cordwood serve --port {self._addresses[0].port}`, or give the address of "
+                "one that runs"
+            )
 
     def versions(
         self, node_id: int, *, is_single: bool = False, deadline: float | None = None
@@ -445,7 +468,9 @@ class ClientCore:
     def _connect(self, node: int, host: str, ip: str, port: int, timeout_s: float) -> Steps[bool]:
         self._connections_opened += 1
         connection = self._connections_opened
-        if not (yield Open(connection, ip, port, timeout_s)):
+        is_open = yield Open(connection, ip, port, timeout_s)
+        self._are_all_refused = self._are_all_refused and is_open is None
+        if not is_open:
             shown = f"/{ip}" if host == ip else f"{host}/{ip}"
             self._warn(
                 f"[{self.settings.name}] Connection to node {node} ({shown}:{port}) could not "

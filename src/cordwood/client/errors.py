@@ -35,6 +35,12 @@ class TimedOutError(ClientError):
     java_class = f"{_PACKAGE}.TimeoutException"
 
 
+class NobodyListensError(ClientError):
+    """All bootstrap addresses have refused the first connections."""
+
+    java_class = f"{_PACKAGE}.TimeoutException"
+
+
 class DisconnectedError(ClientError):
     """The broker closed the connection, or answered with what is no answer."""
 

@@ -24,6 +24,7 @@ from cordwood.client.core import (
 from cordwood.client.errors import (
     BadAddressError,
     DisconnectedError,
+    NobodyListensError,
     NotSupportedError,
     RefusedError,
     TimedOutError,
@@ -41,6 +42,8 @@ class Driver:
         self.clock = clock
         self.effects: list[Effect] = []
         self.listening = {9092}
+        self.refusing: set[int] = set()
+        self.refusing_until_s = float("inf")
         self.versions = {METADATA: (0, 9), API_VERSIONS: (0, 4)}
         self.handshake_error = 0
         self.failures: list[Exception] = []
@@ -62,6 +65,11 @@ class Driver:
     def _result(self, effect: Effect) -> Any:
         match effect:
             case Open():
+                if (
+                    effect.port in self.refusing
+                    and self.clock.monotonic_s() < self.refusing_until_s
+                ):
+                    return None
                 return effect.port in self.listening
             case Once():
                 return self.run(effect.steps)
@@ -176,6 +184,45 @@ def test_attempts_to_connect_back_off_until_the_deadline(core: ClientCore, drive
         driver.run(core.call("metadata", {}, name="x"))
     pauses = [each.seconds for each in driver.of(Pause)]
     assert pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 0.45])
+
+
+@pytest.fixture
+def impatient(clock: ManualClock) -> ClientCore:
+    settings = ClientSettings(bootstrap_servers="", api_timeout_ms=60_000, refused_ms=1_500)
+    return ClientCore(settings, ADDRESSES, warn=lambda _: None, clock=clock)
+
+
+def test_addresses_that_all_refuse_the_first_connection_are_said_to_at_once(
+    impatient: ClientCore, driver: Driver, clock: ManualClock
+) -> None:
+    driver.listening, driver.refusing = set(), {9092, 9093}
+    began_s = clock.monotonic_s()
+    with pytest.raises(NobodyListensError, match=r"no broker listens at .*:9092, .*:9093"):
+        driver.run(impatient.call("metadata", {}))
+    assert 1.5 <= clock.monotonic_s() - began_s <= 2.0
+
+
+def test_a_broker_that_starts_within_that_time_is_reached(
+    impatient: ClientCore, driver: Driver, clock: ManualClock
+) -> None:
+    driver.refusing, driver.refusing_until_s = {9092, 9093}, clock.monotonic_s() + 1.0
+    assert driver.run(impatient.connected(None, impatient.deadline(), "listNodes")) == -1
+    assert len(driver.of(Open)) > 2
+
+
+@pytest.mark.parametrize("reached", [False, True])
+def test_a_cluster_that_was_reached_or_may_be_is_waited_for_as_long_as_kafka_does(
+    impatient: ClientCore, driver: Driver, clock: ManualClock, *, reached: bool
+) -> None:
+    if reached:
+        driver.run(impatient.call("metadata", {}))
+        driver.failures = [DisconnectedError("gone")]
+        driver.refusing = {9092, 9093}
+    else:
+        driver.listening, driver.refusing = set(), {9092}  # of 9093 nothing comes back
+    with pytest.raises(TimedOutError, match="Timed out waiting for a node assignment"):
+        driver.run(impatient.call("metadata", {}))
+    assert clock.monotonic_s() >= 60.0
 
 
 def test_a_lost_connection_is_opened_again(core: ClientCore, driver: Driver) -> None:

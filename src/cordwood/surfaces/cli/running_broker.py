@@ -35,6 +35,7 @@ from cordwood.surfaces.http.client import EndpointError, ask, parse_url
 from cordwood.surfaces.http.identity import NodeIdentity, other_brokers, read_runtime_file
 
 _API_TIMEOUT_MS = 10_000
+_REFUSED_MS = 1_500
 
 LogDirOption = Annotated[
     Path | None,
@@ -223,6 +224,7 @@ def _by_kafka_address(servers: str) -> AddressedBroker:
         bootstrap_servers=servers,
         api_timeout_ms=_API_TIMEOUT_MS,
         request_timeout_ms=_API_TIMEOUT_MS,
+        refused_ms=_REFUSED_MS,
     )
     try:
         with Cluster(settings, warn=lambda _: None) as cluster:

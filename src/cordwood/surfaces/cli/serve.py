@@ -34,6 +34,7 @@ from cordwood.surfaces.cli.log_options import (
     logging_to,
 )
 from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.setting_values import setting_value
 from cordwood.surfaces.cli.values import parse_duration
 
 if TYPE_CHECKING:
@@ -205,7 +206,7 @@ def _from_options(
         key, equals, value = each.partition("=")
         if not equals:
             raise CordwoodError(f"--override {each} is not of the form key=value")
-        given[key.strip()] = value.strip()
+        given[key.strip()] = setting_value(key.strip(), value.strip())
     return given
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from cordwood.surfaces.cli.setting_values import setting_value
 from cordwood.surfaces.cli.tools.options import Options
 from cordwood.surfaces.cli.tools.tool import ToolError, read_properties
 
@@ -18,9 +19,10 @@ _NAME = re.compile(r"[$a-zA-Z0-9._-]*")
 
 
 def parse_added(options: Options) -> dict[str, str]:
-    """The settings to set.
+    """The settings to set; a duration such as 1d and a size such as 10GB as a Kafka takes them.
 
     Raises:
+        ConfigError: a duration is not whole in the unit of its setting.
         ToolError: one is not of the form key=value, or a key has an invalid character.
     """
     found: dict[str, str] = {}
@@ -33,7 +35,7 @@ def parse_added(options: Options) -> dict[str, str]:
     for key in found:
         if not _NAME.fullmatch(key):
             raise ToolError(f"Invalid character found for config key: {key}")
-    return found
+    return {key: setting_value(key, value) for key, value in found.items()}
 
 
 def split_settings(text: str) -> dict[str, str]:

@@ -23,6 +23,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID, parse_uuid, uuid_text
+from cordwood.surfaces.cli.setting_values import setting_value
 from cordwood.surfaces.cli.tools.filters import topics_meant
 from cordwood.surfaces.cli.tools.java_order import java_order
 from cordwood.surfaces.cli.tools.options import (
@@ -251,9 +252,10 @@ def _create(options: Options, admin: Admin, terminal: Terminal) -> None:
 
 
 def parse_configs(texts: Sequence[str]) -> dict[str, str]:
-    """The settings of `--config name=value`.
+    """The settings of `--config name=value`; a duration or a size as a Kafka takes it.
 
     Raises:
+        ConfigError: a duration is not whole in the unit of its setting.
         ToolError: one is not of that form.
     """
     found = {}
@@ -265,7 +267,7 @@ def parse_configs(texts: Sequence[str]) -> dict[str, str]:
                 "requirement failed: Invalid topic config: all configs to be added must be in "
                 'the format "key=val".'
             )
-        found[name.strip()] = value.strip()
+        found[name.strip()] = setting_value(name.strip(), value.strip())
     return found
 
 

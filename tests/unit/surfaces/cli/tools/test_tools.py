@@ -18,7 +18,10 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from cordwood import __version__
 from cordwood.broker.broker import Broker
 from cordwood.format.record_batch import Record, build_batch
+from cordwood.surfaces.cli.tools import configs
+from cordwood.surfaces.cli.tools.config_texts import parse_added, split_settings
 from cordwood.surfaces.cli.tools.table import TOOLS
+from cordwood.surfaces.cli.tools.topics import parse_configs
 from cordwood.testing.broker import RunningBroker
 from support.ports import free_port
 
@@ -83,6 +86,27 @@ def test_a_broker_that_is_not_there_is_told_in_kafkas_words(run_alone: Run, tmp_
         "listTopics\n"
     )
     assert f"(/{address}) could not be established. Node may not be available." in said.err
+
+
+def test_a_dead_port_is_told_within_two_seconds(run_alone: Run) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    said = run_alone(f"topics --list --bootstrap-server {address}")
+    assert said.code == 1
+    assert f"no broker listens at {address}: the connection is refused" in said.out
+    assert f"cordwood serve --port {address.rpartition(':')[2]}" in said.out
+    # A second of refusals, each with Kafka's warning; a minute has more than sixty.
+    assert 3 <= said.err.count("could not be established") < 12
+
+
+def test_durations_and_sizes_are_sent_as_kafka_takes_them() -> None:
+    texts = split_settings("retention.ms=1d,retention.bytes=10GB,cleanup.policy=[compact,delete]")
+    options = configs.USAGE.parse(["--add-config", "retention.ms=7d,segment.bytes=1M"])
+    assert parse_added(options) == {"retention.ms": "604800000", "segment.bytes": "1048576"}
+    assert texts["retention.ms"] == "1d", "only what is set is changed"
+    assert parse_configs(["retention.ms=12h", "cleanup.policy=compact"]) == {
+        "retention.ms": "43200000",
+        "cleanup.policy": "compact",
+    }
 
 
 def test_other_security_than_none_is_refused(run_alone: Run, tmp_path: Path) -> None:
