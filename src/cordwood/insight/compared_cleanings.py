@@ -8,7 +8,7 @@ without `--exact` does; no file is changed.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from cordwood.cleanup.capture import due_of, with_due
@@ -27,6 +27,7 @@ from cordwood.insight.comparison import (
     Compared,
     Comparison,
     LeftAlone,
+    Overruled,
     PlannedBoth,
     Space,
     plan_both,
@@ -41,6 +42,8 @@ from cordwood.insight.whatif import (
     settled,
 )
 from cordwood.model.clock import Clock
+from cordwood.model.config import TOPIC_SETTINGS
+from cordwood.model.config_resolver import Level
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.offline_directories import find_places, open_log_dirs
 
@@ -53,6 +56,7 @@ def compare(
     clock: Clock,
     listener: Listener | None = None,
     estimator: Estimator | None = None,
+    changed_of_broker: Collection[str] = (),
 ) -> Comparison:
     """Both cleanings, of the logs that the changed settings concern; nothing is changed.
 
@@ -64,6 +68,7 @@ def compare(
         clock: for timings.
         listener: receives the progress.
         estimator: estimates compactions, which are then not measured.
+        changed_of_broker: the settings that change for the broker, which topics may overrule.
 
     Raises:
         As `cordwood.cleanup.clean.clean` does.
@@ -79,6 +84,7 @@ def compare(
         broker_changes=Space(limits=limits).changes,
         warnings=list(dict.fromkeys([*now.limits_warnings, *then.limits_warnings])),
         unchanged_topics=len(chosen) - len(changes),
+        overruled=_overruled(chosen, changed_of_broker, then),
     )
     if not (changes or comparison.broker_changes):
         return comparison
@@ -129,6 +135,27 @@ def _planned(
     free_bytes = found.free_bytes
     space = Space(limits=limits, free_bytes=free_bytes, freeing=free_bytes)
     return plan_both(logs, space, now_ms=then.now_ms)
+
+
+def _overruled(
+    topics: Sequence[str], changed: Collection[str], then: CleanRequest
+) -> list[Overruled]:
+    """What topics have of their own of settings that change for the broker."""
+    names = [
+        name
+        for name, setting in TOPIC_SETTINGS.items()
+        if {name, *(broker.name for broker in setting.broker_names)} & set(changed)
+    ]
+    found = []
+    for topic in topics:
+        resolved = then.resolve(topic)
+        for name in names if resolved is not None else ():
+            origin = None if resolved is None else resolved.origin.get(name)
+            if origin is not None and origin.level is Level.TOPIC:
+                found.append(
+                    Overruled(topic=topic, setting=name, value=origin.value, source=origin.source)
+                )
+    return found
 
 
 def _topics(request: CleanRequest) -> list[str]:

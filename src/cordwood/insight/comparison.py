@@ -56,11 +56,21 @@ class LeftAlone:
     reason: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Overruled:
+    """A changed setting of the broker that a topic has another value of, and from where."""
+
+    topic: str
+    setting: str
+    value: str
+    source: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Comparison:
     """Partitions that the changes concern, the changes by topic, and the others with the reason.
 
-    Those that could not be read are in `failed`.
+    Those that could not be read are in `failed`, and what topics have of their own in `overruled`.
     `broker_changes` are those of the limits of log directories, which all topics share. `seconds`
     is how long the run of a side took that measured its compactions, without the start of the
     engine, which took `session_seconds`.
@@ -74,6 +84,7 @@ class Comparison:
     warnings: list[str] = field(default_factory=list)
     in_use: list[dict[str, Any]] = field(default_factory=list)
     unchanged_topics: int = 0
+    overruled: list[Overruled] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)
     session_seconds: float = 0.0
 

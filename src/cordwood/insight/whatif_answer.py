@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.insight.comparison import SIDES, Compared, Comparison
+from cordwood.insight.no_effect import why_no_effect
 from cordwood.insight.whatif import Cost, How, Outcome, Unread, cost_of, forecast
 
 _SUMMED: Final = (
@@ -73,6 +74,7 @@ def answer_of(
         "partitions": [_partition(each, question) for each in comparison.partitions],
         "total": {side: _total(comparison.partitions, side) for side in SIDES},
         "not_measured": {side: _not_measured(comparison.partitions, side) for side in SIDES},
+        "overruled": [asdict(each) for each in comparison.overruled],
         "left_alone": [asdict(each) for each in comparison.left_alone],
         "failed": [asdict(each) for each in comparison.failed],
         "groups": None if unread is None else [each.to_json() for each in unread],
@@ -99,6 +101,7 @@ def _partition(compared: Compared, question: Question) -> dict[str, Any]:
         "reason": compared.reason,
         **{side: _side(compared, side, question) for side in SIDES},
         "difference": _difference(compared),
+        "no_effect": why_no_effect(compared, now_ms=question.now_ms),
     }
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import yaml
 
 from cordwood.model.errors import ConfigError
-from cordwood.model.topic_names import topic_name_fault
+from cordwood.model.topic_names import ALL_TOPICS, topic_name_fault
 
 _NULL_TAG = "tag:yaml.org,2002:null"
 _MERGE_TAG = "tag:yaml.org,2002:merge"
@@ -30,7 +30,7 @@ class ConfigFile:
 
 
 def parse_set_option(text: str) -> tuple[str | None, str, str]:
-    """The topic (None: the broker), key and value of `[TOPIC:]KEY=VALUE`.
+    """The topic (None: the broker; `ALL_TOPICS`), key and value of `[TOPIC:]KEY=VALUE`.
 
     The value is all that follows the first `=`, and may be empty or hold any character.
 
@@ -46,7 +46,8 @@ def parse_set_option(text: str) -> tuple[str | None, str, str]:
         raise ConfigError(f"--set {text}: there is no key before the equals sign")
     if not colon:
         return None, key, value
-    require_topic_name(topic, where=f"--set {text}")
+    if topic != ALL_TOPICS:
+        require_topic_name(topic, where=f"--set {text}")
     return topic, key, value
 
 

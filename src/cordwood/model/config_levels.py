@@ -47,6 +47,7 @@ from cordwood.model.config_values import Value, format_value
 from cordwood.model.errors import ConfigError
 from cordwood.model.internal_topics import INTERNAL_TOPIC_CREATION
 from cordwood.model.static_topics import StaticTopics, property_name, static_topics
+from cordwood.model.topic_names import ALL_TOPICS
 
 SET_OPTION = "--set"
 METADATA_LOG = "metadata log"
@@ -101,7 +102,8 @@ class ResolvedBroker:
 class Sources:
     """All given settings, validated: every name is known, every value is accepted by Kafka.
 
-    `topic_set` and `broker_set` are of `--set`, `file_topics` and `file_broker` of the config file;
+    `topic_set` and `broker_set` are of `--set`, the former with `ALL_TOPICS` for all topics;
+    `file_topics` and `file_broker` are of the config file;
     `defaults` means that Kafka's defaults describe any topic. The `*_name` are for messages.
 
     Raises:
@@ -147,6 +149,15 @@ class Sources:
             return True
         given = self.broker_set.keys() | self.file_broker.keys()
         return not topic.startswith("__") and any(_bears_on_topics(key) for key in given)
+
+
+def settings_of_topic(settings: Mapping[str, Mapping[str, str]], topic: str) -> dict[str, str]:
+    """The settings that options give a topic: its own, and before them those of `ALL_TOPICS`.
+
+    The latter are not for topics that begin with two underscores.
+    """
+    of_all = _NOTHING if topic.startswith("__") else settings.get(ALL_TOPICS, _NOTHING)
+    return {**of_all, **settings.get(topic, _NOTHING)}
 
 
 def resolve_topic(sources: Sources, topic: str, *, node_id: int | None) -> ResolvedTopic | None:
@@ -231,7 +242,7 @@ def _topic_settings(sources: Sources, topic: str, warnings: list[str]) -> dict[s
     listed = sources.metadata is not None and topic in sources.metadata.topics
     recorded = _recorded(sources, ConfigResource.TOPIC, topic)
     layers = (
-        (SET_OPTION, sources.topic_set.get(topic, _NOTHING)),
+        (SET_OPTION, settings_of_topic(sources.topic_set, topic)),
         (sources.config_file_name, sources.file_topics.get(topic, _NOTHING)),
         (METADATA_LOG, recorded),
         (CREATION, _NOTHING if listed else _settings_at_creation(sources, topic)),

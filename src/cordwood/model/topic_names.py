@@ -24,6 +24,9 @@ SHARE_GROUP_STATE_TOPIC = "__share_group_state"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 """The name of the metadata log. No topic may have it: its partition 0 would be that log."""
 
+ALL_TOPICS = "*"
+"""As the topic of a setting: every topic but Kafka's internal ones."""
+
 INTERNAL_TOPICS = frozenset(
     {GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC, SHARE_GROUP_STATE_TOPIC}
 )

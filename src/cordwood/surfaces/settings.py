@@ -18,6 +18,7 @@ from cordwood.model.config_levels import Sources, resolve_broker, resolve_topic
 from cordwood.model.config_names import is_misnamed_broker_setting
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.properties import parse_properties
+from cordwood.model.topic_names import ALL_TOPICS
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
 
@@ -111,7 +112,10 @@ def read_settings(options: SettingOptions) -> Settings:
         resolve=resolve,
         broker=broker.config,
         warnings=tuple(warnings),
-        named_topics={"--set": tuple(topic_set), "--config-file": tuple(file.topics)},
+        named_topics={
+            "--set": tuple(topic for topic in topic_set if topic != ALL_TOPICS),
+            "--config-file": tuple(file.topics),
+        },
         replicas=partial(_replicas, metadata),
     )
 

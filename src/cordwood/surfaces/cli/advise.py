@@ -28,6 +28,8 @@ from cordwood.insight.whatif import kafka_keys_a_pass
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.storage.reread import reread
+from cordwood.surfaces.cli.advise_tables import SORTS, show_topics
+from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
 from cordwood.surfaces.cli.left_out import FAILED, left_out, show_left_out
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
@@ -46,8 +48,7 @@ from cordwood.surfaces.cli.setting_options import (
     SetOption,
     TopicsOption,
 )
-from cordwood.surfaces.cli.tables import Column, print_table
-from cordwood.surfaces.cli.values import format_bytes, format_duration, parse_duration, parse_size
+from cordwood.surfaces.cli.values import parse_duration, parse_size
 from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
 
 EPILOG = """\b
@@ -89,6 +90,14 @@ def advise_command(
     server_properties: ServerPropertiesOption = None,
     metadata_dir: MetadataDirOption = None,
     defaults: DefaultsOption = False,
+    details: Annotated[
+        bool, typer.Option("--details", help="Of each topic shown, its ages, changes and remarks.")
+    ] = False,
+    sort: Annotated[
+        str, typer.Option(metavar="KEY", help=f"Sort topics by {', '.join(SORTS)}.")
+    ] = SORTS[0],
+    top: TopOption = TOP,
+    all_: AllOption = False,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,
@@ -104,6 +113,7 @@ def advise_command(
         context, "advise", log_level=log_level, log_format=log_format, log_file=log_file
     ):
         screen = context.with_resource(Screen())
+        choice = Choice.of(sort, top, shows_all=all_, keys=SORTS)
         options = SettingOptions(
             log_dirs=log_dirs,
             set_options=set_ or (),
@@ -125,10 +135,7 @@ def advise_command(
         typer.echo(json.dumps(answer))
     else:
         show_left_out(answer, screen)
-        for number, each in enumerate(answer["topics"]):
-            if number:
-                typer.echo()
-            _show(each)
+        show_topics(answer["topics"], choice, details=details)
     if answer[FAILED] or any(each["refused"] for each in answer["topics"]):
         raise typer.Exit(_FAILED)
 
@@ -180,6 +187,7 @@ def _topic(name: str, logs: Sequence[LogFacts], goal: _Goal, keys: int) -> Value
     value: Value = {
         "topic": name,
         "partitions": len(logs),
+        "bytes": sum(log.view.size_bytes for log in logs),
         "policy": ",".join(sorted(config.cleanup_policy)),
         "age": asdict(age_promise(config, delays)),
         "disk_overhead": disk_overhead(config) if config.compact else None,
@@ -218,50 +226,3 @@ def _promise(promise: Promise, value: Value) -> Value:
     if promise.bound is None:
         value["refused"] = promise.why
     return asdict(promise)
-
-
-# ---- tables
-
-
-def _show(topic: Value) -> None:
-    typer.echo(
-        f"{topic['topic']}: {topic['partitions']} partitions, cleanup.policy={topic['policy']}"
-    )
-    age = topic["age"]
-    if age["bound"] is None:
-        typer.echo(f"  largest age of a record: no limit: {age['why']}")
-    else:
-        typer.echo(f"  largest age of a record: {format_duration(age['bound'])} = {_ages(age)}")
-    if topic["disk_overhead"] is not None:
-        typer.echo(
-            f"  disk space: up to {topic['disk_overhead']:.3g} times that of the newest values, "
-            f"and the active segment; Kafka's cleaner takes {topic['keys_a_pass']:,} keys a pass"
-        )
-    if topic["refused"]:
-        typer.echo(f"  not possible: {topic['refused']}")
-    for name, promise in topic["promises"].items():
-        if promise["bound"] is not None:
-            _show_promise(name, promise)
-    if topic["remarks"]:
-        rows = [[each["code"], each["setting"], each["text"]] for each in topic["remarks"]]
-        columns = (Column("remark"), Column("setting"), Column("what it does", is_prose=True))
-        print_table("  Remarks", columns, rows)
-
-
-def _show_promise(name: str, promise: Value) -> None:
-    is_age = name == "max_age_ms"
-    bound = format_duration(promise["bound"]) if is_age else format_bytes(promise["bound"])
-    parts = _ages(promise) if is_age else _sizes(promise)
-    if not promise["changes"]:
-        typer.echo(f"  kept already: at most {bound} = {parts}")
-        return
-    typer.echo(f"  kept with: {','.join(f'{key}={value}' for key, value in promise['changes'])}")
-    typer.echo(f"    at most {bound} = {parts}")
-
-
-def _ages(promise: Value) -> str:
-    return " + ".join(f"{format_duration(p['value'])} {p['setting']}" for p in promise["parts"])
-
-
-def _sizes(promise: Value) -> str:
-    return " + ".join(f"{format_bytes(p['value'])} {p['setting']}" for p in promise["parts"])

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from cordwood.model.errors import ConfigError
+from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
     LogFormat,
@@ -32,7 +33,8 @@ from cordwood.surfaces.cli.setting_options import (
     SetOption,
     TopicsOption,
 )
-from cordwood.surfaces.cli.whatif_tables import show_answer
+from cordwood.surfaces.cli.tables import print_text
+from cordwood.surfaces.cli.whatif_tables import SORTS, show_answer
 from cordwood.surfaces.http.client import RefusedError, query_of
 from cordwood.surfaces.settings import SettingOptions
 
@@ -44,11 +46,12 @@ _MASTER: Final = "local[*]"
 
 EPILOG = """\b
 Examples:
-  cordwood whatif /var/lib/kafka/data --set clicks:retention.ms=86400000
-  cordwood whatif /data1 /data2 --set log.retention.bytes=1073741824 --json
+  cordwood whatif /var/lib/kafka/data --set clicks:retention.ms=1d
+  cordwood whatif /var/lib/kafka/data --set '*:retention.ms=1d'
+  cordwood whatif /data1 /data2 --set log.retention.bytes=1G --json
   cordwood whatif /var/lib/kafka/data --set users:cleanup.policy=compact
   cordwood whatif /data1 --set users:min.cleanable.dirty.ratio=0.1 --estimate
-  cordwood whatif --bootstrap-server localhost:9092 --set clicks:retention.ms=86400000
+  cordwood whatif --bootstrap-server localhost:9092 --set clicks:retention.ms=1d
 
 \b
 LOG_DIR may be in use by a broker or a Kafka: its files are only read.
@@ -87,6 +90,11 @@ def whatif_command(
     log_dir: LogDirOption = None,
     bootstrap_server: BootstrapServerOption = None,
     url: UrlOption = None,
+    sort: Annotated[
+        str, typer.Option(metavar="KEY", help=f"Sort partitions by {', '.join(SORTS)}.")
+    ] = SORTS[0],
+    top: TopOption = TOP,
+    all_: AllOption = False,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,
@@ -102,6 +110,7 @@ def whatif_command(
         context, "whatif", log_level=log_level, log_format=log_format, log_file=log_file
     ):
         screen = context.with_resource(Screen())
+        choice = Choice.of(sort, top, shows_all=all_, keys=SORTS)
         if not set_:
             raise ConfigError("nothing is changed: give a setting with --set [TOPIC:]KEY=VALUE")
         if not 0 <= days <= _DAYS_MAX:
@@ -140,11 +149,11 @@ def whatif_command(
             broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
             answer = _asked(broker, set_, topic or [], days=days, groups=not no_groups)
             if not json_:
-                typer.echo(broker.line)
+                print_text(broker.line)
     if json_:
         typer.echo(json.dumps(answer))
     else:
-        show_answer(answer, screen)
+        show_answer(answer, screen, choice)
     if answer["failed"] or any(each["reason"] for each in answer["partitions"]):
         raise typer.Exit(_FAILED)
 

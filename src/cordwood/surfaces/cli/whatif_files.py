@@ -114,6 +114,7 @@ def whatif_files(
                 clock=clock,
                 listener=display,
                 estimator=estimator_for(display) if question.estimate else None,
+                changed_of_broker=merge_set_options(question.changes)[1],
             )
             lost = _unread(in_force, comparison, display) if question.groups else None
     asked = Question(

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import typer
 
 from cordwood.insight.comparison import NOW, SIDES, THEN
 from cordwood.insight.whatif import How
-from cordwood.surfaces.cli.left_out import show_left_out
+from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
+from cordwood.surfaces.cli.left_out import grouped_lines, show_left_out
 from cordwood.surfaces.cli.screen import Screen
-from cordwood.surfaces.cli.tables import Column, print_table
+from cordwood.surfaces.cli.setting_values import shown_setting, shown_text
+from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.values import format_bytes
 
 Value = dict[str, Any]
 
-_GONE: Final = ("segments_gone", "records_discarded", "tombstones_discarded", "offsets_gone")
+#: What --sort takes.
+SORTS: Final = ("difference", "size", "name")
+_GONE: Final = ("segments", "records", "tombstones", "offsets")
+_KEY_OF_GONE: Final = {
+    "segments": "segments_gone",
+    "records": "records_discarded",
+    "tombstones": "tombstones_discarded",
+    "offsets": "offsets_gone",
+}
+_TOPICS_NAMED: Final = 3
 
 
-def show_answer(answer: Value, screen: Screen) -> None:
+def show_answer(answer: Value, screen: Screen, choice: Choice) -> None:
     """The tables on standard output; warnings, and what could not be found out, on the screen."""
     for each in answer["in_use"]:
         screen.line(
@@ -27,22 +41,57 @@ def show_answer(answer: Value, screen: Screen) -> None:
             style="yellow",
         )
     show_left_out(answer, screen)
-    for each in answer["partitions"]:
-        if each["reason"]:
-            screen.line(f"{_name(each)}: {each['reason']}", style="red")
-    if not answer["partitions"]:
-        if answer["broker_changes"]:
-            _show_changes(answer)
-            typer.echo("nothing that is removed changes")
-        else:
-            typer.echo("no setting of a topic here changes")
-        return
-    _show_changes(answer)
-    _show_partitions(answer)
-    _show_not_measured(answer, screen)
-    _show_costs(answer)
-    _show_groups(answer)
-    _show_forecast(answer)
+    reasons = [(_name(each), each["reason"]) for each in answer["partitions"] if each["reason"]]
+    for line in grouped_lines(reasons):
+        screen.line(line, style="red")
+    if answer["partitions"]:
+        print_text(_summary(answer))
+        typer.echo()
+        _show_changes(answer)
+    elif answer["broker_changes"]:
+        _show_changes(answer)
+        typer.echo("nothing that is removed changes")
+    else:
+        typer.echo("no setting of a topic here changes")
+    for line in _without_effect(answer):
+        print_text(line)
+    if answer["partitions"]:
+        shown = _show_partitions(answer, choice)
+        _show_not_measured(answer, screen)
+        _show_costs(answer, shown)
+        _show_groups(answer, choice)
+        _show_forecast(answer)
+
+
+def _summary(answer: Value) -> str:
+    """What is left of the partitions on both sides, in a sentence."""
+    total = answer["total"]
+    difference = total[THEN]["bytes"] - total[NOW]["bytes"]
+    count = f"{len(answer['partitions']):,} partitions of {len(answer['changes']):,} topics change"
+    if not difference:
+        return f"{count}: a cleaning leaves {_left(total[THEN])} of them, as it does now"
+    return (
+        f"{count}: a cleaning leaves {_left(total[THEN])} of them instead of {_left(total[NOW])}, "
+        f"{format_bytes(abs(difference))} {'more' if difference > 0 else 'less'}"
+    )
+
+
+def _without_effect(answer: Value) -> list[str]:
+    """What has no effect, and why."""
+    own = [
+        (each["topic"], f"it has its own {each['setting']}={_shown(each)} ({each['source']})")
+        for each in answer.get("overruled", ())
+    ]
+    same = [
+        (_name(each), f"no effect: {shown_text(each['no_effect'])}")
+        for each in answer["partitions"]
+        if each.get("no_effect")
+    ]
+    return [*grouped_lines(own), *grouped_lines(same)]
+
+
+def _shown(overruled: Value) -> str:
+    return shown_setting(overruled["setting"], overruled["value"])
 
 
 def _name(partition: Value) -> str:
@@ -50,47 +99,49 @@ def _name(partition: Value) -> str:
 
 
 def _show_changes(answer: Value) -> None:
-    rows = [
-        [topic, name, values[NOW] or "(none)", values[THEN] or "(none)"]
-        for topic, changed in [("(broker)", answer["broker_changes"]), *answer["changes"].items()]
-        for name, values in changed.items()
-        if name
-    ]
-    columns = [Column("topic"), Column("setting"), Column("now"), Column("then")]
+    """A row for each change; one for topics that change in the same way."""
+    topics: dict[tuple[str, str, str], list[str]] = {}
+    for topic, changed in [("(broker)", answer["broker_changes"]), *answer["changes"].items()]:
+        for name, values in changed.items():
+            if name:
+                topics.setdefault((name, values[NOW], values[THEN]), []).append(topic)
+    rows = []
+    for (name, now, then), names in topics.items():
+        texts = [shown_setting(name, value) or "(none)" for value in (now, then)]
+        if len(names) > _TOPICS_NAMED:
+            some = ", ".join(names[:_TOPICS_NAMED])
+            rows.append([f"{some} and {len(names) - _TOPICS_NAMED:,} more", name, *texts])
+        else:
+            rows += [[topic, name, *texts] for topic in names]
+    columns = [Column("topic", is_prose=True), Column("setting"), Column("now"), Column("then")]
     print_table("Settings", columns, rows)
 
 
-def _show_partitions(answer: Value) -> None:
-    columns = [
-        Column("partition"),
-        *(
-            Column(title, is_number=True)
-            for title in ("size", "after, now", "after, then", "difference")
-        ),
-        *(Column(title, is_number=True) for title in ("segments", "records", "tombstones")),
-        Column("offsets", is_number=True),
-        Column("known by"),
-    ]
+def _show_partitions(answer: Value, choice: Choice) -> list[Value]:
+    """The partitions of which both sides are known; those that have a row."""
     known = [each for each in answer["partitions"] if each["difference"] is not None]
-    rows = [
-        [_name(each), *_cells(each["bytes"], each[NOW], each[THEN]), _how(each)] for each in known
-    ]
-    if len(rows) > 1:
-        total, size = answer["total"], sum(each["bytes"] for each in known)
-        rows.append(["total", *_cells(size, total[NOW], total[THEN]), ""])
     typer.echo()
-    print_table("After a cleaning", columns, rows)
-    typer.echo("segments, records, tombstones and offsets are those that go: now→then")
+    _PARTITIONS.show("After a cleaning", known, choice)
+    print_text("segments, records, tombstones and offsets are those that go: now→then")
+    return _PARTITIONS.split(known, choice)[0]
 
 
-def _cells(size: int, now: Value, then: Value) -> list[str]:
-    return [
-        format_bytes(size),
-        _left(now),
-        _left(then),
-        _signed(then["bytes"] - now["bytes"]),
-        *(f"{now[name]:,}→{then[name]:,}" for name in _GONE),
-    ]
+def _sum(partitions: Sequence[Value], side: str, name: str) -> int:
+    return sum(int(each[side][name]) for each in partitions)
+
+
+def _left_of(partitions: Sequence[Value], side: str) -> str:
+    error = math.hypot(*(each[side]["bytes_error"] for each in partitions))
+    return _left({"bytes": _sum(partitions, side, "bytes"), "bytes_error": round(error)})
+
+
+def _gone(title: str) -> Measure[Value]:
+    name = _KEY_OF_GONE[title]
+
+    def text(partitions: Sequence[Value]) -> str:
+        return f"{_sum(partitions, NOW, name):,}→{_sum(partitions, THEN, name):,}"
+
+    return Measure(column=Column(title, is_number=True, is_optional=True), text=text)
 
 
 def _left(side: Value) -> str:
@@ -100,6 +151,38 @@ def _left(side: Value) -> str:
 
 def _signed(size_bytes: int) -> str:
     return f"{'+' if size_bytes > 0 else ''}{format_bytes(size_bytes)}"
+
+
+_PARTITIONS: Final[Listing[Value]] = Listing(
+    heading="partition",
+    name=_name,
+    keys={
+        "difference": lambda each: abs(int(each["difference"]["bytes"])),
+        "size": lambda each: int(each["bytes"]),
+    },
+    measures=(
+        Measure(
+            column=Column("size", is_number=True),
+            text=lambda found: format_bytes(sum(each["bytes"] for each in found)),
+        ),
+        Measure(
+            column=Column("after, now", is_number=True), text=lambda found: _left_of(found, NOW)
+        ),
+        Measure(
+            column=Column("after, then", is_number=True), text=lambda found: _left_of(found, THEN)
+        ),
+        Measure(
+            column=Column("difference", is_number=True),
+            text=lambda found: _signed(_sum(found, THEN, "bytes") - _sum(found, NOW, "bytes")),
+        ),
+        *map(_gone, _GONE),
+        Measure(
+            column=Column("known by", is_optional=True),
+            text=lambda found: _how(found[0]),
+            is_summed=False,
+        ),
+    ),
+)
 
 
 def _how(partition: Value) -> str:
@@ -113,34 +196,28 @@ def _known_by(how: str) -> str:
 
 def _show_not_measured(answer: Value, screen: Screen) -> None:
     """Where the sizes shown are without a compaction, and what measures it."""
-    names = dict.fromkeys(name for side in SIDES for name in answer["not_measured"][side])
+    names = list(dict.fromkeys(name for side in SIDES for name in answer["not_measured"][side]))
     if names:
+        some = ", ".join(names[:_TOPICS_NAMED])
+        rest = len(names) - _TOPICS_NAMED
         screen.line(
-            f"a compaction of {', '.join(names)} is due: what it removes on top of this takes "
-            "reading all records. `cordwood whatif LOG_DIR`, on a log directory of the running "
-            "broker, measures it with the extra 'spark'",
+            f"a compaction of {some}{f' and {rest:,} more' if rest > 0 else ''} is due: what it "
+            "removes on top of this takes reading all records. `cordwood whatif LOG_DIR`, on a log "
+            "directory of the running broker, measures it with the extra 'spark'",
             style="yellow",
         )
 
 
-def _show_costs(answer: Value) -> None:
+def _show_costs(answer: Value, shown: Sequence[Value]) -> None:
+    """What the compactions take of the partitions that are shown."""
     rows = []
-    for side in SIDES:
-        for each in answer["partitions"]:
-            cost = None if each[side] is None else each[side]["cost"]
-            if cost is None:
-                continue
-            rows.append(
-                [
-                    _name(each),
-                    side,
-                    format_bytes(cost["bytes_read"]),
-                    f"{cost['keys']:,}",
-                    f"{cost['seconds_least']:.1f} to {cost['seconds_most']:.1f} s",
-                    format_bytes(cost["memory_bytes"]),
-                    f"{cost['kafka_passes']:,}",
-                ]
-            )
+    for each in shown:
+        costs = [None if each[side] is None else each[side]["cost"] for side in SIDES]
+        if costs[0] == costs[1]:
+            rows += [_cost_row(_name(each), "both", costs[0])] if costs[0] else []
+        else:
+            named = zip(SIDES, costs, strict=True)
+            rows += [_cost_row(_name(each), side, cost) for side, cost in named if cost]
     if rows:
         numbers = ("reads", "keys", "time", "memory", "Kafka's passes")
         columns = [Column("partition"), Column("settings")]
@@ -153,28 +230,56 @@ def _show_costs(answer: Value) -> None:
             if (seconds := answer["cleaning_s"][side]) is not None
         ]
         if times:
-            typer.echo(f"all together, as measured here without writing: {', '.join(times)}")
+            print_text(f"all together, as measured here without writing: {', '.join(times)}")
 
 
-def _show_groups(answer: Value) -> None:
+def _cost_row(name: str, side: str, cost: Value) -> list[str]:
+    return [
+        name,
+        side,
+        format_bytes(cost["bytes_read"]),
+        f"{cost['keys']:,}",
+        f"{cost['seconds_least']:.1f} to {cost['seconds_most']:.1f} s",
+        format_bytes(cost["memory_bytes"]),
+        f"{cost['kafka_passes']:,}",
+    ]
+
+
+def _show_groups(answer: Value, choice: Choice) -> None:
     if not answer["groups"]:
         return
-    columns = [Column("group"), Column("partition")]
-    columns += [
-        Column(title, is_number=True) for title in ("committed", "log start, then", "lost unread")
-    ]
-    rows = [
-        [
-            each["group"],
-            each["partition"],
-            f"{each['committed']:,}",
-            f"{each['log_start_offset']:,}",
-            f"{each['lost']:,}",
-        ]
-        for each in answer["groups"]
-    ]
     typer.echo()
-    print_table("Consumer groups that lose records they have not read", columns, rows)
+    _GROUPS.show(
+        "Consumer groups that lose records they have not read",
+        answer["groups"],
+        replace(choice, sort="lost"),
+    )
+
+
+def _offset(title: str, name: str) -> Measure[Value]:
+    return Measure(
+        column=Column(title, is_number=True),
+        text=lambda found: f"{found[0][name]:,}",
+        is_summed=False,
+    )
+
+
+_GROUPS: Final[Listing[Value]] = Listing(
+    heading="group",
+    name=lambda each: str(each["group"]),
+    keys={"lost": lambda each: int(each["lost"])},
+    measures=(
+        Measure(
+            column=Column("partition"), text=lambda found: found[0]["partition"], is_summed=False
+        ),
+        _offset("committed", "committed"),
+        _offset("log start, then", "log_start_offset"),
+        Measure(
+            column=Column("lost unread", is_number=True),
+            text=lambda found: f"{sum(each['lost'] for each in found):,}",
+        ),
+    ),
+)
 
 
 def _show_forecast(answer: Value) -> None:
@@ -187,7 +292,7 @@ def _show_forecast(answer: Value) -> None:
     known = [each for each in answer["partitions"] if each["difference"] is not None]
     if answer["days"] and len(forecasts) < len(known):
         typer.echo()
-        typer.echo(
+        print_text(
             f"{len(known) - len(forecasts)} partitions have no forecast: they are compacted, or "
             "their own history is under an hour, or under a hundredth of the days ahead"
         )

@@ -6,7 +6,7 @@ broker's configs. Views and committed offsets are of this moment; nothing is cha
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
@@ -26,10 +26,12 @@ from cordwood.insight.whatif import Unread, unread
 from cordwood.insight.whatif_answer import Question, answer_of, starts_of
 from cordwood.model.config import ConfigResource, LogConfig
 from cordwood.model.config_file import merge_set_options
+from cordwood.model.config_levels import settings_of_topic
 from cordwood.model.config_names import advise_on_broker_name
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
+from cordwood.model.topic_names import ALL_TOPICS
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.node import Node
 from cordwood.storage.log.partition_log import PartitionLog
@@ -49,10 +51,10 @@ def what_if(node: Node, on_loop: OnLoop, request: Request) -> dict[str, Any]:
         Refusal: the event loop does not answer.
     """
     days, looks_at_groups = _days(request.one("days", _DAYS)), _flag(request, "groups")
-    resources = _resources(node.broker.node_id, request.all("set"))
     logs = sorted(node.cleaner.manager.current_logs(), key=lambda log: log.topic_partition)
     chosen = _chosen(logs, request.all("topic"))
     topics = {log.topic_partition.topic for log in node.cleaner.manager.logs.logs()}
+    resources = _resources(node.broker.node_id, request.all("set"), topics)
     supposed = on_loop(lambda: _suppose(node, resources, topics))
     now_ms = node.clock.now_ms()
     comparison = _compared(node, chosen, supposed, now_ms=now_ms)
@@ -84,8 +86,10 @@ def _flag(request: Request, name: str) -> bool:
     return text == "true"
 
 
-def _resources(node_id: int, changes: Sequence[str]) -> list[Resource]:
+def _resources(node_id: int, changes: Sequence[str], present: set[str]) -> list[Resource]:
     """The changes of settings as those of a request, the broker's own for this broker.
+
+    Those of `ALL_TOPICS` are for the topics that are `present` here.
 
     Raises:
         ConfigError: there is none, or one is malformed.
@@ -99,11 +103,17 @@ def _resources(node_id: int, changes: Sequence[str]) -> list[Resource]:
             raise ConfigError(f"{name} is not a setting of a broker{advice and f': {advice}'}")
     resources = [
         Resource(ConfigResource.TOPIC, topic, _alterations(texts))
-        for topic, texts in topics.items()
+        for topic in [name for name in _named(topics, present) if name != ALL_TOPICS]
+        if (texts := settings_of_topic(topics, topic))
     ]
     if broker:
         resources.append(Resource(ConfigResource.BROKER, str(node_id), _alterations(broker)))
     return resources
+
+
+def _named(topics: Collection[str], present: set[str]) -> list[str]:
+    """The topics that changes are for: those named, and with `ALL_TOPICS` all that are present."""
+    return list(dict.fromkeys([*topics, *(sorted(present) if ALL_TOPICS in topics else ())]))
 
 
 def _alterations(texts: Mapping[str, str]) -> list[Alteration]:

@@ -54,6 +54,28 @@ def test_what_cannot_be_promised_is_said(golden_a: Golden) -> None:
     assert "keys a pass" in result.stdout
 
 
+def test_many_topics_have_a_row_each_and_every_remark_is_said_once(golden_a: Golden) -> None:
+    topics = json.loads(run(golden_a, "--json").stdout)["topics"]
+    codes = {each["code"] for topic in topics for each in topic["remarks"]}
+    shown = run(golden_a, "--all").stdout.splitlines()
+    for code in codes:
+        assert any(line.startswith(code) for line in shown), code
+    unkeyed = [t["topic"] for t in topics if "unkeyed" in {each["code"] for each in t["remarks"]}]
+    (said,) = (line for line in shown if line.startswith("unkeyed"))
+    assert said.endswith(f"and {len(unkeyed) - 3} more")
+    for topic in topics:
+        assert sum(line.split()[:1] == [topic["topic"]] for line in shown) == 1
+    names = {each["topic"] for each in topics}
+    logs = [
+        path
+        for path in (golden_a.root / "before").glob("*/*.log")
+        if path.parent.name.rpartition("-")[0] in names
+    ]
+    assert sum(each["bytes"] for each in topics) == sum(path.stat().st_size for path in logs)
+    assert len(run(golden_a, "--top", "3").stdout.splitlines()) < len(shown)
+    assert "largest age of a record: " in run(golden_a, "--top", "1", "--details").stdout
+
+
 def test_partitions_without_settings_and_damaged_ones_are_named(tmp_path: Path) -> None:
     logs = [LogBuilder(name) for name in ("a-0", "a-1", "b-0")]
     root = write_log_dir(tmp_path / "logs", logs)

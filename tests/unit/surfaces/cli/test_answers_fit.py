@@ -20,7 +20,7 @@ from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 SCREENS = Path(__file__).parent / "screens"
 DISK = re.compile(r"  disk of .*\n(?:    .*\n)?")
-SECONDS = re.compile(r"\d+\.\d s\b")
+SECONDS = re.compile(r"(?<=estimated in )\d+\.\d s\b")
 
 #: The arguments by the name of the screen, without the directory and the moment.
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -28,6 +28,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "explain": ("explain",),
     "explain-segments": ("explain", "--topic", "compact-and-delete"),
     "clean-dry-run": ("clean", "--dry-run"),
+    "whatif": ("whatif", "--set", "*:retention.ms=1d", "--estimate", "--no-groups"),
+    "advise": ("advise",),
 }
 
 
@@ -35,7 +37,8 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_screen_is_as_it_was_reviewed(golden_a: Golden, name: str, columns: int) -> None:
     command, options = COMMANDS[name][:1], COMMANDS[name][1:]
-    arguments = [*command, "before", "--now", golden_a.cleaned_at_ms, *options]
+    moment = [] if "advise" in command else ["--now", golden_a.cleaned_at_ms]
+    arguments = [*command, "before", *moment, *options]
     shown = in_terminal(arguments, columns=columns, cwd=golden_a.root)
     assert shown.code == 0, shown
     assert max(map(len, shown.lines)) <= columns

@@ -169,6 +169,65 @@ def test_a_change_without_effect_on_settings_says_so(root: Path) -> None:
     assert result.stdout == "no setting of a topic here changes\n"
 
 
+def test_a_change_may_be_of_all_topics_but_internal_ones(root: Path) -> None:
+    answer = answer_of(root, "--set", "*:retention.ms=2d")
+    assert set(answer["changes"]) == {"orders", "x"}
+    assert {each["topic"] for each in answer["partitions"]} == {"orders", "x"}
+    assert all(each["then"]["segments_gone"] == 2 for each in answer["partitions"])
+    own = answer_of(root, "--set", "*:retention.ms=2d", "--set", "x:retention.ms=4d")
+    gone = {each["topic"]: each["then"]["segments_gone"] for each in own["partitions"]}
+    assert gone == {"orders": 2, "x": 1}, "what names the topic comes first"
+    result = run(root, "--set", "*:retention.msec=1")
+    assert result.exit_code == 2
+    assert "retention.msec" in result.stderr
+
+
+def test_all_topics_are_those_whose_settings_are_known(root: Path) -> None:
+    arguments = ["clean", str(root), "--dry-run", "--set", "*:retention.ms=1", "--json"]
+    report = json.loads(CliRunner().invoke(app, arguments).stdout)
+    assert {each["status"] for each in report["partitions"]} == {"left alone"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        (["orders:retention.ms=8d"], "nothing is old enough: of the oldest segment: "),
+        (["orders:retention.bytes=1G"], "of the oldest segment: "),
+        (["orders:min.cleanable.dirty.ratio=0.1"], "cleanup.policy=delete: the log is not"),
+    ],
+)
+def test_what_has_no_effect_says_why(root: Path, changes: list[str], words: str) -> None:
+    options = [word for each in changes for word in ("--set", each)]
+    first, second = answer_of(root, *options, "--estimate")["partitions"]
+    assert words in first["no_effect"]
+    assert first["no_effect"] == second["no_effect"]
+    assert f"no effect: {words}" in " ".join(run(root, *options, "--estimate").stdout.split())
+    assert answer_of(root, *SHORTER)["partitions"][0]["no_effect"] == ""
+
+
+def test_retention_of_a_compacted_topic_has_no_effect(tmp_path: Path) -> None:
+    root = write_log_dir(tmp_path / "logs", [users()])
+    config = tmp_path / "config.json"
+    config.write_text('{"topics": {"users": {"cleanup.policy": "compact"}}}')
+    change = (root, "--config-file", config, "--set", "*:retention.ms=1d", "--estimate")
+    words = "cleanup.policy=compact: retention removes nothing, only compaction"
+    (partition,) = answer_of(*change)["partitions"]
+    assert partition["no_effect"] == words
+    assert f"users-0: no effect: {words}" in run(*change).stdout
+
+
+def test_a_topic_with_a_setting_of_its_own_is_named_where_the_brokers_changes(root: Path) -> None:
+    config = root.parent / "config.json"
+    config.write_text('{"topics": {"orders": {"retention.ms": "86400000"}}}')
+    change = ("--config-file", config, "--set", "log.retention.ms=2d")
+    answer = answer_of(root, *change)
+    (own,) = answer["overruled"]
+    assert (own["topic"], own["setting"], own["value"]) == ("orders", "retention.ms", "86400000")
+    assert {each["topic"] for each in answer["partitions"]} == {"x"}
+    said = f"orders: it has its own retention.ms=1d ({config})"
+    assert said in run(root, *change).stdout
+
+
 def test_a_topic_without_known_settings_is_left_alone(root: Path) -> None:
     options = ["whatif", str(root), "--now", str(NOW_MS), *SHORTER, "--json"]
     result = CliRunner().invoke(app, options)
@@ -252,6 +311,8 @@ def test_a_broker_and_its_directory_say_the_same_and_the_broker_then_does_it(
         refused = ["--set", "orders:retention.ms=soon"]
         assert "Not a number of type LONG" in cordwood("whatif", *at, *refused, code=2)
         assert "no topic" in cordwood("whatif", *at, *change, "--topic", "no*", code=2)
+        of_all = json.loads(in_a_shell("whatif", *at, "--set", "*:retention.ms=3h", "--json"))
+        assert of_all["total"] == answer["total"]
         topic.set({"retention.ms": str(3 * HOUR_MS)})
         cordwood("clock", *here, "--advance", "5m")
         now = json.loads(cordwood("explain", *at, "--topic", "orders", "--json"))["partitions"]
@@ -348,7 +409,7 @@ def test_the_error_of_an_estimate_is_shown_with_the_sizes(
     assert (total["now"]["bytes_error"], total["then"]["bytes_error"]) == (0, 424)
     text = run(root, *KEPT, "--estimate").stdout
     assert text.count("±300") == 2
-    assert text.count("±424") == 1
+    assert text.count("±424") == 2, "of the total, in the summary and in the table"
 
 
 def test_both_sides_are_estimated_from_one_sample(

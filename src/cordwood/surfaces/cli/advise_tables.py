@@ -1,0 +1,160 @@
+"""What `cordwood advise` prints: a row for each topic, the remarks, and details of topics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import typer
+
+from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
+from cordwood.surfaces.cli.setting_values import shown_text
+from cordwood.surfaces.cli.tables import Column, print_table, print_text
+from cordwood.surfaces.cli.values import format_bytes, format_duration
+
+Value = dict[str, Any]
+
+#: What --sort takes.
+SORTS: Final = ("size", "age", "remarks", "name")
+_NAMED: Final = 3
+_WITH_CHANGES: Final = "kept with changes"
+_HINTS: Final = {_WITH_CHANGES: " (--details shows them)"}
+
+
+def show_topics(topics: Sequence[Value], choice: Choice, *, details: bool) -> None:
+    """Prints one topic alone as a whole; of several a row each, and every remark once."""
+    if len(topics) == 1:
+        _show(topics[0])
+        return
+    print_text(_summary(topics))
+    _LISTING.show("Topics", topics, choice)
+    _show_remarks(topics)
+    for each in _LISTING.split(topics, choice)[0] if details else ():
+        typer.echo()
+        _show(each)
+
+
+def _summary(topics: Sequence[Value]) -> str:
+    """How many topics have which answer."""
+    unlimited = sum(each["age"]["bound"] is None for each in topics)
+    parts = [f"{len(topics):,} topics, of which {unlimited:,} have no largest age of a record"]
+    goals = [_goal(each) for each in topics if each["refused"] or each["promises"]]
+    for goal in dict.fromkeys(goals):
+        parts.append(f"{goals.count(goal):,} {goal}{_HINTS.get(goal, '')}")
+    return "; ".join(parts)
+
+
+def _goal(topic: Value) -> str:
+    """Whether what is to be promised is kept; empty if nothing is."""
+    if topic["refused"]:
+        return "not possible"
+    changes = sum(len(each["changes"]) for each in topic["promises"].values())
+    if changes:
+        return _WITH_CHANGES
+    return "kept already" if topic["promises"] else ""
+
+
+def _show_remarks(topics: Sequence[Value]) -> None:
+    """A row for each remark, with the topics that it is about; the text is that of the first."""
+    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for topic in topics:
+        for each in topic["remarks"]:
+            of_code = found.setdefault((each["code"], each["setting"]), [])
+            of_code.append((topic["topic"], each["text"]))
+    rows = []
+    for (code, setting), named in found.items():
+        names = [name for name, _ in named[:_NAMED]]
+        rest = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
+        text = shown_text(named[0][1])
+        rows.append([code, f"{setting}: {text}; of {', '.join(names)}{rest}"])
+    if rows:
+        typer.echo()
+        print_table("Remarks", (Column("remark"), Column("what it says", is_prose=True)), rows)
+
+
+def _largest_age(topics: Sequence[Value]) -> str:
+    bound = topics[0]["age"]["bound"]
+    return "no limit" if bound is None else format_duration(bound)
+
+
+_LISTING: Final[Listing[Value]] = Listing(
+    heading="topic",
+    name=lambda topic: str(topic["topic"]),
+    keys={
+        "size": lambda topic: int(topic["bytes"]),
+        "age": lambda topic: (
+            float("inf") if topic["age"]["bound"] is None else topic["age"]["bound"]
+        ),
+        "remarks": lambda topic: len(topic["remarks"]),
+    },
+    measures=(
+        Measure(
+            column=Column("policy", is_optional=True),
+            text=lambda topics: topics[0]["policy"],
+            is_summed=False,
+        ),
+        Measure(
+            column=Column("partitions", is_number=True),
+            text=lambda topics: f"{sum(each['partitions'] for each in topics):,}",
+        ),
+        Measure(
+            column=Column("size", is_number=True),
+            text=lambda topics: format_bytes(sum(each["bytes"] for each in topics)),
+        ),
+        Measure(column=Column("largest age", is_number=True), text=_largest_age, is_summed=False),
+        Measure(
+            column=Column("remarks", is_number=True),
+            text=lambda topics: f"{sum(len(each['remarks']) for each in topics):,}",
+        ),
+        Measure(column=Column("goal"), text=lambda topics: _goal(topics[0]), is_summed=False),
+    ),
+)
+
+
+# ---- one topic
+
+
+def _show(topic: Value) -> None:
+    print_text(
+        f"{topic['topic']}: {topic['partitions']} partitions, cleanup.policy={topic['policy']}"
+    )
+    age = topic["age"]
+    if age["bound"] is None:
+        print_text(f"  largest age of a record: no limit: {age['why']}")
+    else:
+        print_text(f"  largest age of a record: {format_duration(age['bound'])} = {_ages(age)}")
+    if topic["disk_overhead"] is not None:
+        print_text(
+            f"  disk space: up to {topic['disk_overhead']:.3g} times that of the newest values, "
+            f"and the active segment; Kafka's cleaner takes {topic['keys_a_pass']:,} keys a pass"
+        )
+    if topic["refused"]:
+        print_text(f"  not possible: {topic['refused']}")
+    for name, promise in topic["promises"].items():
+        if promise["bound"] is not None:
+            _show_promise(name, promise)
+    if topic["remarks"]:
+        rows = [
+            [each["code"], each["setting"], shown_text(each["text"])] for each in topic["remarks"]
+        ]
+        columns = (Column("remark"), Column("setting"), Column("what it does", is_prose=True))
+        print_table("  Remarks", columns, rows)
+
+
+def _show_promise(name: str, promise: Value) -> None:
+    is_age = name == "max_age_ms"
+    bound = format_duration(promise["bound"]) if is_age else format_bytes(promise["bound"])
+    parts = _ages(promise) if is_age else _sizes(promise)
+    if not promise["changes"]:
+        print_text(f"  kept already: at most {bound} = {parts}")
+        return
+    print_text(f"  kept with: {','.join(f'{key}={value}' for key, value in promise['changes'])}")
+    print_text(f"    at most {bound} = {parts}")
+
+
+def _ages(promise: Value) -> str:
+    return " + ".join(f"{format_duration(p['value'])} {p['setting']}" for p in promise["parts"])
+
+
+def _sizes(promise: Value) -> str:
+    return " + ".join(f"{format_bytes(p['value'])} {p['setting']}" for p in promise["parts"])
