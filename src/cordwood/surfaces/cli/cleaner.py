@@ -21,7 +21,7 @@ from cordwood.surfaces.cli.running_broker import (
     broker_command,
     find_broker,
 )
-from cordwood.surfaces.cli.tables import Column, print_table
+from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.values import format_bytes, format_duration
 
 EPILOG = """\b
@@ -69,7 +69,7 @@ def cleaner_command(
     if as_json:
         typer.echo(json.dumps(answer | {"broker": broker.to_json()}))
     else:
-        typer.echo(broker.line)
+        print_text(broker.line)
         _show(answer)
 
 
@@ -87,14 +87,14 @@ def _only(answer: Value, glob: str) -> Value:
 
 
 def _show(answer: Value) -> None:
-    typer.echo(_cleaner_line(answer))
-    typer.echo(_engine_line(answer["engine"]))
+    print_text(_cleaner_line(answer))
+    print_text(_engine_line(answer["engine"]))
     for hold in answer["holds"]["holds"]:
-        typer.echo(f"Held:    {hold['target']} by {hold['id']}: {hold['reason']}")
+        print_text(f"Held:    {hold['target']} by {hold['id']}: {hold['reason']}")
     for text in answer["holds"]["unreadable"].values():
-        typer.echo(f"Held:    a whole log directory, as its holds cannot be read: {text}")
+        print_text(f"Held:    a whole log directory, as its holds cannot be read: {text}")
     if not answer["partitions"]:
-        typer.echo("No compacted partitions.")
+        print_text("No compacted partitions.")
         return
     print_table(
         "Compacted partitions",
@@ -102,10 +102,10 @@ def _show(answer: Value) -> None:
         [_partition(each, answer) for each in answer["partitions"]],
     )
     if answer["order"]:
-        typer.echo(f"Next: {', '.join(answer['order'])}{_ORDERS[answer['order_by']]}")
-        typer.echo(_backlog_line(answer["backlog"]))
+        print_text(f"Next: {', '.join(answer['order'])}{_ORDERS[answer['order_by']]}")
+        print_text(_backlog_line(answer["backlog"]))
     if answer["backlog"]["growth"] is not None:
-        typer.echo(_behind_line(answer["backlog"]["growth"], answer["now_ms"]))
+        print_text(_behind_line(answer["backlog"]["growth"], answer["now_ms"]))
     if answer["last_runs"]:
         runs = answer["last_runs"][:_RUNS_SHOWN]
         print_table("Last runs", _RUNS, [_run(each, answer) for each in runs])

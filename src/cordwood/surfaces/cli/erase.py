@@ -59,7 +59,7 @@ from cordwood.surfaces.cli.running_broker import (
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument
 from cordwood.surfaces.cli.stopping import STOPPING
-from cordwood.surfaces.cli.tables import Column, print_table
+from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.user import user_name
 from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, Settings, node_ids_of, read_settings
@@ -459,17 +459,17 @@ def _show(
     if rows:
         print_table("Would be erased" if dry_run else "Erased", _COLUMNS, rows)
     for each in document["removed"]:
-        typer.echo(f"{'would be removed' if dry_run else 'removed'}: {each}")
+        print_text(f"{'would be removed' if dry_run else 'removed'}: {each}")
     for name, reason in failed.items():
         screen.line(f"{name}: failed: {reason}", style="red")
     if document["status"] == "refused":
-        typer.echo("refused: nothing was erased, and nothing is noted")
+        print_text("refused: nothing was erased, and nothing is noted")
         return
     if 1 < len(counts) <= _NAMED_MAX:
         print_table("Keys", _KEY_COLUMNS, [[name, f"{found:,}"] for name, found in counts])
     count = sum(each["erased"] for each in [*logs, *files])
-    typer.echo(f"{count:,} records {'would be erased' if dry_run else _ERASED}")
+    print_text(f"{count:,} records {'would be erased' if dry_run else _ERASED}")
     if path is not None:
         seal = document["signature"]
         signed = f"signed by {seal['public_key']}" if "public_key" in seal else "unsigned"
-        typer.echo(f"report {document['id']}: {path}, {signed}")
+        print_text(f"report {document['id']}: {path}, {signed}")

@@ -34,8 +34,16 @@ def fail(name: str, error: object, code: int) -> NoReturn:
     Raises:
         CommandFailedError: always.
     """
-    typer.echo(f"cordwood {name}: {error}", err=True)
+    print_error(f"cordwood {name}: {error}")
     raise CommandFailedError(str(error), code)
+
+
+def print_error(text: str) -> None:
+    """Prints a sentence to standard error; on a terminal no word of it is broken."""
+    from cordwood.surfaces.cli.tables import error_width, text_lines  # noqa: PLC0415  # seldom
+
+    for line in text_lines(text, width=error_width()):
+        typer.echo(line, err=True)
 
 
 def error_document(error: str, code: int) -> dict[str, Any]:

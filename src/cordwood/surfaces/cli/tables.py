@@ -42,6 +42,11 @@ def output_width() -> int | None:
     return Console(file=sys.stdout).width if sys.stdout.isatty() else None
 
 
+def error_width() -> int | None:
+    """The same of standard error."""
+    return Console(stderr=True).width if sys.stderr.isatty() else None
+
+
 def print_table(title: str, columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
     """Prints a table to standard output."""
     for line in table_lines(title, columns, rows, width=output_width()):

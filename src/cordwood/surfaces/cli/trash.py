@@ -42,6 +42,7 @@ from cordwood.surfaces.cli.running_broker import (
     find_broker,
 )
 from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.tables import print_text
 from cordwood.surfaces.cli.trash_tables import print_removals, print_total
 from cordwood.surfaces.cli.user import user_name
 from cordwood.surfaces.cli.values import parse_duration, parse_path, parse_time
@@ -99,9 +100,9 @@ def list_command(
         return
     print_removals(f"Trash {answer['directory']}", removals)
     if unknown:
-        typer.echo(f"{len(unknown)} other files, which no note describes")
+        print_text(f"{len(unknown)} other files, which no note describes")
     if not removals and not unknown:
-        typer.echo("Nothing is in the trash.")
+        print_text("Nothing is in the trash.")
 
 
 @app.command("restore", epilog=EPILOG)
@@ -265,13 +266,13 @@ def _show_topic(answer: Value, *, as_json: bool) -> None:
     topic, offsets = answer["restored"], answer["offsets"]
     print_removals("Restored", [topic])
     if offsets is None:
-        typer.echo("The offsets of its groups are written when the broker starts next.")
+        print_text("The offsets of its groups are written when the broker starts next.")
     else:
-        typer.echo(f"{offsets} committed offsets, {len(topic['groups'])} groups")
+        print_text(f"{offsets} committed offsets, {len(topic['groups'])} groups")
     if answer["hold"]:
-        typer.echo(f"It is held by {answer['hold']}: nothing of it goes until that is released.")
+        print_text(f"It is held by {answer['hold']}: nothing of it goes until that is released.")
     else:
-        typer.echo("Its settings apply again: what expired meanwhile goes at the next check.")
+        print_text("Its settings apply again: what expired meanwhile goes at the next check.")
 
 
 def _status(trash: Path) -> Value:

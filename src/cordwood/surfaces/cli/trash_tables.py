@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-import typer
-
 from cordwood.storage.broker_trash import TOPIC
-from cordwood.surfaces.cli.tables import Column, print_table
+from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.values import format_bytes
 
 Value = dict[str, Any]
@@ -34,7 +32,7 @@ def print_removals(title: str, removals: Sequence[Value]) -> None:
 def print_total(removals: Sequence[Value]) -> None:
     """Prints how many removals that are, and their bytes."""
     total = format_bytes(sum(each["bytes"] for each in removals))
-    typer.echo(f"{len(removals)} removals, {total}")
+    print_text(f"{len(removals)} removals, {total}")
 
 
 def _row(removal: Value) -> list[str]:

@@ -29,7 +29,7 @@ from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.screen import Screen
-from cordwood.surfaces.cli.tables import Column, print_table
+from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.values import format_bytes
 from cordwood.surfaces.cluster_facts import ClusterFacts
 from cordwood.surfaces.settings import SettingOptions, read_settings
@@ -120,7 +120,7 @@ def check_report(
         table = (Column("subject"), Column("verdict"), Column("text", is_prose=True))
         rows = [[each.subject, str(each.verdict), each.text] for each in findings]
         print_table("Checked", table, rows)
-        typer.echo("the check failed" if failed else "the check passed")
+        print_text("the check failed" if failed else "the check passed")
     return not failed
 
 
@@ -193,7 +193,7 @@ def _show(result: Verification, screen: Screen) -> None:
         if log.left_out:
             screen.line(f"{log.partition}: {log.left_out:,} findings more are not shown")
     _show_remedies(result)
-    typer.echo(_summary(result))
+    print_text(_summary(result))
 
 
 def _row(name: str, finding: Finding) -> list[str]:
@@ -215,7 +215,7 @@ def _show_remedies(result: Verification) -> None:
         if rule in _COUNTED:
             logs = sum(any(each.rule is rule for each in log.findings) for log in result.logs)
             of = f" {_count(count, 'file')} of {_count(logs, 'partition')}."
-        typer.echo(f"{rule.code} ({rule.level}):{of} {rule.remedy}.")
+        print_text(f"{rule.code} ({rule.level}):{of} {rule.remedy}.")
 
 
 def _summary(result: Verification) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import sys
 
 import pytest
 
 from cordwood.model.errors import ConfigError, MissingExtraError
 from cordwood.surfaces.cli import entry
-from cordwood.surfaces.cli.failure import failures_as_json
+from cordwood.surfaces.cli.failure import failures_as_json, print_error
+from support.terminal import FakeTerminal
 
 
 @pytest.mark.parametrize(
@@ -46,3 +48,18 @@ def test_a_missing_extra_ends_with_its_code_also_beside_a_traceback(
     monkeypatch.setattr(entry, "_invoke", invoke)
     assert entry.run(["explain"]) == 2
     assert "Traceback" in capsys.readouterr().err
+
+
+def test_a_long_error_is_wrapped_between_words_on_a_terminal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    said = (
+        "cordwood clean: /var/lib/kafka/data: not an entry of a Kafka broker's log.dirs (it has no "
+        "meta.properties)"
+    )
+    terminal = FakeTerminal(columns=50)
+    monkeypatch.setenv("COLUMNS", "50")
+    monkeypatch.setattr(sys, "stderr", terminal)
+    print_error(said)
+    assert max(map(len, terminal.lines())) <= 50
+    assert " ".join(" ".join(terminal.lines()).split()) == said
