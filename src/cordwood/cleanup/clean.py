@@ -56,6 +56,7 @@ from cordwood.storage.offline_directories import Locks, Place, find_places, lock
 from cordwood.storage.offline_log_directory import OfflineLogDirectory, PartitionDir
 from cordwood.storage.trash import Trash
 
+_DAY_MS = 86_400_000
 _PASSES_MAX = 8
 _MEASUREMENTS_MAX = 3
 # Threads that remove old segments: they wait for the disk.
@@ -376,8 +377,11 @@ class _Cleaning:
             for owner, each in zip(alive, self._first_checks(), strict=True)
         )
 
-    def _first_checks(self) -> list[CheckPlan]:
-        """What the first check of retention does to each log that is alive; nothing is reported."""
+    def _first_checks(self, *, after_ms: int = 0) -> list[CheckPlan]:
+        """What a check of retention does to each log that is alive; nothing is reported.
+
+        It is the first one, or one that comes `after_ms`.
+        """
         logs = self.shared_logs()
         free = _free_bytes(logs)
         return plan_check_of(
@@ -385,8 +389,16 @@ class _Cleaning:
             self._request.applied_limits,
             free_bytes=free,
             freeing=free if self.trash is None else (),
-            now_ms=self._request.now_ms,
+            now_ms=self._request.now_ms + after_ms,
         )
+
+    def _note_next_day(self) -> None:
+        """Reports what the checks of the next day remove, beyond the first, if nothing changes."""
+        first, last = (
+            sum(each.plan.bytes_freed for each in self._first_checks(after_ms=after_ms))
+            for after_ms in (0, _DAY_MS)
+        )
+        self.report.bytes_next_24h = last - first
 
     def emptied(self) -> Emptied:
         """The topics of which retention leaves nothing."""
@@ -418,6 +430,7 @@ class _Cleaning:
                 now_ms=now_ms,
             )
             checks = {id(owner): check for owner, check in zip(alive, planned, strict=True)}
+            self._note_next_day()
         for owner in self._shown("planning", alive):
             with owner.guard():
                 self._plan_one(owner, checks.get(id(owner)))

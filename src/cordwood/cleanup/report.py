@@ -131,6 +131,8 @@ class Report:
     timing: Timing = field(default_factory=Timing)
     #: Of a dry run: directories that another process uses, as `log_dir` and `pid`.
     in_use: list[dict[str, Any]] = field(default_factory=list)
+    #: Of a plan: what retention removes in the next 24 hours, beyond what goes now.
+    bytes_next_24h: int | None = None
     #: The trash, if it lies on the disk of a log directory: what is moved there takes its space.
     trash_on_disk: str | None = None
 
@@ -149,6 +151,7 @@ class Report:
             "partitions": [p.to_json() for p in self.partitions],
             "warnings": self.warnings,
             "in_use": self.in_use,
+            "bytes_next_24h": self.bytes_next_24h,
             "engine": self.engine,
             "timing_s": {k: round(v, 3) for k, v in asdict(self.timing).items()},
         }

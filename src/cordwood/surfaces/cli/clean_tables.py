@@ -56,6 +56,10 @@ def _summary(report: Report) -> str:
         what = "free" if report.trash_on_disk is None else "move to the trash"
         result = f"retention would {what} {format_bytes(freed)}{_by_rule(report)}"
         result += estimated_line(report)
+        if report.bytes_next_24h is not None:
+            result += (
+                f"; in the next 24 h retention takes {format_bytes(report.bytes_next_24h)} more"
+            )
     elif report.trash_on_disk is not None:
         result = (
             f"{format_bytes(freed)} less in the logs in {report.timing.total:.1f} s: what was "

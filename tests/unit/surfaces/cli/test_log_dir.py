@@ -103,6 +103,17 @@ def test_what_compaction_would_free_is_that_of_a_dry_run(golden_a: Golden) -> No
     assert "clean --dry-run" in quick["why_not"]
 
 
+def test_three_commands_agree_on_what_goes_now_and_within_a_day(golden_a: Golden) -> None:
+    where = (golden_a.root / "before", "--now", golden_a.cleaned_at_ms)
+    found = summary(*where, "--no-estimate")["summary"]
+    explained = summary("explain", *where)["summary"]
+    planned = summary("clean", *where, "--dry-run", "--no-estimate")
+    assert found == explained
+    assert planned["bytes_next_24h"] == found["next_24h"]["bytes"] > 0
+    freed = sum(each["bytes_freed_by_retention"] for each in planned["plan"])
+    assert freed == found["now"]["bytes"] > 0
+
+
 def test_the_commands_that_follow_take_the_same_settings_and_run(root: Path) -> None:
     config = root.parent / "our config.json"
     config.write_text('{"topics": {"large": {"retention.ms": "1000"}}}')
