@@ -21,6 +21,7 @@ from cordwood.surfaces.cli.main import app
 from support.clean import digest_tree
 from support.golden import Golden
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.served import ServedBroker
 
 DAY_MS = 86_400_000
 
@@ -156,6 +157,14 @@ def test_a_directory_in_use_is_looked_at_and_not_to_be_cleaned(root: Path) -> No
     assert problems(answer) == ["in-use"]
     assert answer["log_dirs"][0]["in_use_by"] == holder.pid
     assert not any("--retention-only" in each["command"] for each in answer["next"])
+
+
+def test_a_running_broker_says_how_its_cleaner_is(tmp_path: Path) -> None:
+    with ServedBroker(tmp_path / "logs", {"log.cleaner.enable": "false"}) as served:
+        answer = summary(served.log_dir)
+        assert problems(answer) == ["in-use", "cleaner-off"]
+        assert answer["log_dirs"][0]["in_use_by"] == served.pid
+        assert "log.cleaner.enable=false" in run(served.log_dir).stdout
 
 
 def test_topics_without_settings_have_a_size_and_are_named(root: Path) -> None:
