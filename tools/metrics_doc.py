@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
+from cordwood.surfaces.metrics.clean_run import CLEAN
 from cordwood.surfaces.metrics.metric import Metric
 from cordwood.surfaces.metrics.table import TABLE
 
@@ -49,6 +51,21 @@ broker has all. Those of the controller are at the node that is it.
 A scrape reads counters that are plain numbers in the node. The process's own metrics are there
 too: `process_resident_memory_bytes`, `process_virtual_memory_bytes`,
 `process_cpu_seconds_total`, `process_open_fds`, `process_max_fds`, `process_start_time_seconds`.
+
+`packaging/prometheus/alerts.yaml` has alert rules: disks, failed log directories, a cleaner that
+has ended or cannot clean a partition, dirty bytes that pile up, replicas that lag, jobs of
+`cordwood clean` that have not run or failed. Each alert names the command that comes next.
+`packaging/grafana/cordwood.json` is a dashboard for Grafana.
+"""
+
+CLEAN_INTRODUCTION = """
+## Jobs: `cordwood clean`
+
+`cordwood clean --metrics-textfile FILE.prom` writes these at its end, also if it failed, for the
+textfile collector of Prometheus' node exporter: the file is replaced at once. `log_dirs` are the
+directories as they were given, comma separated, so that several jobs may each have a file. A topic
+has values if the run has read it.
+
 """
 
 NOT_SERVED = """\
@@ -76,13 +93,19 @@ def page() -> str:
     parts = [INTRODUCTION]
     for title, metrics in TABLE:
         parts.append(f"\n## {title}\n\n")
-        parts.append(_row(("metric", "Kafka's MBean", "kind", "description")))
-        parts.append(_row(("---",) * 4))
-        parts += [_row(_cells(metric)) for metric in metrics]
+        parts += _table(metrics)
+    parts.append(CLEAN_INTRODUCTION)
+    parts += _table(CLEAN)
     return "".join([*parts, "\n", NOT_SERVED])
 
 
-def _cells(metric: Metric) -> Iterable[str]:
+def _table(metrics: Iterable[Metric[Any]]) -> Iterable[str]:
+    yield _row(("metric", "Kafka's MBean", "kind", "description"))
+    yield _row(("---",) * 4)
+    yield from (_row(_cells(metric)) for metric in metrics)
+
+
+def _cells(metric: Metric[Any]) -> Iterable[str]:
     labels = f"{{{', '.join(metric.labels)}}}" if metric.labels else ""
     kafka = f"`{metric.kafka_name}`" if metric.mbean else "none"
     return f"`{metric.name}{labels}`", kafka, metric.kind.value, metric.help

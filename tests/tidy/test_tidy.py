@@ -94,10 +94,16 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         {"open", "os", "read_bytes", "subprocess"},
         "starts Spark's process, listens to it and ends it",
     ),
-    "surfaces/cli/erase.py": (
+    "surfaces/cli/erase.py": ({"secrets"}, "draws the name and the salts of an erasure"),
+    "surfaces/cli/places.py": (
         {"os", "secrets"},
-        "draws the name and the salts of an erasure; the system's words for errors",
+        "a name that no other file has; the system's words for errors",
     ),
+    "surfaces/doctor/gather.py": (
+        {"os", "read_bytes", "subprocess"},
+        "asks the system for limits, mounts and users, and Java for its version",
+    ),
+    "surfaces/metrics/clean_run.py": ({"read_text"}, "reads the file that it replaces, whole"),
     "surfaces/cli/user.py": ({"os"}, "asks for the user's name"),
     "surfaces/cli/clean_estimate.py": ({"secrets"}, "draws the secrets of key hashes"),
     "surfaces/cli/erased_again.py": ({"secrets"}, "draws the name and the salts of an erasure"),
@@ -248,7 +254,7 @@ def _shared_options() -> dict[str, ast.expr]:
     """The annotations of options that several commands have, by their name."""
     return {
         ast.unparse(node.targets[0]): node.value
-        for name in ("setting_options", "running_broker", "log_options", "biggest")
+        for name in ("setting_options", "running_broker", "log_options", "biggest", "clean_metrics")
         for node in _modules()[f"surfaces/cli/{name}.py"].body
         if isinstance(node, ast.Assign)
     }

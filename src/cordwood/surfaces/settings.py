@@ -160,6 +160,16 @@ def _metadata_of(options: SettingOptions) -> MetadataImage | None:
     return None
 
 
+def metadata_topics(log_dir: Path) -> int | None:
+    """How many topics the metadata log of a directory has; None if there is no such log.
+
+    Raises:
+        CorruptError: it cannot be read.
+    """
+    image = _metadata_of(SettingOptions(log_dirs=[log_dir]))
+    return None if image is None else len(list(image.topics))
+
+
 def _is_directory(path: Path) -> bool:
     try:
         return OS.is_directory(path)

@@ -36,6 +36,7 @@ from cordwood.surfaces.cli.clean_engine import (
     require_master,
 )
 from cordwood.surfaces.cli.clean_estimate import estimator_for
+from cordwood.surfaces.cli.clean_metrics import MetricsTextfileOption, clean_metrics
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.clean_tables import SORTS, show_report
 from cordwood.surfaces.cli.erased_again import erased_again
@@ -174,6 +175,7 @@ def clean_command(
     log_format: LogFormatOption = LogFormat.TEXT,
     log_file: LogFileOption = None,
     audit_log: AuditLogOption = None,
+    metrics_textfile: MetricsTextfileOption = None,
 ) -> None:
     """Clean the log directories of a stopped Kafka broker, as its own cleaner would.
 
@@ -183,11 +185,7 @@ def clean_command(
     until nothing changes. Settings come from the metadata log in LOG_DIR, server.properties and the
     options here, at Kafka's own levels. A topic that no source describes is left alone.
     """
-    STOPPING.command(
-        "cordwood clean",
-        note=_STOPPED[dry_run],
-        ends_processes=True,
-    )
+    STOPPING.command("cordwood clean", note=_STOPPED[dry_run], ends_processes=True)
     screen = context.with_resource(Screen())
     shown = not json_ and screen.is_terminal
     confirm = _Confirmation(is_given=yes or trash is not None, may_ask=shown)
@@ -203,9 +201,12 @@ def clean_command(
             metadata_dir=metadata_dir,
             defaults=defaults,
         )
+        clock = SystemClock()
+        metrics = context.with_resource(
+            clean_metrics(metrics_textfile, log_dirs, clock=clock, screen=screen, dry_run=dry_run)
+        )
         # A broker that runs may be writing to its metadata log.
         settings = reread(lambda: read_settings(options)) if dry_run else read_settings(options)
-        clock = SystemClock()
         require_master(master)
         request = CleanRequest(
             log_dirs=tuple(log_dirs),
@@ -243,6 +244,7 @@ def clean_command(
         fail("clean", f"{error} {confirm.unchanged.capitalize()}: {_IN_USE_ADVICE}", _EXIT_IN_USE)
     except (CordwoodError, OSError) as error:
         fail("clean", error, _EXIT_FAILED)
+    metrics.report = report
     _end(report, settings.warnings, screen, choice, as_json=json_)
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
 import json
-import os
 import secrets
 import sys
 from collections.abc import Callable, Sequence
@@ -31,7 +29,6 @@ from cordwood.model.errors import (
     CordwoodError,
     DirectoryInUseError,
     MissingExtraError,
-    NoSpaceError,
     NotALogDirError,
 )
 from cordwood.model.extras import NATIVE, require_extra
@@ -49,6 +46,7 @@ from cordwood.surfaces.cli.log_options import (
     LogOptions,
     logging_to,
 )
+from cordwood.surfaces.cli.places import require_writable
 from cordwood.surfaces.cli.running_broker import (
     AddressedBroker,
     BootstrapServerOption,
@@ -289,15 +287,7 @@ def _require_place(option: str, path: Path | None, *, is_new: bool = False) -> N
         raise ConfigError(
             f"{option} {path}: there is a file, which may prove an earlier erasure: name another"
         )
-    trial = path.with_name(f"{path.name}.{secrets.token_hex(4)}")
-    try:
-        if OS.is_directory(path):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        OS.write_file(trial, b"")
-        OS.remove(trial)
-    except (OSError, NoSpaceError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError(f"{option} {path}: cannot be written: {reason}") from error
+    require_writable(option, path)
 
 
 def _settings_of(log_dirs: list[Path], server_properties: Path | None) -> Settings | None:

@@ -69,6 +69,9 @@ _OWN = {
     "cleaner": _Subcommand(
         "cleaner", "cleaner_command", "Show a running broker's cleaner.", Group.RUN
     ),
+    "doctor": _Subcommand(
+        "doctor", "doctor_command", "Say what this machine lacks, and the cure.", Group.RUN
+    ),
     "clock": _Subcommand(
         "clock", "clock_command", "Show or advance a running broker's clock.", Group.TEST
     ),

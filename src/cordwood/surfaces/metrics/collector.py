@@ -12,7 +12,6 @@ from prometheus_client.registry import Collector
 
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
-from cordwood.surfaces.metrics.snapshot import NodeSnapshot
 
 _log = logging.getLogger(__name__)
 
@@ -20,7 +19,7 @@ _log = logging.getLogger(__name__)
 QUANTILES = ("0.50", "0.75", "0.95", "0.98", "0.99", "0.999")
 
 
-S = TypeVar("S", bound=NodeSnapshot)
+S = TypeVar("S")
 
 
 def registry(metrics: Sequence[Metric[S]], take: Callable[[], S]) -> CollectorRegistry:
@@ -31,12 +30,14 @@ def registry(metrics: Sequence[Metric[S]], take: Callable[[], S]) -> CollectorRe
         take: returns a snapshot of the node; if it raises, the scrape fails.
     """
     found = CollectorRegistry(auto_describe=False)
-    found.register(_NodeCollector(metrics, take))
+    found.register(MetricsCollector(metrics, take))
     ProcessCollector(registry=found)
     return found
 
 
-class _NodeCollector(Collector, Generic[S]):
+class MetricsCollector(Collector, Generic[S]):
+    """Reads a snapshot, and the metrics from it, when it is collected."""
+
     def __init__(self, metrics: Sequence[Metric[S]], take: Callable[[], S]) -> None:
         self._metrics = metrics
         self._take = take
@@ -46,6 +47,7 @@ class _NodeCollector(Collector, Generic[S]):
         return []
 
     def collect(self) -> Iterator[Family]:
+        """Every metric; one that cannot be read is logged and left out."""
         snapshot = self._take()
         for metric in self._metrics:
             try:

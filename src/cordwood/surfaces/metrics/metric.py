@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Generic, NamedTuple, TypeVar
 
-from cordwood.surfaces.metrics.snapshot import NodeSnapshot
-
 _MBEAN = re.compile(r"(?P<domain>[\w.]+):type=(?P<type>[\w-]+)(?:,name=(?P<name>[\w-]+))?")
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9_]")
 
@@ -42,13 +40,13 @@ class Times(NamedTuple):
     recent_ms: Sequence[float]
 
 
-#: What a metric is read from: the snapshot of any node, or that of a broker.
-S_contra = TypeVar("S_contra", bound=NodeSnapshot, contravariant=True)
+#: What a metric is read from: the snapshot of any node, that of a broker, or a run of a command.
+S_contra = TypeVar("S_contra", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metric(Generic[S_contra]):
-    """One metric; one that is read from a `NodeSnapshot` is a metric of every node.
+    """One metric; one that is read from a `NodeSnapshot` (`snapshot`) is one of every node.
 
     `mbean` is Kafka's; `attribute` is the attribute of an MBean that has no `name`. Cordwood's own
     metrics have no `mbean`. `labels` are the labels of its values. `name` is given if the rules

@@ -22,6 +22,7 @@ OWN = (
     "clean",
     "cleaner",
     "clock",
+    "doctor",
     "erase",
     "explain",
     "hold",

@@ -1,0 +1,1 @@
+"""What the machine has of what a broker and its cleanup need."""

@@ -1,0 +1,433 @@
+"""The verdicts of `cordwood doctor`: pure functions of facts."""
+
+from __future__ import annotations
+
+import enum
+import shlex
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from cordwood.model.extras import NATIVE, SIGN, SPARK
+from cordwood.surfaces.doctor.facts import (
+    Facts,
+    Installation,
+    Java,
+    LogDirectory,
+    Machine,
+    Port,
+    Space,
+)
+
+JAVA_LEAST: Final = 17
+_GIB: Final = 1 << 30
+#: What a temporary directory should have: Spark spills tables of keys there.
+_TEMPORARY_BYTES: Final = _GIB
+#: Files that a process has open beside segments: sockets, libraries, checkpoints.
+_OTHER_FILES: Final = 1024
+_FREE_SHARE: Final = 0.05
+_JAVA_REMEDY: Final = "apt-get install openjdk-17-jre-headless, or set JAVA_HOME to a Java 17"
+_NETWORK_TYPES: Final = ("nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p")
+_MEMORY_TYPES: Final = ("tmpfs", "ramfs")
+
+
+class Verdict(enum.StrEnum):
+    """`PROBLEM` hinders; a `WARNING` may later, or hinders what not everybody needs."""
+
+    OK = "ok"
+    WARNING = "warning"
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What was looked at, what was found, and what to do about it, '' if nothing."""
+
+    verdict: Verdict
+    subject: str
+    found: str
+    remedy: str = ""
+
+    def to_json(self) -> dict[str, str]:
+        """Plain values."""
+        return {
+            "verdict": str(self.verdict),
+            "subject": self.subject,
+            "found": self.found,
+            "remedy": self.remedy,
+        }
+
+
+def _ok(subject: str, found: str) -> Finding:
+    return Finding(verdict=Verdict.OK, subject=subject, found=found)
+
+
+def _warning(subject: str, found: str, remedy: str) -> Finding:
+    return Finding(verdict=Verdict.WARNING, subject=subject, found=found, remedy=remedy)
+
+
+def _problem(subject: str, found: str, remedy: str) -> Finding:
+    return Finding(verdict=Verdict.PROBLEM, subject=subject, found=found, remedy=remedy)
+
+
+def examine(facts: Facts) -> list[Finding]:
+    """All verdicts, in the order in which they are shown."""
+    directory = facts.log_dir
+    found = [
+        *check_installation(facts.installation),
+        check_java(facts.java, has_spark=not facts.installation.missing.get(SPARK)),
+        check_memory(facts.machine),
+        check_processors(facts.machine),
+        check_open_files(facts.machine, directory),
+        *check_maps(facts.machine, directory),
+        check_temporary(facts.temporary),
+        check_clock(facts.machine),
+        *(check_port(each, directory) for each in facts.ports),
+    ]
+    return found if directory is None else [*found, *check_log_dir(directory)]
+
+
+# ---- the installation
+
+
+def check_installation(installation: Installation) -> Iterator[Finding]:
+    """The version with its forms, and what each extra would add."""
+    yield _ok(
+        "Cordwood",
+        f"{installation.version} on Python {installation.python}; kernels: "
+        f"{installation.kernels}; request path: {installation.request_path}",
+    )
+    for extra, use in (
+        (NATIVE, "verify, erase, estimates, and questions about records"),
+        (SPARK, "compaction, by clean and by a broker"),
+        (SIGN, "signed reports of erase"),
+    ):
+        missing = installation.missing.get(extra, ())
+        if missing:
+            yield _warning(
+                f"extra {extra}",
+                f"not installed ({', '.join(missing)}): {use} need it",
+                f"pip install 'cordwood[{extra}]'",
+            )
+        else:
+            yield _ok(f"extra {extra}", f"installed: {use}")
+
+
+def check_java(java: Java, *, has_spark: bool) -> Finding:
+    """Java for compaction. Without the extra for it nobody has missed Java yet."""
+    bad = _problem if has_spark else _warning
+    if java.path is None:
+        text = f"none on the PATH: compaction needs Java {JAVA_LEAST} or newer; all else does not"
+        if java.by == "JAVA_HOME":
+            text = f"JAVA_HOME has no bin/java: {java.error}"
+        return bad("Java", text, _JAVA_REMEDY)
+    where = f"{java.path} (by {java.by})"
+    if java.major is None:
+        return bad("Java", f"{where} does not say its version: {java.error}", _JAVA_REMEDY)
+    if java.major < JAVA_LEAST:
+        text = f"{java.version} at {where}: compaction needs {JAVA_LEAST} or newer"
+        return bad("Java", text, _JAVA_REMEDY)
+    return _ok("Java", f"{java.version} at {where}")
+
+
+# ---- the machine
+
+
+def check_memory(machine: Machine) -> Finding:
+    """Whether Spark's virtual machine and its Python processes fit."""
+    limit = machine.memory_bytes
+    text = f"{_size(limit)}"
+    if machine.group_memory_bytes is not None and machine.group_memory_bytes < limit:
+        limit = machine.group_memory_bytes
+        text = f"{_size(limit)} by the control group, of {_size(machine.memory_bytes)}"
+    available = machine.available_bytes
+    if available is not None:
+        text += f", {_size(available)} available"
+    needed = machine.heap_bytes + machine.python_bytes
+    text += (
+        f"; a compaction takes up to {_size(needed)} (heap {_size(machine.heap_bytes)}, Python "
+        f"{_size(machine.python_bytes)})"
+    )
+    if limit < needed:
+        return _problem(
+            "memory",
+            text,
+            "give it more, compact on another machine (--master), or clean with --retention-only",
+        )
+    if available is not None and available < needed:
+        return _warning("memory", text, "clean with --memory 512M, or stop what takes the memory")
+    return _ok("memory", text)
+
+
+def check_processors(machine: Machine) -> Finding:
+    """How many there are, and what the control group allows."""
+    if machine.group_cpus is None or machine.group_cpus >= machine.cpus:
+        return _ok("processors", f"{machine.cpus}")
+    text = f"{machine.group_cpus:g} by the control group, of {machine.cpus}"
+    if machine.group_cpus < 1:
+        return _warning(
+            "processors",
+            f"{text}: a broker waits for its share",
+            "set the limit of the container to 1 or more (docker run --cpus 2)",
+        )
+    return _ok("processors", text)
+
+
+def check_open_files(machine: Machine, directory: LogDirectory | None) -> Finding:
+    """The limit of open files, against those of the directory."""
+    limit = machine.open_files_max
+    if limit is None:
+        return _ok("open files", "no limit is known here")
+    files = 0 if directory is None else directory.files
+    needed = files + _OTHER_FILES
+    text = f"at most {limit} (ulimit -n)"
+    if directory is not None:
+        text += f"; {directory.path} has {files} files"
+    if limit >= needed:
+        return _ok("open files", text)
+    wanted = max(65_536, needed)
+    hard = machine.open_files_hard
+    remedy = f"ulimit -n {wanted} before the start, or LimitNOFILE={wanted} in the unit of systemd"
+    if hard is not None and hard < wanted:
+        remedy += f" (its hard limit is {hard}: root raises it in /etc/security/limits.conf)"
+    return _warning(
+        "open files",
+        f"{text}: a Kafka broker keeps its segments open and fails; Cordwood opens them again",
+        remedy,
+    )
+
+
+def check_maps(machine: Machine, directory: LogDirectory | None) -> Iterator[Finding]:
+    """vm.max_map_count, which a Kafka needs for the indexes of the directory: two for a segment."""
+    if machine.max_map_count is None or directory is None or directory.error:
+        return
+    needed = 2 * directory.segments
+    text = f"vm.max_map_count is {machine.max_map_count}; a Kafka maps {needed} indexes here"
+    if needed < machine.max_map_count * 9 // 10:
+        yield _ok("memory maps", text)
+        return
+    yield _warning(
+        "memory maps", f"{text}. Cordwood maps none", f"sysctl -w vm.max_map_count={4 * needed}"
+    )
+
+
+def check_temporary(space: Space) -> Finding:
+    """The directory for temporary files, where Spark spills."""
+    text = f"{space.path}: {_size(space.free_bytes)} free"
+    if not space.is_writable:
+        return _problem(
+            "temporary files", f"{space.path} cannot be written", "set TMPDIR to one that can"
+        )
+    if space.free_bytes < _TEMPORARY_BYTES:
+        return _warning(
+            "temporary files",
+            f"{text}; Spark keeps what does not fit into memory there",
+            "set TMPDIR to a directory on a larger disk",
+        )
+    if space.type in _MEMORY_TYPES:
+        text += f" ({space.type}: it takes memory)"
+    return _ok("temporary files", text)
+
+
+def check_clock(machine: Machine) -> Finding:
+    """Retention by time is by the clock."""
+    if machine.clock_synchronized is None:
+        return _ok("clock", "whether it is synchronized cannot be seen here")
+    if machine.clock_synchronized:
+        return _ok("clock", "synchronized")
+    return _warning(
+        "clock",
+        "not synchronized: retention goes by it, and by the timestamps of clients",
+        "timedatectl set-ntp true, or install chrony",
+    )
+
+
+def check_port(port: Port, directory: LogDirectory | None) -> Finding:
+    """A port that `cordwood serve` takes by default."""
+    subject = f"port {port.number}"
+    if port.is_free:
+        return _ok(subject, f"free for {port.use}")
+    user = port.user or "a process that only root sees"
+    option = "--port" if port.number == 9092 else "--http-port"
+    if directory is not None and directory.holder and f"({directory.holder})" in port.user:
+        return _ok(subject, f"used by the broker of {directory.path}, {user}")
+    return _warning(subject, f"in use by {user}", f"cordwood serve {option} 0 takes a free one")
+
+
+# ---- the log directory
+
+
+def check_log_dir(directory: LogDirectory) -> Iterator[Finding]:
+    """The directory, its disk, and what is in it."""
+    if directory.error:
+        yield _problem(
+            "log directory",
+            directory.error,
+            "name an entry of the broker's log.dirs, as in its server.properties",
+        )
+        return
+    yield check_permissions(directory)
+    yield check_use(directory)
+    if directory.space is not None:
+        yield check_disk(directory.space)
+    yield check_meta(directory)
+    yield check_settings(directory)
+    yield check_stop(directory)
+    yield check_future(directory)
+
+
+def check_permissions(directory: LogDirectory) -> Finding:
+    """Whether this user may read, change and lock it."""
+    path = shlex.quote(directory.path)
+    text = f"{directory.path}: {directory.partitions} partitions, {directory.segments} segments, "
+    text += f"owner {directory.owner} ({directory.mode})"
+    lacks = [
+        name
+        for name, may in (
+            ("read", directory.is_readable),
+            ("write", directory.is_writable),
+            ("lock", directory.is_lockable),
+        )
+        if not may
+    ]
+    if lacks:
+        return _problem(
+            "log directory",
+            f"{text}; {directory.user} cannot {', '.join(lacks)} it",
+            f"sudo -u {directory.owner} cordwood doctor {path}",
+        )
+    return _ok("log directory", text)
+
+
+def check_use(directory: LogDirectory) -> Finding:
+    """Whether a broker runs on it."""
+    if directory.holder is None:
+        return _ok("lock", "free: no broker runs on it")
+    if directory.broker:
+        return _ok("lock", f"held by a running broker, {directory.broker}")
+    name = f"process {directory.holder}" if directory.holder else "a process of another machine"
+    if directory.holder_name:
+        name += f", {directory.holder_name}"
+    path = shlex.quote(directory.path)
+    return _warning(
+        "lock",
+        f"in use by {name}: a Kafka, a broker that is starting, or a cleaning",
+        f"stop it before a cleaning; cordwood clean {path} --dry-run looks meanwhile",
+    )
+
+
+def check_disk(space: Space) -> Finding:
+    """The file system of the log directory."""
+    share = space.free_bytes / space.size_bytes if space.size_bytes else 0.0
+    text = f"{_size(space.free_bytes)} of {_size(space.size_bytes)} free ({share:.0%})"
+    if space.type:
+        text += f", {space.type} ({','.join(space.options)})"
+    path = shlex.quote(space.path)
+    if "ro" in space.options:
+        return _problem(
+            "disk", f"{text}: mounted read-only", "find the disk's error in dmesg, then remount it"
+        )
+    clean = f"cordwood clean {path} --retention-only --dry-run"
+    if not space.free_bytes:
+        return _problem("disk", f"{text}: full", f"{clean} says what a cleaning frees at once")
+    if share < _FREE_SHARE:
+        return _warning("disk", f"{text}: nearly full", f"{clean} says what is expired")
+    if space.type in _NETWORK_TYPES:
+        return _warning(
+            "disk",
+            f"{text}: locks and renames of a network file system are those of its server",
+            "put log.dirs on a local disk (ext4 or xfs)",
+        )
+    if space.type in _MEMORY_TYPES:
+        return _warning("disk", f"{text}: lost at a restart", "put log.dirs on a disk")
+    return _ok("disk", text)
+
+
+def check_meta(directory: LogDirectory) -> Finding:
+    """meta.properties, which says whose the directory is."""
+    if directory.meta_error:
+        return _problem(
+            "meta.properties",
+            directory.meta_error,
+            "put the file back from another log directory of the broker, with its own directory.id",
+        )
+    if not directory.node:
+        return _warning(
+            "meta.properties",
+            "there is none: a copy of partitions, or a directory that was never formatted",
+            "cordwood clean takes it as cleanly stopped; a broker formats an empty directory",
+        )
+    return _ok("meta.properties", directory.node)
+
+
+def check_settings(directory: LogDirectory) -> Finding:
+    """The metadata log, from which the settings of topics come."""
+    if directory.settings_error:
+        return _problem(
+            "topic settings",
+            directory.settings_error,
+            "name another replica of the metadata log with --metadata-dir, or use --config-file",
+        )
+    if directory.topics is None:
+        return _warning(
+            "topic settings",
+            "no metadata log here: a cleaning skips topics that nothing describes",
+            "name it with --metadata-dir, or the settings with --server-properties and --set",
+        )
+    return _ok("topic settings", f"of {directory.topics} topics, from the metadata log")
+
+
+def check_stop(directory: LogDirectory) -> Finding:
+    """Whether the broker stopped in order."""
+    if directory.holder is not None:
+        return _ok("last stop", "the broker runs")
+    if directory.is_whole:
+        return _ok("last stop", "clean")
+    return _warning(
+        "last stop",
+        "unclean: what was not flushed is checked at the next start; a cleaning leaves it alone",
+        f"cordwood verify {shlex.quote(directory.path)}",
+    )
+
+
+def check_future(directory: LogDirectory) -> Finding:
+    """Timestamps ahead of the clock keep their segments until the clock has passed them."""
+    if not directory.future:
+        return _ok("timestamps", "none is ahead of the clock")
+    name, ahead_ms = max(directory.future, key=lambda each: each[1])
+    count = len(directory.future)
+    return _warning(
+        "timestamps",
+        f"{count} segments have some of the future, {name} the furthest, by {ahead_ms} ms: "
+        "retention by time counts from there",
+        f"cordwood explain {shlex.quote(directory.path)}",
+    )
+
+
+def _size(count: int) -> str:
+    for unit in ("B", "KiB", "MiB"):
+        if count < 1024:
+            return f"{count} {unit}" if unit == "B" else f"{count:.0f} {unit}"
+        count /= 1024  # type: ignore[assignment]
+    return f"{count:.1f} GiB"
+
+
+#: For a test that every verdict has one.
+CHECKS: Final[tuple[Callable[..., object], ...]] = (
+    check_java,
+    check_memory,
+    check_processors,
+    check_open_files,
+    check_maps,
+    check_temporary,
+    check_clock,
+    check_port,
+    check_permissions,
+    check_use,
+    check_disk,
+    check_meta,
+    check_settings,
+    check_stop,
+    check_future,
+    check_installation,
+)

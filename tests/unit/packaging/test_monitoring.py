@@ -1,0 +1,115 @@
+"""Alert rules and the dashboard of packaging/: every expression is PromQL of metrics there are."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import promql_parser
+import pytest
+import yaml
+
+from cordwood.surfaces.cli.main import _OWN
+from cordwood.surfaces.cli.tools.table import TOOLS
+from cordwood.surfaces.metrics.clean_run import CLEAN
+from cordwood.surfaces.metrics.table import METRICS
+
+PACKAGING = Path(__file__).resolve().parents[3] / "packaging"
+RULES = yaml.safe_load((PACKAGING / "prometheus/alerts.yaml").read_text(encoding="utf-8"))
+ALERTS: list[dict[str, Any]] = [rule for group in RULES["groups"] for rule in group["rules"]]
+DASHBOARD: dict[str, Any] = json.loads((PACKAGING / "grafana/cordwood.json").read_text("utf-8"))
+
+#: Of others: Prometheus' own, and the node exporter's.
+OTHERS = {"up", "node_filesystem_avail_bytes", "node_filesystem_size_bytes"}
+SERVED = {metric.name: set(metric.labels) for metric in METRICS} | {
+    metric.name: set(metric.labels) for metric in CLEAN
+}
+#: Labels that Prometheus adds, that of a summary, and those of the node exporter.
+ADDED = {"instance", "job", "quantile", "fstype", "mountpoint"}
+
+
+def expressions() -> Iterator[tuple[str, str]]:
+    for alert in ALERTS:
+        yield alert["alert"], alert["expr"]
+    for panel in DASHBOARD["panels"]:
+        for target in panel["targets"]:
+            yield panel["title"], target["expr"]
+
+
+def selectors(node: Any) -> Iterator[Any]:
+    """The selectors of metrics in a parsed expression."""
+    if isinstance(node, promql_parser.VectorSelector):
+        yield node
+    elif isinstance(node, promql_parser.MatrixSelector):
+        yield node.vector_selector
+    else:
+        for name in ("expr", "lhs", "rhs", "param"):
+            if getattr(node, name, None) is not None:
+                yield from selectors(getattr(node, name))
+        for each in getattr(node, "args", None) or ():
+            yield from selectors(each)
+
+
+@pytest.mark.parametrize(("name", "expression"), list(expressions()))
+def test_an_expression_is_of_metrics_and_labels_that_there_are(name: str, expression: str) -> None:
+    found = list(selectors(promql_parser.parse(expression)))
+    assert found, name
+    for selector in found:
+        assert selector.name in SERVED.keys() | OTHERS, f"{name}: nothing serves {selector.name}"
+        labels = {matcher.name for matcher in selector.matchers.matchers}
+        assert labels <= SERVED.get(selector.name, set()) | ADDED, f"{name}: {selector.name}"
+
+
+def test_an_alert_says_how_bad_it_is_what_is_the_matter_and_what_to_do() -> None:
+    names = [alert["alert"] for alert in ALERTS]
+    assert len(set(names)) == len(names)
+    for alert in ALERTS:
+        assert alert["labels"]["severity"] in {"warning", "critical"}, alert["alert"]
+        assert set(alert["annotations"]) == {"summary", "action"}, alert["alert"]
+        for label in re.findall(r"\$labels\.(\w+)", json.dumps(alert["annotations"])):
+            (metrics, *_) = (each.name for each in selectors(promql_parser.parse(alert["expr"])))
+            assert label in SERVED.get(metrics, set()) | ADDED, alert["alert"]
+
+
+def test_an_alert_names_commands_that_there_are() -> None:
+    actions = " ".join(alert["annotations"]["action"] for alert in ALERTS)
+    named = set(re.findall(r"cordwood ([a-z][a-z-]+)", actions))
+    assert {"clean", "doctor", "cleaner"} <= named <= _OWN.keys() | TOOLS.keys()
+
+
+def test_the_alerts_are_about_what_an_operator_is_woken_for() -> None:
+    metrics = {
+        each.name for alert in ALERTS for each in selectors(promql_parser.parse(alert["expr"]))
+    }
+    assert metrics >= {
+        "node_filesystem_avail_bytes",
+        "kafka_log_logcleaner_deadthreadcount",
+        "kafka_log_logcleanermanager_uncleanable_partitions_count",
+        "cordwood_cleaner_due_bytes",
+        "kafka_log_logmanager_offlinelogdirectorycount",
+        "kafka_server_replicamanager_underreplicatedpartitions",
+        "cordwood_clean_last_success_timestamp_seconds",
+    }
+
+
+def test_panels_of_the_dashboard_do_not_overlap_and_are_in_the_grid() -> None:
+    cells = [
+        (x, y)
+        for panel in DASHBOARD["panels"]
+        for x in range(panel["gridPos"]["x"], panel["gridPos"]["x"] + panel["gridPos"]["w"])
+        for y in range(panel["gridPos"]["y"], panel["gridPos"]["y"] + panel["gridPos"]["h"])
+    ]
+    assert len(cells) == len(set(cells))
+    assert max(x for x, _ in cells) < 24
+    numbers = [panel["id"] for panel in DASHBOARD["panels"]]
+    assert len(set(numbers)) == len(numbers)
+    sources = {
+        json.dumps(each["datasource"])
+        for panel in DASHBOARD["panels"]
+        for each in itertools.chain([panel], panel["targets"])
+    }
+    assert sources == {json.dumps({"type": "prometheus", "uid": "${datasource}"})}

@@ -1,0 +1,111 @@
+"""`cordwood doctor` on the machine that runs the tests, and how its lines look."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from cordwood.surfaces.cli.doctor import lines
+from cordwood.surfaces.cli.main import app
+from cordwood.surfaces.doctor import gather
+from cordwood.surfaces.doctor.checks import Finding, Verdict
+from cordwood.testing.broker import RunningBroker
+from cordwood.testing.manual_clock import ManualClock
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+
+
+def findings(*arguments: object, code: int | None = None) -> dict[str, dict[str, str]]:
+    result = CliRunner().invoke(app, ["doctor", *map(str, arguments), "--json"])
+    document: dict[str, Any] = json.loads(result.stdout)
+    has_problem = any(each["verdict"] == "problem" for each in document["findings"])
+    assert result.exit_code == int(has_problem) == int(not document["ok"])
+    assert code is None or result.exit_code == code, result.stdout
+    return {each["subject"]: each for each in document["findings"]}
+
+
+def test_this_machine_is_examined_and_the_exit_code_says_whether_something_hinders() -> None:
+    found = findings()
+    assert {"Java", "memory", "processors", "open files", "clock", "temporary files"} <= set(found)
+    assert found["Cordwood"]["verdict"] == "ok"
+    assert f"Python {sys.version.split()[0]}" in found["Cordwood"]["found"]
+    assert "log directory" not in found
+
+
+def test_a_stopped_directory_is_examined_without_taking_its_lock(tmp_path: Path) -> None:
+    log = LogBuilder("orders-0")
+    log.batch([(b"a", b"v")], timestamp=NOW_MS)
+    root = write_log_dir(tmp_path / "logs", [log])
+    before = sorted(os.listdir(root))
+    found = findings(root)
+    assert sorted(os.listdir(root)) == before
+    assert found["log directory"]["verdict"] == "ok"
+    assert "1 partitions, 1 segments" in found["log directory"]["found"]
+    assert found["lock"]["found"] == "free: no broker runs on it"
+    assert found["last stop"]["found"] == "clean"
+    assert found["timestamps"]["verdict"] == "ok"
+    assert "free" in found["disk"]["found"]
+    (root / ".kafka_cleanshutdown").unlink()
+    assert findings(root)["last stop"]["verdict"] == "warning"
+
+
+def test_a_running_broker_is_recognized_by_its_directory(tmp_path: Path) -> None:
+    with RunningBroker(log_dir=tmp_path / "logs"):
+        found = findings(tmp_path / "logs")
+    assert str(os.getpid()) in found["lock"]["found"] or found["lock"]["verdict"] == "ok"
+    assert found["last stop"]["found"] == "the broker runs"
+    assert found["meta.properties"]["found"].startswith("node ")
+    assert found["topic settings"]["found"] == "of 0 topics, from the metadata log"
+
+
+@pytest.mark.parametrize("name", ["nowhere", "file"])
+def test_what_is_no_log_directory_hinders(tmp_path: Path, name: str) -> None:
+    (tmp_path / "file").write_text("")
+    found = findings(tmp_path / name, code=1)
+    assert found["log directory"]["verdict"] == "problem"
+    assert str(tmp_path / name) in found["log directory"]["found"]
+
+
+def test_damaged_meta_properties_hinder(tmp_path: Path) -> None:
+    log = LogBuilder("orders-0")
+    log.batch([(b"a", b"v")], timestamp=NOW_MS)
+    root = write_log_dir(tmp_path / "logs", [log])
+    (root / "meta.properties").write_text("version=9\n")
+    assert findings(root, code=1)["meta.properties"]["verdict"] == "problem"
+
+
+def test_segments_with_records_of_the_future_are_found(tmp_path: Path) -> None:
+    log = LogBuilder("orders-0")
+    log.batch([(b"a", b"v")], timestamp=NOW_MS + 5000)
+    log.roll()
+    log.batch([(b"a", b"v")], timestamp=NOW_MS - 5000)
+    root = write_log_dir(tmp_path / "logs", [log])
+    (future,) = gather.log_directory(root, now_ms=ManualClock(NOW_MS).now_ms()).future
+    assert future == ("orders-0 at 0", 5000)
+
+
+def test_a_port_in_use_names_its_process() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        number = server.getsockname()[1]
+        used = gather.port(number, "a test")
+        assert not used.is_free
+        assert used.user.endswith(f"({os.getpid()})")
+    assert gather.port(number, "a test").is_free
+
+
+def test_no_line_is_wider_than_the_terminal_and_a_remedy_stands_below() -> None:
+    found = [
+        Finding(verdict=Verdict.OK, subject="Java", found="17 " * 40),
+        Finding(verdict=Verdict.PROBLEM, subject="disk", found="full", remedy="free some " * 9),
+    ]
+    shown = lines(found, 80)
+    assert max(map(len, shown)) <= 80
+    assert shown[0].startswith("ok       Java             17 17")
+    assert any(line.startswith(" " * 23 + "-> free some") for line in shown)
+    assert shown[-1] == "1 ok, 1 problem"
