@@ -24,7 +24,7 @@ from cordwood.format.file_names import LOG_SUFFIX, base_offset_of
 from cordwood.model.clock import SystemClock
 from cordwood.surfaces.settings import SettingOptions, read_settings
 from loggen import TOPIC
-from support.in_process_engine import InProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.whole_compaction import survivors_of
 
 _NEXT_OFFSET_MAX = (1 << 63) - 1
@@ -65,7 +65,7 @@ class _IndexingFirst:
 
     def __init__(self, index: Cost) -> None:
         self._index = index
-        self._inner = InProcessEngine()
+        self._inner = CompiledEngine()
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
         """As `Engine.run`."""

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.kafka import RealKafka
 from support.scrape import probed
 
@@ -22,7 +22,7 @@ RECORDS = 50
 
 def served(data: Path, trash: Path) -> RunningBroker:
     settings = {"node.id": "1", "cordwood.trash.dir": str(trash), "cordwood.trash.ms": "86400000"}
-    return RunningBroker(settings, log_dir=data, engine=ManagedInProcessEngine)
+    return RunningBroker(settings, log_dir=data, engine=CompiledEngine)
 
 
 def topic_id(admin: AdminClient, topic: str) -> str:

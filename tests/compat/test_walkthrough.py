@@ -20,7 +20,7 @@ from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.model.properties import parse_properties
 from cordwood.surfaces.cli.dump_log import dump_log
 from cordwood.testing.broker import RunningBroker
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.kafka import poll_until
 from support.kafka_tools import KafkaTools, ToolResult
 from support.mixed_cluster import MixedCluster
@@ -92,7 +92,7 @@ def one_broker(root: Path, properties: dict[str, str]) -> Iterator[Brokers]:
     """A broker with its own controller."""
     logs = root / "cordwood" / "data"
     logs.mkdir(parents=True)
-    with RunningBroker(properties, log_dir=logs, engine=ManagedInProcessEngine) as running:
+    with RunningBroker(properties, log_dir=logs, engine=CompiledEngine) as running:
         station = Station("Cordwood", running.bootstrap_servers, logs)
         yield Brokers([station], lambda seconds: running.advance(seconds=seconds))
 

@@ -23,7 +23,7 @@ from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.testing.broker import RunningBroker
 from support.faulty_filesystem import ERRORS, Faults, FaultyFileSystem, Site
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.kafka import poll_until
 from support.wire import ConnectionClosedError
 from support.wire_client import WireClient
@@ -54,7 +54,7 @@ GROUP = "g"
 VALUE = b"v" * 300
 
 
-class Engine(ManagedInProcessEngine):
+class Engine(CompiledEngine):
     """Compactions in this process, on the file system under test."""
 
     def __init__(self, fs: FaultyFileSystem) -> None:

@@ -15,7 +15,7 @@ import pytest
 from cordwood.cleanup.online_cleaner import OnlineCleaner
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import FileFacts, OsFile, OsFileSystem
-from support.in_process_engine import InProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.running_logs import RunningLogs, newest, read_records
 
 CONFIG = LogConfig(
@@ -119,7 +119,7 @@ def stop_at(case: Case, root: Path, step: int) -> None:
     dying = RunningLogs(copied(case.before, root), {"t": CONFIG}, fs=fs)
     fs.dies_at = step
     with pytest.raises(Died):
-        OnlineCleaner(dying.cleaning, InProcessEngine()).clean_once()
+        OnlineCleaner(dying.cleaning, CompiledEngine()).clean_once()
     fs.dies_at = 0
     end_tasks(dying.directories[0] / "t-0")
     for directory in dying.manager.directories:

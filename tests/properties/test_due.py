@@ -22,12 +22,12 @@ from cordwood.cleanup.rewrite import GroupRewriter
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record_batch import iter_batches
 from cordwood.model.config import LogConfig
+from cordwood.testing.reference_cleaner import CleanedSegment, clean_by_reference
+from cordwood.testing.reference_rules import has_expired
 from support.clean import digest_tree
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.random_log import Contents, random_log
-from support.reference_cleaner import CleanedSegment, clean_by_reference
-from support.reference_rules import has_expired
 from support.whole_compaction import survivors_of, verify_rewritten
 
 SEEDS = st.integers(0, 2**40)

@@ -39,7 +39,7 @@ from cordwood.storage.filesystem import OsFile, OsFileSystem
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-from support.in_process_engine import InProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.log_model import LogModel, ProducerModel, Stored, parse_batches
 from support.running_logs import newest, read_records
 from support.stored_log import Producer, StoredLogs
@@ -127,7 +127,7 @@ class LogIsAList(RuleBasedStateMachine):
     def _start(self) -> None:
         self.stored.start()
         self.cleaning = CleanerManager(self.stored.manager)
-        self.cleaner = OnlineCleaner(self.cleaning, InProcessEngine())
+        self.cleaner = OnlineCleaner(self.cleaning, CompiledEngine())
 
     @property
     def log(self) -> PartitionLog:

@@ -32,9 +32,9 @@ from cordwood.cleanup.transactions import AbortedTransactions
 from cordwood.cleanup.whole import Lane
 from cordwood.format.native import key_table
 from cordwood.model.config import LogConfig
+from cordwood.testing.reference_cleaner import CleanedSegment, segments_by_reference
 from support.log_builder import NOW_MS, LogBuilder
 from support.random_log import Contents, random_log
-from support.reference_cleaner import CleanedSegment, segments_by_reference
 from support.whole_compaction import survivors_of, verify_rewritten
 
 SEEDS = st.integers(0, 2**40)

@@ -19,10 +19,10 @@ from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec
 from cordwood.format.record_batch import Header, Record, build_batch
 from cordwood.model.config import LogConfig
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.testing.reference_cleaner import clean_by_reference
 from support.explained_log import HOUR_MS, ExplainedLog
 from support.log_builder import NOW_MS
 from support.random_log import Contents, random_log
-from support.reference_cleaner import clean_by_reference
 from support.running_logs import read_records
 from support.whole_compaction import survivors_of
 

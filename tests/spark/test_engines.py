@@ -22,11 +22,11 @@ from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.log_compaction import prepare_compaction
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Header, Record
+from cordwood.testing.reference_cleaner import clean_by_reference
 from support.engine_run import Job, Outcome, config_of, run_jobs
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, KeyValue, LogBuilder, write_log_dir
 from support.random_log import Contents, random_log
-from support.reference_cleaner import clean_by_reference
 from support.spark_servers import connect_server, standalone_cluster
 
 pytestmark = pytest.mark.spark

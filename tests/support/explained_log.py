@@ -14,7 +14,7 @@ from cordwood.insight.online_facts import online_facts
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.segment.log_segment import LogSegment
-from support.in_process_engine import InProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.running_logs import RunningLogs
 
 HOUR_MS: Final = 3_600_000
@@ -30,7 +30,7 @@ class ExplainedLog:
         self.logs = RunningLogs(root, {"t": config})
         self.settings = settings
         self.cleaner = LogCleaner(
-            self.logs.manager, self.logs.cleaning, InProcessEngine(), self.logs.clock, settings
+            self.logs.manager, self.logs.cleaning, CompiledEngine(), self.logs.clock, settings
         )
         self.log = self.logs.log(NAME)
 

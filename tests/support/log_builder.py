@@ -60,6 +60,7 @@ from cordwood.storage.log.offline_log import load_offline_log
 from cordwood.storage.offline_log_directory import Checkpoints
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.segment.batch_walk import marker_of
+from cordwood.testing.reference_cleaner import index_entries
 
 #: The moment that tests take for now, unless they say otherwise (ms).
 NOW_MS = 1_700_000_000_000
@@ -67,42 +68,6 @@ _HOUR_MS = 3_600_000
 _TOPIC_ID = parse_uuid("b3JkZXJzAAAAAAAAAAAAAQ")
 
 KeyValue = tuple[bytes | None, bytes | None]
-
-
-def index_entries(
-    batches: Sequence[tuple[int, int, int]], *, interval_bytes: int
-) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
-    """Offset and time index entries of a segment that was appended to, and then closed.
-
-    Args:
-        batches: (size in bytes, last offset, maximum timestamp in ms) of each, in order.
-        interval_bytes: index.interval.bytes.
-
-    Returns:
-        ((offset, position) each, (timestamp in ms, offset) each).
-
-    Source: LogSegment.append, LogSegment.onBecomeInactiveSegment.
-    """
-    offsets: list[tuple[int, int]] = []
-    times: list[tuple[int, int]] = []
-    newest = (-1, -1)
-    position = since = 0
-
-    def add_time() -> None:
-        if newest[0] > (times[-1][0] if times else -1):
-            times.append(newest)
-
-    for size_bytes, last_offset, max_timestamp in batches:
-        if max_timestamp > newest[0]:
-            newest = (max_timestamp, last_offset)
-        if since > interval_bytes:
-            offsets.append((last_offset, position))
-            add_time()
-            since = 0
-        position += size_bytes
-        since += size_bytes
-    add_time()
-    return offsets, times
 
 
 @dataclass(slots=True, kw_only=True)

@@ -49,10 +49,10 @@ from cordwood.storage.log_moves import LogMove
 from cordwood.storage.offset_checkpoint_file import OffsetCheckpointFile
 from cordwood.storage.replace import StagedSegment
 from cordwood.testing.manual_clock import ManualClock
+from cordwood.testing.reference_cleaner import ReferenceCleaner, ReferenceRound
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from support.log_crash_check import ImageCheck, append_to, segments_of
 from support.log_crash_model import LogModel, Producer, Stored, producers_of, stored_in
-from support.reference_cleaner import ReferenceCleaner, ReferenceRound
 
 _DIRECTORIES: Final = (Path("/logs-0"), Path("/logs-1"))
 _FOREVER: Final = (1 << 63) - 1

@@ -32,8 +32,8 @@ from cordwood.storage.replace import StagedSegment
 from cordwood.storage.scheduler import Scheduler
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
+from cordwood.testing.reference_cleaner import ReferenceCleaner, ReferenceRound
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
-from support.reference_cleaner import ReferenceCleaner, ReferenceRound
 from support.stored_log import end_transaction, put
 
 DIRECTORIES: Final = (Path("/logs-0"), Path("/logs-1"))

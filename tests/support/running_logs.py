@@ -20,7 +20,7 @@ from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
-from support.in_process_engine import InProcessEngine
+from support.in_process_engine import CompiledEngine
 
 KeyValue = tuple[bytes | None, bytes | None]
 
@@ -69,7 +69,7 @@ class RunningLogs:
         )
         self.manager.load()
         self.cleaning = CleanerManager(self.manager)
-        self.cleaner = OnlineCleaner(self.cleaning, InProcessEngine())
+        self.cleaner = OnlineCleaner(self.cleaning, CompiledEngine())
 
     def restart(self) -> None:
         """Stops in good order, and starts again."""

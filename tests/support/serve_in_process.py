@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from cordwood.node import node
 from cordwood.surfaces.cli.entry import main
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 
 if __name__ == "__main__":
-    node.spark_engine = ManagedInProcessEngine
+    node.spark_engine = CompiledEngine
     main()

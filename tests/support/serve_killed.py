@@ -15,7 +15,7 @@ from typing import Any
 from cordwood.node import node
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.surfaces.cli.entry import main
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 
 
 def kill_before(method: str, pattern: str) -> None:
@@ -32,7 +32,7 @@ def kill_before(method: str, pattern: str) -> None:
 
 
 if __name__ == "__main__":
-    node.spark_engine = ManagedInProcessEngine
+    node.spark_engine = CompiledEngine
     if "KILL_BEFORE" in os.environ:
         kill_before(*os.environ["KILL_BEFORE"].split(" ", 1))
     main()

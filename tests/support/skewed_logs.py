@@ -19,7 +19,7 @@ import numpy.typing as npt
 from cordwood.cleanup.cleaning_order import CleaningOrder
 from cordwood.cleanup.online_cleaner import OnlineCleaner
 from cordwood.storage.filesystem import OsFile, OsFileSystem
-from support.in_process_engine import InProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.key_distributions import CONFIG, Distribution
 from support.log_builder import NOW_MS, write_log_dir
 from support.running_logs import RunningLogs
@@ -118,7 +118,7 @@ def clean_in_order(root: Path, order: CleaningOrder) -> list[Step]:
     logs = RunningLogs(root, dict.fromkeys(KINDS, config), fs=fs)
     logs.clock.advance(max(0, NOW_MS - logs.clock.now_ms()))
     logs.cleaning.schedule.order = order
-    engine = InProcessEngine()
+    engine = CompiledEngine()
     engine.fs = fs
     steps: list[Step] = []
     cleaner = OnlineCleaner(logs.cleaning, engine)

@@ -19,7 +19,7 @@ from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.spark.child import Line, RemoteOwner
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import OS, FileSystem
-from support.whole_compaction import clean_whole
+from cordwood.testing.in_process_engine import clean_compiled
 
 
 def _execute(line: Line, message: dict[str, Any], fs: FileSystem) -> None:
@@ -34,7 +34,7 @@ def _execute(line: Line, message: dict[str, Any], fs: FileSystem) -> None:
             fs=fs,
         )
         try:
-            found = clean_whole(compaction, [whole.Lane(progress, progress.wrote)], fs=fs)
+            found = clean_compiled(compaction, [whole.Lane(progress, progress.wrote)], fs=fs)
         except (CordwoodError, OSError) as error:
             owner.fail(compaction.name, error)
         else:

@@ -1,4 +1,4 @@
-"""All steps of a compaction in one task, one after the other, of logs whose keys fit its memory."""
+"""Steps of a compaction in one task, of logs whose keys fit its memory."""
 
 from __future__ import annotations
 
@@ -12,8 +12,7 @@ from cordwood.cleanup.rewrite import RewriteSpec
 from cordwood.cleanup.tasks import Survivors, still_to_do
 from cordwood.cleanup.verification.evidence import Scope, find_evidence
 from cordwood.cleanup.verification.group import verify_group
-from cordwood.cleanup.whole import Indexed, Lane, WholeCompaction, find_survivors
-from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.cleanup.whole import Lane, find_survivors
 
 #: More keys than a log of a test has.
 ENTRIES_MAX: Final = 1 << 22
@@ -36,17 +35,3 @@ def verify_rewritten(compaction: LogCompaction, spec: RewriteSpec, manifest: Man
     evidence = find_evidence(Scope.of(compaction), segments, entries_max=ENTRIES_MAX)
     bases = [segment.source.base_offset for segment in spec.segments]
     verify_group(replace(spec, evidence=tuple(evidence[base] for base in bases)), manifest)
-
-
-def clean_whole(
-    compaction: LogCompaction, lanes: Sequence[Lane] = (Lane(),), *, fs: FileSystem = OS
-) -> Indexed:
-    """Indexes, rewrites and finishes; raises as `WholeCompaction` does."""
-    work = WholeCompaction(compaction, lanes, fs=fs)
-    try:
-        indexed = work.index(ENTRIES_MAX)
-        work.rewrite()
-        work.finish()
-    finally:
-        work.end()
-    return indexed

@@ -23,15 +23,10 @@ from cordwood.cleanup.compaction_values import (
     SegmentEvidence,
     SegmentSource,
 )
-from cordwood.cleanup.output import (
-    CountedFiles,
-    Output,
-    OutputLimits,
-    SegmentFiles,
-    StagedFiles,
-)
+from cordwood.cleanup.output import Output, OutputLimits
 from cordwood.cleanup.recompression import without_growth
 from cordwood.cleanup.scan import Block, Bytes, Ints, SegmentReader, records_of
+from cordwood.cleanup.segment_files import CountedFiles, SegmentFiles, StagedFiles
 from cordwood.cleanup.survivors import Progress, discardable, no_progress
 from cordwood.cleanup.transactions import (
     AbortedTransactions,

@@ -30,6 +30,7 @@ from cordwood.model.errors import NotCompactedError
 from cordwood.network import turns
 from cordwood.node.node import EngineFactory, Node
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.testing.in_process_engine import InProcessEngine
 from cordwood.testing.setting_text import SettingValue, setting_text
 
 _START_S = 60.0
@@ -67,7 +68,8 @@ class RunningBroker:
                 `{"log.retention.ms": 60_000, "auto.create.topics.enable": False}`.
             log_dir: the log directory, kept at the end; a temporary directory if None.
             clock: the broker's clock; a manual clock if None.
-            engine: the compaction engine; Spark in a separate process if None.
+            engine: the compaction engine; that of `cordwood.testing.in_process_engine` if None.
+                For logs too large for that, pass `spark_engine` of `cordwood.node.node`.
             fs: the file system for all files.
             host: the address to listen on.
             port: the port to listen on; 0 for any free port.
@@ -89,7 +91,7 @@ class RunningBroker:
         given |= {name: setting_text(name, value) for name, value in (properties or {}).items()}
         self.settings = BrokerSettings(given, source="RunningBroker")
         self.settings.require_known()
-        self._engine = engine
+        self._engine = engine or InProcessEngine
         self._fs = fs
         self._host = host
         self._thread: threading.Thread | None = None
@@ -247,12 +249,12 @@ class RunningBroker:
         than the timestamp of the segment's first record.
 
         Args:
-            compact: also compact what is due, which needs Java and PySpark if something is due.
+            compact: also compact what is due.
             **span: as `datetime.timedelta` takes it: `days=7`, `hours=1`, `milliseconds=5`.
 
         Raises:
             NotCompactedError: partitions are due for compaction and could not be compacted, because
-                Java or PySpark is missing or Spark failed. The clock was advanced, and all other
+                one is damaged, or too large for the engine. The clock was advanced, and all other
                 work that is due was done.
         """
         from datetime import timedelta  # noqa: PLC0415

@@ -24,7 +24,7 @@ from cordwood.model.audit import (
     TrashEmptied,
 )
 from cordwood.testing.broker import RunningBroker
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 
 DAY_MS = 86_400_000
 T = TypeVar("T", bound=AuditEvent)
@@ -63,9 +63,7 @@ def broker(tmp_path: Path, events: Events) -> Iterator[RunningBroker]:
         "log.retention.hours": "48",
         "node.id": "1",
     }
-    with RunningBroker(
-        properties, log_dir=tmp_path / "logs", engine=ManagedInProcessEngine
-    ) as running:
+    with RunningBroker(properties, log_dir=tmp_path / "logs", engine=CompiledEngine) as running:
         yield running
 
 

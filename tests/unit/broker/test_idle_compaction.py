@@ -11,7 +11,7 @@ from cordwood.broker.broker import Broker
 from cordwood.format.record_batch import Header, Record, build_batch
 from cordwood.testing.broker import RunningBroker
 from support.clean import digest_tree
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.running_logs import read_records
 
 HOUR_MS = 3_600_000
@@ -38,7 +38,7 @@ def test_an_idle_topic_loses_what_has_expired_and_its_tombstones(
     tmp_path: Path, form: bytes
 ) -> None:
     settings = {"node.id": "1", "log.cleaner.backoff.ms": str(CHECK_MS)}
-    with RunningBroker(settings, log_dir=tmp_path, engine=ManagedInProcessEngine) as running:
+    with RunningBroker(settings, log_dir=tmp_path, engine=CompiledEngine) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
         for made in admin.create_topics([NewTopic("idle", 1, 1, config=IDLE)]).values():
             made.result()

@@ -27,7 +27,7 @@ from cordwood.storage.trash import trashed_partitions
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker
 from support.erasing import erase_here
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.scrape import Probe, probed
 
 DAY_MS = 86_400_000
@@ -50,7 +50,7 @@ def started(
     return RunningBroker(
         {**settings, **(properties or {})},
         log_dir=tmp_path / "logs",
-        engine=ManagedInProcessEngine,
+        engine=CompiledEngine,
         fs=fs,
     )
 
@@ -574,7 +574,7 @@ def test_a_directory_alone_keeps_for_seven_days_and_both_settings_are_described(
 ) -> None:
     where = {"cordwood.trash.dir": str(tmp_path / "trash"), "node.id": "1"}
     with (
-        RunningBroker(where, log_dir=tmp_path / "logs", engine=ManagedInProcessEngine) as broker,
+        RunningBroker(where, log_dir=tmp_path / "logs", engine=CompiledEngine) as broker,
         probed(broker) as probe,
     ):
         fill(broker, {})

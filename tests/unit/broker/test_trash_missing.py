@@ -14,7 +14,7 @@ from cordwood.format.file_names import TRASH_ID, TRASH_MARK
 from cordwood.model.errors import ConfigError
 from cordwood.testing.broker import RunningBroker
 from support.erasing import batches_of
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.scrape import probed
 
 SETTINGS = {"segment.ms": "60000", "message.timestamp.type": "LogAppendTime"}
@@ -28,7 +28,7 @@ def started(root: Path, properties: Mapping[str, str] | None = None) -> RunningB
         "node.id": "1",
     }
     return RunningBroker(
-        {**settings, **(properties or {})}, log_dir=root / "logs", engine=ManagedInProcessEngine
+        {**settings, **(properties or {})}, log_dir=root / "logs", engine=CompiledEngine
     )
 
 

@@ -23,13 +23,13 @@ import json, re, sys
 from contextlib import contextmanager
 from pathlib import Path
 from cordwood.model.config import LogConfig
-from support.in_process_engine import InProcessEngine, clean_in_process
+from support.in_process_engine import CompiledEngine, clean_in_process
 
 limit, now_ms = int(sys.argv[1]), int(sys.argv[2])
 
 @contextmanager
 def engine():
-    yield InProcessEngine(batch_bytes_max=limit)
+    yield CompiledEngine(batch_bytes_max=limit)
 
 def peak_bytes():
     # ru_maxrss would begin with the peak of the process that started this one.

@@ -18,7 +18,7 @@ from cordwood.model.kafka_errors import OffsetOutOfRangeError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-from support.in_process_engine import InProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.running_logs import RunningLogs, newest, read_records
 
 T0 = TopicPartition("t", 0)
@@ -260,7 +260,7 @@ def test_two_cleaners_and_a_truncating_leader_change_disturb_no_reader(
     first, second = Writer(logs, log), Writer(logs, other)
 
     def clean(number: int) -> Callable[[threading.Event], None]:
-        cleaner = OnlineCleaner(logs.cleaning, InProcessEngine(), number=number)
+        cleaner = OnlineCleaner(logs.cleaning, CompiledEngine(), number=number)
 
         def work(stop: threading.Event) -> None:
             while not stop.is_set():

@@ -14,14 +14,14 @@ from cordwood.cleanup.log_cleaner import LogCleaner
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
-from support.in_process_engine import InProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.running_logs import RunningLogs
 
 HOUR_MS = 3_600_000
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), segment_bytes=1 << 20)
 
 
-class Rounds(InProcessEngine):
+class Rounds(CompiledEngine):
     """Notes in which order logs are cleaned."""
 
     def __init__(self) -> None:

@@ -22,7 +22,7 @@ from cordwood.cleanup.request import Engine
 from cordwood.model.config import BrokerConfig
 from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
-from support.in_process_engine import InProcessEngine, clean_in_process
+from support.in_process_engine import CompiledEngine, clean_in_process
 from support.key_distributions import CONFIG, DISTRIBUTIONS
 from support.log_builder import NOW_MS, write_log_dir
 from support.running_logs import RunningLogs
@@ -183,7 +183,7 @@ def test_without_compiled_code_the_ratio_decides_and_that_is_logged_once(
     assert "pip install 'cordwood[native]'" in caplog.text
 
 
-class Order(InProcessEngine):
+class Order(CompiledEngine):
     """Notes in which order logs are cleaned."""
 
     def __init__(self) -> None:

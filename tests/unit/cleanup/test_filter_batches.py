@@ -32,8 +32,8 @@ from cordwood.format.record_batch import (
     parse_header,
 )
 from cordwood.model.config import LogConfig
+from cordwood.testing.reference_cleaner import clean_by_reference
 from support.log_builder import NOW_MS, LogBuilder
-from support.reference_cleaner import clean_by_reference
 from support.whole_compaction import survivors_of
 
 CODECS = list(Codec)

@@ -15,9 +15,10 @@ from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.compaction_values import Manifest
 from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
-from cordwood.cleanup.output import CountedFiles, Output, OutputLimits
+from cordwood.cleanup.output import Output, OutputLimits
 from cordwood.cleanup.recompression import without_growth
 from cordwood.cleanup.rewrite import GroupRewriter
+from cordwood.cleanup.segment_files import CountedFiles
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.format.transaction_index import parse_transaction_index
@@ -28,9 +29,9 @@ from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from cordwood.storage.replace import put_in_place, recover_directory
 from cordwood.storage.trash import TrashedPartition
 from cordwood.storage.trash_restore import restore
+from cordwood.testing.reference_cleaner import clean_by_reference
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
-from support.reference_cleaner import clean_by_reference
 from support.running_logs import RunningLogs
 from support.stored_log import StoredLogs, records_in
 from support.whole_compaction import survivors_of, verify_rewritten

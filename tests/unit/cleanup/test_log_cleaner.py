@@ -30,7 +30,7 @@ from cordwood.model.errors import ConfigError, EngineError, EngineUnavailableErr
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log.partition_log import PartitionLog
-from support.in_process_engine import InProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.running_logs import RunningLogs, newest, read_records
 
 T0 = TopicPartition("t", 0)
@@ -65,7 +65,7 @@ def clean_up_to(logs: RunningLogs, log: PartitionLog) -> bool:
     return (logs.checkpoint(str(log.topic_partition)) or 0) >= log.active.base_offset
 
 
-class Recorder(InProcessEngine):
+class Recorder(CompiledEngine):
     """An engine with a life of its own, of which it keeps a record."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ class Recorder(InProcessEngine):
         self.closed = True
 
 
-class Endless(InProcessEngine):
+class Endless(CompiledEngine):
     """Tasks that never come to an end, but listen."""
 
     def __init__(self) -> None:
@@ -418,7 +418,7 @@ def test_threads_share_the_rate(tmp_path: Path) -> None:
     fill(logs, logs.log())
     seen: list[int | None] = []
 
-    class Spy(InProcessEngine):
+    class Spy(CompiledEngine):
         def run(self, committers: Sequence[CompactionCommitter]) -> None:
             seen.extend(committer.compaction.throttle_bytes for committer in committers)
             super().run(committers)

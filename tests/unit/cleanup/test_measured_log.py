@@ -24,7 +24,7 @@ from cordwood.model.config import LogConfig
 from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from cordwood.storage.replace import JOURNAL_NAME
 from support.clean import digest_tree
-from support.in_process_engine import InProcessEngine, clean_in_process
+from support.in_process_engine import CompiledEngine, clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.random_log import Contents, random_log
 
@@ -76,12 +76,12 @@ def test_the_predicted_view_is_the_one_that_is_read_afterwards(tmp_path: Path, s
             )
             owner = owner_of(tmp_path / "logs", run, scratch if measured else None)
             owner.capture()
-            compact([owner], InProcessEngine, now_ms=NOW_MS)
+            compact([owner], CompiledEngine, now_ms=NOW_MS)
             views.append(owner.view)
     assert views[0] == views[1]
 
 
-class Meddler(InProcessEngine):
+class Meddler(CompiledEngine):
     """Cleans the log behind the back of the first measurements, as a broker would."""
 
     def __init__(self, root: Path, *, times: int) -> None:

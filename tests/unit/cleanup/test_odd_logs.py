@@ -20,7 +20,7 @@ from cordwood.format.time_index import parse_time_index
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.testing.manual_clock import ManualClock
-from support.in_process_engine import InProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.running_logs import RunningLogs, newest, read_records
 from support.stored_log import batch_of
@@ -129,7 +129,7 @@ def test_a_round_that_is_stopped_before_its_first_group_changes_nothing(
     before = {path.name: path.read_bytes() for path in log.directory.glob("*.log")}
     threads: list[threading.Thread] = []
 
-    class Stopping(InProcessEngine):
+    class Stopping(CompiledEngine):
         def run(self, committers: Sequence[CompactionCommitter]) -> None:
             stop = {"abort": logs.cleaning.abort_cleaning, "pause": logs.cleaning.abort_and_pause}
             threads.append(threading.Thread(target=stop[how], args=(T0,), daemon=True))

@@ -36,7 +36,7 @@ from cordwood.network.slices import Slices
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.manual_clock import ManualClock
-from support.in_process_engine import InProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.running_logs import RunningLogs, newest, read_records
 
@@ -70,7 +70,7 @@ def offsets(log: PartitionLog) -> list[int]:
     return [record.offset for record in read_records(log)]
 
 
-class HookedEngine(InProcessEngine):
+class HookedEngine(CompiledEngine):
     """Does something before a compaction begins, and something else once a group is in place."""
 
     def __init__(
@@ -109,7 +109,7 @@ class OneByOne(HookedEngine):
 
         committer._commit = commit_and_tell  # type: ignore[method-assign]
         try:
-            return InProcessEngine._poll(self, committer)
+            return CompiledEngine._poll(self, committer)
         finally:
             committer._commit = placed  # type: ignore[method-assign]
 
@@ -383,7 +383,7 @@ def test_a_log_whose_groups_are_all_in_place_is_cleaned_though_the_engine_fails_
     dups(logs, log, 10, 20)
     seen: list[CompactionCommitter] = []
 
-    class Ending(InProcessEngine):
+    class Ending(CompiledEngine):
         def run(self, committers: Sequence[CompactionCommitter]) -> None:
             seen.extend(committers)
             super().run(committers)
@@ -975,7 +975,7 @@ def test_two_cleaners_share_the_logs_between_them(tmp_path: Path) -> None:
     errors: list[BaseException] = []
 
     def work(number: int) -> None:
-        cleaner = OnlineCleaner(logs.cleaning, InProcessEngine(), number=number)
+        cleaner = OnlineCleaner(logs.cleaning, CompiledEngine(), number=number)
         try:
             while cleaner.clean_once():
                 pass

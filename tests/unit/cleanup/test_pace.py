@@ -17,7 +17,7 @@ from cordwood.model.clock import MovableClock, SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import EngineError
 from cordwood.storage.filesystem import OS
-from support.in_process_engine import InProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.running_logs import RunningLogs
 from support.whole_compaction import survivors_of
 
@@ -58,7 +58,7 @@ def test_a_task_that_waited_does_not_go_faster_afterwards(tmp_path: Path, moved:
     assert clock.monotonic_s() - begun >= 0.5, "all but what the last 300 ms allow"
 
 
-class Counting(InProcessEngine):
+class Counting(CompiledEngine):
     """Notes what a compaction's task reads and writes, and what its groups take."""
 
     def __init__(self) -> None:

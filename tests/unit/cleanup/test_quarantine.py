@@ -13,7 +13,7 @@ from cordwood.cleanup.quarantine import RetryDelays, Stage
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
-from support.in_process_engine import InProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.running_logs import RunningLogs, newest, read_records
 
 T0 = TopicPartition("t", 0)
@@ -37,7 +37,7 @@ class Damaged:
         data = bytearray(self.whole)
         data[100] ^= 1
         self.path.write_bytes(data)
-        self.cleaner = LogCleaner(logs.manager, logs.cleaning, InProcessEngine(), logs.clock)
+        self.cleaner = LogCleaner(logs.manager, logs.cleaning, CompiledEngine(), logs.clock)
 
     def mend(self) -> None:
         self.path.write_bytes(self.whole)

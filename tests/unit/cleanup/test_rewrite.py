@@ -23,8 +23,8 @@ from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.storage.filesystem import FileWriter
+from cordwood.testing.reference_cleaner import CleanedSegment, clean_by_reference
 from support.log_builder import NOW_MS, LogBuilder
-from support.reference_cleaner import CleanedSegment, clean_by_reference
 from support.whole_compaction import survivors_of, verify_rewritten
 
 Build = Callable[[LogBuilder], object]

@@ -16,7 +16,7 @@ from cordwood.cleanup.transactions import (
 )
 from cordwood.format.control_record import ControlType
 from cordwood.format.transaction_index import AbortedTransaction
-from support.reference_cleaner import SequentialTransactions
+from cordwood.testing.reference_cleaner import SequentialTransactions
 
 
 @dataclass(frozen=True)

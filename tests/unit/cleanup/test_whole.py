@@ -16,8 +16,9 @@ from cordwood.cleanup.whole import Lane, find_survivors
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import EngineError, StagingError
 from cordwood.storage.filesystem import OS
+from cordwood.testing.in_process_engine import clean_compiled
 from support.log_builder import NOW_MS, LogBuilder
-from support.whole_compaction import ENTRIES_MAX, clean_whole, survivors_of
+from support.whole_compaction import ENTRIES_MAX, survivors_of
 
 KEYS = 9_000
 
@@ -71,7 +72,7 @@ def test_the_error_of_the_thread_that_failed_first_is_raised(compaction: LogComp
     begin_attempt(directory, compaction.attempt, fs=OS)
     # The first thread waits for the owner of the log to put its groups in place: nobody does.
     with pytest.raises(StagingError, match="the disk is gone"):
-        clean_whole(compaction, [Lane(), Lane(wrote=fail)])
+        clean_compiled(compaction, [Lane(), Lane(wrote=fail)])
     left = {path.name for path in directory.iterdir()} - before
     assert all(name.endswith(".staged") for name in left)
 

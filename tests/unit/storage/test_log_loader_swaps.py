@@ -23,8 +23,8 @@ from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.replace import JOURNAL_NAME
+from cordwood.testing.reference_cleaner import index_entries
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
-from support.log_builder import index_entries
 from support.stored_log import StoredLog, batch_of, keys_in, put
 
 INT_MAX = (1 << 31) - 1

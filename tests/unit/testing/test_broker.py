@@ -42,7 +42,7 @@ from cordwood.node.node import EngineFactory, Node
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.setting_text import SettingValue, setting_text
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.no_engine import NoEngine
 
 _NEVER = Backoff(3600.0, 3600.0)
@@ -467,7 +467,7 @@ def test_what_is_due_beside_compaction_is_done_before_advance_raises() -> None:
 
 def test_advance_raises_for_a_partition_that_an_earlier_failure_set_aside() -> None:
     properties = {"log.cleaner.backoff.ms": "3600000000"}
-    with RunningBroker(properties, engine=ManagedInProcessEngine) as broker:
+    with RunningBroker(properties, engine=CompiledEngine) as broker:
         due_for_compaction(broker, "orders", "users")
         manager: CleanerManager = broker.node.cleaner.manager
         log = broker.broker.replicas.logs.require(TopicPartition("orders", 0))
@@ -478,7 +478,7 @@ def test_advance_raises_for_a_partition_that_an_earlier_failure_set_aside() -> N
 
 
 def test_advance_returns_when_everything_due_is_compacted(tmp_path: Path) -> None:
-    with RunningBroker(log_dir=tmp_path, engine=ManagedInProcessEngine) as broker:
+    with RunningBroker(log_dir=tmp_path, engine=CompiledEngine) as broker:
         due_for_compaction(broker, "orders")
         broker.advance(milliseconds=1)
         checkpoint = (tmp_path / "cleaner-offset-checkpoint").read_text()

@@ -27,8 +27,9 @@ from cordwood.format.offset_index import build_offset_index
 from cordwood.format.record_batch import Header, Record, RecordBatch, build_batch, iter_batches
 from cordwood.format.time_index import build_time_index
 from cordwood.model.config import BrokerConfig, LogConfig
-from support.in_process_engine import InProcessEngine, clean_in_process
-from support.log_builder import NOW_MS, LogBuilder, index_entries, write_log_dir
+from cordwood.testing.reference_cleaner import index_entries
+from support.in_process_engine import CompiledEngine, clean_in_process
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.running_logs import RunningLogs
 from support.stored_log import files_of
 
@@ -433,7 +434,7 @@ def test_a_brokers_cleaner_refuses_it_too_if_it_verifies(
     before = files_of(log.directory)
     settings = CleanerSettings.of(BrokerConfig(), {VERIFY: True})
     assert settings.verify
-    cleaner = OnlineCleaner(logs.cleaning, InProcessEngine(), verify=lambda: settings.verify)
+    cleaner = OnlineCleaner(logs.cleaning, CompiledEngine(), verify=lambda: settings.verify)
     assert not cleaner.clean_once()
     reason = logs.cleaning.uncleanable_partitions(log.log_dir)[log.topic_partition]
     assert f"rule {Rule.NEWEST_LOST.code}" in reason

@@ -8,27 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.model.extras import PACKAGES, SPARK, extra_of
+from cordwood.model.extras import extra_of
 from cordwood.testing.broker import RunningBroker
+from support.base_installation import HIDE
 from support.log_builder import LogBuilder, write_log_dir
 from support.no_engine import NoEngine
 
-HIDDEN = (*PACKAGES[SPARK], "py4j", "grpc", "google.protobuf", "llvmlite")
-
 #: Runs a command line with the packages of the extras hidden; a broker is told to stop once it has
 #: started.
-PROGRAM = f"""
-import logging, os, signal, sys
-
-class Hiding:
-    def __init__(self, finder):
-        self.finder = finder
-    def __getattr__(self, name):
-        return getattr(self.finder, name)
-    def find_spec(self, name, *rest):
-        return None if name in {HIDDEN} else self.finder.find_spec(name, *rest)
-
-sys.meta_path[:] = [Hiding(finder) for finder in sys.meta_path]
+PROGRAM = f"""{HIDE}
+import logging, os, signal
 
 class StopWhenStarted(logging.Handler):
     def emit(self, record):

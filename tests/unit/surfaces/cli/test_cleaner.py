@@ -24,7 +24,7 @@ from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.cli.running_broker import AddressedBroker
 from cordwood.testing.broker import RunningBroker
 from support.cleaner_bench import until
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.ports import free_port
 from support.scrape import Probe, probed
 
@@ -38,7 +38,7 @@ COMPACT = {
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    with RunningBroker(log_dir=tmp_path, engine=ManagedInProcessEngine) as running:
+    with RunningBroker(log_dir=tmp_path, engine=CompiledEngine) as running:
         yield running
 
 

@@ -19,7 +19,7 @@ from cordwood.testing.broker import RunningBroker
 from cordwood.testing.cluster import Cluster
 from support.clean import digest_tree
 from support.erasing import KEY, VALUE, erasable_log, sweep
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.log_builder import write_log_dir
 from support.scrape import probed
 
@@ -100,7 +100,7 @@ def produce(servers: str, topic: str) -> None:
 
 def test_all_topics_of_a_running_broker_are_those_of_its_users(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
-    with RunningBroker(log_dir=tmp_path / "data", engine=ManagedInProcessEngine) as broker:
+    with RunningBroker(log_dir=tmp_path / "data", engine=CompiledEngine) as broker:
         for topic in ("one", "two"):
             produce(broker.bootstrap_servers, topic)
         with probed(broker) as probe:

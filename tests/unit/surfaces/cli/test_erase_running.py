@@ -19,7 +19,7 @@ from cordwood.surfaces.http.endpoint import HttpEndpoint, listen
 from cordwood.surfaces.http.observed import ObservedBroker
 from cordwood.testing.broker import RunningBroker
 from support.erasing import KEY, VALUE, kept_records, sweep
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 
 RECORDS = 3000
 Read = list[tuple[int, bytes | None, bytes | None, int, Any]]
@@ -29,7 +29,7 @@ Read = list[tuple[int, bytes | None, bytes | None, int, Any]]
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
     log_dir = tmp_path / "data"
     log_dir.mkdir()
-    with RunningBroker(log_dir=log_dir, engine=ManagedInProcessEngine) as running:
+    with RunningBroker(log_dir=log_dir, engine=CompiledEngine) as running:
         admin = AdminClient({"bootstrap.servers": running.bootstrap_servers})
         config = {"internal.segment.bytes": "16384", "retention.ms": "-1"}
         for future in admin.create_topics([NewTopic("orders", 1, 1, config=config)]).values():

@@ -16,7 +16,7 @@ from cordwood.cleanup.blockers import Code
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker
 from support.golden import Golden
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.scrape import Probe, probed
 
 HOUR_MS = 3_600_000
@@ -137,7 +137,7 @@ def test_wrong_usage_is_refused(arguments: tuple[str, ...], says: str) -> None:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    with RunningBroker(log_dir=tmp_path, engine=ManagedInProcessEngine) as running:
+    with RunningBroker(log_dir=tmp_path, engine=CompiledEngine) as running:
         yield running
 
 

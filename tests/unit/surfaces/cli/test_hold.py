@@ -18,7 +18,7 @@ from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker
 from support.ask import ask
 from support.clean_case import log_dir
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.log_builder import NOW_MS
 from support.scrape import Probe, probed
 from support.served import ServedBroker
@@ -126,7 +126,7 @@ def test_damaged_holds_are_named_and_nothing_is_cleaned(tmp_path: Path) -> None:
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    with RunningBroker(log_dir=tmp_path / "logs", engine=ManagedInProcessEngine) as running:
+    with RunningBroker(log_dir=tmp_path / "logs", engine=CompiledEngine) as running:
         yield running
 
 

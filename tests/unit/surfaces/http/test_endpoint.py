@@ -21,7 +21,7 @@ from cordwood.surfaces.http import endpoint as endpoint_module
 from cordwood.surfaces.http.endpoint import ADVANCE_MS_MAX, listen
 from cordwood.surfaces.http.server import Answer, HttpServer, RequestLimits
 from cordwood.testing.broker import RunningBroker
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.kafka import poll_until
 from support.scrape import Probe, probed, standing_still
 
@@ -33,7 +33,7 @@ PROPERTIES = {"offsets.topic.num.partitions": "1", "log.message.timestamp.type":
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    with RunningBroker(PROPERTIES, log_dir=tmp_path, engine=ManagedInProcessEngine) as running:
+    with RunningBroker(PROPERTIES, log_dir=tmp_path, engine=CompiledEngine) as running:
         yield running
 
 
@@ -48,7 +48,7 @@ def shared_probe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
     """The endpoint of one broker for all tests that need no state of their own."""
     log_dir = tmp_path_factory.mktemp("shared")
     with (
-        RunningBroker(PROPERTIES, log_dir=log_dir, engine=ManagedInProcessEngine) as running,
+        RunningBroker(PROPERTIES, log_dir=log_dir, engine=CompiledEngine) as running,
         probed(running) as found,
     ):
         yield found
@@ -280,7 +280,7 @@ def test_a_page_of_another_site_changes_nothing(
 def test_the_name_of_a_listener_is_a_name_of_the_broker(tmp_path: Path) -> None:
     properties = {"advertised.listeners": "PLAINTEXT://broker.test:19092"}
     with (
-        RunningBroker(properties, log_dir=tmp_path, engine=ManagedInProcessEngine) as broker,
+        RunningBroker(properties, log_dir=tmp_path, engine=CompiledEngine) as broker,
         probed(broker) as probe,
     ):
         answer = probe.ask("/clock/advance?ms=1", "POST", {"Host": "Broker.test:9464"})

@@ -15,7 +15,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.metrics.metric import Kind
 from cordwood.surfaces.metrics.table import METRICS
 from cordwood.testing.broker import RunningBroker
-from support.in_process_engine import ManagedInProcessEngine
+from support.in_process_engine import CompiledEngine
 from support.kafka import poll_until
 from support.scrape import Probe, probed
 
@@ -31,7 +31,7 @@ def broker(tmp_path: Path) -> Iterator[RunningBroker]:
         "cordwood.trash.dir": str(tmp_path / "trash"),
     }
     log_dir = tmp_path / "logs"
-    with RunningBroker(properties, log_dir=log_dir, engine=ManagedInProcessEngine) as running:
+    with RunningBroker(properties, log_dir=log_dir, engine=CompiledEngine) as running:
         yield running
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cordwood.cleanup.compaction_values import LastRecord
-from support.reference_rules import (
+from cordwood.testing.reference_rules import (
     Action,
     Verdict,
     decide_batch,

@@ -2,7 +2,8 @@
 
 One batch at a time, one record at a time, with a dict for the offset map and Kafka's own sequential
 bookkeeping of transactions. Nothing here is compiled, split up or run side by side, and no bits are
-counted: what it gives is right because it can be read.
+counted: what it gives is right because it can be read. It needs no package but those of the base
+installation, so that a broker in a test compacts with it (`cordwood.testing.in_process_engine`).
 
 Source: org.apache.kafka.storage.internals.log.Cleaner (buildOffsetMap, cleanSegments, cleanInto,
 shouldDiscardBatch, shouldRetainRecord), CleanedTransactionMetadata, LogSegment.append,
@@ -12,12 +13,19 @@ org.apache.kafka.common.record.MemoryRecords.filterTo; KIP-98, KIP-534.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cordwood.cleanup.compaction_values import LastRecord, VersionRule
+from cordwood.cleanup.compaction_values import (
+    BATCH_BYTES_MAX,
+    Discarded,
+    LastRecord,
+    VersionRule,
+)
+from cordwood.cleanup.denser_batch import denser, has_grown
 from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.cleanup.transactions import TransactionSummary
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
@@ -39,9 +47,9 @@ from cordwood.format.record_batch import (
 )
 from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
+from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
-from support.log_builder import index_entries
-from support.reference_rules import (
+from cordwood.testing.reference_rules import (
     Action,
     Highest,
     decide_batch,
@@ -56,7 +64,14 @@ Batch = RecordBatch | LegacyBatch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceRound:
-    """A compaction of the segments in `directory`; `groups` holds base offsets, a tuple each."""
+    """A compaction of the segments in `directory`; `groups` holds base offsets, a tuple each.
+
+    `read` are the base offsets of all segments that are read, also of those that stay as they are;
+    those of the groups if it is empty. `indexed` are those whose keys are indexed; likewise. With
+    `before`, the compaction was interrupted, and that is the state of the transactions behind the
+    groups that are in place. With `recompresses`, a batch that has grown is compressed once more,
+    which Kafka does not do.
+    """
 
     directory: Path
     first_dirty: int
@@ -70,16 +85,26 @@ class ReferenceRound:
     aborted: tuple[AbortedTransaction, ...] = ()
     versions: VersionRule | None = None
     ttl_header: str = ""
+    read: tuple[int, ...] = ()
+    indexed: tuple[int, ...] = ()
+    before: TransactionSummary | None = None
+    batch_bytes_max: int = BATCH_BYTES_MAX
+    recompresses: bool = False
     fs: FileSystem = OS
 
     @classmethod
-    def of(cls, compaction: LogCompaction, *, fs: FileSystem = OS) -> ReferenceRound:
-        """The same compaction, as the fast cleaner is given it."""
+    def of(
+        cls, compaction: LogCompaction, *, recompresses: bool = False, fs: FileSystem = OS
+    ) -> ReferenceRound:
+        """The same compaction, as the fast cleaner is given it, without the groups in place."""
+        done = compaction.groups[: compaction.groups_done]
+        first_left = done[-1][-1] + 1 if done else 0
+        is_versioned = compaction.versions is not None
         return cls(
             directory=Path(compaction.directory),
             first_dirty=compaction.first_dirty,
             first_uncleanable=compaction.first_uncleanable,
-            groups=compaction.groups,
+            groups=compaction.groups[compaction.groups_done :],
             now_ms=compaction.now_ms,
             delete_retention_ms=compaction.delete_retention_ms,
             index_interval_bytes=compaction.index_interval_bytes,
@@ -88,6 +113,17 @@ class ReferenceRound:
             aborted=compaction.aborted,
             versions=compaction.versions,
             ttl_header=compaction.ttl_header,
+            read=tuple(
+                each.base_offset for each in compaction.segments if each.base_offset >= first_left
+            ),
+            indexed=tuple(
+                each.base_offset
+                for each in compaction.dirty
+                if is_versioned or each.base_offset >= first_left
+            ),
+            before=TransactionSummary.from_json(compaction.before),
+            batch_bytes_max=compaction.batch_bytes_max,
+            recompresses=recompresses,
             fs=fs,
         )
 
@@ -140,6 +176,72 @@ class CleanedSegment:
         return found
 
 
+def index_entries(
+    batches: Sequence[tuple[int, int, int]], *, interval_bytes: int
+) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+    """Offset and time index entries of a segment that was appended to, and then closed.
+
+    Args:
+        batches: (size in bytes, last offset, maximum timestamp in ms) of each, in order.
+        interval_bytes: index.interval.bytes.
+
+    Returns:
+        ((offset, position) each, (timestamp in ms, offset) each).
+
+    Source: LogSegment.append, LogSegment.onBecomeInactiveSegment.
+    """
+    offsets: list[tuple[int, int]] = []
+    times: list[tuple[int, int]] = []
+    newest = (-1, -1)
+    position = since = 0
+
+    def add_time() -> None:
+        if newest[0] > (times[-1][0] if times else -1):
+            times.append(newest)
+
+    for size_bytes, last_offset, max_timestamp in batches:
+        if max_timestamp > newest[0]:
+            newest = (max_timestamp, last_offset)
+        if since > interval_bytes:
+            offsets.append((last_offset, position))
+            add_time()
+            since = 0
+        position += size_bytes
+        since += size_bytes
+    add_time()
+    return offsets, times
+
+
+@dataclass(slots=True)
+class Tally:
+    """What a group had and has: numbers for the report.
+
+    `stays` says that the group is one segment of which nothing has to change. `after` is the state
+    of the transactions behind it.
+    """
+
+    stays: bool
+    records_before: int = 0
+    records_after: int = 0
+    batches_before: int = 0
+    batches_after: int = 0
+    discarded: Discarded = field(default_factory=Discarded)
+    after: TransactionSummary = field(default_factory=TransactionSummary)
+
+    def discard(self, reason: str, count: int = 1) -> None:
+        """Counts records that go, by the field of `Discarded`."""
+        self.stays = False
+        setattr(self.discarded, reason, getattr(self.discarded, reason) + count)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanedGroup:
+    """A group as one segment, however large, and what was counted."""
+
+    segment: CleanedSegment
+    tally: Tally
+
+
 def _segment_of(
     base_offset: int,
     data: bytes,
@@ -174,9 +276,10 @@ class SequentialTransactions:
     Source: CleanedTransactionMetadata.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, before: TransactionSummary | None = None) -> None:
+        """Begins at the start of a log, or behind what `before` sums up."""
         self._waiting: list[tuple[int, int, AbortedTransaction]] = []
-        self._ongoing_committed: set[int] = set()
+        self.summary = TransactionSummary().followed_by(before or TransactionSummary())
         #: By producer: the aborted transaction, and whether a batch of it was read.
         self._ongoing_aborted: dict[int, tuple[AbortedTransaction, bool]] = {}
         self._added = 0
@@ -192,7 +295,8 @@ class SequentialTransactions:
     def _begin_up_to(self, offset: int) -> None:
         while self._waiting and self._waiting[0][0] <= offset:
             entry = heapq.heappop(self._waiting)[2]
-            self._ongoing_aborted.setdefault(entry.producer_id, (entry, False))
+            seen = (entry.producer_id, entry.last_offset) in self.summary.observed
+            self._ongoing_aborted.setdefault(entry.producer_id, (entry, seen))
 
     def data_batch(self, producer_id: int, last_offset: int, *, transactional: bool) -> bool:
         """Whether a data batch may be discarded."""
@@ -200,9 +304,11 @@ class SequentialTransactions:
         if not transactional:
             return False
         if producer_id in self._ongoing_aborted:
-            self._ongoing_aborted[producer_id] = (self._ongoing_aborted[producer_id][0], True)
+            entry, _ = self._ongoing_aborted[producer_id]
+            self._ongoing_aborted[producer_id] = (entry, True)
+            self.summary.observed.add((producer_id, entry.last_offset))
             return True
-        self._ongoing_committed.add(producer_id)
+        self.summary.committed[producer_id] = True
         return False
 
     def control_batch(
@@ -219,8 +325,8 @@ class SequentialTransactions:
                 return False
             return True
         if control_type is ControlType.COMMIT:
-            seen = producer_id in self._ongoing_committed
-            self._ongoing_committed.discard(producer_id)
+            seen = self.summary.committed.get(producer_id, False)
+            self.summary.committed[producer_id] = False
             return not seen
         return False
 
@@ -251,18 +357,44 @@ class _Written:
         self.facts.append((len(data), batch_last_offset, max_timestamp))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SegmentRules:
+    """What the records of a segment are judged by."""
+
+    newest: Highest
+    is_indexed: bool
+    keeps_legacy_tombstones: bool
+
+
 class ReferenceCleaner:
     """Cleans one compaction in memory; touches no file."""
 
     def __init__(self, compaction: ReferenceRound) -> None:
         self._round = compaction
-        self._transactions = SequentialTransactions()
+        self._transactions = SequentialTransactions(compaction.before)
         self._last_records = {p.producer_id: p for p in compaction.producers}
+        grouped = tuple(base for group in compaction.groups for base in group)
+        self._read = compaction.read or grouped
+        self._indexed = compaction.indexed or (() if compaction.read else grouped)
 
     def clean(self) -> list[CleanedSegment]:
-        """What each group becomes, in order."""
+        """What each group becomes, in order.
+
+        Raises:
+            CorruptError: a segment is damaged.
+            OSError: a segment cannot be read.
+        """
+        return [group.segment for group in self.groups()]
+
+    def groups(self) -> Iterator[CleanedGroup]:
+        """The same one by one: a group's files are read when it is asked for. Raises as `clean`."""
         newest = self._offset_map()
-        return [self._clean_group(group, newest) for group in self._round.groups]
+        left = list(self._read)
+        for group in self._round.groups:
+            while left and left[0] < group[0]:
+                self._pass_over(left.pop(0))
+            left = left[len(group) :]
+            yield self._clean_group(group, newest)
 
     # ---- first pass
 
@@ -272,22 +404,30 @@ class ReferenceCleaner:
         newest = Highest(compaction.versions)
         transactions = SequentialTransactions()
         transactions.add(self._aborted_in(compaction.first_dirty, compaction.first_uncleanable))
-        for base in (base for group in compaction.groups for base in group):
+        for base in self._indexed:
             for batch in self._batches(base):
                 if batch.last_offset < compaction.first_dirty:
                     continue
                 if transactions.read(batch) or _is_control(batch):
                     continue
-                for record in batch.records():
+                for record in self._records(batch):
                     if record.key is not None and record.offset >= compaction.first_dirty:
                         newest.add(record.key, record)
         return newest
 
     # ---- second pass
 
-    def _clean_group(self, group: tuple[int, ...], newest: Highest) -> CleanedSegment:
+    def _pass_over(self, base: int) -> None:
+        """Notes the transactions of a segment that stays as it is."""
+        batches = self._batches(base)
+        self._transactions.add(self._aborted_in(base, batches[-1].next_offset if batches else base))
+        for batch in batches:
+            self._transactions.read(batch)
+
+    def _clean_group(self, group: tuple[int, ...], newest: Highest) -> CleanedGroup:
         compaction = self._round
         written = _Written()
+        tally = Tally(stays=len(group) == 1)
         self._transactions.kept_aborted = []
         modified_ns = 0
         for number, base in enumerate(group):
@@ -297,10 +437,17 @@ class ReferenceCleaner:
                 end = group[number + 1]
             self._transactions.add(self._aborted_in(base, end))
             modified_ns = compaction.fs.facts_of(self._path(base)).modified_ns
-            keep_legacy_tombstones = modified_ns // 1_000_000 > compaction.legacy_horizon_ms
+            rules = _SegmentRules(
+                newest=newest,
+                is_indexed=base in self._indexed,
+                keeps_legacy_tombstones=modified_ns // 1_000_000 > compaction.legacy_horizon_ms,
+            )
             for batch in batches:
-                self._clean_batch(batch, newest, written, keep_legacy_tombstones)
-        return _segment_of(
+                self._clean_batch(batch, rules, written, tally)
+        tally.batches_after = len(written.facts)
+        tally.records_after = len(written.offsets)
+        tally.after = TransactionSummary().followed_by(self._transactions.summary)
+        segment = _segment_of(
             group[0],
             bytes(written.data),
             written.facts,
@@ -309,38 +456,18 @@ class ReferenceCleaner:
             modified_ns=modified_ns // 1_000_000 * 1_000_000,
             offsets=written.offsets,
         )
+        return CleanedGroup(segment=segment, tally=tally)
 
     def _clean_batch(
-        self,
-        batch: Batch,
-        newest: Highest,
-        written: _Written,
-        keep_legacy_tombstones: bool,  # named as in Kafka
+        self, batch: Batch, rules: _SegmentRules, written: _Written, tally: Tally
     ) -> None:
         compaction = self._round
         can_discard = self._transactions.read(batch)
-        horizon = None if isinstance(batch, LegacyBatch) else batch.header.delete_horizon_ms
-        discard_records = should_discard_records(
-            can_discard=can_discard,
-            is_control=_is_control(batch),
-            delete_horizon_ms=horizon,
-            now_ms=compaction.now_ms,
-        )
-        keep_tombstones = keep_legacy_tombstones
-        if not isinstance(batch, LegacyBatch):
-            keep_tombstones = should_retain_tombstone(
-                delete_horizon_ms=horizon, now_ms=compaction.now_ms
-            )
-        records = batch.records()
-        kept = (
-            []
-            if discard_records
-            else [
-                record
-                for record in records
-                if _is_control(batch) or self._should_retain(record, newest, keep_tombstones)
-            ]
-        )
+        records = self._records(batch)
+        tally.batches_before += 1
+        tally.records_before += len(records)
+        tally.stays &= _is_plain(batch, records)
+        kept = self._kept_of(batch, records, rules, tally, can_discard=can_discard)
         if isinstance(batch, LegacyBatch):
             self._write_legacy(batch, kept, written)
             return
@@ -352,7 +479,7 @@ class ReferenceCleaner:
             can_discard=can_discard,
             is_control=header.is_control,
             must_leave_header=self._must_leave_header(batch),
-            delete_horizon_ms=horizon,
+            delete_horizon_ms=header.delete_horizon_ms,
             now_ms=compaction.now_ms,
             delete_retention_ms=compaction.delete_retention_ms,
         )
@@ -366,24 +493,60 @@ class ReferenceCleaner:
         else:
             self._write_rebuilt(batch, kept, verdict.delete_horizon_ms, written)
 
-    def _should_retain(
+    def _kept_of(
+        self,
+        batch: Batch,
+        records: list[Record],
+        rules: _SegmentRules,
+        tally: Tally,
+        *,
+        can_discard: bool,
+    ) -> list[Record]:
+        """The records of a batch that stay; counts the others."""
+        now_ms = self._round.now_ms
+        horizon = None if isinstance(batch, LegacyBatch) else batch.header.delete_horizon_ms
+        if should_discard_records(
+            can_discard=can_discard,
+            is_control=_is_control(batch),
+            delete_horizon_ms=horizon,
+            now_ms=now_ms,
+        ):
+            tally.discard("marker" if _is_control(batch) else "aborted", len(records))
+            return []
+        if _is_control(batch):
+            return records
+        keep_tombstones = rules.keeps_legacy_tombstones
+        if not isinstance(batch, LegacyBatch):
+            keep_tombstones = should_retain_tombstone(delete_horizon_ms=horizon, now_ms=now_ms)
+        kept = []
+        for record in records:
+            reason = self._reason_to_discard(record, rules, keep_tombstones)
+            if reason is None:
+                kept.append(record)
+            else:
+                tally.discard(reason)
+        return kept
+
+    def _reason_to_discard(
         self,
         record: Record,
-        newest: Highest,
+        rules: _SegmentRules,
         keep_tombstones: bool,  # named as in Kafka
-    ) -> bool:
+    ) -> str | None:
+        """The field of `Discarded` that counts a record; None if it stays."""
         if record.offset >= self._round.first_uncleanable:
-            return True
+            return None
         if record.key is None:
-            return False
+            return "unkeyed" if rules.is_indexed else "superseded"
+        newest = rules.newest
         is_below = record.offset < self._round.first_dirty
         if newest.beats(record.key, record) or (is_below and self._round.versions is not None):
-            return False
-        is_pinned = newest.is_pinned(record.key, record)
-        if has_expired(record, self._round.ttl_header, self._round.now_ms) and not is_pinned:
-            return False
-        keep_tombstones = keep_tombstones or is_pinned
-        return record.value is not None or keep_tombstones
+            return "superseded"
+        if newest.is_pinned(record.key, record):
+            return None
+        if has_expired(record, self._round.ttl_header, self._round.now_ms):
+            return "expired"
+        return None if record.value is not None or keep_tombstones else "tombstone"
 
     def _must_leave_header(self, batch: RecordBatch) -> bool:
         header = batch.header
@@ -418,6 +581,8 @@ class ReferenceCleaner:
         newest = max(-1, *(record.timestamp for record in kept))
         if header.timestamp_type == LOG_APPEND_TIME:
             newest = header.max_timestamp
+        if self._round.recompresses and has_grown(batch.size_bytes, len(data)):
+            data = bytes(denser(memoryview(data)))
         written.append(data, header.last_offset, newest)
 
     def _write_legacy(self, batch: LegacyBatch, kept: list[Record], written: _Written) -> None:
@@ -442,12 +607,29 @@ class ReferenceCleaner:
         return self._round.directory / segment_file_name(base_offset, LOG_SUFFIX)
 
     def _batches(self, base_offset: int) -> list[Batch]:
-        data = self._round.fs.read_bytes(self._path(base_offset))
-        batches = [batch for _, batch in iter_batches(data)]
-        assert sum(b.size_bytes for b in batches) == len(data), f"a torn batch in {base_offset}"
-        for batch in batches:
-            batch.require_valid()
-        return batches
+        path = self._path(base_offset)
+        data = self._round.fs.read_bytes(path)
+        found: list[Batch] = []
+        position, next_offset = 0, base_offset
+        try:
+            for at, batch in iter_batches(data):
+                position = at
+                batch.require_valid()
+                if batch.base_offset < next_offset:
+                    raise CorruptError(f"a batch at offset {batch.base_offset}, out of order")
+                next_offset = batch.next_offset
+                found.append(batch)
+            position = sum(batch.size_bytes for batch in found)
+            if position != len(data):
+                raise CorruptError("a batch that is cut off")
+        except CorruptError as error:
+            raise error.located(path=str(path), base_position=position) from error
+        return found
+
+    def _records(self, batch: Batch) -> list[Record]:
+        if isinstance(batch, LegacyBatch):
+            return batch.records()
+        return list(batch.iter_records(size_max=self._round.batch_bytes_max))
 
     def _aborted_in(self, start: int, end: int) -> list[AbortedTransaction]:
         """Aborted transactions that overlap [start, end).
@@ -481,3 +663,15 @@ def segments_by_reference(compaction: LogCompaction) -> list[list[CleanedSegment
 
 def _is_control(batch: Batch) -> bool:
     return not isinstance(batch, LegacyBatch) and batch.header.is_control
+
+
+def _is_plain(batch: Batch, records: Sequence[Record]) -> bool:
+    """Whether the bytes of a batch stay as they are if all its records stay."""
+    if isinstance(batch, LegacyBatch) or not records:
+        return False
+    header = batch.header
+    return not (
+        header.is_control
+        or header.is_transactional
+        or any(record.value is None for record in records)
+    )

@@ -1,0 +1,303 @@
+"""What a broker in a test compacts with: the bytes of the product, and what it refuses."""
+
+from __future__ import annotations
+
+import random
+import shutil
+import subprocess
+import sys
+import threading
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from cordwood.cleanup.cleanable import plan_cleanable
+from cordwood.cleanup.compaction import plan_compaction
+from cordwood.cleanup.compaction_values import Manifest
+from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
+from cordwood.format.compression import Codec
+from cordwood.format.record_batch import Record, build_batch
+from cordwood.model.config import LogConfig
+from cordwood.model.errors import CorruptError
+from cordwood.storage.replace import STAGED_SUFFIX
+from cordwood.testing.in_process_engine import (
+    COMPILED_BYTES_MAX,
+    PLAIN_BYTES_MAX,
+    InProcessEngine,
+    is_plain,
+    refusal_of,
+    stage_groups,
+)
+from cordwood.testing.reference_cleaner import ReferenceCleaner, ReferenceRound
+from support.base_installation import HIDE
+from support.in_process_engine import clean_in_process
+from support.log_builder import NOW_MS, LogBuilder, write_log_dir
+from support.random_log import Contents, random_log
+
+COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), segment_index_bytes=24)
+few = examples(max_examples=max(10, examples().max_examples // 4))
+CONTENTS = st.builds(
+    Contents,
+    batches=st.integers(1, 60),
+    records_max=st.sampled_from([1, 3, 8, 40]),
+    keys=st.sampled_from([1, 4, 12, 60]),
+    value_bytes_max=st.sampled_from([1, 40, 400]),
+    roll=st.sampled_from([0.0, 0.1, 0.3]),
+    legacy=st.booleans(),
+    transactions=st.booleans(),
+    unkeyed=st.booleans(),
+    versions=st.booleans(),
+    ttl=st.booleans(),
+    index_interval_bytes=st.sampled_from([0, 200, 4096]),
+)
+
+
+def config_of(seed: int, contents: Contents) -> LogConfig:
+    rng = random.Random(seed)
+    return LogConfig(
+        cleanup_policy=frozenset({"compact"}),
+        segment_bytes=rng.choice([300, 2_000, 100_000]),
+        segment_index_bytes=rng.choice([24, 10_000]),
+        index_interval_bytes=contents.index_interval_bytes,
+        delete_retention_ms=rng.choice([0, 1, 86_400_000, 400_000_000]),
+        cordwood_compaction_strategy=rng.choice(["offset", "timestamp", "header"]),
+        cordwood_compaction_strategy_header="v",
+        cordwood_record_ttl_header=rng.choice(["", "ttl"]),
+    )
+
+
+def cleaned(
+    log_dir: Path, config: LogConfig, engine: InProcessEngine | None = None
+) -> list[dict[str, Any]]:
+    """What is reported of each partition after a cleaning; with compiled code if engine is None."""
+    options = {} if engine is None else {"engine": lambda: nullcontext(engine)}
+    report = clean_in_process(log_dir, {"log": config}, now_ms=NOW_MS, force=True, **options)
+    return [each.to_json() | {"log_dir": "", "keys": None} for each in report.partitions]
+
+
+def files_in(root: Path) -> dict[str, tuple[bytes, int]]:
+    """The bytes of all files, and the modification time of those whose time a cleaning sets."""
+    return {
+        str(path.relative_to(root)): (
+            path.read_bytes(),
+            path.stat().st_mtime_ns if path.suffix in {".log", ".index", ".timeindex"} else 0,
+        )
+        for path in sorted(root.rglob("*"))
+        if path.is_file()
+    }
+
+
+@few
+@given(seed=st.integers(0, 2**40), contents=CONTENTS)
+def test_files_and_counts_are_those_of_compiled_code(seed: int, contents: Contents) -> None:
+    log, config = random_log(seed, contents), config_of(seed, contents)
+    with TemporaryDirectory() as root:
+        plain = write_log_dir(Path(root) / "plain", [log])
+        compiled = Path(root) / "compiled"
+        shutil.copytree(plain, compiled)
+        assert cleaned(plain, config, InProcessEngine()) == cleaned(compiled, config)
+        assert files_in(plain) == files_in(compiled)
+
+
+def compaction_of(
+    log: LogBuilder, directory: Path, config: LogConfig = COMPACT
+) -> LogCompaction | None:
+    """A compaction of a written log; None when nothing is dirty."""
+    captured = log.capture(log.write(directory / str(log.topic_partition)), config)
+    cleanable = plan_cleanable(captured.view, now_ms=NOW_MS, force=True)
+    if cleanable.reason is not None:
+        return None
+    plan = plan_compaction(captured.view, cleanable)
+    return prepare_compaction(captured, plan, now_ms=NOW_MS, seed=5)
+
+
+def staged(compaction: LogCompaction, attempt: str) -> list[tuple[Manifest, list[bytes]]]:
+    """The groups that are left, as they are staged: the manifest, and the bytes of each file."""
+    directory = Path(compaction.directory)
+    found = []
+    for manifest in stage_groups(replace(compaction, attempt=attempt)):
+        paths = sorted(directory.glob(f"*{STAGED_SUFFIX}"))
+        found.append((replace(manifest, token=""), [path.read_bytes() for path in paths]))
+        for path in paths:
+            path.unlink()
+    return found
+
+
+@few
+@given(seed=st.integers(0, 2**40), contents=CONTENTS)
+def test_an_interrupted_compaction_goes_on_where_it_was(seed: int, contents: Contents) -> None:
+    log, config = random_log(seed, contents), config_of(seed, contents)
+    with TemporaryDirectory() as root:
+        compaction = compaction_of(log, Path(root), config)
+        if compaction is None:
+            return
+        whole = staged(compaction, "whole")
+        groups = list(ReferenceCleaner(ReferenceRound.of(compaction)).groups())
+        for done in range(1, len(groups)):
+            before = groups[done - 1].tally.after.to_json()
+            left = replace(compaction, groups_done=done, before=before)
+            assert staged(left, "left") == whole[done:]
+
+
+def superseded() -> LogBuilder:
+    log = LogBuilder("log-0")
+    log.put(b"a", b"1")
+    log.put(b"a", b"2")
+    log.roll()
+    log.put(b"a", b"end")
+    return log
+
+
+@pytest.fixture
+def compaction(tmp_path: Path) -> LogCompaction:
+    """A compaction of a segment with two batches."""
+    found = compaction_of(superseded(), tmp_path)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("codec", "level"), [(Codec.GZIP, 9), (Codec.LZ4, 12), (Codec.ZSTD, 19)])
+def test_a_densely_compressed_batch_is_written_as_compiled_code_writes_it(
+    tmp_path: Path, codec: Codec, level: int
+) -> None:
+    rng = random.Random(3)
+    words = [rng.randbytes(rng.randint(3, 9)) for _ in range(500)]
+    records = [
+        Record(n, NOW_MS, b"%d" % n, b"".join(rng.choices(words, k=30))) for n in range(1_500)
+    ]
+    log = LogBuilder("log-0")
+    log.append(build_batch(records, base_offset=0, codec=codec, level=level))
+    log.put(b"7", b"newer")
+    log.roll()
+    plain = write_log_dir(tmp_path / "plain", [log])
+    shutil.copytree(plain, tmp_path / "compiled")
+    cleaned(plain, COMPACT, InProcessEngine())
+    cleaned(tmp_path / "compiled", COMPACT)
+    assert files_in(plain) == files_in(tmp_path / "compiled")
+
+
+@pytest.mark.parametrize("damage", ["crc", "cut", "order"])
+def test_a_damaged_segment_is_named_and_stays(compaction: LogCompaction, damage: str) -> None:
+    path = Path(compaction.segments[0].path)
+    data = path.read_bytes()
+    first = data[: len(data) // 2]
+    damaged = {
+        "crc": data[:-1] + bytes([data[-1] ^ 1]),
+        "cut": data[:-3],
+        "order": data + first,
+    }[damage]
+    path.write_bytes(damaged)
+    with pytest.raises(CorruptError, match=path.name):
+        list(stage_groups(compaction))
+    assert path.read_bytes() == damaged
+    assert not list(path.parent.glob(f"*{STAGED_SUFFIX}"))
+
+
+def test_a_log_that_is_too_large_is_refused_with_the_bound_and_what_to_install(
+    compaction: LogCompaction,
+) -> None:
+    (segment, *rest) = compaction.segments
+    larger = replace(segment, size_bytes=COMPILED_BYTES_MAX + 1)
+    refusal = refusal_of(
+        replace(compaction, segments=(larger, *rest)), plain_bytes_max=PLAIN_BYTES_MAX
+    )
+    assert "1,073,741,824" in str(refusal)
+    assert "cordwood[spark]" in str(refusal)
+    assert "spark_engine" in str(refusal)
+
+
+def test_what_plain_python_does_not_do_is_left_to_compiled_code(
+    compaction: LogCompaction,
+) -> None:
+    assert is_plain(compaction)
+    assert not is_plain(replace(compaction, verify=True))
+    assert not is_plain(replace(compaction, erased=((0, 0),)))
+    assert refusal_of(compaction, plain_bytes_max=PLAIN_BYTES_MAX) is None
+
+
+BASE = """
+from dataclasses import replace
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from cordwood.model.errors import NotCompactedError
+from cordwood.testing.broker import RunningBroker
+from cordwood.testing.in_process_engine import InProcessEngine
+
+class Small(InProcessEngine):
+    plain_bytes_max = 100
+
+def compacted(broker):
+    servers = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+    config = {"cleanup.policy": "compact", "segment.ms": "60000"}
+    admin = AdminClient(servers)
+    admin.create_topics([NewTopic("prices", 1, 1, config=config)])["prices"].result()
+    producer = Producer(servers)
+    for number in range(20):
+        producer.produce("prices", b"%d" % number, b"book", timestamp=broker.now_ms())
+        assert producer.flush(30) == 0
+    broker.advance(minutes=2)
+    producer.produce("prices", b"end", b"end", timestamp=broker.now_ms())
+    assert producer.flush(30) == 0
+    broker.advance(days=8)
+    consumer = Consumer(servers | {"group.id": "reader", "auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition("prices", 0, 0)])
+    values = [record.value() for record in consumer.consume(2, 30)]
+    consumer.close()
+    return values
+
+with RunningBroker() as broker:
+    print(compacted(broker))
+with RunningBroker(engine=Small) as broker:
+    try:
+        compacted(broker)
+    except NotCompactedError as error:
+        print(error)
+with RunningBroker({"cordwood.cleaner.verify": True}) as broker:
+    try:
+        compacted(broker)
+    except NotCompactedError as error:
+        print(error)
+"""
+
+
+def test_a_base_installation_compacts_small_logs_and_says_what_others_need() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HIDE + BASE],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    values, too_large, verified = done.stdout.splitlines()
+    assert values == "[b'19', b'end']"
+    assert "bytes to compact, more than the 100 of a test" in too_large
+    assert "install cordwood[native] for up to 1,073,741,824 bytes, or pass" in too_large
+    assert "cordwood[spark]" in too_large
+    assert "cordwood.cleaner.verify=true needs compiled code: install cordwood[native]" in verified
+
+
+def test_a_signal_that_is_handled_while_the_task_starts_ends_the_task(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_log_dir(tmp_path / "logs", [superseded()])
+    start, tasks = threading.Thread.start, []
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        if thread.name.startswith("task of "):
+            tasks.append(thread)
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        cleaned(root, COMPACT)
+    assert [task.is_alive() for task in tasks] == [False]
+    assert not list(root.rglob(f"*{STAGED_SUFFIX}"))
