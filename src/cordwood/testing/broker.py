@@ -26,10 +26,11 @@ from uuid import uuid4
 from cordwood.broker.broker import Broker
 from cordwood.broker.configs.settings import SINGLE_BROKER_DEFAULTS, BrokerSettings
 from cordwood.model.clock import MovableClock
-from cordwood.model.errors import NotCompactedError
+from cordwood.model.errors import CordwoodError, NotCompactedError
 from cordwood.network import turns
 from cordwood.node.node import EngineFactory, Node
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.testing.callers_line import shows_callers_line
 from cordwood.testing.in_process_engine import InProcessEngine
 from cordwood.testing.setting_text import SettingValue, setting_text
 
@@ -42,6 +43,10 @@ _ADVICE = (
 T = TypeVar("T")
 
 
+class UnknownPartitionError(CordwoodError):
+    """A test has named a partition that the broker does not have."""
+
+
 class RunningBroker:
     """A `Node` with an event loop and a thread of its own.
 
@@ -49,6 +54,7 @@ class RunningBroker:
     so does a start that fails.
     """
 
+    @shows_callers_line
     def __init__(
         self,
         properties: Mapping[str, SettingValue] | None = None,
@@ -102,6 +108,7 @@ class RunningBroker:
 
     # ---- life
 
+    @shows_callers_line
     def start(self) -> Self:
         """Starts the broker, and returns when it serves clients and has applied retention once.
 
@@ -140,6 +147,7 @@ class RunningBroker:
             shutil.rmtree(self.log_dir, ignore_errors=True)
 
     def __enter__(self) -> Self:
+        __tracebackhide__ = True
         return self.start()
 
     def __exit__(
@@ -190,6 +198,7 @@ class RunningBroker:
         Raises:
             RuntimeError: the broker was not started.
         """
+        __tracebackhide__ = True
         if self._thread is None:
             raise RuntimeError(
                 "the RunningBroker was not started: use it in a `with` statement, or call start()"
@@ -204,15 +213,18 @@ class RunningBroker:
     @property
     def port(self) -> int:
         """The port of the first listener."""
+        __tracebackhide__ = True
         return next(iter(self.node.ports.values()))
 
     @property
     def bootstrap_servers(self) -> str:
         """The bootstrap servers for clients."""
+        __tracebackhide__ = True
         return f"{self._host}:{self.port}"
 
     def call(self, run: Callable[[Broker], T]) -> T:
         """The result of `run(broker)`, called on the thread that owns the broker."""
+        __tracebackhide__ = True
         answer: concurrent.futures.Future[T] = concurrent.futures.Future()
 
         def work() -> None:
@@ -229,6 +241,7 @@ class RunningBroker:
         """The broker's time, in ms since the epoch: for timestamps of records, see `advance`."""
         return self.clock.now_ms()
 
+    @shows_callers_line
     def advance(self, *, compact: bool = True, **span: float) -> None:
         """Advances the broker's clock, and does all work that is due by then before it returns.
 
@@ -266,6 +279,17 @@ class RunningBroker:
         except NotCompactedError as error:
             raise NotCompactedError(error.reasons, advice=_ADVICE) from error
 
+    @shows_callers_line
     def files(self, partition: str) -> list[str]:
-        """The names of a partition directory's files, sorted."""
-        return sorted(path.name for path in (self.log_dir / partition).iterdir())
+        """The names of a partition directory's files, sorted.
+
+        Raises:
+            UnknownPartitionError: there is no such partition; the text names those that are there.
+        """
+        directory = self.log_dir / partition
+        if not directory.is_dir():
+            there = sorted(path.name for path in self.log_dir.iterdir() if path.is_dir())
+            raise UnknownPartitionError(
+                f"no partition {partition}; there are {', '.join(there) or 'none'}"
+            )
+        return sorted(path.name for path in directory.iterdir())

@@ -34,6 +34,7 @@ from cordwood.surfaces.local_cluster.local_cluster import (
     LocalCluster,
 )
 from cordwood.surfaces.local_cluster.local_node import LocalNode, NodeError, State
+from cordwood.testing.callers_line import shows_callers_line
 from cordwood.testing.setting_text import SettingValue, setting_text
 from cordwood.testing.switchboard import Cut, Switchboard
 
@@ -87,6 +88,7 @@ class Cluster:
     node that is can be advanced.
     """
 
+    @shows_callers_line
     def __init__(
         self,
         brokers: int = 3,
@@ -130,6 +132,7 @@ class Cluster:
 
     # ---- life
 
+    @shows_callers_line
     def __enter__(self) -> Self:
         if self._cluster is not None:
             raise NodeError("a Cluster is entered once; make another")
@@ -220,6 +223,7 @@ class Cluster:
 
     # ---- nodes
 
+    @shows_callers_line
     def start(self, node_id: int) -> None:
         """Starts a node that does not run, on its directory; returns when it serves.
 
@@ -231,6 +235,7 @@ class Cluster:
         cluster = self._running
         cluster.launch([cluster.node(node_id)])
 
+    @shows_callers_line
     def stop(self, node_id: int) -> None:
         """Stops a node by a controlled shutdown, after which others lead its partitions.
 
@@ -239,20 +244,24 @@ class Cluster:
         """
         self._running.stop(self._running.node(node_id))
 
+    @shows_callers_line
     def kill(self, node_id: int) -> None:
         """Ends a node at once (SIGKILL): what it has not synced to disk is in the page cache."""
         self._running.node(node_id).kill()
 
+    @shows_callers_line
     def pause(self, node_id: int) -> None:
         """Suspends a node (SIGSTOP): its connections stay, and nobody answers."""
         self._running.node(node_id).pause()
 
+    @shows_callers_line
     def resume(self, node_id: int) -> None:
         """Continues a node that was suspended (SIGCONT), at the cluster's time."""
         node = self._running.node(node_id)
         node.resume()
         node.advance(self._running.ahead_ms, compact=False)
 
+    @shows_callers_line
     def cut_off(self, node_id: int, how: Cut = Cut.CLOSED) -> None:
         """Cuts a node's links to the other nodes and to clients, while its process runs.
 
@@ -262,12 +271,14 @@ class Cluster:
         """
         self._switchboard.cut_off(self._running.node(node_id).node_id, how)
 
+    @shows_callers_line
     def reconnect(self, node_id: int) -> None:
         """Takes `cut_off` back."""
         self._switchboard.reconnect(self._running.node(node_id).node_id)
 
     # ---- topics
 
+    @shows_callers_line
     def leader(self, topic: str, partition: int = 0) -> int:
         """The broker that leads a partition; waits until one does that can be reached.
 
@@ -278,6 +289,7 @@ class Cluster:
         """
         return self._running.leader(topic, partition, _LEADER_S)
 
+    @shows_callers_line
     def wait_until_in_sync(self, *topics: str, timeout_s: float = _IN_SYNC_S) -> None:
         """Returns when topics are there and all replicas of theirs, or of all topics, are in sync.
 
@@ -294,6 +306,7 @@ class Cluster:
         """The cluster's time, in ms since the epoch: for timestamps of records."""
         return SystemClock().now_ms() + self._running.ahead_ms
 
+    @shows_callers_line
     def advance(self, ms: int = 0, *, compact: bool = True, **span: float) -> None:
         """Advances the clock of all nodes, and returns when all work that is due is done on each.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -62,3 +63,87 @@ def test_a_project_that_uses_no_fixture_loads_nothing_of_the_broker(tmp_path: Pa
     )
     done = run_pytest(tmp_path)
     assert done.returncode == 0, done.stdout
+
+
+# ---- pytest --kafka
+
+READS_THE_ENVIRONMENT = """\
+import os
+
+SERVERS = os.environ["KAFKA_BOOTSTRAP_SERVERS"]  # at the import, as a program's settings do
+
+
+def test_it(cordwood_shared_broker):
+    from confluent_kafka.admin import AdminClient
+
+    assert cordwood_shared_broker.bootstrap_servers == SERVERS
+    admin = AdminClient({"bootstrap.servers": SERVERS})
+    assert admin.list_topics(timeout=30).brokers
+    assert cordwood_shared_broker.node.settings.integer("num.partitions") == 3
+"""
+
+
+def test_a_suite_that_reads_the_environment_has_a_broker(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(READS_THE_ENVIRONMENT, encoding="utf-8")
+    done = run_pytest(tmp_path, "-v", "--kafka", "--kafka-property", "num.partitions=3")
+    assert done.returncode == 0, done.stdout
+    header = r"^kafka: KAFKA_BOOTSTRAP_SERVERS=127\.0\.0\.1:\d+ \(Cordwood\)$"
+    assert re.search(header, done.stdout, re.M)
+
+
+def test_the_variables_can_be_named_and_all_workers_have_the_same_broker(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import os\nfrom pathlib import Path\nimport pytest\n\n\n"
+        "@pytest.mark.parametrize('number', range(4))\n"
+        "def test_it(number):\n"
+        "    assert os.environ['BROKERS'] == os.environ['KAFKA']\n"
+        "    Path(f'seen-{number}').write_text(os.environ['BROKERS'])\n",
+        encoding="utf-8",
+    )
+    done = run_pytest(
+        tmp_path, "-n", "2", "--kafka", "--kafka-env", "BROKERS", "--kafka-env", "KAFKA"
+    )
+    assert done.returncode == 0, done.stdout
+    assert len({path.read_text() for path in tmp_path.glob("seen-*")}) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "error"),
+    [
+        ("log.retenton.ms=1", "did you mean log.retention.ms?"),
+        ("num.partitions", "--kafka-property num.partitions: NAME=VALUE is expected"),
+    ],
+)
+def test_a_wrong_setting_ends_the_session_with_one_line(
+    tmp_path: Path, given: str, error: str
+) -> None:
+    (tmp_path / "test_it.py").write_text(TEST, encoding="utf-8")
+    done = run_pytest(tmp_path, "--kafka", "--kafka-property", given)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert error in done.stderr
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+# ---- errors
+
+
+def test_a_fixture_that_fails_is_shown_as_one_line(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(TEST, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text(
+        CONFTEST.replace("num.partitions", "num.partitons"), encoding="utf-8"
+    )
+    done = run_pytest(tmp_path)
+    assert done.returncode == 1
+    assert "Failed: cordwood_shared_broker: " in done.stdout
+    assert "did you mean num.partitions?" in done.stdout
+    assert "pytest_plugin.py" not in done.stdout
+
+
+def test_a_call_that_fails_is_shown_at_the_line_of_the_test(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "def test_it(cordwood_broker):\n    cordwood_broker.files('prices-0')\n", encoding="utf-8"
+    )
+    done = run_pytest(tmp_path)
+    assert "test_it.py:2: UnknownPartitionError" in done.stdout
+    assert "no partition prices-0; there are " in done.stdout
+    assert "cordwood/testing" not in done.stdout
