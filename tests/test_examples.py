@@ -32,7 +32,7 @@ def test_the_tour_of_a_partition_log_recovers_everything_and_ages_three_segments
     assert not any(line.endswith(".deleted") for line in lines)
 
 
-@pytest.mark.parametrize("name", ["test_a_week.py", "test_a_lost_broker.py"])
+@pytest.mark.parametrize("name", ["test_a_week.py", "test_a_lost_broker.py", "test_faststream.py"])
 def test_a_test_passes_in_a_project_of_its_own(tmp_path: Path, name: str) -> None:
     copy = tmp_path / name
     copy.write_text((EXAMPLES / name).read_text(encoding="utf-8"), encoding="utf-8")
