@@ -348,8 +348,11 @@ class SparkClient(ProgramClient):
         return batches
 
 
-def spark_client(bootstrap_servers: str) -> SparkClient:
-    """Spark 4.0 in an environment of its own. Needs Java and Maven, and at first PyPI."""
+def spark_environment() -> tuple[Path, Path]:
+    """Spark 4.0 in an environment of its own: its Python, and the directory of Kafka's connector.
+
+    Needs Java and Maven, and at first PyPI.
+    """
     need("java", "install Java 17 or newer")
 
     def build(source: Path, target: Path) -> None:
@@ -361,10 +364,15 @@ def spark_client(bootstrap_servers: str) -> SparkClient:
         fetch([*uv, "pip", "install", "-q", *python, *pinned], source)
 
     home = built("spark", build, ("pom.xml", "requirements.txt"))
-    python, main = home / "venv" / "bin" / "python", _SOURCES / "spark" / "main.py"
+    return home / "venv" / "bin" / "python", home / "jars"
+
+
+def spark_client(bootstrap_servers: str) -> SparkClient:
+    """Spark 4.0 behind jobs; needs what `spark_environment` needs."""
+    python, jars = spark_environment()
     return SparkClient(
         bootstrap_servers,
-        [str(python), "-E", str(main), str(home / "jars")],
+        [str(python), "-E", str(_SOURCES / "spark" / "main.py"), str(jars)],
         name="spark",
         lacks=SPARK_LACKS,
         cannot_write=SPARK_CANNOT_WRITE,
