@@ -13,6 +13,7 @@ import pytest
 from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.node.node import spark_engine
 from cordwood.testing.broker import RunningBroker
 from support.kafka import poll_until
 
@@ -24,7 +25,7 @@ _HORIZON_MS = 3_600_000
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[RunningBroker]:
-    with RunningBroker() as broker:
+    with RunningBroker(engine=spark_engine) as broker:
         yield broker
 
 

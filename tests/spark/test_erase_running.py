@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.cleanup.erasure import online_means
 from cordwood.cleanup.erasure.criteria import Criteria
+from cordwood.node.node import spark_engine
 from cordwood.testing.broker import RunningBroker
 from support.erasing import KEY, VALUE, kept_records, sweep
 from support.erasing_online import request_of
@@ -33,7 +34,7 @@ def fill(broker: RunningBroker) -> None:
 def test_what_an_expression_finds_is_erased_and_a_wrong_one_changes_nothing(tmp_path: Path) -> None:
     log_dir = tmp_path / "data"
     log_dir.mkdir()
-    with RunningBroker(log_dir=log_dir) as broker:
+    with RunningBroker(log_dir=log_dir, engine=spark_engine) as broker:
         fill(broker)
         before = kept_records(log_dir / "t-0")
         wrong = request_of("t", criteria=Criteria(where="offset + 1"))
@@ -56,7 +57,7 @@ def test_what_is_much_is_rewritten_by_the_cleaners_process(
     log_dir = tmp_path / "data"
     log_dir.mkdir()
     monkeypatch.setattr(online_means, "_ENGINE_BYTES_MIN", 1)
-    with RunningBroker(log_dir=log_dir) as broker:
+    with RunningBroker(log_dir=log_dir, engine=spark_engine) as broker:
         fill(broker)
         before = kept_records(log_dir / "t-0")
         operation = broker.node.erasures.start(request_of("t"))
