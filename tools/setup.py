@@ -28,7 +28,13 @@ INPUTS = (
     "src/cordwood/format/native/*.py",
     "src/cordwood/format/native/source/*.py",
 )
-DEBIAN_PACKAGES = {"javac": "openjdk-17-jdk-headless", "mvn": "maven", "kcat": "kcat"}
+DEBIAN_PACKAGES = {
+    "javac": "openjdk-17-jdk-headless",
+    "mvn": "maven",
+    "kcat": "kcat",
+    "bwrap": "bubblewrap",
+    "systemd-analyze": "systemd",
+}
 
 
 def _digest() -> str:

@@ -136,11 +136,13 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         {"os", "read_bytes"},
         "the environment and a file of the program say which form of the kernels is used",
     ),
+    "surfaces/cli/first_process.py": ({"os", "signal"}, "does the duties of process 1"),
+    "surfaces/cli/service_manager.py": ({"os"}, "the number of this process"),
     "surfaces/cli/stopping.py": ({"os", "signal"}, "ends the process when a signal says so"),
     "network/frames.py": ({"mmap"}, "memory for large requests that is taken up as bytes come"),
     "surfaces/cli/serve.py": (
-        {"read_bytes", "signal"},
-        "reads server.properties; stops in order when it is told to",
+        {"os", "read_bytes", "signal"},
+        "reads server.properties and the service manager's variables; stops in order when told to",
     ),
     "storage/append/payload.py": ({"mmap"}, "memory for batches that is taken up as it is filled"),
     "surfaces/cli/dump_log.py": ({"os", "open"}, "goes quiet when the reader of a pipe is gone"),
@@ -254,7 +256,10 @@ def _shared_options() -> dict[str, ast.expr]:
     """The annotations of options that several commands have, by their name."""
     return {
         ast.unparse(node.targets[0]): node.value
-        for name in ("setting_options", "running_broker", "log_options", "biggest", "clean_metrics")
+        for name in (
+            *("setting_options", "running_broker", "log_options", "biggest", "clean_metrics"),
+            "serve_listening",
+        )
         for node in _modules()[f"surfaces/cli/{name}.py"].body
         if isinstance(node, ast.Assign)
     }

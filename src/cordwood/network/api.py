@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
+from cordwood.network.addresses import Address
 from cordwood.storage.segment.batch_walk import FileRange
 
 C = TypeVar("C")
@@ -47,14 +48,21 @@ ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 
 
 class Peer:
-    """The other end of a connection; `software` is what the client says it is (KIP-511)."""
+    """The other end of a connection; `software` is what the client says it is (KIP-511).
 
-    __slots__ = ("host", "listener", "name", "principal", "software")
+    `reached` is the address of this machine that it connected to, where clients get that one;
+    None where they get what is advertised.
+    """
 
-    def __init__(self, host: str, name: str, listener: str) -> None:
+    __slots__ = ("host", "listener", "name", "principal", "reached", "software")
+
+    def __init__(
+        self, host: str, name: str, listener: str, *, reached: Address | None = None
+    ) -> None:
         self.host = host
         self.name = name
         self.listener = listener
+        self.reached = reached
         self.principal = ANONYMOUS
         self.software = ("unknown", "unknown")
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cordwood.model.errors import CordwoodError
+from cordwood.network.addresses import reached_address
 from cordwood.network.api import Peer
 from cordwood.network.connection import Answer, Connection
 
@@ -64,8 +65,15 @@ class ListenerCounters:
 class Server:
     """Accepts connections on any number of listeners, and has their requests answered."""
 
-    def __init__(self, *, limits: ServerLimits) -> None:
+    def __init__(self, *, limits: ServerLimits, notes_reached: bool = False) -> None:
+        """Nothing is bound yet.
+
+        Args:
+            limits: bounds of connections.
+            notes_reached: whether peers have the address that they reached.
+        """
         self._limits = limits
+        self._notes_reached = notes_reached
         self._answer: Answer
         self._connections: dict[int, Connection] = {}
         # Says which peers have closed; of a connection that is not read from nothing else does.
@@ -207,7 +215,12 @@ class Server:
             self.counters[listener].created += 1
             self._connections[sock.fileno()] = Connection(
                 sock,
-                Peer(host, f"{host}:{address[1]}", listener),
+                Peer(
+                    host,
+                    f"{host}:{address[1]}",
+                    listener,
+                    reached=reached_address(sock) if self._notes_reached else None,
+                ),
                 loop=self._loop,
                 answer=self._answer,
                 scratch=self._scratch,

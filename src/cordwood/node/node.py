@@ -49,6 +49,7 @@ from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import OWN_PREFIX, LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.model.uuids import fresh_uuid
+from cordwood.network.addresses import is_wildcard
 from cordwood.network.api import Api
 from cordwood.network.dispatch import Dispatcher
 from cordwood.network.server import Server
@@ -405,7 +406,10 @@ class Node:
 
     def _bind(self) -> Server:
         settings = self.settings
-        server = Server(limits=server_limits(settings, self.settings))
+        server = Server(
+            limits=server_limits(settings, self.settings),
+            notes_reached=settings.advertises_reached,
+        )
         self.server = server
         self._at_end(server.stop)
         self.ports = {each.name: server.bind(*each[:3]) for each in settings.listeners}
@@ -456,10 +460,11 @@ class Node:
         )
 
     def _advertised(self) -> tuple[Endpoint, ...]:
+        """What is registered; clients may get another address, see `endpoint_for`."""
         return tuple(
             Endpoint(
                 name=each.name,
-                host=each.host or socket.getfqdn(),
+                host=socket.getfqdn() if is_wildcard(each.host) else each.host,
                 port=each.port or self.ports[each.name],
                 security_protocol=each.security_protocol,
             )

@@ -20,6 +20,9 @@ PROTOCOLS: Final[Mapping[str, int]] = {
     "SASL_PLAINTEXT": 2,
     "SASL_SSL": 3,
 }
+#: Whether a broker that is alone in its cluster, and listens at every address of its machine, names
+#: to each client the address that this client has reached.
+ADVERTISE_REACHED: Final = "cordwood.advertise.reached.address"
 _MAP: Final = "listener.security.protocol.map"
 _ENDPOINT = re.compile(r"([^:/]+)://\[?([0-9a-zA-Z\-%._:]*)\]?:(-?\d{1,10})")
 

@@ -18,7 +18,7 @@ from typing import Final
 
 from cordwood.broker.configs.checks import require_ordered_lags, require_quorum, require_sound
 from cordwood.broker.configs.keys import broker_keys
-from cordwood.broker.configs.listeners import PLAINTEXT, listeners_of
+from cordwood.broker.configs.listeners import ADVERTISE_REACHED, PLAINTEXT, listeners_of
 from cordwood.broker.configs.unknown import unknown_settings
 from cordwood.broker.configs.values import (
     BrokerValues,
@@ -77,6 +77,7 @@ class BrokerSettings(BrokerValues):
     __slots__ = (
         "advertised_controller_listeners",
         "advertised_listeners",
+        "advertises_reached",
         "controller_listeners",
         "given",
         "inter_broker_listener",
@@ -234,6 +235,7 @@ class BrokerSettings(BrokerValues):
         self.advertised_controller_listeners = self.controller_listeners
         self.listeners = tuple(each for each in listed if each.name not in controllers)
         self.advertised_listeners = self.listeners
+        self.advertises_reached = self._read_advertises_reached()
         if self.strings("advertised.listeners"):
             advertised = listeners_of(self, self.given, setting="advertised.listeners")
             self.advertised_listeners = tuple(
@@ -326,12 +328,30 @@ class BrokerSettings(BrokerValues):
                 f"Found {','.join(names)}. The valid options based on the current configuration "
                 f"are {','.join(each.name for each in self.listeners)}"
             )
-        if any(each.host == "0.0.0.0" for each in self.advertised_listeners):  # noqa: S104
+        hosts = {each.host for each in self.advertised_listeners}
+        if "0.0.0.0" in hosts and not self.advertises_reached:  # noqa: S104
             raise ConfigError(
                 "requirement failed: advertised.listeners cannot use the nonroutable meta-address "
                 "0.0.0.0. Use a routable IP address."
             )
         return chosen
+
+    def _read_advertises_reached(self) -> bool:
+        """Whether clients get the address that they reached; only a broker that is alone can do so.
+
+        Raises:
+            ConfigError: it is not alone, or addresses are advertised.
+        """
+        if not self.own_boolean(ADVERTISE_REACHED.removeprefix(OWN_PREFIX)):
+            return False
+        if not (self.is_broker and self.is_controller) or self.controller_listeners:
+            raise ConfigError(
+                f"{ADVERTISE_REACHED}=true is for a broker that is alone in its cluster: other "
+                "nodes need one address of each. Set advertised.listeners, or give --advertise"
+            )
+        if self.strings("advertised.listeners"):
+            raise ConfigError(f"{ADVERTISE_REACHED}=true and advertised.listeners are both set")
+        return True
 
     def _unsupported(self, name: str, remedy: str) -> UnsupportedSettingError:
         text = self.given.get(name)

@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 from typing import Final
 
 from cordwood.broker.configs.keys import broker_keys, dynamic_keys, topic_keys
+from cordwood.broker.configs.listeners import ADVERTISE_REACHED
 from cordwood.cleanup.cleaner_settings import (
     SPARK_IDLE_MS,
     UNCLEANABLE_RETRY_MAX_MS,
@@ -22,7 +23,13 @@ from cordwood.model.static_topics import PREFIX as STATIC_TOPIC_PREFIX
 _LIKENESS_MIN: Final = 0.8
 _NOWHERE: Final = "neither Kafka 4.3 nor Cordwood has a setting of that name"
 
-_OWN: Final = {SPARK_IDLE_MS, UNCLEANABLE_RETRY_MS, UNCLEANABLE_RETRY_MAX_MS, VERIFY}
+_OWN: Final = {
+    ADVERTISE_REACHED,
+    SPARK_IDLE_MS,
+    UNCLEANABLE_RETRY_MS,
+    UNCLEANABLE_RETRY_MAX_MS,
+    VERIFY,
+}
 """Settings that are read where they are used, and have no row in a table."""
 
 _OF_PARTS: Final = {

@@ -6,13 +6,14 @@ Source: org.apache.kafka.metadata.KRaftMetadataCache.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
 from cordwood.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from cordwood.broker.request_context import NodeContext
-from cordwood.metadata.image import NO_LEADER, MetadataImage, PartitionImage
+from cordwood.broker.request_context import NodeContext, RequestContext
+from cordwood.metadata.image import NO_LEADER, BrokerImage, Endpoint, MetadataImage, PartitionImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import INTERNAL_TOPICS
 
@@ -40,13 +41,26 @@ def cluster_operations(context: NodeContext, *, is_asked: bool) -> int:
     return context.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
+def endpoint_for(context: RequestContext, broker: BrokerImage) -> Endpoint | None:
+    """Where a client reaches a broker by the listener that it has used; None if it cannot.
+
+    Differs: a lone broker with `cordwood.advertise.reached.address` names to each client the
+    address that this client has reached.
+    """
+    endpoint = broker.endpoint(context.listener)
+    reached = context.peer.reached
+    if endpoint is None or reached is None:
+        return endpoint
+    return replace(endpoint, host=reached.host, port=reached.port)
+
+
 def brokers_of(
-    image: MetadataImage, listener: str, id_field: str, *, with_fenced: bool = False
+    context: RequestContext, id_field: str, *, with_fenced: bool = False
 ) -> list[dict[str, Any]]:
-    """The brokers that are alive and have a listener of that name, and where it is."""
+    """The brokers that are alive and have a listener of the client's name, and where it is."""
     found = []
-    for broker in image.brokers.values():
-        endpoint = broker.endpoint(listener)
+    for broker in context.broker.metadata.image.brokers.values():
+        endpoint = endpoint_for(context, broker)
         if endpoint is None or (broker.fenced and not with_fenced):
             continue
         found.append(
@@ -70,12 +84,10 @@ def current_leader(image: MetadataImage, topic: str, index: int) -> tuple[int, i
     return (-1, -1) if partition is None else (partition.leader, partition.leader_epoch)
 
 
-def endpoints_of(
-    image: MetadataImage, leaders: Iterable[int], listener: str
-) -> list[dict[str, Any]]:
+def endpoints_of(context: RequestContext, leaders: Iterable[int]) -> list[dict[str, Any]]:
     """Where leaders are that are alive, each once."""
     wanted = set(leaders)
-    return [each for each in brokers_of(image, listener, "node_id") if each["node_id"] in wanted]
+    return [each for each in brokers_of(context, "node_id") if each["node_id"] in wanted]
 
 
 class PartitionPlaces:

@@ -33,12 +33,7 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Response
     return {
         "cluster_id": context.broker.cluster_id,
         "controller_id": context.broker.node_id,
-        "brokers": brokers_of(
-            context.broker.metadata.image,
-            context.listener,
-            "broker_id",
-            with_fenced=request.include_fenced_brokers,
-        ),
+        "brokers": brokers_of(context, "broker_id", with_fenced=request.include_fenced_brokers),
         "cluster_authorized_operations": cluster_operations(
             context, is_asked=request.include_cluster_authorized_operations
         ),

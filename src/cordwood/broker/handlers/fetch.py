@@ -585,7 +585,7 @@ def _endpoints(
     leaders = [each.current_leader[0] for each in answers if each.current_leader is not None]
     if not leaders:
         return ()
-    return endpoints_of(context.broker.metadata.image, leaders, context.listener)
+    return endpoints_of(context, leaders)
 
 
 def _is_news(answer: PartitionAnswer) -> bool:

@@ -15,6 +15,7 @@ import logging
 from typing import Any, NamedTuple
 
 from cordwood.broker.authorizer import Operation, ResourceType
+from cordwood.broker.handlers.cluster_facts import endpoint_for
 from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
@@ -106,7 +107,7 @@ def _find(context: RequestContext, kind: int, key: str, *, is_new: bool) -> _Fou
     coordinator = broker.groups if kind == _GROUP else broker.transactions
     partition = image.partition(topic, coordinator.partition_for(key))
     leader = None if partition is None else image.brokers.get(partition.leader)
-    endpoint = None if leader is None or leader.fenced else leader.endpoint(context.listener)
+    endpoint = None if leader is None or leader.fenced else endpoint_for(context, leader)
     if leader is None or endpoint is None:
         return _no_coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return _Found(

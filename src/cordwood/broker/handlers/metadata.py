@@ -139,7 +139,7 @@ def _response(
                     ResourceType.TOPIC, topic["name"] or ""
                 )
     return {
-        "brokers": brokers_of(context.broker.metadata.image, context.listener, "node_id"),
+        "brokers": brokers_of(context, "node_id"),
         "cluster_id": context.broker.cluster_id,
         "controller_id": context.broker.node_id,
         "topics": topics + denied,

@@ -166,7 +166,7 @@ def _leaders(context: RequestContext, topics: Sequence[Mapping[str, Any]]) -> di
                 leader, epoch = current_leader(image, topic["name"], answer["index"])
                 answer["current_leader"] = {"leader_id": leader, "leader_epoch": epoch}
                 leaders.append(leader)
-    return {"node_endpoints": endpoints_of(image, leaders, context.listener)} if leaders else {}
+    return {"node_endpoints": endpoints_of(context, leaders)} if leaders else {}
 
 
 def _single(request: ProduceRequest) -> bool:

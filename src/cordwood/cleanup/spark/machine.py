@@ -13,6 +13,7 @@ import importlib
 import importlib.util
 import logging
 import os
+import pwd
 import shutil
 import signal
 import struct
@@ -84,6 +85,19 @@ def local_command() -> class_archive.Command:
     opened = [f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in _OPENED]
     options = [*JAVA_OPTIONS, *opened, *_LOCAL_PROPERTIES]
     return class_archive.Command(find_java(), options, sorted(_spark_home().glob("jars/*.jar")))
+
+
+def _name_user(jvm: Any) -> None:
+    """Gives Hadoop a name for a user without one, as containers have: it ends without a name.
+
+    Source: org.apache.hadoop.security.UserGroupInformation.getLoginUser, which asks the virtual
+    machine, and this the system, whatever variables say.
+    """
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        users = jvm.org.apache.hadoop.security.UserGroupInformation
+        users.setLoginUser(users.createRemoteUser(str(os.geteuid())))
 
 
 class Machine:
@@ -184,6 +198,7 @@ class Machine:
             self._gateway = self._connect() if self._process else self._launch_by_pyspark(conf)
             _convert_no_numpy()
             _silence_py4j()
+            _name_user(self._gateway.jvm)
             with _signals_kept():
                 self._context = SparkContext(conf=conf, gateway=self._gateway)
             self._context.setLogLevel("OFF")

@@ -25,6 +25,7 @@ from cordwood.surfaces.cli.error_text import (
     command_name,
     text_and_code,
 )
+from cordwood.surfaces.cli.first_process import run_below_first_process
 from cordwood.surfaces.cli.stopping import STOPPING, StoppedError
 
 # What a command makes mostly lives until it ends: the collector need not look for garbage so often.
@@ -38,6 +39,7 @@ def main() -> NoReturn:
     """
     if not __debug__:
         sys.exit("cordwood does not run under python -O: its assertions guard your data")
+    run_below_first_process()
     _open_missing_streams()
     gc.set_threshold(_GARBAGE_MIN, *gc.get_threshold()[1:])
     code = 0

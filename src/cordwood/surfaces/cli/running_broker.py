@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import urlsplit
 
 import typer
 
@@ -27,6 +28,7 @@ from cordwood.model.errors import (
     MissingExtraError,
     NotALogDirError,
 )
+from cordwood.network.addresses import in_url, is_wildcard
 from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.log_options import LogFormat, LogLevel, LogOptions, logging_to
@@ -215,6 +217,14 @@ def _by_log_dir(log_dir: Path) -> AddressedBroker:
     return broker
 
 
+def _reached(url: str, host: str) -> str:
+    """The URL, at the host where the broker was reached if it listens at every address."""
+    parts = urlsplit(url)
+    if not is_wildcard(parts.hostname or ""):
+        return url
+    return f"{parts.scheme}://{in_url(host)}:{parts.port}"
+
+
 def _is_one_of(log_dir: Path, log_dirs: Iterable[str]) -> bool:
     return log_dir.resolve() in {Path(each).resolve() for each in log_dirs}
 
@@ -245,6 +255,7 @@ def _by_kafka_address(servers: str) -> AddressedBroker:
         raise CordwoodError(
             f"{where} serves no HTTP, as it was started with --http-port -1: start it without"
         )
+    url = _reached(url, addressed.broker.host)
     try:
         broker = _broker_at(url)
     except EndpointError as error:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import shlex
 import signal
 from collections.abc import Callable, Coroutine
@@ -34,6 +35,20 @@ from cordwood.surfaces.cli.log_options import (
     logging_to,
 )
 from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.serve_listening import (
+    AdvertiseOption,
+    BindOption,
+    HttpBindOption,
+    HttpPlace,
+    HttpPortOption,
+    HttpRemoteChangesOption,
+    PortOption,
+    listening_settings,
+    require_ports,
+    say,
+    without_reached,
+)
+from cordwood.surfaces.cli.service_manager import ServiceManager
 from cordwood.surfaces.cli.setting_values import setting_value
 from cordwood.surfaces.cli.values import parse_duration
 
@@ -47,11 +62,11 @@ if TYPE_CHECKING:
 _USAGE = 2
 _IN_USE = 3
 _FAILED = 1
-_PORT_MAX = 65_535
 
 EPILOG = """\b
 Examples:
   cordwood serve --log-dir /tmp/logs               127.0.0.1:9092, formatted if empty
+  cordwood serve --log-dir /tmp/logs --bind 0.0.0.0 --advertise kafka.test
   cordwood serve --config server.properties        as kafka-server-start
   cordwood serve --config server.properties --override log.cleaner.threads=2
   cordwood serve --log-dir /tmp/logs --port 0 --test-clock
@@ -78,26 +93,16 @@ def serve_command(
             "of --config, else /tmp/kafka-logs.",
         ),
     ] = None,
-    port: Annotated[
-        int | None,
-        typer.Option(
-            metavar="PORT",
-            help="Listen on 127.0.0.1 at this port; 0 for any free one. Default: the listeners of "
-            "--config, else 9092.",
-        ),
-    ] = None,
+    bind: BindOption = None,
+    port: PortOption = None,
+    advertise: AdvertiseOption = None,
     override: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", help="Overrides a key of the server.properties."),
     ] = None,
-    http_port: Annotated[
-        int | None,
-        typer.Option(
-            metavar="PORT",
-            help="Metrics (/metrics) and the cleaner's status are served on 127.0.0.1 here; 0 for "
-            "any free port, -1 for none. Default: 9464, or any free one if that is in use.",
-        ),
-    ] = None,
+    http_bind: HttpBindOption = "127.0.0.1",
+    http_port: HttpPortOption = None,
+    http_remote_changes: HttpRemoteChangesOption = False,
     test_clock: Annotated[
         bool,
         typer.Option(
@@ -131,9 +136,8 @@ def serve_command(
     screen = context.with_resource(Screen())
     level = log_level or (LogLevel.DEBUG if verbose else LogLevel.INFO)
     try:
-        for option, number, least in (("--port", port, 0), ("--http-port", http_port, -1)):
-            if number is not None and not least <= number <= _PORT_MAX:
-                raise ConfigError(f"{option} {number}: expected {least} to {_PORT_MAX}")
+        require_ports(port, http_port)
+        http = HttpPlace(host=http_bind, port=http_port, remote_changes=http_remote_changes)
         log = LogOptions(
             level=level, format=log_format, file=log_file, audit=audit_log, is_service=True
         )
@@ -143,7 +147,8 @@ def serve_command(
         if config is not None:
             source = str(config)
             given = dict(parse_properties(_read(config).decode("latin-1"), name=source))
-        given |= _from_options(log_dir, port, override or [])
+        given |= listening_settings(bind, port, advertise)
+        given = without_reached(given | _from_options(log_dir, override or []))
         if config is None:
             given = {**SINGLE_BROKER_DEFAULTS, **given}
         settings = BrokerSettings(given, source=source)
@@ -153,11 +158,10 @@ def serve_command(
     except CordwoodError as error:
         typer.echo(f"cordwood serve: {error}", err=True)
         raise typer.Exit(_USAGE) from error
-    for warning in settings.warnings:
-        _log.warning("%s", warning)
+    say(settings, http)
     clock: Clock = MovableClock(ahead_ms) if test_clock else SystemClock()
     try:
-        _run_until_stopped(settings, clock, http_port, screen)
+        _run_until_stopped(settings, clock, http, screen)
     except DirectoryInUseError as error:
         typer.echo(f"cordwood serve: {error}", err=True)
         raise typer.Exit(_IN_USE) from error
@@ -194,14 +198,10 @@ def _read(config: Path) -> bytes:
         raise ConfigError(f"--config {config}: {error.strerror}") from error
 
 
-def _from_options(
-    log_dirs: list[Path] | None, port: int | None, overrides: list[str]
-) -> dict[str, str]:
+def _from_options(log_dirs: list[Path] | None, overrides: list[str]) -> dict[str, str]:
     given: dict[str, str] = {}
     if log_dirs:
         given["log.dirs"] = ",".join(str(each) for each in log_dirs)
-    if port is not None:
-        given["listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
     for each in overrides:
         key, equals, value = each.partition("=")
         if not equals:
@@ -211,7 +211,7 @@ def _from_options(
 
 
 def _run_until_stopped(
-    settings: BrokerSettings, clock: Clock, http_port: int | None, screen: Screen
+    settings: BrokerSettings, clock: Clock, http: HttpPlace, screen: Screen
 ) -> None:
     """Makes the node, and all that it loads, before there is an event loop to hold up."""
     from cordwood.network import turns  # noqa: PLC0415
@@ -225,10 +225,10 @@ def _run_until_stopped(
 
     if settings.is_broker:
         broker = Node(settings, clock=clock, owns_process=True)
-        serving = _serve_broker(broker, ObservedBroker(broker), http_port, screen)
+        serving = _serve_broker(broker, ObservedBroker(broker), http, screen)
     else:
         controller = ControllerNode(settings, clock=clock)
-        serving = _serve_controller(controller, ObservedController(controller), http_port)
+        serving = _serve_controller(controller, ObservedController(controller), http)
     try:
         turns.run(serving)
     finally:
@@ -249,17 +249,17 @@ async def _start(node: Node, stopped: asyncio.Event, screen: Screen) -> None:
 
 
 async def _serve_broker(
-    broker: Node, observed: ObservedNode, http_port: int | None, screen: Screen
+    broker: Node, observed: ObservedNode, http: HttpPlace, screen: Screen
 ) -> None:
     stopped = asyncio.Event()
     start = _start(broker, stopped, screen)
-    await _serve_node(broker, observed, start, stopped, http_port)
+    await _serve_node(broker, observed, start, stopped, http)
 
 
 async def _serve_controller(
-    controller: ControllerNode, observed: ObservedNode, http_port: int | None
+    controller: ControllerNode, observed: ObservedNode, http: HttpPlace
 ) -> None:
-    await _serve_node(controller, observed, controller.start(), asyncio.Event(), http_port)
+    await _serve_node(controller, observed, controller.start(), asyncio.Event(), http)
 
 
 def _stop_by_signal(stop: Callable[[], None]) -> None:
@@ -275,7 +275,7 @@ async def _serve_node(
     observed: ObservedNode,
     start: Coroutine[Any, Any, None],
     stopped: asyncio.Event,
-    http_port: int | None,
+    http: HttpPlace,
 ) -> None:
     """Starts a node, and stops it when a signal comes or its disks have failed.
 
@@ -285,14 +285,19 @@ async def _serve_node(
     from cordwood.surfaces.http.identity import runtime_files  # noqa: PLC0415
 
     try:
-        sock = None if http_port is not None and http_port < 0 else listen(http_port)
+        sock = None
+        if http.port is None or http.port >= 0:
+            sock = listen(http.port, http.host)
     except BaseException:
         start.close()
         raise
+    manager = ServiceManager.of_environment(os.environ)
+    manager.status("Starting")
     starting = asyncio.get_running_loop().create_task(start)
 
     def stop() -> None:
         if not stopped.is_set():
+            manager.stopping()
             stopped.set()
             starting.cancel()  # it may wait for other nodes
 
@@ -309,16 +314,18 @@ async def _serve_node(
     endpoint = None
     try:
         if sock is not None:
-            endpoint = HttpEndpoint(observed, sock)
+            endpoint = HttpEndpoint(observed, sock, remote_changes=http.remote_changes)
             _log.info("Metrics and status are at %s", endpoint.url)
         with runtime_files(observed.identity(endpoint.url if endpoint else None)):
             _log.info("Kafka Server started (%s)", _addresses(node))
+            manager.ready(f"Serving at {_addresses(node)}")
             node.failure.add_done_callback(lambda _: stopped.set())
             await stopped.wait()
             if node.failure.done():
                 raise CordwoodError(node.failure.result())
             _log.info("Shutting down")
     finally:
+        manager.stopping()
         if endpoint is not None:
             endpoint.close()
         await node.stop()

@@ -20,7 +20,8 @@
     POST /erasures/start              starts one, described by a body of JSON
     GET  /health                      200 while the node serves
 
-A request that changes something is refused if a page of another site may have sent it.
+A request that changes something is refused if a page of another site may have sent it, and if it
+comes from another machine, unless that is allowed.
 
 The endpoint has threads of its own. They ask the event loop for a copy of its state, which it makes
 in slices; if the loop does not answer in time, the request fails. The loop never waits for the
@@ -33,7 +34,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import errno
-import ipaddress
 import json
 import logging
 import socket
@@ -51,6 +51,7 @@ from cordwood.model.errors import (
     CordwoodError,
     NotCompactedError,
 )
+from cordwood.network.addresses import in_url, is_loopback, is_wildcard
 from cordwood.network.request_errors import UnansweredRequestError
 from cordwood.network.server import PortInUseError
 from cordwood.surfaces.http.identity import NodeIdentity
@@ -89,7 +90,7 @@ def listen(port: int | None, host: str = "127.0.0.1") -> socket.socket:
     """
     wanted = PORT if port is None else port
     try:
-        return socket.create_server((host, wanted))
+        return _listening(host, wanted)
     except OSError as error:
         if error.errno != errno.EADDRINUSE or not wanted:
             raise ConfigError(
@@ -101,20 +102,34 @@ def listen(port: int | None, host: str = "127.0.0.1") -> socket.socket:
                 f"--http-port {port}: another process listens at {host}:{port}. Stop it, or choose "
                 "another port: 0 for any that is free, -1 for no metrics and status"
             ) from error
-    sock = socket.create_server((host, 0))
+    sock = _listening(host, 0)
     _log.warning(
         "Port %s of %s is in use: metrics and status are at http://%s:%s instead; --http-port "
         "chooses a port",
-        *(PORT, host, host, sock.getsockname()[1]),
+        *(PORT, host, in_url(host), sock.getsockname()[1]),
     )
     return sock
+
+
+def _listening(host: str, port: int) -> socket.socket:
+    """Listens; at `::` for clients of IPv4, too."""
+    if ":" not in host:
+        return socket.create_server((host, port))
+    return socket.create_server(
+        (host, port), family=socket.AF_INET6, dualstack_ipv6=is_wildcard(host)
+    )
 
 
 class HttpEndpoint:
     """Serves from its creation until `close`."""
 
     def __init__(
-        self, node: ObservedNode, sock: socket.socket, *, limits: RequestLimits | None = None
+        self,
+        node: ObservedNode,
+        sock: socket.socket,
+        *,
+        limits: RequestLimits | None = None,
+        remote_changes: bool = False,
     ) -> None:
         """Serves.
 
@@ -122,8 +137,10 @@ class HttpEndpoint:
             node: started; to be stopped after this is closed.
             sock: of `listen`; closed by `close`.
             limits: bounds of requests.
+            remote_changes: whether clients on other machines may change something.
         """
         self._node = node
+        self._remote_changes = remote_changes
         self._registry = node.registry(self._on_loop)
         limits = limits or RequestLimits()
         lanes = [
@@ -146,9 +163,9 @@ class HttpEndpoint:
         for path, action in node.actions.items():
             self._routes["POST", path] = self._doing(action)
         self._routes["GET", "/"] = self._index
-        self.host, self.port = sock.getsockname()
+        self.host, self.port = sock.getsockname()[:2]
         self._server = HttpServer(sock, self._answer, limits=replace(limits, answers=answers))
-        node.published(self.url)
+        node.published(f"http://{in_url(self.host)}:{self.port}")
 
     @property
     def identity(self) -> NodeIdentity:
@@ -157,8 +174,11 @@ class HttpEndpoint:
 
     @property
     def url(self) -> str:
-        """The endpoint's URL, without a slash at the end."""
-        return f"http://{self.host}:{self.port}"
+        """The endpoint's URL on this machine, without a slash at the end."""
+        host = self.host
+        if is_wildcard(host):
+            host = "::1" if ":" in host else "127.0.0.1"
+        return f"http://{in_url(host)}:{self.port}"
 
     def close(self) -> None:
         """Stops listening; does not wait for requests in progress."""
@@ -172,6 +192,7 @@ class HttpEndpoint:
         if route is not None:
             if method != "GET":
                 self._require_own_page(request)
+                self._require_near(request)
             return route(request)
         others = [known for known, at in self._routes if at == path]
         if others:
@@ -193,10 +214,10 @@ class HttpEndpoint:
             name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         except ValueError:
             name = ""
-        if not (_is_loopback(name) or name in self._names()):
+        if not (is_loopback(name) or name in {*self._names(), request.reached}):
             raise Refusal(
                 421,
-                f"the Host {host!r} is not a name of this node: use localhost, 127.0.0.1, or the "
+                f"the Host {host!r} is not a name of this node: use localhost, its address, or the "
                 "name of one of its listeners",
             )
         origin = request.header("Origin")
@@ -204,6 +225,19 @@ class HttpEndpoint:
             raise Refusal(403, f"a page of {origin} may not change anything here")
         if request.headers.get_content_type() != "application/json":
             raise Refusal(415, "Content-Type: expected application/json")
+
+    def _require_near(self, request: Request) -> None:
+        """Refuses a request of another machine: clients are not authenticated.
+
+        Raises:
+            Refusal: it is one, and they may not change anything.
+        """
+        if not (self._remote_changes or is_loopback(request.peer)):
+            raise Refusal(
+                403,
+                f"{request.peer} may not change anything here: only clients on the node's own "
+                "machine may, unless it is started with --http-remote-changes",
+            )
 
     def _names(self) -> set[str]:
         """The names and addresses at which clients reach this node."""
@@ -297,15 +331,6 @@ class HttpEndpoint:
                 raise Refusal(503, "the node does not answer: it is busy") from None
         except (RuntimeError, UnansweredRequestError) as error:
             raise Refusal(503, f"the node is stopping: {error}") from error
-
-
-def _is_loopback(name: str) -> bool:
-    if name == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def _json(value: object) -> Answer:

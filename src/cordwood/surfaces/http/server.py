@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from cordwood import __version__
 from cordwood.model.errors import CordwoodError
+from cordwood.network.addresses import unmapped
 
 _log = logging.getLogger(__name__)
 
@@ -50,13 +51,15 @@ class Answer(NamedTuple):
 
 
 class Request(NamedTuple):
-    """A request."""
+    """A request; `peer` is the client's address, `reached` the one that it has connected to."""
 
     method: str
     path: str
     query: dict[str, list[str]]
     headers: Message
     body: bytes = b""
+    peer: str = ""
+    reached: str = ""
 
     def one(self, name: str, default: str = "") -> str:
         """A parameter of the query."""
@@ -162,6 +165,9 @@ class HttpServer:
         try:
             async with asyncio.timeout(self._limits.receive_s):
                 request = await self._receive(reader)
+                request = request._replace(
+                    peer=_host(writer, "peername"), reached=_host(writer, "sockname")
+                )
         except TimeoutError:
             seconds = f"{self._limits.receive_s:g} s"
             status, answer = 408, _text(f"the request was not received within {seconds}")
@@ -234,6 +240,10 @@ class HttpServer:
         self._answering += 1
         threading.Thread(target=work, name="http-request", daemon=True).start()
         return await done
+
+
+def _host(writer: asyncio.StreamWriter, end: str) -> str:
+    return unmapped(str(writer.get_extra_info(end)[0]))
 
 
 def _size_of_body(text: str) -> int:

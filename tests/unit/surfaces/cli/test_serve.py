@@ -19,6 +19,7 @@ from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli.load_progress import LoadLines
 from cordwood.surfaces.cli.serve import _serve_node
+from cordwood.surfaces.cli.serve_listening import HttpPlace
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.manual_clock import ManualClock
 from support.no_engine import NoEngine
@@ -278,14 +279,14 @@ def test_a_directory_that_is_none_of_kafkas_is_refused_with_what_is_in_it(tmp_pa
 
 
 def test_a_node_without_its_port_for_http_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(port: int | None) -> socket.socket:
+    def refused(port: int | None, _host: str) -> socket.socket:
         raise ConfigError(f"--http-port {port}: no")
 
     async def start() -> None:
         pytest.fail("it starts")
 
     monkeypatch.setattr("cordwood.surfaces.http.endpoint.listen", refused)
-    starting, node = start(), NoEngine()
+    starting, node, http = start(), NoEngine(), HttpPlace(port=80)
     with pytest.raises(ConfigError, match="--http-port 80"):
-        asyncio.run(_serve_node(node, node, starting, asyncio.Event(), 80))  # type: ignore[arg-type]
+        asyncio.run(_serve_node(node, node, starting, asyncio.Event(), http))  # type: ignore[arg-type]
     assert inspect.getcoroutinestate(starting) == inspect.CORO_CLOSED

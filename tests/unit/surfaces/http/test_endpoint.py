@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from email.message import Message
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.network.server import PortInUseError
 from cordwood.surfaces.http import endpoint as endpoint_module
-from cordwood.surfaces.http.endpoint import ADVANCE_MS_MAX, listen
-from cordwood.surfaces.http.server import Answer, HttpServer, RequestLimits
+from cordwood.surfaces.http.client import ask
+from cordwood.surfaces.http.endpoint import ADVANCE_MS_MAX, HttpEndpoint, listen
+from cordwood.surfaces.http.observed import ObservedBroker
+from cordwood.surfaces.http.server import Answer, HttpServer, Refusal, Request, RequestLimits
 from cordwood.testing.broker import RunningBroker
 from support.in_process_engine import CompiledEngine
 from support.kafka import poll_until
@@ -285,6 +288,56 @@ def test_the_name_of_a_listener_is_a_name_of_the_broker(tmp_path: Path) -> None:
     ):
         answer = probe.ask("/clock/advance?ms=1", "POST", {"Host": "Broker.test:9464"})
         assert answer.status == 200, answer.text
+
+
+@pytest.mark.parametrize(("remote_changes", "status"), [(False, 403), (True, 200)])
+def test_another_machine_changes_something_only_where_that_is_allowed(
+    broker: RunningBroker, remote_changes: bool, status: int
+) -> None:
+    endpoint = HttpEndpoint(
+        ObservedBroker(broker.node), listen(0, "0.0.0.0"), remote_changes=remote_changes
+    )
+    headers = Message()
+    headers["Host"], headers["Content-Type"] = "10.0.0.5:9464", "application/json"
+    change = Request("POST", "/clock/advance", {"ms": ["1"]}, headers, b"", "10.0.0.9", "10.0.0.5")
+    other_host = change._replace(reached="10.0.0.6")
+    try:
+        assert status_of(endpoint, change) == status
+        assert status_of(endpoint, change._replace(method="GET", path="/clock")) == 200
+        assert status_of(endpoint, other_host) == 421, "nobody has reached that address"
+    finally:
+        endpoint.close()
+
+
+def status_of(endpoint: HttpEndpoint, request: Request) -> int:
+    """How a request of any address is answered."""
+    try:
+        endpoint._answer(request)
+    except Refusal as refusal:
+        return refusal.status
+    return 200
+
+
+@pytest.mark.parametrize(
+    ("bound", "url"),
+    [
+        ("0.0.0.0", "http://127.0.0.1:"),
+        ("127.0.0.2", "http://127.0.0.2:"),
+        ("::1", "http://[::1]:"),
+        ("::", "http://[::1]:"),
+    ],
+)
+def test_the_url_of_an_endpoint_can_be_connected_to(
+    broker: RunningBroker, bound: str, url: str
+) -> None:
+    if ":" in bound and not socket.has_ipv6:
+        pytest.skip("this machine has no IPv6")
+    endpoint = HttpEndpoint(ObservedBroker(broker.node), listen(0, bound))
+    try:
+        assert endpoint.url.startswith(url)
+        assert ask(endpoint.url, "/health")["status"] == "ok"
+    finally:
+        endpoint.close()
 
 
 # ---- the clock
