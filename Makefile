@@ -12,7 +12,7 @@ SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations 10 --dur
 # What a wheel has: the request path compiled.
 COMPILED := PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python
 
-.PHONY: report-card bench-controller bench-estimate bench-groups bench-order bench-replication bench-stalls bench-transactions bench-whatif simulate docs help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
+.PHONY: report-card release bench-controller bench-estimate bench-groups bench-order bench-replication bench-stalls bench-transactions bench-whatif simulate docs help setup lock run test compiled compat nightly lint format bench bench-cold bench-large bench-log bench-broker
 help:          ## show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/:/'
 setup:         ## make .venv with the `cordwood` command, and what the tests need
@@ -33,6 +33,8 @@ simulate: setup  ## run a seed of the simulation, and show its history: SEED=17 
 	@cd tests && ../$(BIN)/python -W ignore -m support.simulation $(or $(SEED),0) $(if $(BUG),--bug $(BUG))
 report-card: compiled  ## run clients' tests at cordwood serve and a real Kafka, and write docs/report-card.md
 	@$(BIN)/python tools/report_card.py
+release: setup ## build and check what is published, into dist: the sdist, a plain wheel, a compiled one for each Python
+	@$(BIN)/python tools/release.py
 docs: setup    ## build the site of docs/ into build/site; a broken link fails
 	@$(BIN)/mkdocs build --strict
 lint: setup    ## ruff, mypy, import contracts, import cycles

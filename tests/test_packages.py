@@ -10,15 +10,19 @@ import sys
 import tarfile
 import tomllib
 import zipfile
+from collections.abc import Sequence
 from email.parser import HeaderParser
 from pathlib import Path
 
 import pytest
+import yaml
 
 from cordwood import __version__
+from support.release_tool import release_tool
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+TOOL = release_tool()
 REQUIRES = "from hatchling.build import get_requires_for_build_wheel as get; print(get())"
 
 
@@ -114,3 +118,94 @@ def test_a_build_needs_compilers_only_if_compiled_code_is_asked_for() -> None:
     assert run("-c", REQUIRES).stdout == "[]\n"
     asked = run("-c", REQUIRES, CORDWOOD_COMPILE="1").stdout
     assert all(each in asked for each in ("mypy", "numba", "setuptools"))
+
+
+def test_the_wheel_has_the_documentation_and_the_examples(wheel: zipfile.ZipFile) -> None:
+    names = set(wheel.namelist())
+    for folder in ("docs", "examples"):
+        files = [path for path in (ROOT / folder).rglob("*") if path.suffix in {".md", ".py"}]
+        assert {f"cordwood/{path.relative_to(ROOT).as_posix()}" for path in files} <= names
+    assert Path(str(wheel.filename)).stat().st_size < 5_000_000
+
+
+def test_a_release_is_for_the_pythons_that_the_project_names() -> None:
+    lowest = re.fullmatch(r">=(3\.\d+)", PROJECT["project"]["requires-python"])
+    assert lowest
+    assert TOOL.pythons()[0] == lowest[1]
+    minor = [int(version.partition(".")[2]) for version in TOOL.pythons()]
+    assert minor == list(range(minor[0], minor[-1] + 1))
+
+
+KERNELS = "cordwood/format/native/_compiled.cpython-313-x86_64-linux-gnu.so"
+MODULES = [f"cordwood/m{number}.cpython-313-x86_64-linux-gnu.so" for number in range(30)]
+OLDER = "cordwood/older.cpython-312-x86_64-linux-gnu.so"
+MANYLINUX = "cp313-cp313-manylinux_2_17_x86_64"
+
+
+def tagged(path: Path, tag: str, files: Sequence[str], *, is_pure: bool) -> Path:
+    """A wheel of that name, with a tag and files in it."""
+    facts = f"Wheel-Version: 1.0\nRoot-Is-Purelib: {str(is_pure).lower()}\nTag: {tag}\n"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("cordwood-1.dist-info/WHEEL", facts)
+        for name in files:
+            archive.writestr(name, b"")
+    return path
+
+
+def test_the_tags_of_a_wheel_are_compared_with_what_is_in_it(
+    tmp_path: Path, wheel: zipfile.ZipFile
+) -> None:
+    assert TOOL.faults(Path(str(wheel.filename))) == []
+    good = tmp_path / f"cordwood-1-{MANYLINUX}.whl"
+    assert TOOL.faults(tagged(good, MANYLINUX, [KERNELS, *MODULES], is_pure=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("tag", "written", "files", "fault"),
+    [
+        ("cp313-cp313-linux_x86_64", "", [KERNELS, *MODULES], "PyPI refuses"),
+        (MANYLINUX, "py3-none-any", [KERNELS, *MODULES], "its name has the tags"),
+        (MANYLINUX, "", [KERNELS, OLDER, *MODULES], f"{OLDER} is not for cp313-cp313"),
+        (MANYLINUX, "", MODULES, "the kernels are not compiled"),
+        (MANYLINUX, "", [KERNELS], "of the request path 1 modules are compiled"),
+        (MANYLINUX, "", [], "it is plain, and tagged"),
+        ("cp313-cp313-manylinux_2_17_aarch64", "", MODULES, "is not for manylinux"),
+    ],
+)
+def test_a_wheel_with_wrong_tags_is_found(
+    tmp_path: Path, tag: str, written: str, files: Sequence[str], fault: str
+) -> None:
+    path = tmp_path / f"cordwood-1-{tag}.whl"
+    faults = TOOL.faults(tagged(path, written or tag, files, is_pure=not files))
+    assert any(fault in each for each in faults), faults
+
+
+def test_compiled_code_in_a_wheel_that_says_it_is_pure_is_found(tmp_path: Path) -> None:
+    path = tmp_path / f"cordwood-1-{MANYLINUX}.whl"
+    faults = TOOL.faults(tagged(path, MANYLINUX, [KERNELS, *MODULES], is_pure=True))
+    assert faults == ["Root-Is-Purelib is true, with 31 libraries"]
+
+
+def test_the_notes_of_a_release_are_its_section_of_the_changelog() -> None:
+    text = "## [Unreleased]\n\n## [0.2.0] - 2026\n\n- new\n\n## [0.1.0]\n\n- old\n"
+    assert TOOL.notes(text, "0.2.0") == "- new\n"
+    assert TOOL.notes(text, "0.1.0") == "- old\n"
+    with pytest.raises(SystemExit, match=r"no section \[0.3.0\]"):
+        TOOL.notes(text, "0.3.0")
+
+
+CONDA_NAMES = {"prometheus_client": "prometheus-client", "python-xxhash": "xxhash"}
+
+
+def test_the_recipe_for_conda_has_the_version_and_the_requirements_of_the_project() -> None:
+    recipe = yaml.safe_load((ROOT / "packaging/conda/recipe.yaml").read_text(encoding="utf-8"))
+    assert recipe["context"]["version"] == __version__
+    assert recipe["requirements"]["host"][2:] == ["hatchling ==1.27.0"]
+    platform, python, *rest = recipe["requirements"]["run"]
+    lowest = PROJECT["project"]["requires-python"]
+    assert (platform, python) == ("__linux", f"python {lowest}")
+    named = [each.split() for each in rest]
+    found = {CONDA_NAMES.get(name, name) + bound for name, bound in named}
+    assert found == set(PROJECT["project"]["dependencies"])
+    ((command, function),) = PROJECT["project"]["scripts"].items()
+    assert recipe["build"]["python"]["entry_points"] == [f"{command} = {function}"]

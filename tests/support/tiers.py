@@ -52,6 +52,7 @@ COMPAT: Final[Sequence[str]] = (
     "test_damaged_files_give_typed_errors_and_never_a_record_that_was_not_written[300]",
     "tests/properties/test_log_corruption.py::"
     "test_damaged_files_give_typed_errors_and_never_a_record_that_was_not_written[400]",
+    "tests/test_first_record.py",
     "tests/test_readme.py::test_the_demonstration_prints_what_is_shown_and_proves_the_result",
     "tests/unit/broker/test_compliance.py::"
     "test_records_are_deleted_at_the_ages_that_the_settings_promise[1 day and 5 days 23 h 55 min]",

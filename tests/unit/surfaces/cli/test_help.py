@@ -22,6 +22,7 @@ OWN = (
     "clean",
     "cleaner",
     "clock",
+    "docs",
     "doctor",
     "erase",
     "explain",

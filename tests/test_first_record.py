@@ -1,0 +1,145 @@
+"""From nothing to a first record, without a C compiler: by pip, uvx and pipx.
+
+The wheel is found in a directory instead of a package index; what it needs comes from the index.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from support.downloads import DOWNLOAD_ATTEMPTS
+from support.kafka import poll_until
+from support.ports import free_port
+from support.release_tool import release_tool
+
+ROOT = Path(__file__).parents[1]
+TOOL = release_tool()
+VERSIONS = (TOOL.pythons()[0], TOOL.pythons()[-1])
+START_SECONDS_MAX = 120
+UV = Path(sys.executable).with_name("uv")
+
+
+@pytest.fixture(scope="module")
+def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the plain wheel."""
+    target = tmp_path_factory.mktemp("dist")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
+    environment = os.environ | {"CORDWOOD_COMPILE": "0"}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
+    return target
+
+
+@pytest.fixture
+def environment(tmp_path: Path, dist: Path) -> dict[str, str]:
+    """No program can be found but what uv's scripts call, and nothing of this process's Python."""
+    (tmp_path / "bin").mkdir()
+    for program in (UV, "/usr/bin/dirname", "/usr/bin/realpath"):
+        (tmp_path / "bin" / Path(program).name).symlink_to(program)
+    outer = {name: os.environ[name] for name in os.environ if not name.startswith("PYTHON")}
+    outer.pop("VIRTUAL_ENV", None)
+    return outer | {
+        "PATH": str(tmp_path / "bin"),
+        "CC": "/bin/false",
+        "PIP_FIND_LINKS": str(dist),
+        "UV_FIND_LINKS": str(dist),
+        "UV_TOOL_DIR": str(tmp_path / "tools"),
+        "UV_PYTHON_DOWNLOADS": "never",
+        "PIPX_HOME": str(tmp_path / "pipx"),
+    }
+
+
+def command_by(way: str, python: Path, directory: Path) -> tuple[list[list[str]], list[str]]:
+    """What is run once, and the words that stand for `cordwood` after it."""
+    if way == "pip":
+        venv = directory / "venv"
+        install = [str(venv / "bin" / "pip"), "install", "-q", "cordwood"]
+        return [[str(python), "-m", "venv", str(venv)], install], [str(venv / "bin" / "cordwood")]
+    if way == "uvx":
+        return [], [str(UV), "tool", "run", "--python", str(python), "cordwood"]
+    pipx = [str(UV), "tool", "run", "--python", str(python), "pipx==1.18.4"]
+    return [], [*pipx, "run", "--python", str(python), "cordwood"]
+
+
+def output_of(command: Sequence[str], environment: dict[str, str], text: str = "") -> str:
+    done = subprocess.run(
+        command,
+        input=text,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def patiently(command: Sequence[str], environment: dict[str, str]) -> str:
+    """As `output_of`, where the network may fail for a while."""
+    for _ in range(DOWNLOAD_ATTEMPTS - 1):
+        try:
+            return output_of(command, environment)
+        except AssertionError:
+            continue
+    return output_of(command, environment)
+
+
+def is_open(port: int) -> bool:
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("way", ["pip", "uvx", "pipx"])
+def test_the_first_record_takes_seconds_and_no_compiler(
+    way: str,
+    version: str,
+    environment: dict[str, str],
+    tmp_path: Path,
+    record_property: Callable[[str, object], None],
+) -> None:
+    python = TOOL.interpreter(version)
+    if python is None:
+        pytest.skip(f"PYTHON {version} IS NOT HERE, AND NO PACKAGE OF THIS SYSTEM HAS IT")
+    begun = time.monotonic()
+    once, cordwood = command_by(way, python, tmp_path)
+    for command in once:
+        patiently(command, environment)
+    said = patiently([*cordwood, "--version"], environment)
+    assert re.fullmatch(r"cordwood [\d.]+ \(kernels: none; request path: Python\)\n", said)
+    installed = time.monotonic()
+    port = free_port()
+    places = ["--log-dir", str(tmp_path / "logs"), "--port", str(port), "--http-port", "0"]
+    server = ["--bootstrap-server", f"127.0.0.1:{port}", "--topic", "prices"]
+    with (
+        (tmp_path / "serve.log").open("w") as log,
+        subprocess.Popen(
+            [*cordwood, "serve", *places],
+            env=environment,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        ) as broker,
+    ):
+        try:
+            poll_until(lambda: is_open(port), timeout_s=START_SECONDS_MAX, what="the port")
+            output_of([*cordwood, "console-producer", *server], environment, "10.50\n")
+            read = [*cordwood, "console-consumer", *server, "--from-beginning"]
+            assert output_of([*read, "--max-messages", "1"], environment) == "10.50\n"
+        finally:
+            os.killpg(broker.pid, signal.SIGTERM)
+    record_property(
+        "figure",
+        f"{way}, Python {version}: installed in {installed - begun:.1f} s, first record "
+        f"{time.monotonic() - installed:.1f} s later",
+    )
