@@ -192,6 +192,8 @@ def test_the_notes_of_a_release_are_its_section_of_the_changelog() -> None:
     assert TOOL.notes(text, "0.1.0") == "- old\n"
     with pytest.raises(SystemExit, match=r"no section \[0.3.0\]"):
         TOOL.notes(text, "0.3.0")
+    changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert TOOL.notes(changelog, __version__)
 
 
 CONDA_NAMES = {"prometheus_client": "prometheus-client", "python-xxhash": "xxhash"}
