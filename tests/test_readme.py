@@ -12,145 +12,28 @@ import tarfile
 import time
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from support.downloads import DOWNLOAD_ATTEMPTS
 from support.kafka import KafkaUnavailableError, kafka_jars
+from support.sessions import BLOCK, Command, commands, require_printed, run_session
 
 ROOT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
-_BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_ANYTHING = "..."
-_VARYING = (
-    (re.compile(r"\b[\w-]{22}\b"), "ID"),
-    (re.compile(r"process \d+"), "process N"),
-    (re.compile(r"\b\d{13}\b"), "MS"),
-    (re.compile(r"[\d.]+ s\b"), "N s"),
-    (re.compile(r"http://127\.0\.0\.1:\d+"), "URL"),
-    # Columns of a table, whose widths follow from what varies, and the number of a process in it.
-    (re.compile(r"  +"), " "),
-    (re.compile(r"\bok \d+ "), "ok N "),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """A line behind `$ `, and the lines that it prints as far as they are printed."""
-
-    text: str
-    prints: tuple[str, ...] = ()
-
-    @property
-    def is_background(self) -> bool:
-        """Whether the shell goes on while it runs."""
-        return self.text.endswith("&")
 
 
 def blocks(language: str) -> list[str]:
     """The blocks of README.md in a language."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    return [code for found, code in _BLOCK.findall(text) if found == language]
+    return [code for found, code in BLOCK.findall(text) if found == language]
 
 
 def block(language: str, containing: str) -> str:
     """The one block that contains a text."""
     (found,) = [code for code in blocks(language) if containing in code]
     return found
-
-
-def commands(code: str) -> list[Command]:
-    """The commands of a console block."""
-    found: list[Command] = []
-    for line in code.splitlines():
-        if line.startswith("$ "):
-            found.append(Command(text=line[2:]))
-        else:
-            assert found, f"output before any command: {line}"
-            found[-1] = Command(text=found[-1].text, prints=(*found[-1].prints, line))
-    return found
-
-
-def require_printed(command: Command, output: str) -> None:
-    """Checks that a command printed what README.md shows; times, ids and addresses may differ.
-
-    Raises:
-        AssertionError: it did not.
-    """
-    if not command.prints:
-        return
-    parts = [re.escape(_settled(line)) for line in command.prints]
-    anything = re.escape(_ANYTHING)
-    pattern = "".join(r"(?:.*\n)*?" if part == anything else part + r"[ ]*\n" for part in parts)
-    assert re.fullmatch(pattern, _settled(output)), (
-        f"$ {command.text}\nREADME.md:\n" + "\n".join(command.prints) + f"\nprinted:\n{output}"
-    )
-
-
-STARTED = r"Kafka Server started\|Ctrl-C stops it"
-"""The last line that a broker logs while it starts, or that a cluster prints; for grep."""
-
-
-def _settled(text: str) -> str:
-    for varying, name in _VARYING:
-        text = varying.sub(name, text)
-    return text
-
-
-def run_session(
-    session: list[Command],
-    directory: Path,
-    *,
-    own_network: bool = False,
-    **environment: str,
-) -> list[str]:
-    """Runs commands one after the other in one shell, in `directory`; what each printed.
-
-    Args:
-        session: the commands; `/tmp/` in them stands for `directory`.
-        directory: the working directory.
-        environment: variables over those of this process.
-        own_network: give the shell a loopback interface of its own, so that ports as printed are
-            free. It takes the right to do so.
-
-    Raises:
-        AssertionError: one of them failed.
-    """
-    lines = ["ip link set lo up || ifconfig lo up || exit 99" if own_network else ":"]
-    for number, command in enumerate(session):
-        text = command.text.replace("/tmp/", f"{directory}/")
-        out = f"{directory}/out.{number}"
-        if command.is_background:
-            lines.append(f"{text.removesuffix('&')} > {out} 2>&1 &")
-            # A reader types the next command when the broker is up.
-            lines.append(
-                f"while kill -0 $! 2>&- && ! grep -q '{STARTED}' {out}; do sleep 0.05; done"
-            )
-        else:
-            lines.append(f"{{ {text}\n}} > {out} 2>&1; echo $? > {directory}/code.{number}")
-    lines.append("wait")
-    shell = [*(["unshare", "--net"] if own_network else []), "bash", "-c", "\n".join(lines)]
-    done = subprocess.run(
-        shell,
-        cwd=directory,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=900,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    printed = []
-    for number, command in enumerate(session):
-        output = (directory / f"out.{number}").read_text(encoding="utf-8")
-        output = output.replace(f"{directory}/", "/tmp/")  # as it is printed
-        if not command.is_background:
-            code = (directory / f"code.{number}").read_text().strip()
-            assert code == "0", f"$ {command.text}\nended with {code}:\n{output}"
-        printed.append(output)
-    return printed
 
 
 # ---- which test runs which block
@@ -169,7 +52,7 @@ INSTALL, BROKER, DEMO, CLEAN = "$ pip wheel", "$ cordwood serve", "$ make run", 
 CLUSTER = "$ cordwood cluster up"
 FIXTURE, CONTEXT, LOG = "(cordwood_broker)", "RunningBroker(", "LogManager("
 RUN_HERE = {"console": (INSTALL, BROKER, CLUSTER, DEMO, CLEAN), "python": (FIXTURE, CONTEXT, LOG)}
-LANGUAGES = {found for found, _ in _BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))}
+LANGUAGES = {found for found, _ in BLOCK.findall((ROOT / "README.md").read_text(encoding="utf-8"))}
 
 
 # ---- Python

@@ -53,6 +53,8 @@ COMPAT: Final[Sequence[str]] = (
     "tests/properties/test_log_corruption.py::"
     "test_damaged_files_give_typed_errors_and_never_a_record_that_was_not_written[400]",
     "tests/test_first_record.py",
+    "tests/test_pages.py::test_a_page_that_compacts_prints_what_it_shows",
+    "tests/test_pages.py::test_one_of_the_other_pages_prints_what_it_shows",
     "tests/test_readme.py::test_the_demonstration_prints_what_is_shown_and_proves_the_result",
     "tests/unit/broker/test_compliance.py::"
     "test_records_are_deleted_at_the_ages_that_the_settings_promise[1 day and 5 days 23 h 55 min]",

@@ -1,0 +1,119 @@
+"""Every command of the tutorial and of docs/tasks is run, and prints what the page shows."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from support.page_logs import make_log
+from support.pages import BIN, beginning, needs_spark, pages, rewritten, run, session
+from support.sessions import BLOCK, require_printed
+
+#: Languages of blocks that are not run. `properties` and `python` are written to files and used by
+#: the commands; a block without a language is one line to adapt.
+_LANGUAGES = {"console", "properties", "python"}
+
+MakeLog = Callable[[Path, int], None]
+
+
+@pytest.fixture(scope="module")
+def log_of_a_shop(tmp_path_factory: pytest.TempPathFactory) -> MakeLog:
+    """Makes the log directory that a page begins with: once for each retention, then copied."""
+    made: dict[int, Path] = {}
+
+    def make(path: Path, days: int) -> None:
+        if days not in made:
+            made[days] = tmp_path_factory.mktemp("shop") / "data"
+            make_log(made[days], clicks_kept_days=days)
+        shutil.copytree(made[days], path)
+
+    return make
+
+
+def _require(reason: str, *, holds: bool) -> None:
+    if not holds:
+        if os.environ.get("CI", "").lower() == "true":
+            pytest.fail(reason, pytrace=False)
+        pytest.skip(reason)
+
+
+def _check(page: Path, directory: Path, make: MakeLog) -> None:
+    done = subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False)
+    _require("no network of its own can be made (unshare --net)", holds=done.returncode == 0)
+    if any(each.text.startswith("curl") for each in session(page)):
+        _require("curl is not installed", holds=shutil.which("curl") is not None)
+    path = f"{BIN}:{os.environ['PATH']}"
+    printed = run(page, directory, make=make, own_network=True, path=path)
+    for command, output in zip(session(page), printed, strict=True):
+        require_printed(command, output)
+
+
+#: What strangers type first, run with every change; `make compat` has the other pages.
+FIRST = ("tutorial", "disk-full", "why-still-there", "test-a-week")
+OTHERS = [page.stem for page in pages() if page.stem not in FIRST and not needs_spark(page)]
+COMPACTING = [page.stem for page in pages() if needs_spark(page)]
+
+
+def _page(name: str) -> Path:
+    (page,) = [each for each in pages() if each.stem == name]
+    return page
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_a_page_prints_what_it_shows(tmp_path: Path, name: str, log_of_a_shop: MakeLog) -> None:
+    _check(_page(name), tmp_path, log_of_a_shop)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("name", COMPACTING)
+def test_a_page_that_compacts_prints_what_it_shows(
+    tmp_path: Path, name: str, log_of_a_shop: MakeLog
+) -> None:
+    _check(_page(name), tmp_path, log_of_a_shop)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_one_of_the_other_pages_prints_what_it_shows(
+    tmp_path: Path, name: str, log_of_a_shop: MakeLog
+) -> None:
+    _check(_page(name), tmp_path, log_of_a_shop)
+
+
+@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+def test_a_page_has_commands_and_says_what_it_begins_with(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    assert session(page)
+    beginning(page)
+    languages = {language for language, _ in BLOCK.findall(text)}
+    assert languages <= _LANGUAGES, f"{page.name}: blocks of {languages - _LANGUAGES} are not run"
+    for language, code in BLOCK.findall(text):
+        is_used = language == "console" or re.match(r"# in \S+\n", code)
+        assert is_used, f"{page.name}: no command uses this block:\n{code}"
+
+
+def test_another_output_than_that_of_the_page_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- begins with: nothing -->\n\n```console\n$ echo one\ntwo\n```\n")
+    printed = run(page, tmp_path, make=lambda *_: None, own_network=False, path=os.environ["PATH"])
+    assert printed == ["one\n"]
+    with pytest.raises(AssertionError, match="echo one"):
+        require_printed(session(page)[0], printed[0])
+    assert "$ echo one\none\n```" in rewritten(page.read_text(), printed)
+
+
+def test_a_command_that_fails_is_refused(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("<!-- begins with: nothing -->\n\n```console\n$ cat missing\n```\n")
+    with pytest.raises(AssertionError, match="ended with 1"):
+        run(page, tmp_path, make=lambda *_: None, own_network=False, path=os.environ["PATH"])
+
+
+def test_the_interpreter_of_the_tests_runs_the_commands() -> None:
+    assert (BIN / "cordwood").exists(), f"no cordwood beside {sys.executable}: run `make setup`"
