@@ -35,8 +35,8 @@ report-card: compiled  ## run clients' tests at cordwood serve and a real Kafka,
 	@$(BIN)/python tools/report_card.py
 release: setup ## build and check what is published, into dist: the sdist, a plain wheel, a compiled one for each Python
 	@$(BIN)/python tools/release.py
-docs: setup    ## build the site of docs/ into build/site; a broken link fails
-	@$(BIN)/mkdocs build --strict
+docs: setup    ## build the site of docs/ into build/site, and manual pages into build/man; a broken link fails
+	@$(BIN)/mkdocs build --strict && $(BIN)/python tools/man_pages.py build/man
 lint: setup    ## ruff, mypy, import contracts, import cycles
 	@$(BIN)/ruff check -q . && $(BIN)/ruff format -q --check . && $(BIN)/python tools/import_cycles.py && $(BIN)/mypy --no-error-summary && $(BIN)/lint-imports --verbose >/dev/null || ($(BIN)/lint-imports; exit 1)
 format: setup  ## let ruff mend what it can

@@ -14,7 +14,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "cordwood"
 SUPPORT = ROOT / "tests" / "support"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
-COMMAND_PAGES = ROOT / "docs" / "commands"
 ARCHITECTURE_LINES_MAX = 150
 
 #: Lines of code: without signature, docstrings, comments and blank lines. Files have no limit, so
@@ -228,93 +227,6 @@ def _reaches(tree: ast.Module) -> set[str]:
     return found
 
 
-def _options_of(command: str) -> set[str]:
-    """The flags of a subcommand, as typer makes them of its function's parameters."""
-    functions = [
-        node
-        for node in ast.walk(_modules()[f"surfaces/cli/{command}.py"])
-        if isinstance(node, ast.FunctionDef) and node.name == f"{command}_command"
-    ]
-    assert functions, (
-        f"{command}_command is gone from surfaces/cli/{command}.py: tell this test its new name"
-    )
-    flags = set()
-    arguments = functions[0].args
-    for parameter in [*arguments.args, *arguments.kwonlyargs]:
-        annotation = parameter.annotation
-        if isinstance(annotation, ast.Name):
-            annotation = _shared_options().get(annotation.id)
-        for call in ast.walk(annotation or parameter):
-            if isinstance(call, ast.Call) and ast.unparse(call.func) == "typer.Option":
-                named = [a.value for a in call.args if isinstance(a, ast.Constant)]
-                dashed = [text for text in named if isinstance(text, str) and text.startswith("-")]
-                flags.update(dashed or [f"--{parameter.arg.replace('_', '-')}"])
-    return flags
-
-
-@functools.cache
-def _shared_options() -> dict[str, ast.expr]:
-    """The annotations of options that several commands have, by their name."""
-    return {
-        ast.unparse(node.targets[0]): node.value
-        for name in (
-            *("setting_options", "running_broker", "log_options", "biggest", "clean_metrics"),
-            "serve_listening",
-        )
-        for node in _modules()[f"surfaces/cli/{name}.py"].body
-        if isinstance(node, ast.Assign)
-    }
-
-
-def _options_of_dump_log() -> set[str]:
-    """The flags of `cordwood dump-log`: the keys of its table."""
-    for node in _modules()["surfaces/dump/options.py"].body:
-        if isinstance(node, ast.AnnAssign) and ast.unparse(node.target) == "_OPTIONS":
-            assert isinstance(node.value, ast.Dict), "the table of flags is a dict"
-            return {f"--{ast.literal_eval(key)}" for key in node.value.keys if key is not None}
-    raise AssertionError("_OPTIONS is gone from surfaces/dump/options.py: tell this test of it")
-
-
-def _options_of_cluster_up() -> set[str]:
-    """The flags of `cordwood cluster up`: the first arguments of `Option(...)`."""
-    return {
-        f"--{ast.literal_eval(node.args[0])}"
-        for node in ast.walk(_modules()["surfaces/cli/tools/cluster_up.py"])
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "Option"
-        and isinstance(node.args[0], ast.Constant)
-    }
-
-
-def _subcommands() -> set[str]:
-    """The names of Cordwood's own commands: of their table, and those given to `app.command`."""
-    tree = _modules()["surfaces/cli/main.py"]
-    return _keys_of_table(tree, "_OWN") | {
-        str(node.args[0].value)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "app.command"
-        and node.args
-        and isinstance(node.args[0], ast.Constant)
-    }
-
-
-def _tools() -> set[str]:
-    """The names of Kafka's tools."""
-    return _keys_of_table(_modules()["surfaces/cli/tools/table.py"], "TOOLS")
-
-
-def _keys_of_table(tree: ast.Module, name: str) -> set[str]:
-    """The keys of a dict that a module assigns to a name."""
-    for node in tree.body:
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        if any(isinstance(each, ast.Name) and each.id == name for each in targets):
-            value = getattr(node, "value", None)
-            assert isinstance(value, ast.Dict), f"{name} is a dict"
-            return {str(ast.literal_eval(key)) for key in value.keys if key is not None}
-    raise AssertionError(f"the table {name} is gone: give this test its new name")
-
-
 def _code_lines(node: Definition, lines: list[str]) -> int:
     """Lines of code in the body of a function or a class."""
     docstrings: set[int] = set()
@@ -476,39 +388,6 @@ def test_links_between_pages_lead_somewhere() -> None:
             if "://" not in target:
                 where = path.relative_to(ROOT)
                 assert (path.parent / target).exists(), f"{where} links to {target}: not there"
-
-
-def test_every_command_has_a_page_that_the_index_links() -> None:
-    pages = {path.stem for path in COMMAND_PAGES.glob("*.md")}
-    assert pages == _subcommands() | _tools() | {"cluster-up"}
-    index = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
-    missing = [page for page in sorted(pages) if f"(commands/{page}.md)" not in index]
-    assert not missing, f"docs/cli.md has no link to commands/: {missing}"
-
-
-def _described_options() -> dict[str, set[str]]:
-    """The flags that a command's page has to describe, by the page's name."""
-    found = {command: _options_of(command) for command in ("clean", "explain", "erase", "whatif")}
-    return found | {"dump-log": _options_of_dump_log(), "cluster-up": _options_of_cluster_up()}
-
-
-@pytest.mark.parametrize(
-    ("command", "flag"),
-    [(name, flag) for name, flags in _described_options().items() for flag in sorted(flags)],
-)
-def test_every_option_is_described(command: str, flag: str) -> None:
-    pages = (COMMAND_PAGES / f"{command}.md", ROOT / "docs/cli.md")
-    text = "".join(page.read_text(encoding="utf-8") for page in pages)
-    found = re.search(rf"`{re.escape(flag)}[ `=]", text)
-    assert found, f"describe {flag} in docs/commands/{command}.md: what it does, and its default"
-
-
-def test_no_option_is_described_that_is_not_there() -> None:
-    known = {"--version", "--help"}.union(*_described_options().values())
-    known = known.union(*(_options_of(name) for name in ("serve", "verify", "advise", "docs")))
-    for path in [ROOT / "docs/cli.md", *COMMAND_PAGES.glob("*.md")]:
-        rows = re.findall(r"^\| `(--[a-z-]+)", path.read_text(encoding="utf-8"), re.MULTILINE)
-        assert set(rows) <= known, f"{path.name} describes {sorted(set(rows) - known)}: no option"
 
 
 def test_no_marker_is_left_over() -> None:
