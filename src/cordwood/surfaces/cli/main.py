@@ -172,25 +172,15 @@ def _tool(name: str) -> Any:
     )
     described(run)
     command: Any = typer.main.get_command(alone)
-    command.shell_complete = partial(_complete_flags, name)
+    command.shell_complete = partial(_complete, name)
     return command
 
 
-class _Completion(NamedTuple):
-    """A completion for a shell, as click's CompletionItem."""
+def _complete(name: str, context: Any, incomplete: str) -> list[Any]:
+    """What follows in the command line of a tool: typer does not know its flags and values."""
+    from cordwood.surfaces.cli.completion import complete_tool  # noqa: PLC0415  # when Tab is hit
 
-    value: str
-    help: str
-    type: str = "plain"
-
-
-def _complete_flags(name: str, _context: Any, incomplete: str) -> list[_Completion]:
-    """The flags of a tool that start with the typed text; typer does not know these flags."""
-    return [
-        _Completion(flag, text)
-        for flag, text in table.flags(name)
-        if flag.startswith(incomplete) and incomplete.startswith("-")
-    ]
+    return list(complete_tool(name, context.args, incomplete))
 
 
 app = typer.Typer(

@@ -12,6 +12,12 @@ from cordwood.surfaces.cli.setting_values import set_option
 from cordwood.surfaces.cli.values import parse_path
 
 
+def _complete_set(incomplete: str) -> list[str]:
+    from cordwood.surfaces.cli.completion import complete_set  # noqa: PLC0415  # when Tab is hit
+
+    return complete_set(incomplete)
+
+
 def parse_set_option(text: str) -> str:
     """`[TOPIC:]KEY=VALUE`, a duration or a size as Kafka takes it.
 
@@ -39,6 +45,7 @@ SetOption = Annotated[
         "--set",
         parser=parse_set_option,
         metavar="[TOPIC:]KEY=VALUE",
+        autocompletion=_complete_set,
         help="A setting of a topic or broker, as orders:retention.ms=7d.",
     ),
 ]

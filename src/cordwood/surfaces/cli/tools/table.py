@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from cordwood.surfaces.cli.tools.options import Option, Usage
 
 
 class Tool(NamedTuple):
@@ -41,7 +44,8 @@ def run(name: str, arguments: list[str]) -> int:
     return code
 
 
-def flags(name: str) -> list[tuple[str, str]]:
-    """The flags of the tool with that name, each with its help."""
+def options(name: str) -> Sequence[Option]:
+    """The options of the tool with that name."""
     module = importlib.import_module(f"cordwood.surfaces.cli.tools.{TOOLS[name].module}")
-    return [(f"--{option.name}", option.text) for option in module.USAGE.options]
+    usage: Usage = module.USAGE
+    return usage.options
