@@ -45,8 +45,8 @@ _SENT = re.compile(
     r"(\d+) records sent, ([\d.]+) records/sec \(([\d.]+) MB/sec\), ([\d.]+) ms avg latency, "
     r"[\d.]+ ms max latency, (\d+) ms 50th, \d+ ms 95th, (\d+) ms 99th"
 )
-#: The rows of README.md's table: what is measured, and what the table calls it.
-README_ROWS = {
+#: The rows of the table at the top of benchmarks/README.md: what is measured, and its name there.
+SHORT_ROWS = {
     "start to serving": "start to serving",
     "resident memory, idle": "resident memory, idle",
     "resident memory after the first compressed produce": "the same after a compressed produce",
@@ -515,10 +515,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="bench-broker-", dir=options.work_dir) as directory:
         bench = Bench(sizes, Path(directory), kafka=not options.no_kafka)
         rows = report(bench.run(chosen), target)
-    print("for README.md:", "| | Kafka | Cordwood | ratio |", "| --- | --- | --- | --- |", sep="\n")
+    print(
+        "for benchmarks/README.md:",
+        "| | Kafka | Cordwood | ratio |",
+        "| --- | --- | --- | --- |",
+        sep="\n",
+    )
     for row in rows:
-        if row.what in README_ROWS:
-            print(row.markdown(README_ROWS[row.what], ours_first=False))
+        if row.what in SHORT_ROWS:
+            print(row.markdown(SHORT_ROWS[row.what], ours_first=False))
     print(f"written to {target}")
     return 0
 

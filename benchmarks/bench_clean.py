@@ -41,7 +41,7 @@ SHAPES = {
         Shape(steady=True),
     ]
 }
-#: What README.md's table calls each case, behind its size.
+#: What the table at the top of benchmarks/README.md calls each case, behind its size.
 LABELS = {
     "none-1": "plain, one partition",
     "lz4-1": "lz4, one partition",
@@ -127,7 +127,7 @@ class Result:
         )
 
     def markdown(self) -> str:
-        """The row of README.md's table."""
+        """The row of that table."""
         megabytes = self.log_bytes / 1e6
 
         def speed(seconds: float) -> str:
@@ -413,7 +413,9 @@ def show(results: Sequence[Result], plain: dict[str, Any] | None) -> None:
             f"plain PySpark on {plain['log_bytes'] / 1e6:,.0f} MB (none, 1 partition): "
             f"{plain['seconds']:.1f} s, {speed:,.0f} MB/s"
         )
-    print("for README.md:", *MARKDOWN, *(result.markdown() for result in results), sep="\n")
+    print(
+        "for benchmarks/README.md:", *MARKDOWN, *(result.markdown() for result in results), sep="\n"
+    )
 
 
 def show_phases(result: Result) -> None:

@@ -91,3 +91,10 @@ def test_the_page_of_the_python_api_is_up_to_date(tool: Any) -> None:
     text = described.PAGE.read_text(encoding="utf-8")
     assert text == described.page(), "run python tools/python_doc.py"
     assert text.count("### ") == sum(len(classes) for classes in described.SECTIONS.values())
+
+
+def test_the_picture_of_the_readme_is_what_the_command_prints(tool: Any) -> None:
+    pictures = tool("pictures")
+    assert f"]({pictures.PICTURE.relative_to(ROOT)})" in (ROOT / "README.md").read_text()
+    drawn = pictures.PICTURE.read_text(encoding="utf-8")
+    assert drawn == pictures.picture(), "run python tools/pictures.py"

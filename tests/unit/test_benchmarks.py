@@ -151,7 +151,7 @@ def test_the_cleaning_benchmark_runs_and_both_sides_agree(tmp_path: Path) -> Non
 def test_the_broker_benchmark_measures_every_section_on_both_sides(tmp_path: Path) -> None:
     printed, document = _run_benchmark("bench_broker.py", "--quick", work=tmp_path)
     assert all(row["ours"] and row["other"] for row in document["rows"])
-    assert len(_table_of(printed)) == len(_table_in_readme("| | Kafka | Cordwood | ratio |"))
+    assert len(_table_of(printed)) == len(_table_of_the_page("| | Kafka | Cordwood | ratio |"))
 
 
 def test_the_broker_benchmark_runs_without_kafka_too(tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_the_command_is_timed_from_its_start_to_its_exit(
     assert seconds > report["timing_s"]["total"] > 0
 
 
-# ---- the tables of README.md
+# ---- the tables of benchmarks/README.md
 
 
 def _table_of(printed: str) -> list[str]:
@@ -221,32 +221,32 @@ def _table_of(printed: str) -> list[str]:
     return [line for line in lines[2:] if line.startswith("| ")]
 
 
-def _table_in_readme(heading: str) -> list[str]:
-    readme = (BENCHMARKS.parent / "README.md").read_text(encoding="utf-8")
-    assert heading in readme, heading
+def _table_of_the_page(heading: str) -> list[str]:
+    page = (BENCHMARKS / "README.md").read_text(encoding="utf-8")
+    assert heading in page, heading
     rows = []
-    for line in readme.partition(f"{heading}\n")[2].splitlines()[1:]:
+    for line in page.partition(f"{heading}\n")[2].splitlines()[1:]:
         if not line.startswith("| "):
             break
         rows.append(line)
     return rows
 
 
-def test_the_broker_table_of_the_readme_has_the_rows_that_the_benchmark_prints(
+def test_the_broker_table_of_the_page_has_the_rows_that_the_benchmark_prints(
     load: Callable[[str], ModuleType],
 ) -> None:
-    rows = _table_in_readme("| | Kafka | Cordwood | ratio |")
+    rows = _table_of_the_page("| | Kafka | Cordwood | ratio |")
     assert [row.split(" | ")[0][2:] for row in rows] == list(
-        load("bench_broker").README_ROWS.values()
+        load("bench_broker").SHORT_ROWS.values()
     )
 
 
-def test_the_cleaning_table_of_the_readme_has_the_rows_that_the_benchmark_prints(
+def test_the_cleaning_table_of_the_page_has_the_rows_that_the_benchmark_prints(
     load: Callable[[str], ModuleType],
 ) -> None:
     bench_clean = load("bench_clean")
     assert bench_clean.LABELS.keys() == bench_clean.SHAPES.keys()
-    rows = _table_in_readme(bench_clean.MARKDOWN[0])
+    rows = _table_of_the_page(bench_clean.MARKDOWN[0])
     labels = [re.sub(r"^\| [\d,]+ MB ", "", row.split(" | ")[0]) for row in rows]
     assert labels == [label for label in bench_clean.LABELS.values() if label in labels]
     assert len(labels) >= 6
