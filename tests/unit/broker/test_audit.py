@@ -25,6 +25,7 @@ from cordwood.model.audit import (
 )
 from cordwood.testing.broker import RunningBroker
 from support.in_process_engine import CompiledEngine
+from support.kafka import poll_until
 
 DAY_MS = 86_400_000
 T = TypeVar("T", bound=AuditEvent)
@@ -160,7 +161,10 @@ def test_offsets_of_groups_that_expire_are_noted(broker: RunningBroker, events: 
     consumer.commit(offsets=[TopicPartition("orders", 0, 3)], asynchronous=False)
     consumer.close()
     broker.advance(days=8)
-    (gone,) = events.of(OffsetsExpired)
+    # The coordinator handles the check after other events.
+    (gone,) = poll_until(
+        lambda: events.of(OffsetsExpired) or None, timeout_s=60, what="offsets expire"
+    )
     assert (gone.group, gone.offsets, gone.retention_ms) == ("billing", {"orders-0": 3}, 7 * DAY_MS)
 
 
