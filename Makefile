@@ -5,9 +5,12 @@ BIN := .venv/bin
 export PYTHONPATH :=
 # Where it is set, every process that a test starts compiles what it imports: seconds for Spark's.
 export PYTHONDONTWRITEBYTECODE :=
-# Three files at a time: many tests wait for a JVM, and keep no core busy meanwhile. They start in the
-# order that tests/conftest.py gives them, not that of how many tests are in each.
-SIDE_BY_SIDE := -n 3 --dist loadfile --no-loadscope-reorder --durations 10 --durations-min 10
+# Several files at a time: many tests wait for a JVM, and keep no core busy meanwhile; the long ones of
+# `nightly` wait half of their time. They start in the order that tests/conftest.py gives them, not that
+# of how many tests are in each.
+FILES := 3
+nightly: FILES := 5
+SIDE_BY_SIDE = -n $(FILES) --dist loadfile --no-loadscope-reorder --durations 10 --durations-min 10
 
 # What a wheel has: the request path compiled.
 COMPILED := PYTHONPATH=$(CURDIR)/build/compiled $(BIN)/python

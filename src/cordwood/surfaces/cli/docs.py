@@ -47,7 +47,7 @@ def docs_command(
     context: typer.Context,
     page: Annotated[
         str | None,
-        typer.Argument(metavar="[PAGE]", help="A page, such as install, or commands/clean."),
+        typer.Argument(metavar="PAGE", help="A page, such as install, or commands/clean."),
     ] = None,
     path: Annotated[
         bool, typer.Option("--path", help="Print where it is, and nothing else.")

@@ -41,7 +41,7 @@ def doctor_command(
     context: typer.Context,
     log_dir: Annotated[
         Path | None,
-        typer.Argument(parser=parse_path, metavar="[LOG_DIR]", help="A broker's log directory."),
+        typer.Argument(parser=parse_path, metavar="LOG_DIR", help="A broker's log directory."),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
     log_level: LogLevelOption = None,
@@ -58,7 +58,11 @@ def doctor_command(
         findings = examine(gather(log_dir, clock=SystemClock()))
     worst = [each for each in findings if each.verdict is Verdict.PROBLEM]
     if json_:
-        document = {"ok": not worst, "findings": [each.to_json() for each in findings]}
+        document = {
+            "ok": not worst,
+            "problems": [each.subject for each in worst],
+            "findings": [each.to_json() for each in findings],
+        }
         print(json.dumps(document))  # noqa: T201  # the JSON document is the output
     else:
         for line in lines(findings, output_width() or _WIDTH):

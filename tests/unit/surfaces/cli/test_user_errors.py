@@ -45,6 +45,8 @@ WORK: Mapping[str, Sequence[Sequence[str]]] = {
         [*BROKER, "--offset-json-file", "not.json"],
         [*BROKER, "--offset-json-file", "binary"],
     ],
+    "docs": [["no-such-page"], ["../README", "--path"]],
+    "doctor": [["missing"], ["file"], ["bad-meta"]],
     "dump-log": [["--files", "missing.log"], ["--files", "."], ["--files", "bad.log"]],
     "erase": [
         ["missing", "--topic", "t", "--key", "k"],
