@@ -33,6 +33,7 @@ DEBIAN_PACKAGES = {
     "mvn": "maven",
     "kcat": "kcat",
     "bwrap": "bubblewrap",
+    "groff": "groff-base",
     "systemd-analyze": "systemd",
 }
 
