@@ -56,7 +56,7 @@ def _summary(report: Report) -> str:
         what = "free" if report.trash_on_disk is None else "move to the trash"
         result = f"retention would {what} {format_bytes(freed)}{_by_rule(report)}"
         result += estimated_line(report)
-        if report.bytes_next_24h is not None:
+        if report.bytes_next_24h:
             result += (
                 f"; in the next 24 h retention takes {format_bytes(report.bytes_next_24h)} more"
             )
