@@ -1,6 +1,6 @@
 """What commands show in a terminal of 80 and of 120 columns, and of a thousand partitions.
 
-The screens are in `screens/`; `CORDWOOD_SCREENS=write` in the environment writes them anew.
+The screens are in `screens/`; `CORDWOOD_SCREENS=write` in the environment writes them again.
 """
 
 from __future__ import annotations
