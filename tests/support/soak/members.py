@@ -8,8 +8,10 @@ where the broker has removed the member, which has noticed that only now. `read`
 offset that a member has found, with the time when it asked; `committed` one that the broker has
 accepted. `fatal` is an error after which a client can do nothing, and is replaced, as applications
 do: librdkafka gives up a member of the consumer protocol whose group was migrated to the classic
-one after the broker had removed the member. SIGUSR1 has some members leave and others take their
-places, SIGTERM all leave.
+one after the broker had removed the member. It says so to the callback of errors or, where it was
+busy then, only by the refusal of each commit. `stuck` is a client that has not called back for a
+commit long after its own timeout (socket.timeout.ms, 60 s) would have answered it without a broker;
+it is replaced, too. SIGUSR1 has some members leave and others take their places, SIGTERM all leave.
 
 A group's number decides on its protocol: classic, consumer, or either at random.
 """
@@ -28,8 +30,11 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
 SESSION_MS = 6_000
 """Of both protocols: the consumer protocol's is a setting of the broker."""
+REBALANCE_MS = 60_000
+"""How long the coordinator waits for a member to revoke partitions before it removes it."""
 _STEP_S = 0.02
 _COMMIT_S = 1.0
+_STUCK_S = 90.0
 _READ_S = 0.3
 _REPLACED = 0.2
 _PROTOCOLS = ("classic", "consumer")
@@ -44,6 +49,7 @@ class Member:
         self._owned: set[int] = set()
         self._next: dict[int, int] = {}
         self._is_committing = False
+        self._committing_since = 0.0
         #: Whether the client has given up: it does not say what it has lost.
         self.has_failed = False
         self._commits_at = time.monotonic()
@@ -54,6 +60,7 @@ class Member:
             "enable.auto.commit": False,
             "auto.offset.reset": "latest",
             "reconnect.backoff.max.ms": 500,
+            "max.poll.interval.ms": REBALANCE_MS,
             "on_commit": self._on_commit,
             "error_cb": self._on_error,
             "log_level": 0,
@@ -81,7 +88,9 @@ class Member:
         """Serves callbacks, and commits each second."""
         self._consumer.poll(0)
         now = time.monotonic()
-        if self._next and not self._is_committing and now >= self._commits_at:
+        if self._is_committing and now >= self._committing_since + _STUCK_S:
+            self._fail("stuck")
+        elif self._next and not self._is_committing and now >= self._commits_at:
             self._commits_at = now + _COMMIT_S
             offsets = [
                 TopicPartition(self._topic, partition, offset)
@@ -93,6 +102,7 @@ class Member:
                 return
             # A client sends a commit again that failed: two at a time may change places.
             self._is_committing = True
+            self._committing_since = now
             self._next = {partition: offset + 1 for partition, offset in self._next.items()}
 
     def read(self) -> bool:
@@ -115,8 +125,12 @@ class Member:
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
+            self._fail(f"fatal {error.str()}")
+
+    def _fail(self, kind: str) -> None:
+        if not self.has_failed:
             self.has_failed = True
-            report(f"fatal {error.str()}", self._group, -1, -1)
+            report(kind, self._group, -1, -1)
 
     def close(self) -> None:
         """Leaves the group; what a client has that has failed is lost."""
@@ -151,6 +165,8 @@ class Member:
         self._is_committing = False
         for at in offsets:
             refusal = error or at.error
+            if refusal is not None and refusal.code() == KafkaError._FATAL:  # its name
+                self._fail("fatal")
             kind = "committed" if refusal is None else f"commit {refusal.name()}"
             report(kind, self._group, at.partition, at.offset)
 
@@ -201,8 +217,9 @@ class Members:
         """Lets members read until one waits in vain: all others have to poll meanwhile.
 
         A client of librdkafka was seen that never revoked a partition after its revocation had come
-        while the application did not poll for seconds. The coordinator removes such a member only
-        after its rebalance timeout (max.poll.interval.ms).
+        while the application did not poll for seconds. The coordinator removes such a member after
+        its rebalance timeout (max.poll.interval.ms), which is less than the run waits for the end
+        of all rebalances.
         """
         waiting = [member for member in self._members if member.has_to_read]
         self._random.shuffle(waiting)
