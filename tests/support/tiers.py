@@ -175,6 +175,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
 LONGEST: Final[Sequence[str]] = (
     "tests/crash/test_chaos.py",  # an hour
     "tests/crash/test_simulation.py",
+    "tests/compat/test_clean_golden.py",  # an hour, too
     "tests/crash/test_group_soak.py",
     "tests/crash/test_cluster_soak.py",
     "tests/crash/test_transaction_soak.py",
@@ -189,7 +190,6 @@ LONGEST: Final[Sequence[str]] = (
     "tests/spark/test_engines.py",
     "tests/spark/test_bounds.py",
     "tests/compat/test_tools_kafka.py",
-    "tests/compat/test_clean_golden.py",
     "tests/crash/test_failing_operations.py",
     "tests/properties/test_log_corruption.py",
     "tests/properties/test_online_cleaner.py",
