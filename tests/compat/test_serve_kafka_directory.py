@@ -20,6 +20,7 @@ from typer.testing import CliRunner
 from cordwood.format.file_names import RUNTIME_FILE
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.http.identity import NodeIdentity
+from support.commits import commit
 from support.kafka import RealKafka
 from support.ports import free_port
 from support.served import ServedBroker
@@ -83,9 +84,7 @@ class Client:
             found.append((message.offset(), message.key(), message.value()))
 
     def commit(self, group: str, topic: str, offset: int) -> None:
-        consumer = Consumer(self.settings | {"group.id": group})
-        consumer.commit(offsets=[TopicPartition(topic, 0, offset)], asynchronous=False)
-        consumer.close()
+        commit(self.settings["bootstrap.servers"], group, [TopicPartition(topic, 0, offset)])
 
     def committed(self, group: str, topic: str) -> int:
         consumer = Consumer(self.settings | {"group.id": group})

@@ -13,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
 from cordwood.surfaces.cli.main import app
+from support.commits import commit
 from support.kafka import poll_until
 from support.served import ServedBroker
 
@@ -60,9 +61,7 @@ def fill(broker: ServedBroker) -> None:
         for partition in (0, 1):
             producer.produce("orders", f"{partition}: {number}", partition=partition)
     assert producer.flush(60) == 0
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": GROUP})
-    consumer.commit(offsets=[TopicPartition("orders", 1, 4)], asynchronous=False)
-    consumer.close()
+    commit(broker.bootstrap_servers, GROUP, [TopicPartition("orders", 1, 4)])
 
 
 def delete(broker: ServedBroker) -> None:

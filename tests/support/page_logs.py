@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from confluent_kafka import Consumer
 from confluent_kafka import TopicPartition as Committed
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.testing.broker import RunningBroker
+from support.commits import commit
 
 DAY_MS = 86_400_000
 _SEGMENT = {"internal.segment.bytes": "65536"}
@@ -88,8 +88,5 @@ def _moments(now_ms: int, days: int, batches_a_day: int) -> Iterator[int]:
 
 def _commit(servers: dict[str, str]) -> None:
     """Commits as a group that has read a part, again and again."""
-    consumer = Consumer({**servers, "group.id": "billing", "enable.auto.commit": False})
-    for offset in range(1, 301):
-        committed = Committed("clicks", 0, offset, "host-" * 800)
-        consumer.commit(offsets=[committed], asynchronous=False)
-    consumer.close()
+    positions = [Committed("clicks", 0, offset, "host-" * 800) for offset in range(1, 301)]
+    commit(servers["bootstrap.servers"], "billing", positions)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.model.audit import (
@@ -24,6 +24,7 @@ from cordwood.model.audit import (
     TrashEmptied,
 )
 from cordwood.testing.broker import RunningBroker
+from support.commits import commit
 from support.in_process_engine import CompiledEngine
 from support.kafka import poll_until
 
@@ -157,9 +158,7 @@ def test_requests_that_delete_records_and_topics_are_noted(
 def test_offsets_of_groups_that_expire_are_noted(broker: RunningBroker, events: Events) -> None:
     create(broker, "orders")
     produce(broker, "orders", *"abc")
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "billing"})
-    consumer.commit(offsets=[TopicPartition("orders", 0, 3)], asynchronous=False)
-    consumer.close()
+    commit(broker.bootstrap_servers, "billing", [TopicPartition("orders", 0, 3)])
     broker.advance(days=8)
     # The coordinator handles the check after other events.
     (gone,) = poll_until(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.broker.group_offsets import GroupOffsets
@@ -18,6 +18,7 @@ from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.model import topic_partition
 from cordwood.model.kafka_errors import CoordinatorLoadInProgressError
 from cordwood.testing.broker import RunningBroker
+from support.commits import commit
 from support.no_engine import NoEngine
 
 HOUR_MS = 3_600_000
@@ -45,28 +46,6 @@ def produce(broker: RunningBroker, segments: int) -> None:
         broker.advance(compact=False, seconds=2)
 
 
-_ATTEMPTS = 200
-_NOT_READY = {
-    KafkaError.NOT_COORDINATOR,
-    KafkaError.COORDINATOR_NOT_AVAILABLE,
-    KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-}
-
-
-def commit(broker: RunningBroker, offset: int) -> None:
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"})
-    for attempt in range(_ATTEMPTS):
-        try:
-            consumer.commit(offsets=[TopicPartition("t", 0, offset)], asynchronous=False)
-            break
-        except KafkaException as error:
-            # The first request makes the offsets topic, and this client does not try again itself.
-            if error.args[0].code() not in _NOT_READY or attempt == _ATTEMPTS - 1:
-                raise
-            consumer.poll(0.05)
-    consumer.close()
-
-
 def start_of(broker: RunningBroker) -> int:
     def start(running: Any) -> int:
         return int(running.replicas.log("t", 0).log_start_offset)
@@ -88,7 +67,7 @@ def test_a_stopped_groups_unread_data_is_kept_until_it_commits_or_the_limit_take
         produce(broker, 4)
         broker.advance(compact=False, hours=10)
         assert start_of(broker) == 0, "it has never committed"
-        commit(broker, 25)
+        commit(broker.bootstrap_servers, "readers", [TopicPartition("t", 0, 25)])
         broker.advance(compact=False, minutes=5)
         assert start_of(broker) == 20
         broker.advance(compact=False, hours=10)
@@ -126,7 +105,7 @@ def test_a_group_without_an_offsets_topic_has_committed_nothing() -> None:
 def test_a_coordinator_elsewhere_is_asked_and_without_an_answer_nothing_is_known() -> None:
     with RunningBroker(engine=NoEngine) as broker:
         make_topic(broker)
-        commit(broker, 7)
+        commit(broker.bootstrap_servers, "readers", [TopicPartition("t", 0, 7)])
         inner = broker.broker
         addresses = Addresses(NodeAddress("127.0.0.1", broker.port))
 

@@ -26,6 +26,7 @@ from cordwood.storage.filesystem import OS, FileSystem, OsFile, OsFileSystem
 from cordwood.storage.trash import trashed_partitions
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker
+from support.commits import commit
 from support.erasing import erase_here
 from support.in_process_engine import CompiledEngine
 from support.scrape import Probe, probed
@@ -167,9 +168,7 @@ def fill(broker: RunningBroker, config: Mapping[str, str] | None = None) -> None
         broker.advance(seconds=61, compact=False)
     produce(broker, "orders", "other", partition=1)
     delete_records(broker, "orders", 1)
-    consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"})
-    consumer.commit(offsets=[TopicPartition("orders", 0, 3)], asynchronous=False)
-    consumer.close()
+    commit(broker.bootstrap_servers, "readers", [TopicPartition("orders", 0, 3)])
 
 
 class TwoDisks(OsFileSystem):
