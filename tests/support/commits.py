@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
@@ -28,7 +29,7 @@ def commit(servers: str, group: str, positions: Sequence[TopicPartition]) -> Non
     try:
         for position in positions:
             poll_until(
-                lambda position=position: _try(consumer, position),  # type: ignore[misc]
+                partial(_try, consumer, position),
                 timeout_s=_WAIT_S,
                 what=f"{group} has a coordinator that is ready",
             )

@@ -165,7 +165,7 @@ class Member:
         self._is_committing = False
         for at in offsets:
             refusal = error or at.error
-            if refusal is not None and refusal.code() == KafkaError._FATAL:  # its name
+            if refusal is not None and refusal.code() == KafkaError._FATAL:  # public, in spite of its name
                 self._fail("fatal")
             kind = "committed" if refusal is None else f"commit {refusal.name()}"
             report(kind, self._group, at.partition, at.offset)
