@@ -18,6 +18,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
@@ -74,8 +75,8 @@ class RunningBroker:
                 `{"log.retention.ms": 60_000, "auto.create.topics.enable": False}`.
             log_dir: the log directory, kept at the end; a temporary directory if None.
             clock: the broker's clock; a manual clock if None.
-            engine: the compaction engine; that of `cordwood.testing.in_process_engine` if None.
-                For logs too large for that, pass `spark_engine` of `cordwood.node.node`.
+            engine: the compaction engine; that of `cordwood.testing.in_process_engine`, over `fs`,
+                if None. For logs too large for that, pass `spark_engine` of `cordwood.node.node`.
             fs: the file system for all files.
             host: the address to listen on.
             port: the port to listen on; 0 for any free port.
@@ -97,7 +98,7 @@ class RunningBroker:
         given |= {name: setting_text(name, value) for name, value in (properties or {}).items()}
         self.settings = BrokerSettings(given, source="RunningBroker")
         self.settings.require_known()
-        self._engine = engine or InProcessEngine
+        self._engine = engine or partial(InProcessEngine, fs=fs)
         self._fs = fs
         self._host = host
         self._thread: threading.Thread | None = None
@@ -287,9 +288,10 @@ class RunningBroker:
             UnknownPartitionError: there is no such partition; the text names those that are there.
         """
         directory = self.log_dir / partition
-        if not directory.is_dir():
-            there = sorted(path.name for path in self.log_dir.iterdir() if path.is_dir())
+        if not self._fs.is_directory(directory):
+            entries = self._fs.entries_in(self.log_dir)
+            there = sorted(each.name for each in entries if each.is_directory)
             raise UnknownPartitionError(
                 f"no partition {partition}; there are {', '.join(there) or 'none'}"
             )
-        return sorted(path.name for path in directory.iterdir())
+        return sorted(self._fs.names_in(directory))

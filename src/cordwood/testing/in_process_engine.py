@@ -47,8 +47,10 @@ if TYPE_CHECKING:
 PLAIN_BYTES_MAX: Final = 16 << 20
 #: A larger one with compiled code, up to so many bytes.
 COMPILED_BYTES_MAX: Final = 1 << 30
+#: Whose dirty section has at most so many keys.
+COMPILED_KEYS_MAX: Final = 1 << 22
 
-_KEYS_MAX: Final = 1 << 22
+_SPARK: Final = "pass `engine=spark_engine` of cordwood.node.node, with cordwood[spark] and Java"
 _POLL_S: Final = 0.001
 
 
@@ -59,12 +61,16 @@ class InProcessEngine:
     start or to end. `log.cleaner.io.max.bytes.per.second` has no effect.
     """
 
-    #: Where the log's files are.
-    fs: FileSystem = OS
     #: A log of more bytes is cleaned with compiled code.
     plain_bytes_max: int = PLAIN_BYTES_MAX
     #: No batch may take more memory with compiled code; no bound of its own if None.
     batch_bytes_max: int | None = None
+    #: With compiled code a dirty section may have so many keys.
+    keys_max: int = COMPILED_KEYS_MAX
+
+    def __init__(self, *, fs: FileSystem = OS) -> None:
+        """Takes the file system that has the log's files."""
+        self.fs = fs
 
     def configure(self, settings: CleanerSettings) -> None:
         """Takes any settings; none is for it."""
@@ -108,7 +114,8 @@ class InProcessEngine:
     # ---- with compiled code
 
     def _run_compiled(self, committer: CompactionCommitter) -> None:
-        from cordwood.cleanup.whole import Lane  # noqa: PLC0415  # needs numpy
+        from cordwood.cleanup.survivors import TableFullError  # noqa: PLC0415  # needs numpy
+        from cordwood.cleanup.whole import Lane  # noqa: PLC0415
 
         errors: list[Exception] = []
         planned = committer.compaction
@@ -121,7 +128,9 @@ class InProcessEngine:
 
         def work() -> None:
             try:
-                clean_compiled(planned, [Lane(go_on)], fs=self.fs)
+                clean_compiled(planned, [Lane(go_on)], keys_max=self.keys_max, fs=self.fs)
+            except TableFullError:
+                errors.append(_too_many_keys(planned, self.keys_max))
             except (CordwoodError, OSError) as error:
                 errors.append(error)
 
@@ -158,38 +167,50 @@ def is_plain(compaction: LogCompaction) -> bool:
 def refusal_of(compaction: LogCompaction, *, plain_bytes_max: int) -> EngineError | None:
     """Why a compaction cannot run with compiled code; None if it can."""
     size = f"{compaction.name} has {compaction.size_bytes:,} bytes to compact"
-    spark = "pass `engine=spark_engine` of cordwood.node.node, with cordwood[spark] and Java"
     if compaction.size_bytes > COMPILED_BYTES_MAX:
-        return EngineError(f"{size}, more than the {COMPILED_BYTES_MAX:,} of a test: {spark}")
+        return EngineError(f"{size}, more than the {COMPILED_BYTES_MAX:,} of a test: {_SPARK}")
     if not missing_packages(NATIVE):
         return None
     if compaction.size_bytes > plain_bytes_max:
         return EngineError(
             f"{size}, more than the {plain_bytes_max:,} of a test: install cordwood[native] for "
-            f"up to {COMPILED_BYTES_MAX:,} bytes, or {spark}"
+            f"up to {COMPILED_BYTES_MAX:,} bytes, or {_SPARK}"
         )
     what = "an erasure" if compaction.erased is not None else "cordwood.cleaner.verify=true"
     return EngineError(f"{what} needs compiled code: install cordwood[native]")
 
 
+def _too_many_keys(compaction: LogCompaction, keys_max: int) -> EngineError:
+    return EngineError(
+        f"{compaction.name} has more keys in its dirty section than the {keys_max:,} of a test: "
+        f"{_SPARK}"
+    )
+
+
 def clean_compiled(
-    compaction: LogCompaction, lanes: Sequence[Lane] | None = None, *, fs: FileSystem = OS
+    compaction: LogCompaction,
+    lanes: Sequence[Lane] | None = None,
+    *,
+    keys_max: int = COMPILED_KEYS_MAX,
+    fs: FileSystem = OS,
 ) -> Indexed:
     """Runs all steps of a compaction one after the other, in one task of several threads.
 
     Args:
         compaction: whose keys fit the memory of a test.
         lanes: one for each thread; one thread if None.
+        keys_max: how many keys each thread may hold.
         fs: where the log's files are.
 
     Raises:
+        TableFullError: there are more.
         EngineError, CorruptError, NoSpaceError, StagingError, OSError: as `WholeCompaction`.
     """
     from cordwood.cleanup.whole import Lane, WholeCompaction  # noqa: PLC0415  # needs numpy
 
     work = WholeCompaction(compaction, lanes or [Lane()], fs=fs)
     try:
-        indexed = work.index(_KEYS_MAX)
+        indexed = work.index(keys_max)
         work.rewrite()
         work.finish()
     finally:

@@ -13,6 +13,7 @@ org.apache.kafka.common.record.MemoryRecords.filterTo; KIP-98, KIP-534.
 from __future__ import annotations
 
 import heapq
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -151,10 +152,13 @@ class CleanedSegment:
         is. `interval_bytes` is index.interval.bytes.
         """
         pieces: list[list[tuple[int, int, int]]] = [[]]
+        piece_bytes = 0
         for fact in self.facts:
-            if pieces[-1] and sum(size for size, *_ in pieces[-1]) + fact[0] > segment_bytes:
+            if pieces[-1] and piece_bytes + fact[0] > segment_bytes:
                 pieces.append([])
+                piece_bytes = 0
             pieces[-1].append(fact)
+            piece_bytes += fact[0]
         found: list[CleanedSegment] = []
         begin, log = 0, self.files[LOG_SUFFIX]
         for piece in pieces:
@@ -162,6 +166,7 @@ class CleanedSegment:
             base = int.from_bytes(data[:8]) if begin else self.base_offset
             last = piece[-1][1] if piece else base
             begin += len(data)
+            first, end = bisect_left(self.offsets, base), bisect_right(self.offsets, last)
             found.append(
                 _segment_of(
                     base,
@@ -170,7 +175,7 @@ class CleanedSegment:
                     interval_bytes=interval_bytes,
                     aborted=[each for each in self.aborted if base <= each.last_offset <= last],
                     modified_ns=self.modified_ns,
-                    offsets=[each for each in self.offsets if base <= each <= last],
+                    offsets=self.offsets[first:end],
                 )
             )
         return found
@@ -403,7 +408,10 @@ class ReferenceCleaner:
         compaction = self._round
         newest = Highest(compaction.versions)
         transactions = SequentialTransactions()
-        transactions.add(self._aborted_in(compaction.first_dirty, compaction.first_uncleanable))
+        # Of a compaction that was interrupted, markers in groups that are in place are not read: a
+        # transaction that ends there would seem to go on for ever.
+        start = max((compaction.first_dirty, *self._indexed[:1]))
+        transactions.add(self._aborted_in(start, compaction.first_uncleanable))
         for base in self._indexed:
             for batch in self._batches(base):
                 if batch.last_offset < compaction.first_dirty:

@@ -39,7 +39,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.network import turns
 from cordwood.network.server import PortInUseError
 from cordwood.node.node import EngineFactory, Node
-from cordwood.testing.broker import RunningBroker
+from cordwood.testing.broker import RunningBroker, UnknownPartitionError
 from cordwood.testing.setting_text import SettingValue, setting_text
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from support.in_process_engine import CompiledEngine
@@ -483,3 +483,14 @@ def test_advance_returns_when_everything_due_is_compacted(tmp_path: Path) -> Non
         broker.advance(milliseconds=1)
         checkpoint = (tmp_path / "cleaner-offset-checkpoint").read_text()
         assert "orders 0 " in checkpoint
+
+
+def test_the_default_engine_compacts_in_the_brokers_file_system() -> None:
+    fs = SimulatedFileSystem(SystemClock())
+    with RunningBroker(log_dir=Path("/logs"), fs=fs) as broker:
+        due_for_compaction(broker, "orders")
+        broker.advance(milliseconds=1)
+        assert "00000000000000000000.log" in broker.files("orders-0")
+        with pytest.raises(UnknownPartitionError, match=r"there are .*orders-0"):
+            broker.files("users-0")
+    assert b"orders 0 " in fs.read_bytes(Path("/logs/cleaner-offset-checkpoint"))

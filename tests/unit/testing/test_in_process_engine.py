@@ -22,6 +22,8 @@ from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.compaction_values import Manifest
 from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
+from cordwood.cleanup.rewrite import GroupRewriter
+from cordwood.cleanup.tasks import rewrite_specs
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.config import LogConfig
@@ -35,11 +37,16 @@ from cordwood.testing.in_process_engine import (
     refusal_of,
     stage_groups,
 )
-from cordwood.testing.reference_cleaner import ReferenceCleaner, ReferenceRound
+from cordwood.testing.reference_cleaner import (
+    CleanedSegment,
+    ReferenceCleaner,
+    ReferenceRound,
+)
 from support.base_installation import HIDE
-from support.in_process_engine import clean_in_process
+from support.in_process_engine import CompiledEngine, clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.random_log import Contents, random_log
+from support.whole_compaction import survivors_of
 
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), segment_index_bytes=24)
 few = examples(max_examples=max(10, examples().max_examples // 4))
@@ -146,6 +153,93 @@ def test_an_interrupted_compaction_goes_on_where_it_was(seed: int, contents: Con
             assert staged(left, "left") == whole[done:]
 
 
+def aborted_below_a_later_transaction() -> LogBuilder:
+    """Producer 7 aborts in the first segment, and commits a newer value of `k` in the second."""
+    log = LogBuilder("log-0")
+    producer = (7, 0)
+    log.put(b"k", b"aborted", producer=producer, transactional=True)
+    log.marker(producer, commit=False)
+    log.put(b"a", b"1")
+    log.roll()
+    log.put(b"k", b"old")
+    log.put(b"k", b"new", producer=producer, transactional=True)
+    log.marker(producer, commit=True)
+    log.roll()
+    log.put(b"end", b"end")
+    return log
+
+
+def test_a_compaction_that_goes_on_behind_an_abort_indexes_the_producers_next_transaction(
+    tmp_path: Path,
+) -> None:
+    config = replace(COMPACT, segment_bytes=1)
+    compaction = compaction_of(aborted_below_a_later_transaction(), tmp_path, config)
+    assert compaction is not None
+    whole = staged(compaction, "whole")
+    first, second = ReferenceCleaner(ReferenceRound.of(compaction)).groups()
+    assert (first.tally.records_after, second.tally.records_after) == (2, 2)
+    left = replace(compaction, groups_done=1, before=first.tally.after.to_json())
+    assert staged(left, "left") == whole[1:]
+    spec = rewrite_specs(left, survivors_of(left))[1]
+    spec = replace(spec, staged=replace(spec.staged, token="compiled"))
+    GroupRewriter().rewrite(spec)
+    assert spec.staged.paths()[".log"].read_bytes() == second.segment.files[".log"]
+
+
+class Counted(int):
+    """A number that counts how often it is added and compared, up to a limit."""
+
+    left = 0
+
+    def __add__(self, other: int) -> Counted:
+        self._count()
+        return Counted(int(self) + int(other))
+
+    __radd__ = __add__
+
+    def __lt__(self, other: int) -> bool:
+        self._count()
+        return int(self) < int(other)
+
+    def __le__(self, other: int) -> bool:
+        self._count()
+        return int(self) <= int(other)
+
+    def __gt__(self, other: int) -> bool:
+        self._count()
+        return int(self) > int(other)
+
+    def __ge__(self, other: int) -> bool:
+        self._count()
+        return int(self) >= int(other)
+
+    __hash__ = int.__hash__
+
+    @staticmethod
+    def _count() -> None:
+        Counted.left -= 1
+        assert Counted.left >= 0, "more work than the limit"
+
+
+@pytest.mark.parametrize("segment_bytes", [10**9, 10_000])
+def test_the_work_of_dividing_a_segment_grows_with_its_batches_only(segment_bytes: int) -> None:
+    count, size = 50_000, 100
+    cleaned_segment = CleanedSegment(
+        base_offset=0,
+        files={".log": b"".join(n.to_bytes(8) + bytes(size - 8) for n in range(count))},
+        modified_ns=0,
+        offsets=tuple(map(Counted, range(count))),
+        facts=tuple((Counted(size), n, n) for n in range(count)),
+        aborted=(),
+    )
+    Counted.left = 20 * count
+    pieces = cleaned_segment.divided(segment_bytes, interval_bytes=4096)
+    assert [len(piece.facts) for piece in pieces] == (
+        [count] if segment_bytes > count * size else [100] * 500
+    )
+    assert [each for piece in pieces for each in piece.offsets] == list(range(count))
+
+
 def superseded() -> LogBuilder:
     log = LogBuilder("log-0")
     log.put(b"a", b"1")
@@ -211,6 +305,19 @@ def test_a_log_that_is_too_large_is_refused_with_the_bound_and_what_to_install(
     assert "1,073,741,824" in str(refusal)
     assert "cordwood[spark]" in str(refusal)
     assert "spark_engine" in str(refusal)
+
+
+def test_too_many_keys_are_refused_with_the_bound_and_what_to_install(tmp_path: Path) -> None:
+    engine = CompiledEngine()
+    engine.keys_max = 1_000
+    log = LogBuilder("log-0")
+    for first in range(0, 9_000, 500):
+        log.batch([(b"%d" % number, b"v") for number in range(first, first + 500)])
+    log.roll()
+    (partition,) = cleaned(write_log_dir(tmp_path, [log]), COMPACT, engine)
+    assert partition["reason"].startswith(
+        "log-0 has more keys in its dirty section than the 1,000 of a test: pass `engine="
+    )
 
 
 def test_what_plain_python_does_not_do_is_left_to_compiled_code(
