@@ -33,6 +33,7 @@ PAUSE_S: Final = 0.05
 QUIET_S: Final = 0.5
 #: How long it reads before it is asked whether that is enough.
 AT_ONCE_S: Final = 2.0
+_JOINED_S_MAX: Final = 600
 SETTINGS: Final[Mapping[str, str]] = {
     "processing.guarantee": "exactly_once_v2",
     "commit.interval.ms": "100",
@@ -173,7 +174,7 @@ class Run:
         wanted = {word: f"{rank} {len(lines[word])}" for word, rank in self.ranks.newest.items()}
         poll_until(
             lambda: {word: seen[-1] for word, seen in self.ranked.now().items()} == wanted,
-            timeout_s=READ_SECONDS_MAX,
+            timeout_s=_JOINED_S_MAX,
             what="all is joined",
         )
         # The markers of one transaction reach the partitions one after another.

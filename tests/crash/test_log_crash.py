@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import random
 from collections import Counter
@@ -107,4 +108,4 @@ def test_a_step_that_is_forgotten_is_found(what: str, monkeypatch: pytest.Monkey
     where, name, instead = FORGOTTEN[what]
     monkeypatch.setattr(where, name, instead)
     with pytest.raises(CrashFailure, match="seed="):
-        crashed(iter(range(8)), steps=60, images=4, enough=20_000)
+        crashed(itertools.count(), steps=60, images=4, enough=20_000)

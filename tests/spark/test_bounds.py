@@ -14,6 +14,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -104,6 +105,10 @@ def used_bytes(directory: Path) -> int:
     return total
 
 
+def _add_used_bytes(sizes: list[int], directory: Path, _: int) -> None:
+    sizes.append(used_bytes(directory))
+
+
 def python_pss(root: int) -> int:
     """Proportional set size, in bytes, of the Python processes in the tree below `root`."""
     children: dict[int, list[int]] = {}
@@ -179,36 +184,34 @@ def test_one_round_takes_any_number_of_keys_in_bounded_memory(
 def test_extra_space_is_bounded_by_the_groups_in_flight(
     tmp_path: Path, loggen: ModuleType, total_mib: int, segment_mib: int, strict: bool
 ) -> None:
-    log = tmp_path / "space-0"
     count = total_mib * MIB // 290
     # Every segment loses a tenth of its records, and nearly all of it has to be written again.
     random = np.random.default_rng(5)
     keys = np.arange(count)
     last = count // 10
     keys[random.choice(count - last, last, replace=False)] = keys[-last:]
-    write_log(loggen, log, keys=keys, segment_bytes=segment_mib * MIB, value_bytes=250)
-    before = used_bytes(log)
-    peak = before
-
-    def measure(_: int) -> None:
-        nonlocal peak
-        peak = max(peak, used_bytes(log))
 
     options = ["--set", "space:cleanup.policy=compact", "--master", "local[2]"]
     options += ["--set", f"space:segment.bytes={segment_mib * MIB}"]
     if strict:
         options += ["--max-extra-bytes", f"{segment_mib + 1}M"]
-    code, document = clean(log, *options, while_running=measure)
-    assert code == 0, document["partitions"]
-    in_flight = 2 if strict else 4
-    slack = 2 * MIB
-    print(
-        f"{total_mib} MiB in segments of {segment_mib}: {(peak - before) / MIB:.1f} MiB more at "
-        f"most, bound {in_flight * segment_mib}"
-    )
-    assert peak - before > segment_mib * MIB // 2, "nothing was seen of the rewriting"
-    assert peak - before <= in_flight * segment_mib * MIB + slack
-    assert used_bytes(log) < before
+    bound = (2 if strict else 4) * segment_mib * MIB + 2 * MIB
+    # A busy machine may show nothing of the rewriting of one log: then another is cleaned.
+    for turn in range(5):
+        log = tmp_path / f"turn-{turn}" / "space-0"
+        write_log(loggen, log, keys=keys, segment_bytes=segment_mib * MIB, value_bytes=250)
+        before = used_bytes(log)
+        sizes = [before]
+        look = partial(_add_used_bytes, sizes, log)
+        code, document = clean(log, *options, while_running=look)
+        assert code == 0, document["partitions"]
+        assert used_bytes(log) < before
+        more = max(sizes) - before
+        print(f"{total_mib} MiB in segments of {segment_mib}: {more / MIB:.1f} MiB more at most")
+        assert more <= bound
+        if more > segment_mib * MIB // 2:
+            return
+    pytest.fail("nothing was seen of the rewriting")
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from typing import IO, NamedTuple, Self
 from support.kafka import TOOL_CLASSES, java_command, tools_resource
 
 _INT = struct.Struct(">i")
+#: What these still have to do is in a hook of the virtual machine: they need its end.
+_ALONE = frozenset({"org.apache.kafka.tools.VerifiableProducer"})
 
 
 class ToolResult(NamedTuple):
@@ -46,6 +48,8 @@ class KafkaTools:
 
     def run(self, tool: str, *args: str, stdin: bytes = b"") -> ToolResult:
         """Runs a tool by its key in `TOOL_CLASSES`, or its class."""
+        if tool in _ALONE:
+            return _run_alone(tool, args, stdin)
         try:
             return self._run_here(tool, args, stdin)
         except EOFError:

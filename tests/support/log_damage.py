@@ -12,6 +12,7 @@ A failure names its seed; `python -m support.log_damage --seed N` brings it back
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import functools
 import logging
 import random
@@ -53,6 +54,7 @@ from support.log_damage_base import (
 from support.log_damage_check import LogJudge, Wanted, view_of
 
 SECONDS_MAX: Final = 60
+_STANDARD_ERROR: Final = 2
 _BLOCKS: Final = (1, 4, 12, 16, 64, 512)
 
 
@@ -339,9 +341,10 @@ def _files_below(fs: FileSystem, directory: Path) -> Iterator[Path]:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Ends what takes longer with a `TooLongError`."""
+    """Ends what takes longer with a `TooLongError`, and shows where every thread is."""
 
     def stop(*_: Any) -> None:
+        faulthandler.dump_traceback(_STANDARD_ERROR)
         raise TooLongError(f"more than {seconds} s")
 
     before = signal.signal(signal.SIGALRM, stop)

@@ -35,6 +35,8 @@ CHANGES: Final[tuple[Change, ...]] = (
     (r"(?<=console-consumer-)\d+", "<number>"),
     # Clients of tools that ended with their broker.
     (r"^.* WARN .*clientId=.*(?:could not be established|disconnected).*\n?", ""),
+    # A broker in the process of the own tools, on a busy machine.
+    (r"^.* WARN The event loop was busy .*\n?", ""),
     (r"(TopicId: |topicId=|DirectoryId=)[\w-]{22}", r"\1<id>"),
     (r"(Cluster ID: |ClusterId: +)\S+", r"\1<id>"),
     (r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3}\]", "[<time>]"),

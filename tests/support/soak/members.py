@@ -165,7 +165,8 @@ class Member:
         self._is_committing = False
         for at in offsets:
             refusal = error or at.error
-            if refusal is not None and refusal.code() == KafkaError._FATAL:  # public, in spite of its name
+            # Public, in spite of its name.
+            if refusal is not None and refusal.code() == KafkaError._FATAL:
                 self._fail("fatal")
             kind = "committed" if refusal is None else f"commit {refusal.name()}"
             report(kind, self._group, at.partition, at.offset)

@@ -49,6 +49,7 @@ from support.random_log import Contents, random_log
 from support.whole_compaction import survivors_of
 
 COMPACT = LogConfig(cleanup_policy=frozenset({"compact"}), segment_index_bytes=24)
+_TIMED = frozenset({".log", ".index", ".timeindex"})
 few = examples(max_examples=max(10, examples().max_examples // 4))
 CONTENTS = st.builds(
     Contents,
@@ -91,11 +92,15 @@ def cleaned(
 
 def files_in(root: Path) -> dict[str, tuple[bytes, int]]:
     """The bytes of all files, and the modification time of those whose time a cleaning sets."""
+    # Files that a cleaning makes anew have the time when it does.
+    started_ns = (root / "meta.properties").stat().st_ctime_ns
+
+    def time_of(path: Path) -> int:
+        time_ns = path.stat().st_mtime_ns
+        return 0 if time_ns >= started_ns or path.suffix not in _TIMED else time_ns
+
     return {
-        str(path.relative_to(root)): (
-            path.read_bytes(),
-            path.stat().st_mtime_ns if path.suffix in {".log", ".index", ".timeindex"} else 0,
-        )
+        str(path.relative_to(root)): (path.read_bytes(), time_of(path))
         for path in sorted(root.rglob("*"))
         if path.is_file()
     }

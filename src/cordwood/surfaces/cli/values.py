@@ -92,7 +92,7 @@ def parse_duration(text: str, *, option: str) -> int:
     parts = _PART.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text.strip():
         raise ConfigError(f"{option} {text}: expected a duration such as 7d, 12h, 5m, 90s or 500ms")
-    return sum(round(float(number) * _UNITS_MS[unit]) for number, unit in parts)
+    return sum(round(Fraction(number) * _UNITS_MS[unit]) for number, unit in parts)
 
 
 def format_duration(ms: int) -> str:

@@ -87,6 +87,7 @@ def test_the_option_may_name_a_topic(option: str, value: str) -> None:
         ("retention.ms", "-1", "unlimited"),
         ("retention.ms", "0", "0"),
         ("log.retention.hours", "168", "7d"),
+        ("log.roll.hours", "5093077190616", "212211549609d"),
         ("max.compaction.lag.ms", str(LONG_MAX), "none"),
         ("local.retention.ms", "-2", "-2"),
         ("segment.bytes", "1073741824", "1G"),
