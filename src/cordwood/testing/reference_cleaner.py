@@ -409,7 +409,7 @@ class ReferenceCleaner:
         newest = Highest(compaction.versions)
         transactions = SequentialTransactions()
         # Of a compaction that was interrupted, markers in groups that are in place are not read: a
-        # transaction that ends there would seem to go on for ever.
+        # transaction that ends there would seem never to end.
         start = max((compaction.first_dirty, *self._indexed[:1]))
         transactions.add(self._aborted_in(start, compaction.first_uncleanable))
         for base in self._indexed:
