@@ -99,6 +99,14 @@ class Judge:
             for partition in range(partitions)
         }
 
+    def committing_since(self, at_s: float) -> set[str]:
+        """The groups of which a commit was accepted since then."""
+        return {
+            place.group
+            for place, commits in self.committed.items()
+            if commits and commits[-1].at_s >= at_s
+        }
+
     def complaints(self, last: Mapping[Place, int]) -> list[str]:
         """What is wrong; `last` are the offsets that are committed at the end."""
         found = []

@@ -91,3 +91,9 @@ def test_offsets_that_are_lost_or_go_back_are_wrong() -> None:
         f"{P0}: 5 was committed, then 4 was read",
         f"{P0}: 5 was committed, 3 is there at last",
     ]
+
+
+def test_a_group_commits_since_a_moment_if_its_last_commit_was_accepted_then() -> None:
+    judge = judge_of((1, "assigned", 0, -1), (1, "committed", 1, 5), (1, "committed", 3, 6))
+    assert judge.committing_since(3) == {"group-0"}
+    assert judge.committing_since(3.1) == set()
