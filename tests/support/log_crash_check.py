@@ -222,7 +222,9 @@ class LogCheck:
         # Records that were deleted may come back, without the transaction they were part of.
         sure = [batch for batch in visible if batch.next_offset > self._model.start]
         highest = min([max(since, start) for since in open_since(sure)], default=end)
-        known = [*open_since(self.known), *open_since(visible)]
+        # A marker that was deleted, and not flushed, may be lost while the transaction's records
+        # are still in the files, below the log start offset.
+        known = [*open_since(self.known), *open_since(self.found)]
         lowest = min([highest, *[max(since, start) for since in known]])
         lowest = start if self._model.doubtful else lowest
         stable = log.last_stable_offset
