@@ -58,6 +58,7 @@ class Engine(CompiledEngine):
     """Compactions in this process, on the file system under test."""
 
     def __init__(self, fs: FaultyFileSystem) -> None:
+        super().__init__()
         self.fs = fs
 
 

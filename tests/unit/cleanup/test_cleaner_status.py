@@ -25,6 +25,7 @@ class Rounds(CompiledEngine):
     """Notes in which order logs are cleaned."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.names: list[str] = []
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:

@@ -69,6 +69,7 @@ class Recorder(CompiledEngine):
     """An engine with a life of its own, of which it keeps a record."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.rounds: list[str] = []
         self.configured: list[CleanerSettings] = []
         self.closed = False
@@ -96,6 +97,7 @@ class Endless(CompiledEngine):
     """Tasks that never come to an end, but listen."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.running = threading.Event()
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:

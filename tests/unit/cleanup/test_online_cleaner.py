@@ -79,6 +79,7 @@ class HookedEngine(CompiledEngine):
         before: Callable[[CompactionCommitter], None] = lambda _: None,
         after_group: Callable[[CompactionCommitter], None] = lambda _: None,
     ) -> None:
+        super().__init__()
         self.rounds: list[LogCompaction] = []
         self._before = before
         self._after_group = after_group

@@ -62,6 +62,7 @@ class Counting(CompiledEngine):
     """Notes what a compaction's task reads and writes, and what its groups take."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.rounds: list[LogCompaction] = []
         self.read: list[int] = []
         self.wrote: list[int] = []
