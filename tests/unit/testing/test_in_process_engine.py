@@ -92,7 +92,7 @@ def cleaned(
 
 def files_in(root: Path) -> dict[str, tuple[bytes, int]]:
     """The bytes of all files, and the modification time of those whose time a cleaning sets."""
-    # Files that a cleaning makes anew have the time when it does.
+    # A file that a cleaning creates has the time of its creation.
     started_ns = (root / "meta.properties").stat().st_ctime_ns
 
     def time_of(path: Path) -> int:
