@@ -111,7 +111,7 @@ def test_the_variables_can_be_named_and_all_workers_have_the_same_broker(tmp_pat
     ("given", "error"),
     [
         ("log.retenton.ms=1", "did you mean log.retention.ms?"),
-        ("num.partitions", "--kafka-property num.partitions: NAME=VALUE is expected"),
+        ("num.partitions", "--cordwood-property num.partitions: NAME=VALUE is expected"),
     ],
 )
 def test_a_wrong_setting_ends_the_session_with_one_line(
@@ -124,7 +124,98 @@ def test_a_wrong_setting_ends_the_session_with_one_line(
     assert "Traceback" not in done.stdout + done.stderr
 
 
+def test_the_broker_runs_before_a_conftest_is_imported_and_until_the_end(tmp_path: Path) -> None:
+    (tmp_path / "conftest.py").write_text(
+        "import os\nimport socket\n\n"
+        "SERVERS = os.environ['KAFKA_BOOTSTRAP_SERVERS']\n\n\n"
+        "def pytest_unconfigure():\n"
+        "    host, port = SERVERS.split(':')\n"
+        "    socket.create_connection((host, int(port))).close()\n"
+        "    print('still', SERVERS)\n",
+        encoding="utf-8",
+    )
+    (tmp_path / "test_it.py").write_text(READS_THE_ENVIRONMENT, encoding="utf-8")
+    done = run_pytest(tmp_path, "-s", "--kafka", "--kafka-property", "num.partitions=3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "still 127.0.0.1:" in done.stdout
+
+
+OWN_OPTION = """\
+import os
+
+BEFORE = os.environ.get("KAFKA_BOOTSTRAP_SERVERS")
+
+
+def pytest_addoption(parser):
+    parser.addoption({option})
+
+
+def pytest_configure(config):
+    print("own:", config.option.kafka, BEFORE, os.environ.get("KAFKA_BOOTSTRAP_SERVERS"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "seen"),
+    [
+        ('"--kafka", action="store_true"', ["--kafka"], "own: True None None"),
+        ('"--kafka", default="none"', ["--kafka", "other:9092"], "own: other:9092 None None"),
+        ('"--kafka", default="none"', [], "own: none None None"),
+    ],
+)
+def test_a_project_keeps_its_own_option_of_the_short_name(
+    tmp_path: Path, option: str, given: list[str], seen: str
+) -> None:
+    (tmp_path / "conftest.py").write_text(OWN_OPTION.format(option=option), encoding="utf-8")
+    (tmp_path / "test_it.py").write_text("def test_it():\n    pass\n", encoding="utf-8")
+    done = run_pytest(tmp_path, "-s", *given)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert seen in done.stdout
+
+
+def test_a_project_with_an_option_of_the_short_name_has_the_long_one(tmp_path: Path) -> None:
+    own = OWN_OPTION.format(option='"--kafka", default="none"')
+    (tmp_path / "conftest.py").write_text(own, encoding="utf-8")
+    (tmp_path / "test_it.py").write_text(READS_THE_ENVIRONMENT, encoding="utf-8")
+    done = run_pytest(tmp_path, "-s", "--cordwood", "--cordwood-property", "num.partitions=3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "own: none 127.0.0.1:" in done.stdout
+
+
+def test_an_option_of_the_short_name_that_is_found_late_leaves_the_environment_as_it_was(
+    tmp_path: Path,
+) -> None:
+    own = OWN_OPTION.format(option='"--kafka", action="store_true"')
+    (tmp_path / "options.py").write_text(own, encoding="utf-8")
+    (tmp_path / "conftest.py").write_text('pytest_plugins = ["options"]\n', encoding="utf-8")
+    (tmp_path / "test_it.py").write_text("def test_it():\n    pass\n", encoding="utf-8")
+    done = run_pytest(tmp_path, "-s", "--kafka")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"^own: True \S+ None$", done.stdout, re.M)
+
+
+def test_a_worker_has_no_shared_broker_whose_clock_it_could_advance(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "def test_it(cordwood_shared_broker):\n    pass\n", encoding="utf-8"
+    )
+    done = run_pytest(tmp_path, "-n", "1", "--kafka")
+    assert done.returncode == 1
+    assert "cordwood_shared_broker: with --cordwood the broker" in done.stdout
+    assert "; use -n 0" in done.stdout
+
+
 # ---- errors
+
+
+def test_a_mark_with_arguments_that_have_no_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text(
+        "import pytest\n\n\n@pytest.mark.cordwood_cluster(1)\n"
+        "def test_it(cordwood_cluster):\n    pass\n",
+        encoding="utf-8",
+    )
+    done = run_pytest(tmp_path)
+    assert done.returncode == 1
+    assert "the mark takes arguments by name, such as brokers=1, not 1" in done.stdout
 
 
 def test_a_fixture_that_fails_is_shown_as_one_line(tmp_path: Path) -> None:
