@@ -31,6 +31,9 @@ class ServiceManager:
         """
         self._address = socket_path
         self._watchdog_s = watchdog_s
+        # Kept from the first message on: one that is made for each fails without a free descriptor.
+        self._socket: socket.socket | None = None
+        self._is_reached = True
         self._next_sign: asyncio.TimerHandle | None = None
         self._is_stopping = False
 
@@ -59,27 +62,35 @@ class ServiceManager:
         if self._next_sign is not None:
             self._next_sign.cancel()
         self._send("STOPPING=1", "STATUS=Shutting down")
+        if self._socket is not None:
+            self._socket.close()
+        self._address = self._socket = None
 
     def _sign(self) -> None:
         """A sign of life now, and again after half of the time that the watchdog waits."""
         if self._address is None or self._watchdog_s is None:
             return
-        self._send("WATCHDOG=1")
         self._next_sign = asyncio.get_running_loop().call_later(self._watchdog_s / 2, self._sign)
+        self._send("WATCHDOG=1")
 
     def _send(self, *lines: str) -> None:
+        """Sends a message; where that fails, the next one is tried again, and one line logged."""
         if self._address is None:
             return
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sock:
-            sock.settimeout(_SEND_S)
-            try:
-                sock.sendto("\n".join(lines).encode(), address)
-            except OSError as error:
+        try:
+            if self._socket is None:
+                self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+                self._socket.settimeout(_SEND_S)
+            self._socket.sendto("\n".join(lines).encode(), address)
+        except OSError as error:
+            if self._is_reached:
                 _log.warning(
                     "The service manager cannot be reached at NOTIFY_SOCKET=%s: %s. It may take "
-                    "this process for one that has not started",
+                    "this process for one that has not started, or that hangs",
                     self._address,
                     error,
                 )
-                self._address = None
+            self._is_reached = False
+        else:
+            self._is_reached = True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import secrets
 import socket
 from collections.abc import Callable, Iterator
@@ -105,6 +106,40 @@ def test_a_manager_that_is_gone_is_warned_of_once(
     service.stopping()
     (record,) = caplog.records
     assert f"NOTIFY_SOCKET={tmp_path / 'gone'}" in record.getMessage()
+
+
+def test_signs_are_sent_again_when_the_manager_is_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def serve() -> list[str]:
+        service = ServiceManager(str(tmp_path / "notify"), watchdog_s=0.02)
+        service.ready("Serving")
+        with managed(str(tmp_path / "notify")) as heard:
+            sign = await asyncio.to_thread(heard.hear)
+            service.stopping()
+        return sign
+
+    assert asyncio.run(serve()) == ["WATCHDOG=1"]
+    (record,) = caplog.records
+    assert "cannot be reached" in record.getMessage()
+
+
+def test_a_process_without_a_free_file_descriptor_gives_signs(tmp_path: Path) -> None:
+    with managed(str(tmp_path / "notify")) as heard:
+        service = ServiceManager(heard.name)
+        service.status("Starting")
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1, hard))
+        try:
+            service.status("Serving")
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        service.stopping()
+        assert [heard.hear()[0] for _ in range(3)] == [
+            "STATUS=Starting",
+            "STATUS=Serving",
+            "STOPPING=1",
+        ]
 
 
 def test_serve_is_ready_when_it_answers_and_says_that_it_stops(tmp_path: Path) -> None:
