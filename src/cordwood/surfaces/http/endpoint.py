@@ -19,6 +19,7 @@
     GET  /erasures                    of a broker: erasures under way, and the last ones; id=I
     POST /erasures/start              starts one, described by a body of JSON
     GET  /health                      200 while the node serves
+    GET  /ready                       of a broker: 200 while it is active with all replicas in sync
 
 A request that changes something is refused if a page of another site may have sent it, and if it
 comes from another machine, unless that is allowed.

@@ -32,6 +32,7 @@ from cordwood.surfaces.http import trash
 from cordwood.surfaces.http.erasures import parse_erasure
 from cordwood.surfaces.http.identity import BROKER, CONTROLLER, NodeIdentity
 from cordwood.surfaces.http.on_loop import OnLoop
+from cordwood.surfaces.http.readiness import why_not_ready
 from cordwood.surfaces.http.server import Refusal, Request
 from cordwood.surfaces.metrics.collector import registry
 from cordwood.surfaces.metrics.snapshot import take, take_controller
@@ -122,6 +123,7 @@ class ObservedBroker:
             "/holds": self._show_holds,
             "/erasures": self._show_erasures,
             "/health": self._health,
+            "/ready": self._ready,
         }
 
     @property
@@ -289,6 +291,13 @@ class ObservedBroker:
         connections = on_loop(lambda: self._node.server.connection_count)
         offline = broker.replicas.logs.context.failures.offline
         return _health(broker.cluster_id, broker.node_id, connections, offline)
+
+    def _ready(self, _on_loop: OnLoop, _: Request) -> Any:
+        broker = self._node.broker
+        reason = why_not_ready(broker.metadata.image, broker.node_id)
+        if reason:
+            raise Refusal(503, reason)
+        return {"status": "ready", "node_id": broker.node_id}
 
 
 class ObservedController:

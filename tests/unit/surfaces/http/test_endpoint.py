@@ -7,6 +7,7 @@ import json
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from email.message import Message
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,21 @@ def test_health_names_directories_that_failed(probe: Probe, broker: RunningBroke
     assert document(probe, "/health")["offline_log_dirs"] == {
         str(broker.log_dir): "the disk is gone"
     }
+
+
+def test_a_broker_is_ready_while_its_replicas_are_in_sync(
+    probe: Probe, broker: RunningBroker
+) -> None:
+    create(broker, "orders", {})
+    assert document(probe, "/ready") == {"status": "ready", "node_id": 1}
+    metadata = broker.broker.metadata
+    topic = metadata.image.topics["orders"]
+    behind = replace(topic.partitions[0], replicas=(1, 2), isr=(2,), leader=2)
+    topics = metadata.image.topics.changed({"orders": replace(topic, partitions={0: behind})})
+    metadata.image = replace(metadata.image, topics=topics)
+    answer = probe.ask("/ready")
+    assert answer.status == 503
+    assert "1 of the 1 replicas of broker 1 are not in sync: orders-0" in answer.text
 
 
 def test_a_scraper_that_asks_for_openmetrics_gets_it(probe: Probe) -> None:
