@@ -23,7 +23,6 @@ class CompiledEngine(InProcessEngine):
 
     def __init__(self, *, batch_bytes_max: int | None = None) -> None:
         """Takes the bound on a batch's memory, if there is one."""
-        super().__init__()
         if batch_bytes_max is not None:
             self.batch_bytes_max = batch_bytes_max
 

@@ -463,6 +463,10 @@ class LogCleaner:
         """Threads that ended by an error."""
         return sum(thread.failed for thread in self._threads)
 
+    def idle_thread_count(self) -> int:
+        """Threads that wait for logs to clean; none if log.cleaner.enable is false."""
+        return sum(thread.alive and thread.resting for thread in self._threads)
+
     def engine_available(self) -> int:
         """1, or 0 if the engine is unavailable."""
         return int(self._engine_status().get("state") != "unavailable")
@@ -476,6 +480,7 @@ class LogCleaner:
             ("max-buffer-utilization-percent", self.max_buffer_utilization_percent),
             ("max-compaction-delay-secs", self.max_compaction_delay_secs),
             ("DeadThreadCount", self.dead_thread_count),
+            ("cordwood-idle-threads", self.idle_thread_count),
             ("cordwood-engine-available", self.engine_available),
             ("cordwood-due-bytes", lambda: manager.backlog.due_bytes),
             ("cordwood-falling-behind", lambda: manager.backlog.growth() is not None),

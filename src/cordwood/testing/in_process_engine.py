@@ -61,6 +61,8 @@ class InProcessEngine:
     start or to end. `log.cleaner.io.max.bytes.per.second` has no effect.
     """
 
+    #: Where the log's files are.
+    fs: FileSystem = OS
     #: A log of more bytes is cleaned with compiled code.
     plain_bytes_max: int = PLAIN_BYTES_MAX
     #: No batch may take more memory with compiled code; no bound of its own if None.

@@ -203,6 +203,7 @@ def test_cleaning_at_once_waits_for_what_a_thread_is_at(tmp_path: Path) -> None:
         at_once = threading.Thread(target=cleaner.run_once_now)
         at_once.start()
         assert not clean_up_to(logs, first)
+        assert cleaner.idle_thread_count() == 0
         engine.go_on.set()
         at_once.join(_SECONDS_MAX)
         assert not at_once.is_alive()
@@ -289,6 +290,7 @@ def test_switched_off_it_compacts_nothing_and_retention_goes_on(tmp_path: Path) 
     with running(cleaner_of(logs, enable=False, initial_task_delay_ms=0)) as cleaner:
         until(lambda: logs.log("d-0").log_start_offset == 30)
         assert cleaner.status()["threads"] == []
+        assert cleaner.idle_thread_count() == 0
         assert logs.checkpoint() is None
 
 
@@ -451,6 +453,7 @@ def test_metrics_are_those_of_kafka(tmp_path: Path) -> None:
         ("LogCleaner", "cordwood-engine-available"),
         ("LogCleaner", "cordwood-due-bytes"),
         ("LogCleaner", "cordwood-falling-behind"),
+        ("LogCleaner", "cordwood-idle-threads"),
         ("LogCleanerManager", "max-dirty-percent"),
         ("LogCleanerManager", "time-since-last-run-ms"),
         *(("LogCleanerManager", "uncleanable-partitions-count", d) for d in directories),
@@ -459,6 +462,7 @@ def test_metrics_are_those_of_kafka(tmp_path: Path) -> None:
     assert 0 < found["LogCleaner", "cleaner-recopy-percent"] < 60
     assert found["LogCleanerManager", "time-since-last-run-ms"] == 2_000
     assert found["LogCleaner", "DeadThreadCount"] == 0
+    assert found["LogCleaner", "cordwood-idle-threads"] == 1
 
 
 def test_a_thread_that_ends_by_an_error_is_counted_until_the_threads_are_made_anew(

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -191,6 +192,69 @@ def test_every_service_selects_pods_that_are_there() -> None:
         if document["kind"] == "StatefulSet":
             assert document["spec"]["serviceName"] in services
             assert document["spec"]["selector"]["matchLabels"] in labels
+
+
+def test_prometheus_finds_every_node_and_its_port() -> None:
+    ports: dict[str, set[int]] = {}
+    for document in documents():
+        if document["kind"] == "Service":
+            found = {each["port"] for each in document["spec"]["ports"]}
+            ports[document["metadata"]["name"]] = found
+    for document in documents():
+        if document["kind"] == "StatefulSet":
+            template = document["spec"]["template"]
+            assert template["metadata"]["annotations"] == {
+                "prometheus.io/scrape": "true",
+                "prometheus.io/port": "9464",
+            }, document["metadata"]["name"]
+            assert 9464 in ports[document["spec"]["serviceName"]]
+
+
+def test_a_broker_that_is_deployed_can_compact() -> None:
+    brokers = [
+        each
+        for name, _, each in containers()
+        if each["args"][0] == "serve" and "controller" not in name
+    ]
+    assert len(brokers) == 2
+    for each in brokers:
+        assert each["image"].endswith(":spark")
+        assert each["resources"]["limits"]["memory"] == "4Gi"
+    assert compose()["services"]["broker"]["image"].endswith(":spark}")
+
+
+WHEELS = ("cp311-cp311-manylinux_2_28_x86_64", "cp399-cp399-manylinux_2_28_x86_64", "py3-none-any")
+
+
+@pytest.mark.parametrize("given", [WHEELS, WHEELS[1:]])
+def test_the_image_takes_of_a_release_the_wheel_for_its_python(
+    tmp_path: Path, given: tuple[str, ...]
+) -> None:
+    for tag in given:
+        _write_wheel(tmp_path / "dist", tag)
+    (command,) = re.findall(r"/build/bin/(pip download .*?)\s*\\?\n    &&", image_file(), re.S)
+    words = [
+        word.replace("/dist", str(tmp_path / "dist")).replace("/wheel", str(tmp_path / "wheel"))
+        for word in command.replace("\\\n", " ").split()
+    ]
+    platform = ["--python-version=3.11", "--platform=manylinux_2_28_x86_64", "--only-binary=:all:"]
+    ran(sys.executable, "-m", *words, *platform)
+    (chosen,) = (tmp_path / "wheel").iterdir()
+    assert (
+        chosen.name == f"cordwood-9.9.9-{'py3-none-any' if given[0] != WHEELS[0] else given[0]}.whl"
+    )
+
+
+def _write_wheel(directory: Path, tag: str) -> None:
+    """The least that pip takes for a wheel."""
+    directory.mkdir(exist_ok=True)
+    with zipfile.ZipFile(directory / f"cordwood-9.9.9-{tag}.whl", "w") as wheel:
+        facts = "cordwood-9.9.9.dist-info"
+        wheel.writestr(
+            f"{facts}/METADATA", "Metadata-Version: 2.1\nName: cordwood\nVersion: 9.9.9\n"
+        )
+        wheel.writestr(f"{facts}/WHEEL", f"Wheel-Version: 1.0\nTag: {tag}\n")
+        wheel.writestr(f"{facts}/RECORD", "")
 
 
 COMMANDS = list(words_of_commands())

@@ -23,13 +23,18 @@ RULES = yaml.safe_load((PACKAGING / "prometheus/alerts.yaml").read_text(encoding
 ALERTS: list[dict[str, Any]] = [rule for group in RULES["groups"] for rule in group["rules"]]
 DASHBOARD: dict[str, Any] = json.loads((PACKAGING / "grafana/cordwood.json").read_text("utf-8"))
 
-#: Of others: Prometheus' own, and the node exporter's.
-OTHERS = {"up", "node_filesystem_avail_bytes", "node_filesystem_size_bytes"}
+#: Of others: Prometheus' own, the node exporter's, and those of kube-state-metrics.
+OTHERS = {
+    "up",
+    "node_filesystem_avail_bytes",
+    "node_filesystem_size_bytes",
+    "kube_cronjob_status_last_successful_time",
+}
 SERVED = {metric.name: set(metric.labels) for metric in METRICS} | {
     metric.name: set(metric.labels) for metric in CLEAN
 }
-#: Labels that Prometheus adds, that of a summary, and those of the node exporter.
-ADDED = {"instance", "job", "quantile", "fstype", "mountpoint"}
+#: Labels that Prometheus adds, that of a summary, and those of the others.
+ADDED = {"instance", "job", "quantile", "fstype", "mountpoint", "cronjob", "namespace"}
 
 
 def expressions() -> Iterator[tuple[str, str]]:
@@ -94,6 +99,60 @@ def test_the_alerts_are_about_what_an_operator_is_woken_for() -> None:
         "kafka_server_replicamanager_underreplicatedpartitions",
         "cordwood_clean_last_success_timestamp_seconds",
     }
+
+
+def _matched(metric: str, label: str) -> set[str]:
+    """The values that the alerts require of a label of a metric."""
+    return {
+        matcher.value
+        for alert in ALERTS
+        for each in selectors(promql_parser.parse(alert["expr"]))
+        if each.name == metric
+        for matcher in each.matchers.matchers
+        if matcher.name == label
+    }
+
+
+def test_the_jobs_that_the_alerts_ask_for_are_those_that_ship() -> None:
+    compose = PACKAGING / "compose"
+    prometheus = yaml.safe_load((compose / "prometheus.yml").read_text(encoding="utf-8"))
+    assert _matched("up", "job") == {each["job_name"] for each in prometheus["scrape_configs"]}
+    cron_job = yaml.safe_load((PACKAGING / "kubernetes/clean.yaml").read_text(encoding="utf-8"))
+    named = _matched("kube_cronjob_status_last_successful_time", "cronjob")
+    assert named == {cron_job["metadata"]["name"]}
+
+
+def test_the_prometheus_of_compose_loads_the_alerts() -> None:
+    compose = PACKAGING / "compose"
+    prometheus = yaml.safe_load((compose / "prometheus.yml").read_text(encoding="utf-8"))
+    services = yaml.safe_load((compose / "compose.yaml").read_text(encoding="utf-8"))["services"]
+    mounted = {
+        Path(inside): (compose / here).resolve()
+        for here, inside, _ in (
+            each.split(":") for each in services["prometheus"]["volumes"] if each.endswith(":ro")
+        )
+    }
+    (rules,) = prometheus["rule_files"]
+    assert mounted[Path("/etc/prometheus") / rules] == PACKAGING / "prometheus/alerts.yaml"
+
+
+def test_the_service_that_cleans_writes_metrics_that_others_may_read() -> None:
+    text = (PACKAGING / "systemd/cordwood-clean.service").read_text(encoding="utf-8")
+    unit = dict(re.findall(r"(?m)^(\w+)=(.+)$", text))
+    (file,) = re.findall(r"--metrics-textfile (\S+)", unit["ExecStart"])
+    assert Path(file).parent == Path("/var/lib") / unit["StateDirectory"]
+    assert (unit["StateDirectoryMode"], unit["UMask"]) == ("0755", "0022")
+
+
+def test_a_cleaner_that_is_off_or_busy_is_not_one_that_is_idle_for_too_long() -> None:
+    (alert,) = [each for each in ALERTS if each["alert"] == "KafkaLogCleanerIdleTooLong"]
+    expression = promql_parser.parse(alert["expr"])
+    assert isinstance(expression, promql_parser.BinaryExpr)
+    assert str(expression.op) == "and"
+    assert [each.name for each in selectors(expression)] == [
+        "kafka_log_logcleanermanager_time_since_last_run_ms",
+        "cordwood_cleaner_idle_threads",
+    ]
 
 
 def test_panels_of_the_dashboard_do_not_overlap_and_are_in_the_grid() -> None:

@@ -303,6 +303,13 @@ LOGS: tuple[Metric[Snapshot], ...] = (
     _cleaner("LogCleaner", "DeadThreadCount", "Cleaner threads that ended with an error."),
     _cleaner(
         "LogCleaner",
+        "cordwood-idle-threads",
+        "Cleaner threads that wait for logs to clean; 0 if all compact, or if log.cleaner.enable "
+        "is false.",
+        own_name="cordwood_cleaner_idle_threads",
+    ),
+    _cleaner(
+        "LogCleaner",
         "cordwood-engine-available",
         "0 if Spark, which compacts, is unavailable; `cordwood cleaner` shows the reason.",
         own_name="cordwood_cleaner_engine_available",
