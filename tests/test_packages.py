@@ -196,6 +196,37 @@ def test_the_notes_of_a_release_are_its_section_of_the_changelog() -> None:
     assert TOOL.notes(changelog, __version__)
 
 
+def test_what_an_earlier_release_left_is_replaced_and_nothing_else_is_removed(
+    tmp_path: Path,
+) -> None:
+    made = ("cordwood-1.tar.gz", "cordwood-1-py3-none-any.whl", "notes.md")
+    for name in made:
+        (tmp_path / name).touch()
+    TOOL.empty(tmp_path)
+    assert not list(tmp_path.iterdir())
+    for name in (*made, "thesis.txt"):
+        (tmp_path / name).touch()
+    with pytest.raises(SystemExit, match=r"has other files \(thesis\.txt\)"):
+        TOOL.empty(tmp_path)
+    assert len(list(tmp_path.iterdir())) == 4
+
+
+@pytest.mark.parametrize(("option", "code"), [("--help", 0), ("--plian", 2)])
+def test_a_release_is_not_built_for_an_option_that_there_is_not(option: str, code: int) -> None:
+    with pytest.raises(SystemExit) as ended:
+        TOOL.main([option])
+    assert ended.value.code == code
+
+
+def test_a_release_has_nothing_that_is_not_committed(tmp_path: Path) -> None:
+    TOOL.require_committed(tmp_path)  # no checkout
+    TOOL.git(tmp_path, "init", "-q")
+    TOOL.require_committed(tmp_path)
+    (tmp_path / "draft.md").touch()
+    with pytest.raises(SystemExit, match=r"commit or remove first:\n\?\? draft\.md"):
+        TOOL.require_committed(tmp_path)
+
+
 CONDA_NAMES = {"prometheus_client": "prometheus-client", "python-xxhash": "xxhash"}
 
 

@@ -1,6 +1,6 @@
 """Builds what is published into a directory, and checks it: `make release`.
 
-1. The sdist, from the checkout.
+1. The sdist, from a checkout in which all is committed: it has every file that git does not ignore.
 2. The plain wheel, from the sdist.
 3. A compiled wheel from the sdist, for each Python that `pyproject.toml` names and that is here.
    Its tag is that of the oldest manylinux that its symbols allow, which auditwheel finds.
@@ -9,21 +9,20 @@
 
 The machine needs a C compiler and Python's headers. The same source gives the same bytes of the
 sdist and of the plain wheel. Nothing is uploaded: `twine upload dist/*` does that.
-
-usage: release.py [--plain] [DIRECTORY]
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
 import tomllib
 import zipfile
+from collections.abc import Sequence
 from email.parser import HeaderParser
 from pathlib import Path
 
@@ -34,6 +33,8 @@ EPOCH = "1580601600"
 """What hatchling writes as the time of every file, for auditwheel."""
 KERNELS = "cordwood/format/native/_compiled"
 MODULES_MIN = 30
+MADE = ("cordwood-*.whl", "cordwood-*.tar.gz", "notes.md", ".gitignore")
+"""The names of what an earlier run has left."""
 _NAME = re.compile(r"cordwood-[\w.]+-(?P<python>\w+)-(?P<abi>\w+)-(?P<platform>[\w.]+)\.whl")
 _SUFFIX = re.compile(r"\.cpython-(\d+)-(\w+)-linux-gnu\.so$")
 
@@ -82,6 +83,51 @@ def run(*command: str, **environment: str) -> None:
     )
     if done.returncode:
         sys.exit(f"{done.stdout}{done.stderr}release: failed: {' '.join(command)}")
+
+
+def empty(target: Path) -> None:
+    """Makes the directory, or removes from it what an earlier run has left.
+
+    Raises:
+        SystemExit: it has something else; nothing is removed.
+    """
+    target.mkdir(parents=True, exist_ok=True)
+    there = list(target.iterdir())
+    others = [
+        path.name
+        for path in there
+        if path.is_dir() or not any(path.match(pattern) for pattern in MADE)
+    ]
+    if others:
+        sys.exit(
+            f"release: {target} has other files ({', '.join(sorted(others)[:5])}): name a "
+            "directory that is empty, or that a release was built into"
+        )
+    for path in there:
+        path.unlink()
+
+
+def require_committed(checkout: Path) -> None:
+    """Requires that what is built is what git has: else a release has files that no one has seen.
+
+    A directory that is not a checkout, such as an unpacked sdist, has nothing to compare with.
+
+    Raises:
+        SystemExit: files were changed or added.
+    """
+    if not (checkout / ".git").exists():
+        return
+    changed = git(checkout, "status", "--porcelain")
+    if changed:
+        sys.exit(f"release: commit or remove first:\n{changed}")
+
+
+def git(checkout: Path, *arguments: str) -> str:
+    """What git prints."""
+    done = subprocess.run(
+        ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=True
+    )
+    return done.stdout.rstrip()
 
 
 def notes(changelog: str, version: str) -> str:
@@ -142,8 +188,7 @@ def build_wheel(sdist: Path, target: Path, python: Path) -> None:
 
 def build(target: Path, *, is_plain: bool) -> list[str]:
     """Fills the directory; the versions of Python that a release is for, and that are missing."""
-    shutil.rmtree(target, ignore_errors=True)
-    target.mkdir(parents=True)
+    empty(target)
     run(*uv(), "build", "-q", "-o", str(target), CORDWOOD_COMPILE="0")
     (sdist,) = target.glob("*.tar.gz")
     missing = []
@@ -157,15 +202,25 @@ def build(target: Path, *, is_plain: bool) -> list[str]:
     return missing
 
 
-def main(arguments: list[str]) -> int:
+def main(arguments: Sequence[str] | None = None) -> int:
     """Builds and checks; returns the exit code."""
-    target = Path(next((each for each in arguments if not each.startswith("-")), ROOT / "dist"))
-    target = target.absolute()
-    missing = build(target, is_plain="--plain" in arguments)
+    parser = argparse.ArgumentParser(
+        prog="release.py", description="Builds what is published, and checks it."
+    )
+    parser.add_argument("--plain", action="store_true", help="no compiled wheels")
+    parser.add_argument(
+        "directory", nargs="?", type=Path, default=ROOT / "dist", metavar="DIRECTORY", help="dist"
+    )
+    given = parser.parse_args(arguments)
+    require_committed(ROOT)
+    target = given.directory.absolute()
+    missing = build(target, is_plain=given.plain)
     files = sorted(path for path in target.iterdir() if path.suffix in {".whl", ".gz"})
     run(*uv(), "tool", "run", *TWINE, "check", "--strict", *map(str, files))
     wrong = {path.name: faults(path) for path in files if path.suffix == ".whl"}
     version = files[-1].name.removesuffix(".tar.gz").rpartition("-")[2]
+    if (ROOT / ".git").exists() and f"v{version}" not in git(ROOT, "tag", "--points-at").split():
+        print(f"release: warning: HEAD has no tag v{version}")
     changelog = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
     (target / "notes.md").write_text(notes(changelog, version), encoding="utf-8")
     for path in files:
@@ -179,4 +234,4 @@ def main(arguments: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())

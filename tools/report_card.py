@@ -64,6 +64,10 @@ SpawnedService = ExternalService
 """
 
 
+class NoCaseError(Exception):
+    """A run has no test of a client that it was for."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
     """One test: `outcome` is `passed`, `failed` or `skipped`; `why` says why it did not pass."""
@@ -266,6 +270,21 @@ class Checks:
             junit = Path(scratch) / "junit.xml"
             _pytest(junit, [f"tests/compat/{self.module}", "-m", ""], ROOT, {})
             cases = junit_cases(junit.read_text(encoding="utf-8"))
+        return self.results_of(cases)
+
+    def results_of(self, cases: Sequence[Case]) -> list[Result]:
+        """The results of a run.
+
+        Raises:
+            NoCaseError: a client has no test at one of the brokers, as after an error when tests
+                are collected: the results of an earlier run would stay on the page.
+        """
+        split = split_by_client(cases, self.clients)
+        for client in self.clients.values():
+            for broker in BROKERS:
+                if (client, broker) not in split:
+                    why = next((case.why for case in cases if case.outcome == "failed"), "")
+                    raise NoCaseError(f"{self.module} ran no test of {client} at {broker}: {why}")
         return [
             Result(
                 client=client,
@@ -274,7 +293,7 @@ class Checks:
                 is_own_suite=False,
                 cases=tuple(found),
             )
-            for (client, broker), found in split_by_client(cases, self.clients).items()
+            for (client, broker), found in split.items()
         ]
 
 
@@ -468,6 +487,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         except (CordwoodError, OSError, subprocess.CalledProcessError) as error:
             print(f"report card: {name} is left out: {error}", file=sys.stderr)
             continue
+        except NoCaseError as error:
+            sys.exit(f"report card: {error}. {PAGE} stays as it is")
         _save(found, RESULTS)
     results = saved(RESULTS)
     if not results:

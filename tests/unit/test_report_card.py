@@ -55,6 +55,20 @@ def test_cases_go_to_the_client_with_the_longest_name_that_begins_their_id() -> 
     assert list(whole) == [("go", "kafka")]
 
 
+@pytest.mark.parametrize("missing", ["kafka", "cordwood"])
+def test_a_run_without_a_test_of_a_client_at_a_broker_is_no_result(missing: str) -> None:
+    checks = CARD["_checks"]()["go"]
+    cases = [
+        Case(name=f"test_x[{broker}-codec_gzip]", outcome="passed")
+        for broker in ("cordwood", "kafka")
+    ]
+    assert [each.broker for each in checks.results_of(cases)] == ["cordwood", "kafka"]
+    left = [case for case in cases if missing not in case.name]
+    left.append(Case(name="::tests.compat.test_clients_go", outcome="failed", why="no module"))
+    with pytest.raises(CARD["NoCaseError"], match=f"no test of franz-go at {missing}: no module"):
+        checks.results_of(left)
+
+
 def test_a_go_program_tells_its_tests_without_their_parts() -> None:
     cases = CARD["go_cases"](
         {"TestB": "skip", "TestA": "fail", "TestA/part": "fail", "TestC": "pass"},

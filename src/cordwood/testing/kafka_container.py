@@ -10,6 +10,8 @@ What needs a container is missing: networks, volumes, commands, files and logs o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
@@ -25,17 +27,22 @@ _OF_CONTAINER: Final = frozenset(
     {
         "KAFKA_ADVERTISED_LISTENERS",
         "KAFKA_BROKER_ID",
+        "KAFKA_CLUSTER_ID",
         "KAFKA_CONTROLLER_LISTENER_NAMES",
         "KAFKA_CONTROLLER_QUORUM_VOTERS",
+        "KAFKA_GC_LOG_OPTS",
         "KAFKA_HEAP_OPTS",
         "KAFKA_INTER_BROKER_LISTENER_NAME",
+        "KAFKA_JMX_HOSTNAME",
         "KAFKA_JMX_OPTS",
         "KAFKA_JMX_PORT",
         "KAFKA_JVM_PERFORMANCE_OPTS",
         "KAFKA_LISTENERS",
         "KAFKA_LISTENER_SECURITY_PROTOCOL_MAP",
         "KAFKA_LOG4J_LOGGERS",
+        "KAFKA_LOG4J_OPTS",
         "KAFKA_LOG4J_ROOT_LOGLEVEL",
+        "KAFKA_LOG4J_TOOLS_ROOT_LOGLEVEL",
         "KAFKA_LOG_DIRS",
         "KAFKA_NODE_ID",
         "KAFKA_OPTS",
@@ -52,11 +59,13 @@ class KafkaContainer:
     `get_exposed_port` and `with_bind_ports`, and the broker listens on any free port of 127.0.0.1.
     """
 
-    def __init__(self, image: str = "cordwood", port: int = 9093) -> None:
-        """Starts nothing."""
+    def __init__(
+        self, image: str = "cordwood", port: int = 9093, *, env: Mapping[str, str] | None = None
+    ) -> None:
+        """Starts nothing; `env` is as of `with_envs`."""
         self.image = image
         self.port = port
-        self.env: dict[str, str] = {}
+        self.env: dict[str, str] = dict(env or {})
         self._bound_port = 0
         self._broker: RunningBroker | None = None
 
@@ -73,6 +82,29 @@ class KafkaContainer:
     def with_envs(self, **variables: str) -> Self:
         """`with_env` for each."""
         self.env.update(variables)
+        return self
+
+    def with_env_file(self, env_file: str | Path) -> Self:
+        """`with_env` for each line `KEY=VALUE` of a file; empty lines and comments are ignored.
+
+        A value may be in quotes. `${OTHER}` in a value is not replaced.
+
+        Raises:
+            ConfigError: the file cannot be read, or a line has no `=`.
+        """
+        try:
+            lines = Path(env_file).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigError(f"{env_file}: cannot be read: {error}") from error
+        for number, line in enumerate(map(str.strip, lines), start=1):
+            if line and not line.startswith("#"):
+                key, found, value = line.removeprefix("export ").partition("=")
+                if not found:
+                    raise ConfigError(f"{env_file}:{number}: KEY=VALUE is expected, not {line}")
+                value = value.strip()
+                if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+                    value = value[1:-1]
+                self.env[key.strip()] = value
         return self
 
     def with_kraft(self) -> Self:
@@ -98,7 +130,7 @@ class KafkaContainer:
 
     @shows_callers_line
     def start(self, timeout: float = 30) -> Self:
-        """Starts the broker, with an empty log directory.
+        """Starts the broker, with an empty log directory; one that runs stays as it is.
 
         Args:
             timeout: has no effect; a start takes less than a second.
@@ -108,7 +140,8 @@ class KafkaContainer:
             ConfigError: Kafka would refuse a setting's value.
             CordwoodError: it cannot start; nothing is left of the attempt.
         """
-        self._broker = RunningBroker(properties_of(self.env), port=self._bound_port).start()
+        if self._broker is None:
+            self._broker = RunningBroker(properties_of(self.env), port=self._bound_port).start()
         return self
 
     def stop(self, force: bool = True, delete_volume: bool = True) -> None:

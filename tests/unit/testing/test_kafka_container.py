@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 
 from cordwood.model.errors import ConfigError, UnknownSettingError
 from cordwood.testing.kafka_container import KafkaContainer, properties_of
+from support.ports import free_port
 
 
 def test_it_serves_a_client_between_start_and_stop() -> None:
@@ -34,9 +35,37 @@ def test_it_can_be_started_again_and_is_then_empty() -> None:
         assert kafka.start(timeout=5) is kafka
         admin = AdminClient({"bootstrap.servers": kafka.get_bootstrap_server(), "log_level": 0})
         assert admin.list_topics(timeout=30).topics == {}
-        Producer({"bootstrap.servers": kafka.get_bootstrap_server(), "log_level": 0}).produce("t")
+        producer = Producer({"bootstrap.servers": kafka.get_bootstrap_server(), "log_level": 0})
+        producer.produce("t", b"v")
+        assert producer.flush(30) == 0
+        assert set(admin.list_topics(timeout=30).topics) == {"t"}
         kafka.stop()
     kafka.stop()
+
+
+def test_a_container_that_was_started_before_the_with_statement_has_one_broker() -> None:
+    with KafkaContainer().start() as kafka:
+        broker = kafka.broker
+        assert kafka.start() is kafka
+        assert kafka.broker is broker
+    with pytest.raises(RuntimeError, match="does not run"):
+        kafka.get_bootstrap_server()
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", broker.port)).close()
+
+
+def test_variables_are_given_at_once_or_read_from_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "kafka.env"
+    file.write_text(
+        "# the broker\n\nKAFKA_NUM_PARTITIONS=3\nexport KAFKA_LOG_RETENTION_MS='5000'\n"
+    )
+    kafka = KafkaContainer(env={"KAFKA_NUM_PARTITIONS": "2", "A": "b"}).with_env_file(file)
+    assert kafka.env == {"KAFKA_NUM_PARTITIONS": "3", "A": "b", "KAFKA_LOG_RETENTION_MS": "5000"}
+    file.write_text("KAFKA_NUM_PARTITIONS 3\n")
+    with pytest.raises(ConfigError, match=r"kafka\.env:1: KEY=VALUE is expected"):
+        kafka.with_env_file(file)
+    with pytest.raises(ConfigError, match="cannot be read"):
+        kafka.with_env_file(tmp_path / "none")
 
 
 def test_variables_of_the_images_are_settings_and_those_of_the_container_have_no_effect() -> None:
@@ -46,6 +75,11 @@ def test_variables_of_the_images_are_settings_and_those_of_the_container_have_no
         .with_envs(
             KAFKA_LISTENERS="PLAINTEXT://0.0.0.0:9093",
             KAFKA_HEAP_OPTS="-Xmx256m",
+            KAFKA_GC_LOG_OPTS="",
+            KAFKA_JMX_HOSTNAME="localhost",
+            KAFKA_LOG4J_OPTS="-Dx=y",
+            KAFKA_LOG4J_TOOLS_ROOT_LOGLEVEL="WARN",
+            KAFKA_CLUSTER_ID="x",
             KAFKA_PROCESS_ROLES="broker,controller",
             CLUSTER_ID="x",
         )
@@ -76,8 +110,7 @@ def test_a_variable_that_names_no_setting_is_refused_at_the_line_of_the_test() -
 
 
 def test_a_port_can_be_bound() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     with KafkaContainer().with_bind_ports(9093, port) as kafka:
         assert kafka.get_exposed_port(9093) == port
     with pytest.raises(ConfigError, match="has the port 9093 alone, not 8080"):
