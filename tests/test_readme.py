@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from support.downloads import DOWNLOAD_ATTEMPTS
-from support.page_logs import make_log
+from support.page_logs import make_log, write_properties
 from support.sessions import BLOCK, commands, require_printed, run_session
 
 ROOT = Path(__file__).parents[1]
@@ -102,6 +102,7 @@ def _unavailable(reason: str) -> None:
 def _print_of(mark: str, directory: Path) -> list[str]:
     """What the commands of a block print, typed on the directory of a broker that has stopped."""
     make_log(directory / "var" / "lib" / "kafka" / "data", clicks_kept_days=5)
+    write_properties(directory)
     path = f"{BIN}:{os.environ['PATH']}"
     return run_session(commands(block("console", mark)), directory, PATH=path)
 

@@ -30,6 +30,17 @@ _RECORDS_A_BATCH = 20
 _VALUE_BYTES = 500
 
 
+#: What the broker's server.properties says of how long records are kept.
+PROPERTIES = "log.retention.hours=720\n"
+
+
+def write_properties(directory: Path) -> None:
+    """Writes the shop's /etc/kafka/server.properties below a directory."""
+    path = directory / "etc" / "kafka" / "server.properties"
+    path.parent.mkdir(parents=True)
+    path.write_text(PROPERTIES, encoding="utf-8")
+
+
 def make_log(directory: Path, *, clicks_kept_days: int = 14) -> None:
     """Writes the log directory of the shop, as a broker leaves it that has been stopped.
 

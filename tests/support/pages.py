@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.page_logs import make_log
+from support.page_logs import make_log, write_properties
 from support.sessions import BLOCK, Command, commands, placed, run_session
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -110,6 +110,7 @@ def run(
     """
     begun = beginning(page)
     (directory / "var" / "lib" / "kafka").mkdir(parents=True)
+    write_properties(directory)
     if begun.clicks_kept_days is not None:
         make(directory / "var" / "lib" / "kafka" / "data", begun.clicks_kept_days)
     for _, code in BLOCK.findall(page.read_text(encoding="utf-8")):

@@ -83,7 +83,7 @@ def _settled(text: str) -> str:
 
 
 #: Paths of pages, and where below a test's directory they are.
-_PLACES = (("/var/lib/", "var/lib/"), ("/tmp/", ""))  # noqa: S108  # a path that a page shows
+_PLACES = (("/var/lib/", "var/lib/"), ("/etc/kafka/", "etc/kafka/"), ("/tmp/", ""))  # noqa: S108  # a path that a page shows
 
 
 def placed(text: str, directory: Path) -> str:
@@ -110,7 +110,8 @@ def run_session(
     """Runs commands one after the other in one shell, in `directory`; what each printed.
 
     Args:
-        session: the commands; `/tmp/` in them stands for `directory`, `/var/lib/` for one in it.
+        session: the commands; `/tmp/` in them stands for `directory`, and `/var/lib/` and
+            `/etc/kafka/` for directories in it.
         directory: the working directory.
         environment: variables over those of this process.
         own_network: give the shell a loopback interface of its own, so that ports as printed are

@@ -15,6 +15,7 @@ from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cordwood.cleanup.assumed_retention import AssumedRetention, assumed_of, removes_by_time
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.check_plan import CheckPlan, plan_check, plan_check_of
 from cordwood.cleanup.cleanable import plan_cleanable
@@ -89,7 +90,8 @@ def clean(
         estimator: estimates what the compactions would free that a dry run plans; None for none.
 
     Raises:
-        ConfigError: no topic has a name that was asked for, or the trash cannot be used.
+        ConfigError: no topic has a name that was asked for, the trash cannot be used, or records
+            would go by a default that may not be the broker's setting.
         DirectoryInUseError: a broker, or another cleaning, runs on a directory.
         NotALogDirError: a directory is not Kafka's.
         EngineError: there is something to compact and the engine is unavailable.
@@ -105,6 +107,10 @@ def clean(
         run.scratch = None if scratch is None else scratch.path
         run.read(log_dirs, locks)
         executes = request.measured or not request.dry_run
+        assumed = run.assumed_retention()
+        if not request.dry_run:
+            assumed.require_none()
+        run.report.warnings += [str(assumed)] * bool(assumed)
         emptied = run.emptied()
         if emptied.is_suspicious:
             run.report.warnings.append(str(emptied))
@@ -146,6 +152,7 @@ def require_cleanable(
         run.read(log_dirs, locks)
         if run.trash is not None and OS.exists(run.trash.directory):
             locks.take(run.trash.directory)
+        run.assumed_retention().require_none()
         emptied = run.emptied()
         if emptied.is_suspicious:
             confirm(emptied)
@@ -157,13 +164,15 @@ class Survey:
 
     `logs` are the partitions that were read; `report` has all others, too, with the reason.
     `shared` are the same logs in the same order, for the limits that logs share. `groups` have the
-    committed offsets, which are read when they are asked for.
+    committed offsets, which are read when they are asked for. `assumed` are the topics whose
+    retention may not be that of the broker, which the report warns of.
     """
 
     report: Report
     logs: tuple[tuple[PartitionReport, Captured], ...]
     shared: tuple[SharedLog, ...]
     groups: OfflineGroups
+    assumed: AssumedRetention
 
     @property
     def free_bytes(self) -> dict[str, int]:
@@ -190,11 +199,14 @@ def survey(request: CleanRequest, *, clock: Clock, listener: Listener | None = N
     ):
         run = _Cleaning(request, clock, listener or Silence(), remover)
         run.read(log_dirs, locks)
+    assumed = run.assumed
+    run.report.warnings += [str(assumed)] * bool(assumed)
     return Survey(
         report=run.report,
         logs=tuple(run.captured()),
         shared=tuple(run.shared_logs()),
         groups=run.groups,
+        assumed=assumed,
     )
 
 
@@ -222,6 +234,7 @@ class _Cleaning:
         self._clock = clock
         self._listener = listener
         self._owners: list[OfflineOwner] = []
+        self._resolved: dict[str, Resolved] = {}
         self._holds = HoldRegistry(OS)
         self._measured: dict[OfflineOwner, MeasuredLog] = {}
         self._due: list[tuple[OfflineOwner, Captured, CompactionPlan]] = []
@@ -265,6 +278,11 @@ class _Cleaning:
         """Every partition that was read, with its report."""
         return [(owner.report, owner.captured) for owner in self._alive()]
 
+    @property
+    def assumed(self) -> AssumedRetention:
+        """The topics whose retention may not be that of the broker."""
+        return assumed_of(self._resolved.items())
+
     def shared_logs(self) -> list[SharedLog]:
         """The same logs, for the limits that they share."""
         return [_shared(owner, owner.view) for owner in self._alive()]
@@ -289,6 +307,7 @@ class _Cleaning:
                     self.report.partitions.append(report)
                 continue
             self.report.partitions.append(report)
+            self._resolved[report.topic] = resolved
             damage = self._holds.damage().get(place.log_dir.path)
             refused = place.refused or damage or locks.take_for(place)
             if refused is not None:
@@ -399,6 +418,18 @@ class _Cleaning:
             for after_ms in (0, _DAY_MS)
         )
         self.report.bytes_next_24h = last - first
+
+    def assumed_retention(self) -> AssumedRetention:
+        """Those of the topics from which retention would remove records."""
+        assumed = self.assumed
+        if not assumed or not self._request.retention:
+            return AssumedRetention()
+        found = {
+            owner.report.topic
+            for owner, check in zip(self._alive(), self._first_checks(), strict=True)
+            if removes_by_time(check, compacts=self._request.compaction and owner.is_due)
+        }
+        return AssumedRetention(topics=tuple(each for each in assumed.topics if each in found))
 
     def emptied(self) -> Emptied:
         """The topics of which retention leaves nothing."""

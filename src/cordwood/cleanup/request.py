@@ -47,11 +47,16 @@ class Silence:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """Settings of one topic, and warnings about them."""
+    """Settings of one topic, and warnings about them.
+
+    With `is_retention_assumed`, `retention.ms` is Kafka's default only because no source says what
+    the broker's is.
+    """
 
     config: LogConfig
     origin: dict[str, Any]
     warnings: tuple[str, ...] = ()
+    is_retention_assumed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

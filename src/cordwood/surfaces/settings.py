@@ -16,6 +16,7 @@ from cordwood.model.config import BrokerConfig
 from cordwood.model.config_file import ConfigFile, merge_set_options, parse_config_file
 from cordwood.model.config_levels import Sources, resolve_broker, resolve_topic
 from cordwood.model.config_names import is_misnamed_broker_setting
+from cordwood.model.config_resolver import Level
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.properties import parse_properties
 from cordwood.model.topic_names import ALL_TOPICS
@@ -57,32 +58,13 @@ def read_settings(options: SettingOptions) -> Settings:
         ConfigError: a file is missing or malformed, a name unknown, a value refused.
         CorruptError: the metadata log cannot be read.
     """
-    topic_set, broker_set = merge_set_options(options.set_options)
-    file = ConfigFile()
-    if options.config_file is not None:
-        file = parse_config_file(
-            _text_of(options.config_file, "--config-file"), name=str(options.config_file)
-        )
-    properties: dict[str, str] = {}
-    if options.server_properties is not None:
-        properties = parse_properties(
-            _text_of(options.server_properties, "--server-properties"),
-            name=str(options.server_properties),
-        )
     metadata = _metadata_of(options)
-    sources = Sources(
-        topic_set=topic_set,
-        broker_set=broker_set,
-        file_topics=file.topics,
-        file_broker=file.broker,
-        server_properties=properties,
-        metadata=metadata,
-        defaults=options.defaults,
-        config_file_name=str(options.config_file or "--config-file"),
-        server_properties_name=str(options.server_properties or "--server-properties"),
-    )
+    sources = _sources_of(options, metadata)
     node_id = _node_id_of(options.log_dirs)
     broker = resolve_broker(sources, node_id=node_id)
+    is_broker_described = (
+        options.defaults or options.server_properties is not None or bool(sources.file_broker)
+    )
     cache: dict[str, Resolved | None] = {}
 
     def resolve(topic: str) -> Resolved | None:
@@ -92,7 +74,11 @@ def read_settings(options: SettingOptions) -> Settings:
                 None
                 if found is None
                 else Resolved(
-                    config=found.config, origin=dict(found.origin), warnings=found.warnings
+                    config=found.config,
+                    origin=dict(found.origin),
+                    warnings=found.warnings,
+                    is_retention_assumed=not is_broker_described
+                    and found.origin["retention.ms"].level is Level.DEFAULT,
                 )
             )
         return cache[topic]
@@ -100,7 +86,7 @@ def read_settings(options: SettingOptions) -> Settings:
     warnings = [*sources.warnings, *broker.warnings]
     warnings += [
         f"{sources.server_properties_name}: {name} is ignored; {advice}"
-        for name, advice in unknown_settings(properties).items()
+        for name, advice in unknown_settings(sources.server_properties).items()
         if not is_misnamed_broker_setting(name)  # else the sources have said so
     ]
     if metadata is not None and metadata.may_have_uncommitted_suffix:
@@ -113,10 +99,36 @@ def read_settings(options: SettingOptions) -> Settings:
         broker=broker.config,
         warnings=tuple(warnings),
         named_topics={
-            "--set": tuple(topic for topic in topic_set if topic != ALL_TOPICS),
-            "--config-file": tuple(file.topics),
+            "--set": tuple(topic for topic in sources.topic_set if topic != ALL_TOPICS),
+            "--config-file": tuple(sources.file_topics),
         },
         replicas=partial(_replicas, metadata),
+    )
+
+
+def _sources_of(options: SettingOptions, metadata: MetadataImage | None) -> Sources:
+    topic_set, broker_set = merge_set_options(options.set_options)
+    file = ConfigFile()
+    if options.config_file is not None:
+        file = parse_config_file(
+            _text_of(options.config_file, "--config-file"), name=str(options.config_file)
+        )
+    properties: dict[str, str] = {}
+    if options.server_properties is not None:
+        properties = parse_properties(
+            _text_of(options.server_properties, "--server-properties"),
+            name=str(options.server_properties),
+        )
+    return Sources(
+        topic_set=topic_set,
+        broker_set=broker_set,
+        file_topics=file.topics,
+        file_broker=file.broker,
+        server_properties=properties,
+        metadata=metadata,
+        defaults=options.defaults,
+        config_file_name=str(options.config_file or "--config-file"),
+        server_properties_name=str(options.server_properties or "--server-properties"),
     )
 
 

@@ -77,6 +77,7 @@ _IN_USE_ADVICE = "stop that process first, or look with --dry-run"
 EPILOG = """\b
 Examples:
   cordwood clean /var/lib/kafka/data --dry-run
+  cordwood clean /var/lib/kafka/data --server-properties /etc/kafka/server.properties
   cordwood clean /var/lib/kafka/data --dry-run --exact
   cordwood clean /var/lib/kafka/data --dry-run --no-estimate
   cordwood clean /data1 /data2 --server-properties /etc/kafka/server.properties
@@ -183,7 +184,8 @@ def clean_command(
 
     Retention by log start offset, size and time; then compaction, on Spark; then retention again
     until nothing changes. Settings come from the metadata log in LOG_DIR, server.properties and the
-    options here, at Kafka's own levels. A topic that no source describes is left alone.
+    options here, at Kafka's own levels. A topic that no source describes is left alone. Where the
+    broker's retention decides, --server-properties has to name its file.
     """
     STOPPING.command("cordwood clean", note=_STOPPED[dry_run], ends_processes=True)
     screen = context.with_resource(Screen())

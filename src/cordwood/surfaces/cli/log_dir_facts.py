@@ -106,6 +106,7 @@ def summary_of(
         "topics": topics,
         "compaction": _compaction(request, logs, clock=clock, estimator=estimator),
         "in_use": found.report.in_use,
+        "retention_assumed": list(found.assumed.topics),
         **left_out(found.report.partitions),
         "warnings": [
             *settings.warnings,

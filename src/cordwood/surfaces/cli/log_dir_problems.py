@@ -19,6 +19,8 @@ Value = Mapping[str, Any]
 
 _FULL: Final = 0.95
 _ANSWER_S: Final = 2.0
+#: Where the packages of Kafka have the broker's file.
+_PROPERTIES: Final = "/etc/kafka/server.properties"
 _UNDESCRIBED: Final = "no source describes"
 
 
@@ -113,6 +115,8 @@ def next_commands(answer: Value, options: Sequence[str]) -> list[dict[str, str]]
         options: those of the summary that say where settings come from.
     """
     log_dirs = [each["log_dir"] for each in answer["log_dirs"]]
+    if answer["retention_assumed"]:
+        options = [*options, "--server-properties", _PROPERTIES]
     where = shlex.join([*log_dirs, *options])
     goes, due = answer["summary"]["now"]["bytes"], answer["compaction"]["partitions"]
     found = [(f"cordwood clean {where} --dry-run", "what a cleaning would do; changes nothing")]

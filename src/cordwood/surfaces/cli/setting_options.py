@@ -77,5 +77,5 @@ MetadataDirOption = Annotated[
     ),
 ]
 DefaultsOption = Annotated[
-    bool, typer.Option("--defaults", help="Kafka's defaults for topics no source describes.")
+    bool, typer.Option("--defaults", help="Kafka's defaults for what no source describes.")
 ]

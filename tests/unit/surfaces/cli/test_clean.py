@@ -15,15 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner, Result
 
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.report import Status
 from cordwood.cleanup.request import CleanRequest, Engine, Resolved, Silence
 from cordwood.format.file_names import TRASH_NOTES
+from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.surfaces.cli.main import app
+from cordwood.testing.broker import RunningBroker
 from support.failing_disks import fill, may_mount, small_disk
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
@@ -282,6 +285,95 @@ def test_now_is_read_as_iso_8601_or_milliseconds(root: Path, now: str, left: lis
     options = ["--set", f"log.retention.ms={7 * DAY_MS}", "--yes"]
     report_of(root, "--defaults", "--now", now, *options)
     assert segments(root, "x-0") == left
+
+
+# ---- what the broker's file says
+
+#: A setting of its own describes the topic; how long records are kept is left to the broker.
+DESCRIBED = ("--set", "x:segment.bytes=1048576")
+
+
+def test_no_record_goes_for_a_default_that_may_not_be_the_brokers(root: Path) -> None:
+    before = {name: v[2] for name, v in tree(root).items()}
+    for options in ((), ("--json",), ("--trash", root.parent / "trash")):
+        result = run(root, *DESCRIBED, *NOW, "--yes", *options)
+        assert result.exit_code == 2, result.output
+        assert "retention.ms of x is taken for Kafka's default, 7 days" in result.output
+        assert "--server-properties FILE" in result.output
+        assert "Nothing was changed" in result.output
+        assert {name: v[2] for name, v in tree(root).items()} == before
+    planned = report_of(root, *DESCRIBED, *NOW, "--dry-run")
+    assert any("retention.ms of x is taken for" in each for each in planned["warnings"])
+
+
+def _file(root: Path, name: str, text: str) -> Path:
+    path = root.parent / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "left"),
+    [
+        ("--server-properties", "log.retention.hours=720\n", [0, 2, 4]),
+        ("--server-properties", "num.partitions=1\n", [2, 4]),
+        ("--config-file", '{"broker": {"log.retention.hours": "720"}}', [0, 2, 4]),
+        ("--defaults", None, [2, 4]),
+        ("--set", "log.retention.ms=-1", [0, 2, 4]),
+        ("--set", "x:retention.ms=604800000", [2, 4]),
+    ],
+)
+def test_the_brokers_retention_is_taken_from_what_says_it(
+    root: Path, option: str, text: str | None, left: list[int]
+) -> None:
+    if option in {"--server-properties", "--config-file"}:
+        assert text is not None
+        text = str(_file(root, "file", text))
+    given = [option] if text is None else [option, text]
+    report = report_of(root, *DESCRIBED, *NOW, "--topic", "x", *given)
+    assert segments(root, "x-0") == left
+    assert report["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--compaction-only"],
+        ["--set", "x:cleanup.policy=compact", "--retention-only"],
+        ["--now", str(NOW_MS - 5 * DAY_MS)],
+    ],
+)
+def test_the_brokers_retention_does_not_matter_where_nothing_goes_for_its_age(
+    root: Path, options: list[str]
+) -> None:
+    report = report_of(root, *NOW, *DESCRIBED, *options)
+    assert report["warnings"] == []
+    assert segments(root, "x-0") == [0, 2, 4]
+
+
+def test_a_log_that_is_compacted_first_may_lose_records_for_their_age_then(root: Path) -> None:
+    options = ("--set", "x:cleanup.policy=compact,delete", "--force")
+    now = ("--now", str(NOW_MS - 3 * DAY_MS))
+    result = run(root, *DESCRIBED, *options, *now)
+    assert result.exit_code == 2
+    assert "retention.ms of x is taken for" in result.stderr
+
+
+def test_what_was_served_for_thirty_days_is_not_cut_to_seven(tmp_path: Path) -> None:
+    root = tmp_path / "data"
+    with RunningBroker({"log.retention.hours": 720}, log_dir=root) as broker:
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+        (made,) = admin.create_topics([NewTopic("orders", 1, 1)]).values()
+        made.result()
+        batch = build_batch([Record(0, broker.now_ms() - 8 * DAY_MS, b"k", b"v")], base_offset=0)
+        broker.call(lambda running: running.replicas.partition("orders", 0).append(batch))
+    assert "orders" in run(root, "--retention-only").stderr
+    assert segments(root, "orders-0") == [0]
+    properties = _file(root, "server.properties", "log.retention.hours=720\n")
+    report_of(root, "--retention-only", "--server-properties", properties)
+    assert segments(root, "orders-0") == [0]
+    report_of(root, "--retention-only", "--defaults", "--yes")
+    assert segments(root, "orders-0") == [1]
 
 
 # ---- archives

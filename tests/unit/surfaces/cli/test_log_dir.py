@@ -82,6 +82,26 @@ def test_one_command_says_what_fills_a_disk_what_goes_and_what_to_type(root: Pat
     assert answer["bytes"] - summary(*known(root))["bytes"] == goes["bytes"]
 
 
+def test_what_the_broker_decides_is_assumed_and_its_file_is_asked_for(root: Path) -> None:
+    config = root.parent / "config.json"
+    config.write_text('{"topics": {"large": {"segment.bytes": "1048576"}}}', encoding="utf-8")
+    described = ("--config-file", config, "--now", NOW_MS)
+    answer = summary(root, *described)
+    assert answer["retention_assumed"] == ["large"]
+    warnings = [each["text"] for each in answer["problems"] if each["code"] == "warning"]
+    assert [each for each in warnings if "retention.ms of large is taken for Kafka's" in each]
+    asked = "--server-properties /etc/kafka/server.properties"
+    assert all(asked in each["command"] for each in answer["next"])
+    for command in (["explain"], ["whatif", "--set", "large:retention.ms=1"]):
+        shown = run(*command, root, *described)
+        assert "retention.ms of large is taken" in " ".join(shown.stderr.split())
+    properties = root.parent / "server.properties"
+    properties.write_text("log.retention.hours=720\n", encoding="utf-8")
+    answer = summary(root, *described, "--server-properties", properties)
+    assert answer["retention_assumed"] == []
+    assert "warning" not in problems(answer)
+
+
 def test_the_sizes_add_up(golden_a: Golden) -> None:
     answer = summary(golden_a.root / "before", "--now", golden_a.cleaned_at_ms, "--no-estimate")
     assert answer["bytes"] == sum(each["bytes"] for each in answer["topics"])
