@@ -100,11 +100,14 @@ def _unavailable(reason: str) -> None:
 
 
 def _print_of(mark: str, directory: Path) -> list[str]:
-    """What the commands of a block print, typed on the directory of a broker that has stopped."""
+    """What the commands of a block print, typed on the directory of a broker that has stopped.
+
+    There is no Java, as where only the base is installed.
+    """
     make_log(directory / "var" / "lib" / "kafka" / "data", clicks_kept_days=5)
     write_properties(directory)
     path = f"{BIN}:{os.environ['PATH']}"
-    return run_session(commands(block("console", mark)), directory, PATH=path)
+    return run_session(commands(block("console", mark)), directory, PATH=path, JAVA_HOME="/none")
 
 
 def test_the_commands_that_look_say_why_data_is_still_there(tmp_path: Path) -> None:

@@ -188,7 +188,12 @@ def _compared(report: PartitionReport, planned: PlannedBoth, *, now_ms: int) -> 
         log_dir=report.log_dir,
         view=view,
         then_view=then_view,
+        is_same=planned.is_same,
     )
+    if compared.is_same:
+        compared.now = retention_outcome(view, planned.now, now_ms=now_ms)
+        compared.then = retention_outcome(then_view, planned.then, now_ms=now_ms)
+        return compared
     compared.now = settled(view, planned.now, now_ms=now_ms)
     if not log.then.remote_storage_enable:  # else it is left alone
         compared.then = settled(then_view, planned.then, now_ms=now_ms)

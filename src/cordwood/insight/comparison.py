@@ -15,6 +15,8 @@ from cordwood.cleanup.shared_retention import DirectoryLimits, SharedLog
 from cordwood.insight.whatif import Outcome, changed_settings
 from cordwood.model.config import LogConfig
 
+#: Settings that a log without `delete` in its policy does not use.
+_OF_RETENTION: Final = ("retention.", "cordwood.retention.")
 #: The settings in force, and the changed ones.
 NOW, THEN = "now", "then"
 SIDES: Final = (NOW, THEN)
@@ -22,7 +24,10 @@ SIDES: Final = (NOW, THEN)
 
 @dataclass(slots=True, kw_only=True)
 class Compared:
-    """One partition; `now` and `then` are None if a side could not be found out: see `reason`."""
+    """One partition; `now` and `then` are None if a side could not be found out: see `reason`.
+
+    With `is_same`, the change does nothing, whatever the records are (`PlannedBoth.is_same`).
+    """
 
     topic: str
     partition: int
@@ -32,6 +37,7 @@ class Compared:
     now: Outcome | None = None
     then: Outcome | None = None
     reason: str = ""
+    is_same: bool = False
 
     @property
     def name(self) -> str:
@@ -122,6 +128,18 @@ class PlannedBoth:
     def is_concerned(self) -> bool:
         """Whether its settings change, or what others leave of a limit that they share."""
         return bool(self.changes) or self.now.plan.expired != self.then.plan.expired
+
+    @property
+    def is_same(self) -> bool:
+        """Whether a cleaning does the same on both sides, whatever the records are.
+
+        So it is where only settings of retention change, and the policy has no `delete`.
+        """
+        return (
+            all(name.startswith(_OF_RETENTION) for name in self.changes)
+            and not (self.log.log.view.config.delete or self.log.then.delete)
+            and self.now.plan.expired == self.then.plan.expired
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -60,4 +60,5 @@ def _compared(planned: PlannedBoth, now_ms: int) -> Compared:
         then_view=then_view,
         now=retention_outcome(log.view, planned.now, now_ms=now_ms),
         then=retention_outcome(then_view, planned.then, now_ms=now_ms),
+        is_same=planned.is_same,
     )

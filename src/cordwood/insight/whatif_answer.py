@@ -143,11 +143,13 @@ def _total(partitions: Sequence[Compared], side: str) -> dict[str, int]:
 
 
 def _not_measured(partitions: Sequence[Compared], side: str) -> list[str]:
-    """The partitions that a compaction is due for whose effect is not known."""
+    """The partitions that a compaction is due for whose effect is not known, and matters."""
     return [
         each.name
         for each in partitions
-        if (outcome := each.outcome(side)) is not None and outcome.how is How.RETENTION
+        if not each.is_same
+        and (outcome := each.outcome(side)) is not None
+        and outcome.how is How.RETENTION
     ]
 
 

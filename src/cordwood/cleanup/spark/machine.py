@@ -76,6 +76,15 @@ def find_java() -> str:
     return java
 
 
+def has_java() -> bool:
+    """Whether there is one."""
+    try:
+        find_java()
+    except EngineError:
+        return False
+    return True
+
+
 def local_command() -> class_archive.Command:
     """What a virtual machine for a local master is started with.
 

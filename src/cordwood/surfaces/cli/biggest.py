@@ -56,13 +56,14 @@ class Listing(Generic[T]):
     """How things are listed.
 
     `heading` is the title of the first column, which `name` gives; `keys` is what they are sorted
-    by, the largest first.
+    by, the largest first; `order` says so in the title, where not by the name of the key.
     """
 
     heading: str
     name: Callable[[T], str]
     keys: dict[str, Callable[[T], float]]
     measures: Sequence[Measure[T]]
+    order: str = ""
 
     def show(self, title: str, items: Sequence[T], choice: Choice) -> None:
         """Prints the rows that are chosen; the row of the total is the sum of all others."""
@@ -72,7 +73,7 @@ class Listing(Generic[T]):
             rows.append([f"{len(rest):,} more", *self._cells(rest)])
         if len(items) > 1:
             rows.append(["total", *self._cells(items)])
-        order = "" if len(items) < 2 else f" by {choice.sort}"
+        order = "" if len(items) < 2 else self.order or f" by {choice.sort}"
         hint = f" ({len(shown):,} of {len(items):,}; --all shows all)" if rest else ""
         columns = [Column(self.heading), *(each.column for each in self.measures)]
         print_table(f"{title}{order}{hint}", columns, rows)

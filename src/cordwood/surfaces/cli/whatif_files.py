@@ -11,6 +11,7 @@ from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.run_directory import temporary_directory
 from cordwood.cleanup.shared_retention import DirectoryLimits
+from cordwood.cleanup.spark.machine import has_java
 from cordwood.cleanup.spark.session import cores_here
 from cordwood.insight.compared_cleanings import compare
 from cordwood.insight.comparison import NOW, THEN, Comparison
@@ -64,16 +65,20 @@ class FilesQuestion:
 
     @property
     def is_without_compaction(self) -> bool:
-        """Whether Spark is not installed, and no setting is changed that compaction depends on.
+        """Whether Spark cannot run, and no setting is changed that compaction depends on.
 
         Raises:
             ConfigError: a change is malformed.
         """
-        if self.estimate or not missing_packages(SPARK):
+        if self.estimate or self._has_spark:
             return False
         topics, broker = merge_set_options(self.changes)
         names = {name for texts in (*topics.values(), broker) for name in texts}
         return names <= RETENTION_SETTINGS
+
+    @property
+    def _has_spark(self) -> bool:
+        return not missing_packages(SPARK) and (not self.master.startswith("local") or has_java())
 
     def settings(self, changes: tuple[str, ...]) -> Settings:
         """The settings with so many of the changes; a broker may be writing its metadata log."""
@@ -102,7 +107,7 @@ def whatif_files(
             memory_bytes=parse_memory(question.memory),
             shared_dirs=[temporary_directory()],
             display=display,
-            otherwise="A change of retention alone needs no Java.",
+            otherwise="A change of retention alone needs no Java, and --estimate measures nothing.",
         )
         with closing(engine):
             before, after = question.settings(()), question.settings(question.changes)

@@ -268,6 +268,7 @@ _GROUPS: Final[Listing[Value]] = Listing(
     heading="group",
     name=lambda each: str(each["group"]),
     keys={"lost": lambda each: int(each["lost"])},
+    order=", most lost first",
     measures=(
         Measure(
             column=Column("partition"), text=lambda found: found[0]["partition"], is_summed=False

@@ -216,6 +216,33 @@ def test_retention_of_a_compacted_topic_has_no_effect(tmp_path: Path) -> None:
     assert f"users-0: no effect: {words}" in run(*change).stdout
 
 
+def test_a_log_that_a_change_does_nothing_to_is_not_measured(tmp_path: Path) -> None:
+    root = write_log_dir(tmp_path / "logs", [log_of("orders-0"), users()])
+    config = tmp_path / "config.json"
+    config.write_text(
+        '{"topics": {"users": {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0"}}}'
+    )
+    change = (root, "--config-file", config, "--set", "*:retention.ms=1d")
+    orders, same = answer_of(*change)["partitions"]
+    assert orders["difference"]["bytes"] < 0
+    assert same["no_effect"].startswith("cleanup.policy=compact")
+    assert same["now"]["how"] == same["then"]["how"] == "retention"
+    assert answer_of(*change)["not_measured"] == {"now": [], "then": []}
+    assert "a compaction of" not in run(*change).stderr
+
+
+def test_a_change_of_retention_needs_no_java_although_a_compaction_is_due(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = write_log_dir(tmp_path / "logs", [users()])
+    own = ("cleanup.policy", "compact,delete"), ("min.cleanable.dirty.ratio", "0")
+    config = tmp_path / "config.json"
+    config.write_text(json.dumps({"topics": {"users": dict(own)}}))
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    answer = answer_of(root, "--config-file", config, "--set", "users:retention.ms=9000000000000")
+    assert answer["not_measured"] == {"now": ["users-0"], "then": ["users-0"]}
+
+
 def test_a_topic_with_a_setting_of_its_own_is_named_where_the_brokers_changes(root: Path) -> None:
     config = root.parent / "config.json"
     config.write_text('{"topics": {"orders": {"retention.ms": "86400000"}}}')
