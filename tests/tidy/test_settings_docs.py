@@ -15,7 +15,8 @@ def test_the_page_of_settings_is_that_of_the_table() -> None:
 
 
 def test_every_row_on_older_kafkas_names_a_test_that_is_there() -> None:
-    lines = (ROOT / "docs" / "kafka-versions.md").read_text().splitlines()
+    page = (ROOT / "docs" / "kafka-versions.md").read_text()
+    lines = page[page.index("## Where older descriptions") :].splitlines()
     rows = [line for line in lines if line.startswith("| ")][2:]
     assert rows
     for row in rows:

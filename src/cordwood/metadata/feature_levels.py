@@ -45,6 +45,15 @@ DEFAULT_FEATURES: Final[Mapping[str, int]] = {
 }
 
 
+def unknown_levels(features: Mapping[str, int]) -> dict[str, int]:
+    """Those of the features that are at a level above the highest that Kafka 4.3 knows."""
+    return {
+        name: level
+        for name, level in sorted(features.items())
+        if level > KNOWN_FEATURES.get(name, (0, 0))[1]
+    }
+
+
 def served_level(name: str, level: int) -> int:
     """The highest level of a feature, up to a finalized one, that this broker serves."""
     _, highest = SUPPORTED_FEATURES.get(name, (0, 0))

@@ -11,13 +11,14 @@ from cordwood.broker.configs.unknown import unknown_settings
 from cordwood.cleanup.request import Resolved
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES
 from cordwood.format.meta_properties import parse_meta_properties
+from cordwood.metadata.feature_levels import unknown_levels
 from cordwood.metadata.replay import MetadataImage, read_metadata_image
 from cordwood.model.config import BrokerConfig
 from cordwood.model.config_file import ConfigFile, merge_set_options, parse_config_file
 from cordwood.model.config_levels import Sources, resolve_broker, resolve_topic
 from cordwood.model.config_names import is_misnamed_broker_setting
 from cordwood.model.config_resolver import Level
-from cordwood.model.errors import ConfigError, CorruptError
+from cordwood.model.errors import ConfigError, CorruptError, UnsupportedVersionError
 from cordwood.model.properties import parse_properties
 from cordwood.model.topic_names import ALL_TOPICS
 from cordwood.model.topic_partition import TopicPartition
@@ -41,7 +42,8 @@ class Settings:
     """Settings by topic, and the broker's; `warnings` are about the sources themselves.
 
     `named_topics` are the topics that options name, by the option that does. `replicas` gives the
-    brokers that have a partition, by the metadata log, none where there is no such log.
+    brokers that have a partition, by the metadata log, none where there is no such log. `newer`
+    says how the metadata log is one of a newer Kafka than is known; empty if it is not.
     """
 
     resolve: Callable[[str], Resolved | None]
@@ -49,6 +51,16 @@ class Settings:
     warnings: tuple[str, ...]
     named_topics: Mapping[str, tuple[str, ...]]
     replicas: Callable[[TopicPartition], Sequence[int]]
+    newer: str = ""
+
+    def require_known(self) -> None:
+        """Refuses to change anything by settings that may not be all.
+
+        Raises:
+            UnsupportedVersionError: a newer Kafka has written the metadata log.
+        """
+        if self.newer:
+            raise UnsupportedVersionError(f"{self.newer}. Nothing was changed")
 
 
 def read_settings(options: SettingOptions) -> Settings:
@@ -94,6 +106,8 @@ def read_settings(options: SettingOptions) -> Settings:
             "the metadata log has several voters and was read to its end: its last records "
             "may not have been committed"
         )
+    newer = "" if metadata is None else _newer(metadata)
+    warnings += [newer] * bool(newer)
     return Settings(
         resolve=resolve,
         broker=broker.config,
@@ -103,6 +117,18 @@ def read_settings(options: SettingOptions) -> Settings:
             "--config-file": tuple(sources.file_topics),
         },
         replicas=partial(_replicas, metadata),
+        newer=newer,
+    )
+
+
+def _newer(metadata: MetadataImage) -> str:
+    levels = unknown_levels(metadata.features)
+    if not levels:
+        return ""
+    found = ", ".join(f"{name} {level}" for name, level in levels.items())
+    return (
+        f"the metadata log is that of a newer Kafka than 4.3 ({found}): it may have settings that "
+        "are not known here"
     )
 
 

@@ -62,7 +62,7 @@ from cordwood.surfaces.cli.setting_options import (
 )
 from cordwood.surfaces.cli.stopping import STOPPING
 from cordwood.surfaces.cli.values import parse_path, parse_size, parse_time
-from cordwood.surfaces.settings import SettingOptions, read_settings
+from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
 
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
 _STOPPED: Final = {
@@ -207,8 +207,7 @@ def clean_command(
         metrics = context.with_resource(
             clean_metrics(metrics_textfile, log_dirs, clock=clock, screen=screen, dry_run=dry_run)
         )
-        # A broker that runs may be writing to its metadata log.
-        settings = reread(lambda: read_settings(options)) if dry_run else read_settings(options)
+        settings = _settings_of(options, dry_run=dry_run)
         require_master(master)
         request = CleanRequest(
             log_dirs=tuple(log_dirs),
@@ -248,6 +247,15 @@ def clean_command(
         fail("clean", error, _EXIT_FAILED)
     metrics.report = report
     _end(report, settings.warnings, screen, choice, as_json=json_)
+
+
+def _settings_of(options: SettingOptions, *, dry_run: bool) -> Settings:
+    """The settings; those by which something is removed have to be all. Raises as `clean`."""
+    if dry_run:  # a broker that runs may be writing to its metadata log
+        return reread(lambda: read_settings(options))
+    settings = read_settings(options)
+    settings.require_known()
+    return settings
 
 
 def _cleaned(

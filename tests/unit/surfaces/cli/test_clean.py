@@ -21,10 +21,12 @@ from typer.testing import CliRunner, Result
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.report import Status
 from cordwood.cleanup.request import CleanRequest, Engine, Resolved, Silence
-from cordwood.format.file_names import TRASH_NOTES
+from cordwood.format.file_names import CLUSTER_METADATA_DIR, TRASH_NOTES
+from cordwood.format.metadata_records import encode_metadata_record
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
+from cordwood.model.uuids import parse_uuid
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker
 from support.failing_disks import fill, may_mount, small_disk
@@ -374,6 +376,44 @@ def test_what_was_served_for_thirty_days_is_not_cut_to_seven(tmp_path: Path) -> 
     assert segments(root, "orders-0") == [0]
     report_of(root, "--retention-only", "--defaults", "--yes")
     assert segments(root, "orders-0") == [1]
+
+
+def metadata_log(root: Path, *, level: int) -> None:
+    """A topic x, in a cluster at a level of metadata.version."""
+    records = (
+        ("FeatureLevelRecord", 0, {"name": "metadata.version", "featureLevel": level}),
+        ("TopicRecord", 0, {"name": "x", "topicId": parse_uuid("b3JkZXJzAAAAAAAAAAAAAQ")}),
+    )
+    directory = root / CLUSTER_METADATA_DIR
+    directory.mkdir()
+    (directory / f"{0:020d}.log").write_bytes(
+        build_batch(
+            [
+                Record(number, 0, None, encode_metadata_record(*each))
+                for number, each in enumerate(records)
+            ],
+            base_offset=0,
+            partition_leader_epoch=1,
+        )
+    )
+
+
+def test_by_a_metadata_log_of_a_newer_kafka_nothing_is_removed(root: Path) -> None:
+    metadata_log(root, level=33)
+    words = "the metadata log is that of a newer Kafka than 4.3 (metadata.version 33)"
+    result = run(root, *NOW, *EXPIRE)
+    assert result.exit_code == 1
+    assert words in result.stderr
+    assert segments(root, "x-0") == [0, 2, 4]
+    planned = report_of(root, *NOW, *EXPIRE, "--dry-run")
+    assert any(each.startswith(words) for each in planned["warnings"])
+    assert statuses(planned)["x-0"] == "planned"
+
+
+def test_a_metadata_log_of_kafka_4_3_is_known(root: Path) -> None:
+    metadata_log(root, level=30)
+    report_of(root, *NOW, *EXPIRE)
+    assert segments(root, "x-0") == [4]
 
 
 # ---- archives
