@@ -1,4 +1,7 @@
-"""Every command of the tutorial and of docs/tasks is run, and prints what the page shows."""
+"""Every command of the tutorial and of docs/tasks is run, and prints what the page shows.
+
+So is that of a page of docs/commands that says what it begins with.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,17 @@ from pathlib import Path
 import pytest
 
 from support.page_logs import make_log
-from support.pages import BIN, beginning, needs_spark, pages, rewritten, run, session
+from support.pages import (
+    BIN,
+    DOCS,
+    beginning,
+    name_of,
+    needs_spark,
+    pages,
+    rewritten,
+    run,
+    session,
+)
 from support.sessions import BLOCK, require_printed
 
 #: Languages of blocks that are not run. `properties` and `python` are written to files and used by
@@ -57,12 +70,17 @@ def _check(page: Path, directory: Path, make: MakeLog) -> None:
 
 #: What strangers type first, run with every change; `make compat` has the other pages.
 FIRST = ("tutorial", "disk-full", "why-still-there", "test-a-week")
-OTHERS = [page.stem for page in pages() if page.stem not in FIRST and not needs_spark(page)]
-COMPACTING = [page.stem for page in pages() if needs_spark(page)]
+OTHERS = [name_of(page) for page in pages() if name_of(page) not in FIRST and not needs_spark(page)]
+COMPACTING = [name_of(page) for page in pages() if needs_spark(page)]
+#: Pages with commands that are not run: they need a damaged log, a second user, or an hour.
+NOT_RUN = {
+    *("commands/doctor", "commands/erase", "commands/transactions", "commands/verify"),
+    *("design/simulation", "install", "testing"),
+}
 
 
 def _page(name: str) -> Path:
-    (page,) = [each for each in pages() if each.stem == name]
+    (page,) = [each for each in pages() if name_of(each) == name]
     return page
 
 
@@ -86,7 +104,7 @@ def test_one_of_the_other_pages_prints_what_it_shows(
     _check(_page(name), tmp_path, log_of_a_shop)
 
 
-@pytest.mark.parametrize("page", pages(), ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", pages(), ids=name_of)
 def test_a_page_has_commands_and_says_what_it_begins_with(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert session(page)
@@ -96,6 +114,15 @@ def test_a_page_has_commands_and_says_what_it_begins_with(page: Path) -> None:
     for language, code in BLOCK.findall(text):
         is_used = language == "console" or re.match(r"# in \S+\n", code)
         assert is_used, f"{page.name}: no command uses this block:\n{code}"
+
+
+def test_no_other_page_shows_what_a_command_prints() -> None:
+    found = {
+        page.relative_to(DOCS).with_suffix("").as_posix()
+        for page in DOCS.rglob("*.md")
+        if page not in pages() and re.search(r"^\$ ", page.read_text(encoding="utf-8"), re.M)
+    }
+    assert found == NOT_RUN
 
 
 def test_another_output_than_that_of_the_page_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pages whose commands are run: docs/tasks and the tutorial.
+"""Pages whose commands are run: the tutorial, docs/tasks, and those of docs/commands that say so.
 
 A page is one session: its console blocks are run one after the other, in one shell. A comment says
 what there is before, such as `<!-- begins with: a stopped broker's directory -->`; `BEGINNINGS` has
@@ -29,7 +29,7 @@ _FILE = re.compile(r"# in (\S+)\n")
 # No log is due for compaction: no JVM is started.
 _SERVE = (
     "cordwood serve --log-dir /var/lib/kafka/data --http-port 9464"
-    " --override log.cleaner.min.cleanable.ratio=1 &"
+    " --override log.cleaner.min.cleanable.ratio=1"
 )
 
 
@@ -55,13 +55,28 @@ BEGINNINGS: Mapping[str, Beginning] = {
     "a backup": Beginning(
         clicks_kept_days=5, before=("cp -r /var/lib/kafka/data /var/lib/kafka/backup",)
     ),
-    "a running broker": Beginning(clicks_kept_days=14, before=(_SERVE,), after=("kill %1",)),
+    "a running broker": Beginning(clicks_kept_days=14, before=(f"{_SERVE} &",), after=("kill %1",)),
+    "a running broker with a trash": Beginning(
+        clicks_kept_days=14,
+        before=(f"{_SERVE} --override cordwood.trash.dir=/var/lib/trash &",),
+        after=("kill %1",),
+    ),
 }
 
 
 def pages() -> list[Path]:
-    """The pages whose commands are run."""
-    return [DOCS / "tutorial.md", *sorted((DOCS / "tasks").glob("*.md"))]
+    """The pages whose commands are run: of the commands' those that say what they begin with."""
+    of_commands = [
+        each
+        for each in sorted((DOCS / "commands").glob("*.md"))
+        if _BEGINNING.search(each.read_text(encoding="utf-8"))
+    ]
+    return [DOCS / "tutorial.md", *sorted((DOCS / "tasks").glob("*.md")), *of_commands]
+
+
+def name_of(page: Path) -> str:
+    """The name of a page in tests: `disk-full`, `commands/clean`."""
+    return page.stem if page.parent.name != "commands" else f"commands/{page.stem}"
 
 
 def session(page: Path) -> list[Command]:

@@ -14,6 +14,7 @@ _VARYING = (
     (re.compile(r"\b[\w-]{22}\b"), "ID"),
     (re.compile(r"process \d+"), "process N"),
     (re.compile(r"\b\d{13}\b"), "MS"),
+    (re.compile(r"\bcrc: \d+"), "crc: N"),
     (re.compile(r"[\d.]+ s\b"), "N s"),
     (re.compile(r"\bin [\d.]+s\b"), "in N s"),
     (re.compile(r"\b[\d.]+[KMG]/s"), "N/s"),

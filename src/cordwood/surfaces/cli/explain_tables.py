@@ -151,9 +151,10 @@ def _show_log(partition: Value, now_ms: int, screen: Screen, detail: Detail) -> 
 
 
 def _setting_lines(settings: Value) -> list[str]:
-    """The settings with the levels that give them; those of one level on one line."""
+    """The settings as they were given, with the levels; those of one level on one line."""
     by_level: dict[str, list[str]] = {}
-    for name, setting in settings.items():
+    for setting in settings.values():
+        name = setting["key"]
         where = setting["level"]
         if setting["level"] != "default":
             where += f" ({setting['source']})"

@@ -117,6 +117,9 @@ def test_every_command_that_takes_settings_takes_them(tmp_path: Path) -> None:
     (found,) = json.loads(CliRunner().invoke(app, arguments).stdout)["partitions"]
     assert found["settings"]["retention.ms"]["value"] == "86400000", "JSON has Kafka's value"
     assert "retention.ms=1d" in CliRunner().invoke(app, arguments[:-1]).stdout
+    hours = ["--defaults", "--set", "log.retention.hours=720"]
+    shown = CliRunner().invoke(app, ["explain", str(root), *hours]).stdout
+    assert "static broker (--set): log.retention.hours=30d" in shown, "in the unit of its key"
     refused = CliRunner().invoke(app, ["explain", str(root), "--set", "log.retention.hours=90m"])
     assert refused.exit_code == 2
     assert "expected whole hours" in refused.output
