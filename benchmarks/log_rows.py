@@ -39,12 +39,15 @@ class Row:
     detail: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def ratios(self) -> list[float]:
+        """That of each turn, in ascending order."""
+        pairs = zip(self.ours, self.other, strict=False)
+        return sorted(o / p if self.unit in SPEEDS else p / o for o, p in pairs)
+
+    @property
     def ratio(self) -> float | None:
         """The median over turns."""
-        if not self.other or not self.ours:
-            return None
-        pairs = zip(self.ours, self.other, strict=False)
-        return median(o / p if self.unit in SPEEDS else p / o for o, p in pairs)
+        return median(self.ratios) if self.ratios else None
 
     @property
     def is_met(self) -> bool | None:
@@ -78,13 +81,15 @@ class Row:
         ).rstrip()
 
     def markdown(self, label: str = "", *, ours_first: bool) -> str:
-        """A row of a page's table: what, both sides in an order, the ratio."""
+        """A row of a page's table: what, both sides in an order, the ratio and its spread."""
         sides = [f"{_number(median(each))} {self.unit}" for each in (self.ours, self.other) if each]
         if len(sides) < 2:
             sides.append("")
         if not ours_first:
             sides.reverse()
         ratio = "" if self.ratio is None else _number(self.ratio)
+        if len(self.ratios) > 1:
+            ratio += f" ({_number(self.ratios[0])} to {_number(self.ratios[-1])})"
         return f"| {label or self.what} | {' | '.join(sides)} | {ratio} |"
 
     def document(self) -> dict[str, Any]:

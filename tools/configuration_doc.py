@@ -106,9 +106,9 @@ SERVER_PROPERTIES = """
 - A setting for an unsupported feature that must not be ignored prevents the start; the error gives
   its name, its value and a remedy: listeners other than PLAINTEXT, `ssl.*`, `sasl.*`,
   `authorizer.class.name`, `delegation.token.secret.key`, `config.providers`, `security.providers`,
-  classes of policies, quotas and principals, `remote.log.storage.system.enable=true`, a node that
-  is not broker and controller in one, more than one controller, ZooKeeper. Kafka's default, or an
-  empty value, is accepted.
+  classes of policies, quotas and principals, `remote.log.storage.system.enable=true`, several
+  controllers where this node is one of them, ZooKeeper. Kafka's default, or an empty value, is
+  accepted.
 - Values with which Kafka would not start are refused with Kafka's error texts.
 - Known old or wrong names give a warning. Other unknown names are accepted, and described as by
   Kafka. `cordwood.*` are Cordwood's own.
@@ -123,8 +123,9 @@ SERVER_PROPERTIES = """
   connection has one request in progress), `num.network.threads`, `num.io.threads` and
   `background.threads` (one thread serves all), `max.connection.creation.rate`,
   `socket.listen.backlog.size` (1024 may wait), `max.connections` and the like of a single listener
-  (`listener.name.*`), `transaction.state.log.load.buffer.size`, and everything about other brokers,
-  replicas, remote storage and share groups.
+  (`listener.name.*`), `transaction.state.log.load.buffer.size`,
+  `replica.alter.log.dirs.io.max.bytes.per.second`, and everything about remote storage and share
+  groups.
 """
 
 BROKERS = """
@@ -138,8 +139,7 @@ OTHERS = """
 ## Other settings of brokers
 
 They are read, checked, changed and described as in Kafka. Those about what Cordwood does not serve
-(encryption, authentication, plugins, tiered storage, several brokers and controllers) have no other
-effect.
+(encryption, authentication, plugins, tiered storage, a quorum of controllers) have no other effect.
 
 | name | type | default | dynamic | meaning |
 | --- | --- | --- | --- | --- |

@@ -257,7 +257,9 @@ def test_a_row_for_a_page_names_both_sides_with_their_unit(
     load: Callable[[str], ModuleType],
 ) -> None:
     row = load("log_rows").Row(what="a", unit="MB/s", ours=[30, 20], other=[10, 10])
-    assert row.markdown("b", ours_first=False) == "| b | 10.00 MB/s | 25.00 MB/s | 2.50 |"
+    assert row.markdown("b", ours_first=False) == (
+        "| b | 10.00 MB/s | 25.00 MB/s | 2.50 (2.00 to 3.00) |"
+    )
     alone = load("log_rows").Row(what="a", unit="us", ours=[300])
     assert alone.markdown(ours_first=True) == "| a | 300 us |  |  |"
 
