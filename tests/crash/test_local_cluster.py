@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.model.errors import ConfigError
-from cordwood.testing.cluster import CONTROLLER_ID, Cluster, Cut, NodeError
+from cordwood.testing.cluster import CONTROLLER_ID, Cluster, Cut, NodeError, NodeView
 from support.kafka import kafka_home, kafka_tool
 from support.side_by_side import own_tools
 
@@ -200,6 +200,36 @@ def quorum(text: str) -> dict[str, str]:
         for name, value in values.items()
         if name not in {"HighWatermark", "MaxFollowerLag", "MaxFollowerLagTimeMs"}
     }
+
+
+def answer(node: NodeView, path: str) -> int:
+    """The status of a node's answer."""
+    from urllib.error import HTTPError  # noqa: PLC0415
+    from urllib.request import urlopen  # noqa: PLC0415
+
+    try:
+        with urlopen(f"{node.http_url}{path}", timeout=30) as answered:  # a loopback address
+            return int(answered.status)
+    except HTTPError as error:
+        error.close()
+        return error.code
+
+
+def test_a_broker_that_is_back_is_ready_when_it_is_in_sync_and_the_others_all_the_time(
+    cluster: Cluster,
+) -> None:
+    create(cluster, "ready")
+    first, back = cluster.brokers[1], cluster.brokers[2]
+    cluster.kill(2)
+    produce(cluster, "ready", *["x" * 10_000] * 1_000)
+    assert answer(first, "/ready") == 200
+    cluster.start(2)
+    assert answer(back, "/health") == 200
+    while (status := answer(back, "/ready")) != 200:
+        assert status == 503
+    admin = AdminClient(client(cluster))
+    (described,) = admin.describe_topics(TopicCollection(["ready"])).values()
+    assert 2 in {node.id for node in described.result().partitions[0].isr}
 
 
 def test_a_node_that_runs_is_not_started_again(cluster: Cluster) -> None:
