@@ -54,7 +54,7 @@ def _summary(report: Report) -> str:
         result = f"it would free {format_bytes(freed)}, measured in {report.timing.total:.1f} s"
     elif report.dry_run:
         what = "free" if report.trash_on_disk is None else "move to the trash"
-        result = f"retention would {what} {format_bytes(freed)}{_by_rule(report)}"
+        result = f"retention would {what} {format_bytes(freed)}{_by_rule(report, freed)}"
         result += estimated_line(report)
         if report.bytes_next_24h:
             result += (
@@ -66,18 +66,23 @@ def _summary(report: Report) -> str:
             f"removed is in {report.trash_on_disk}, on the same disk: emptying it frees it"
         )
     else:
-        result = f"freed {format_bytes(freed)}{_by_rule(report)} in {report.timing.total:.1f} s"
+        result = (
+            f"freed {format_bytes(freed)}{_by_rule(report, freed)} in {report.timing.total:.1f} s"
+        )
     size = sum(p.before.bytes for p in report.partitions if p.before is not None)
     return f"{words or 'no partitions'}; {result}; the logs had {format_bytes(size)}"
 
 
-def _by_rule(report: Report) -> str:
-    """What retention removes by each of its rules, in brackets; empty if it removes nothing."""
+def _by_rule(report: Report, freed: int) -> str:
+    """What retention removes by each of its rules, and compaction; empty without retention."""
     sizes: Counter[str] = Counter()
     is_planned = report.dry_run and not report.measured
     for found in report.plan if is_planned else [each.to_json() for each in report.partitions]:
         for each in found["expired"]:
             sizes[each["rule"]] += each["bytes"]
+    rest = freed - sizes.total()
+    if sizes and rest > 0 and not is_planned:
+        sizes["compaction"] = rest
     texts = [f"{rule} {format_bytes(size)}" for rule, size in sizes.most_common()]
     return f" ({', '.join(texts)})" if texts else ""
 

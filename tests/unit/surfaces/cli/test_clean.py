@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import shutil
 import subprocess
 import sys
@@ -27,9 +28,13 @@ from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.model.uuids import parse_uuid
+from cordwood.surfaces.cli.biggest import Choice
+from cordwood.surfaces.cli.clean_tables import show_report
 from cordwood.surfaces.cli.main import app
+from cordwood.surfaces.cli.screen import Screen
 from cordwood.testing.broker import RunningBroker
 from support.failing_disks import fill, may_mount, small_disk
+from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 DAY_MS = 86_400_000
@@ -541,6 +546,29 @@ def test_trash_that_fills_up_is_reported_with_how_to_go_on_and_the_next_run_does
         assert segments(root, "x-0") == [4]
 
 
+@pytest.mark.skipif(bool(may_mount()), reason=may_mount())
+def test_a_disk_without_a_free_byte_is_cleaned_with_its_temporary_files_on_it(
+    tmp_path: Path,
+) -> None:
+    with small_disk(tmp_path / "disk", megabytes=1) as disk:
+        root = write_log_dir(disk / "logs", [log_of("orders-0"), log_of("x-0")])
+        (disk / "tmp").mkdir()
+        fill(disk)
+        assert os.statvfs(disk).f_bavail == 0
+        command = [sys.executable, "-m", "cordwood", "clean", str(root), "--retention-only"]
+        done = subprocess.run(
+            [*command, "--defaults", *EXPIRE, *NOW],
+            env={**os.environ, "TMPDIR": f"{disk}/tmp", "HOME": str(disk)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert "2 cleaned" in done.stdout
+        assert segments(root, "orders-0") == segments(root, "x-0") == [4]
+        assert os.statvfs(disk).f_bavail > 0
+
+
 def test_trash_keeps_removed_files_under_their_names(root: Path, tmp_path: Path) -> None:
     before = tree(root / "x-0")
     trash = tmp_path / "deep" / "trash"
@@ -550,6 +578,30 @@ def test_trash_keeps_removed_files_under_their_names(root: Path, tmp_path: Path)
     gone = {name for name in before if name.startswith((f"{0:020d}", f"{2:020d}"))}
     assert kept.keys() - NOT_REMOVED == gone
     assert {name: kept[name] for name in gone} == {name: before[name] for name in gone}
+
+
+def test_the_parts_of_what_is_freed_add_up(root: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    superseded = LogBuilder("y-0")
+    superseded.batch([(b"k", b"v" * 2000)])
+    superseded.batch([(b"k", b"w")])
+    superseded.roll()
+    superseded.put(b"k", b"x")
+    superseded.write(root / "y-0")
+    configs = {
+        "x": LogConfig(retention_ms=7 * DAY_MS),
+        "y": LogConfig(cleanup_policy=frozenset({"compact"})),
+    }
+    report = clean_in_process(root, configs, now_ms=NOW_MS, force=True)
+    show_report(report, Screen(), Choice(sort="reduction"))
+    (summary, *_) = capsys.readouterr().out.splitlines()
+    found = re.search(r"freed (\S+) \(compaction (\S+), time (\S+)\)", summary)
+    assert found is not None, summary
+    freed, *parts = map(parse_bytes, found.groups())
+    assert freed == pytest.approx(sum(parts), rel=0.05)
+
+
+def parse_bytes(text: str) -> float:
+    return float(text.rstrip("K")) * (1024 if text.endswith("K") else 1)
 
 
 def test_retention_only_leaves_compacted_topics_as_they_are(root: Path) -> None:
