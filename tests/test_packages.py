@@ -83,6 +83,7 @@ def test_the_sdist_has_the_sources_the_documentation_and_the_examples(built: Pat
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     wanted = [*(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").glob("*.py")]
+    wanted += [path for path in (ROOT / "packaging").rglob("*") if path.is_file()]
     wanted += [*(ROOT / "src").rglob("*.py"), ROOT / "examples" / "kafka-logs.tar.xz"]
     wanted += [ROOT / name for name in ("README.md", "CHANGELOG.md", "LICENSE", "NOTICE")]
     wanted += [ROOT / "tools" / name for name in ("build_hook.py", "build_kernels.py")]
@@ -120,10 +121,13 @@ def test_a_build_needs_compilers_only_if_compiled_code_is_asked_for() -> None:
     assert all(each in asked for each in ("mypy", "numba", "setuptools"))
 
 
-def test_the_wheel_has_the_documentation_and_the_examples(wheel: zipfile.ZipFile) -> None:
+def test_the_wheel_has_the_documentation_the_examples_and_what_to_deploy_with(
+    wheel: zipfile.ZipFile,
+) -> None:
     names = set(wheel.namelist())
-    for folder in ("docs", "examples"):
-        files = [path for path in (ROOT / folder).rglob("*") if path.suffix in {".md", ".py"}]
+    kinds = {".md", ".py", ".service", ".timer", ".yaml", ".json", ".yml"}
+    for folder in ("docs", "examples", "packaging"):
+        files = [path for path in (ROOT / folder).rglob("*") if path.suffix in kinds]
         assert {f"cordwood/{path.relative_to(ROOT).as_posix()}" for path in files} <= names
     assert Path(str(wheel.filename)).stat().st_size < 5_000_000
 

@@ -1,4 +1,4 @@
-"""`cordwood docs`: where the documentation and the examples are, and the pages."""
+"""`cordwood docs`: the pages, and where they, the examples and the files to deploy with are."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def docs_command(
 
 
 def installed(name: str) -> Path:
-    """The directory `docs` or `examples`: in the package of a wheel, or in the checkout.
+    """The directory `docs`, `examples` or `packaging`: in a wheel's package, or in the checkout.
 
     Raises:
         ConfigError: neither.
@@ -97,16 +97,17 @@ def installed(name: str) -> Path:
 
 
 def _list(directory: Path, *, path: bool, as_json: bool) -> None:
-    examples = installed("examples")
+    examples, packaging = installed("examples"), installed("packaging")
     pages = _pages(directory)
     if as_json:
-        document = {"docs": str(directory), "examples": str(examples)}
+        document = {"docs": str(directory), "examples": str(examples), "packaging": str(packaging)}
         typer.echo(json.dumps({**document, "pages": [_facts(each) for each in pages]}))
     elif path:
         typer.echo(directory)
     else:
-        typer.echo(f"Pages:    {directory}")
-        typer.echo(f"Examples: {examples}")
+        typer.echo(f"Pages:     {directory}")
+        typer.echo(f"Examples:  {examples}")
+        typer.echo(f"Packaging: {packaging}")
         typer.echo("")
         print_table("", _COLUMNS, [(each.name, each.title) for each in pages])
 

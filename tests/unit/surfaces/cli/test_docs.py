@@ -24,6 +24,7 @@ def test_all_pages_and_the_examples_are_listed() -> None:
     listed = json.loads(docs("--json"))
     assert listed["docs"] == str(DOCS)
     assert Path(listed["examples"], "partition_log.py").is_file()
+    assert Path(listed["packaging"], "systemd", "cordwood.service").is_file()
     assert {each["file"] for each in listed["pages"]} == {str(each) for each in DOCS.rglob("*.md")}
     assert {"page": "install", "title": "Install", "file": str(DOCS / "install.md")} in listed[
         "pages"
@@ -68,4 +69,4 @@ def test_a_page_that_is_not_there_is_a_usage_error_with_the_one_meant(
 def test_the_list_of_pages_fits_a_terminal(columns: int) -> None:
     shown = in_terminal(["docs"], columns=columns, rows=60)
     assert shown.code == 0
-    assert max(map(len, shown.lines)) <= max(columns, len(f"Examples: {DOCS.parent}/examples"))
+    assert max(map(len, shown.lines)) <= max(columns, len(f"Packaging: {DOCS.parent}/packaging"))
