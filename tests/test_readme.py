@@ -238,7 +238,7 @@ def test_a_full_installation_compacts(install: Callable[[str], Path], tmp_path: 
         archive.extractall(tmp_path, filter="data")
     python = install("[all]")
     command = [str(python.with_name("cordwood")), "clean", str(tmp_path / "kafka-logs")]
-    command += ["--json", "--yes"]
+    command += ["--json", "--yes", "--defaults"]
     done = subprocess.run(
         command, cwd=tmp_path, capture_output=True, text=True, timeout=900, check=False
     )

@@ -32,7 +32,7 @@ def test_an_exact_dry_run_gives_the_numbers_of_the_cleaning(tmp_path: Path) -> N
     root = write_log_dir(tmp_path / "logs", logs)
     shutil.copytree(root, tmp_path / "copy")
     before = digest_tree(root)
-    options = ["--force"]
+    options = ["--force", "--defaults"]
     for log in logs:
         for text in settings_of(log, rng):
             options += ["--set", text]

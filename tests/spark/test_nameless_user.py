@@ -22,7 +22,8 @@ def test_a_user_without_a_name_compacts_in_a_container(tmp_path: Path) -> None:
     (log_dir,) = {path.parent for path in (tmp_path / "data").rglob("meta.properties")}
     scratch = tmp_path / "tmp"
     scratch.mkdir()
-    clean = (sys.executable, "-m", "cordwood", "clean", str(log_dir), "--force", "--yes")
+    options = ("--force", "--yes", "--defaults")
+    clean = (sys.executable, "-m", "cordwood", "clean", str(log_dir), *options)
     command = contained("env", f"TMPDIR={scratch}", *clean, writable=(tmp_path / "data", scratch))
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, f"as user {UID}: {done.stderr}"
