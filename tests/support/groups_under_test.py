@@ -48,6 +48,7 @@ from cordwood.format.record import Record
 from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.append_origin import AppendOrigin
+from cordwood.model.audit import Requester
 from cordwood.model.config import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, UnknownTopicOrPartitionError
@@ -62,6 +63,7 @@ from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
 from support.log_under_test import FixedRng, batches_read, new_log
 
+REQUESTER = Requester("User:ann", "tool", "10.0.0.1")
 _SOON_S = 30
 A = TypeVar("A")
 RANGE: Protocols = (Protocol("range", b""),)
@@ -472,13 +474,13 @@ class GroupRun:
     def delete_group(self, group: str = "g") -> int:
         """An error code."""
         answers: list[int] = []
-        self.groups.delete_group(group, answers.append)
+        self.groups.delete_group(group, answers.append, by=REQUESTER)
         return only(answers)
 
     def delete_offsets(self, *partitions: tuple[str, int], group: str = "g") -> DeletedOffsets:
         """An error code for all, or for each partition."""
         answers: list[DeletedOffsets] = []
-        self.groups.delete_offsets(group, partitions, answers.append)
+        self.groups.delete_offsets(group, partitions, answers.append, by=REQUESTER)
         return only(answers)
 
     def commit_log(self, partition: int = 0) -> None:

@@ -97,6 +97,14 @@ def test_the_page_of_the_python_api_is_up_to_date(tool: Any) -> None:
     assert text.count("### ") == sum(len(classes) for classes in described.SECTIONS.values())
 
 
+def test_the_table_of_audit_events_is_up_to_date(tool: Any) -> None:
+    described = tool("audit_doc")
+    text = described.PAGE.read_text(encoding="utf-8")
+    assert text == described.page(text), "run python tools/audit_doc.py"
+    for kind in described.events():
+        assert f"| `{kind.kind}` | {kind.logged_by} | " in text
+
+
 def test_the_picture_of_the_readme_is_what_the_command_prints(tool: Any) -> None:
     pictures = tool("pictures")
     assert f"]({pictures.PICTURE.relative_to(ROOT)})" in (ROOT / "README.md").read_text()

@@ -11,6 +11,7 @@ from cordwood.broker.authorizer import CLUSTER_NAME, OPERATIONS, Operation, Reso
 from cordwood.broker.broker import Broker
 from cordwood.broker.node_parts import NodeParts
 from cordwood.metadata.controller_channel import AdminChannel
+from cordwood.model.audit import Requester
 from cordwood.model.kafka_errors import ClusterAuthorizationError, GroupAuthorizationError
 from cordwood.network.api import Peer, Principal
 from cordwood.protocol.headers import RequestHeader
@@ -44,6 +45,11 @@ class NodeContext:
     def principal(self) -> Principal:
         """The principal of the client."""
         return self.peer.principal
+
+    @property
+    def requester(self) -> Requester:
+        """The client, for the audit log."""
+        return Requester(":".join(self.principal), self.client_id, self.client_host)
 
     @property
     def admin(self) -> AdminChannel:

@@ -72,6 +72,7 @@ def audit_expired(
                 log_dir=log_dir,
                 base_offset=each.base_offset,
                 last_offset=end - 1,
+                records_max=end - each.base_offset,
                 size_bytes=each.size_bytes,
                 rule=each.rule,
                 reason=each.text,

@@ -5,7 +5,9 @@ command and a broker write the events whatever their log level is; a program tha
 receives them if the logger's level lets them pass. An event has a text, in the words of Kafka's own
 log lines where Kafka has one, and a JSON form, in which `event` names its class.
 
-Events about other things than removals may be added here: one class for each kind.
+A class is all that there is of a kind of event: its fields are the values in JSON, and its
+docstring is what docs/audit-log.md says of them (`tools/audit_doc.py`). Events about other things
+than removals may be added here.
 """
 
 from __future__ import annotations
@@ -13,8 +15,8 @@ from __future__ import annotations
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any, ClassVar, Final
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar, Final, NamedTuple
 
 from cordwood.model.topic_partition import TopicPartition
 
@@ -47,11 +49,24 @@ class AppliedSetting:
         return f"{own} ({where})" if where else own
 
 
+class Requester(NamedTuple):
+    """The client that sent a request; `principal` as Kafka writes it, such as `User:ann`."""
+
+    principal: str
+    client_id: str | None
+    host: str
+
+    def __str__(self) -> str:
+        """As a line of the log has it."""
+        return f"{self.principal}, client {self.client_id} at {self.host}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditEvent(ABC):
-    """One event; `kind` is its name in JSON."""
+    """One event; `kind` is its name in JSON, `logged_by` says which commands log it."""
 
     kind: ClassVar[str]
+    logged_by: ClassVar[str]
 
     @abstractmethod
     def __str__(self) -> str:
@@ -60,9 +75,11 @@ class AuditEvent(ABC):
     def to_json(self) -> dict[str, Any]:
         """Plain values: offsets are inclusive, sizes in bytes, times in ms."""
         values = asdict(self)
-        partition = getattr(self, "partition", None)
-        if partition is not None:
-            values["partition"] = str(partition)
+        if "partition" in values:
+            values["partition"] = str(TopicPartition(**values["partition"]))
+        if "requester" in values:
+            requester = values.pop("requester")
+            values |= dict.fromkeys(Requester._fields) if requester is None else requester._asdict()
         return {"event": self.kind, **values}
 
 
@@ -70,31 +87,32 @@ class AuditEvent(ABC):
 class SegmentDeleted(AuditEvent):
     """Retention deleted a segment.
 
-    `rule` is that of retention, `reason` says why in Kafka's words. `records` is None where nobody
-    has counted them. `at_ms` is the time for which retention was decided.
+    `records_max` is the number of its offsets: in a log that was never compacted, of its records.
+    `rule` is `time`, `size`, `log start offset`, or the name of one of Cordwood's settings;
+    `reason` has Kafka's words, `setting` what decided. `at_ms` is the time for which it was decided
+    (`--now`), `trash` where the files went, or null.
     """
 
     kind = "segment deleted"
+    logged_by = "`clean`; a broker's retention"
     partition: TopicPartition
     log_dir: str
     base_offset: int
     last_offset: int
+    records_max: int
     size_bytes: int
     rule: str
     reason: str
     at_ms: int
     setting: AppliedSetting | None = None
-    records: int | None = None
     trash: str | None = None
 
     def __str__(self) -> str:
         """As Kafka's `Deleting segment ... due to ...`."""
-        by = "" if self.setting is None else f"; {self.setting}"
-        trash = "" if self.trash is None else f"; moved to {self.trash}"
         return (
             f"[{self.partition}] Deleted segment {self.base_offset} of {self.size_bytes} bytes "
             f"(offsets {self.base_offset} to {self.last_offset}) in dir {self.log_dir} due to "
-            f"{self.reason}{by}{trash}"
+            f"{self.reason}{_behind(self.setting, self.trash)}"
         )
 
 
@@ -102,11 +120,12 @@ class SegmentDeleted(AuditEvent):
 class SegmentsCompacted(AuditEvent):
     """Compaction replaced segments by what it retains of their records.
 
-    `segments` are the base offsets of those that are gone. `discarded` has the records by reason;
-    a reason without records is left out.
+    `segments` are the base offsets of those that are gone. `discarded` has the records by reason:
+    `superseded`, `tombstone`, `aborted`, `marker`, `unkeyed`, `expired`.
     """
 
     kind = "segments compacted"
+    logged_by = "`clean`; a broker's cleaner"
     partition: TopicPartition
     log_dir: str
     segments: tuple[int, ...]
@@ -123,22 +142,21 @@ class SegmentsCompacted(AuditEvent):
     def __str__(self) -> str:
         """The records that went, by reason."""
         reasons = ", ".join(f"{count} {reason}" for reason, count in self.discarded.items())
-        by = "" if self.setting is None else f"; {self.setting}"
-        trash = "" if self.trash is None else f"; moved to {self.trash}"
         return (
-            f"[{self.partition}] Compacted segments {', '.join(map(str, self.segments))} "
+            f"[{self.partition}] Compacted segments {_listed(self.segments)} "
             f"(offsets {self.segments[0]} to {self.last_offset}) in dir {self.log_dir}: "
             f"{self.records_before - self.records_after} of {self.records_before} records "
             f"discarded ({reasons or 'none'}), {self.size_bytes_before} to "
-            f"{self.size_bytes_after} bytes{by}{trash}"
+            f"{self.size_bytes_after} bytes{_behind(self.setting, self.trash)}"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogRestarted(AuditEvent):
-    """A log whose log start offset is beyond its end lost all segments, as when Kafka opens it."""
+    """A log lost all segments, as when Kafka opens it: `log_start_offset` was beyond its end."""
 
     kind = "log restarted"
+    logged_by = "`clean`"
     partition: TopicPartition
     log_dir: str
     segments: tuple[int, ...]
@@ -148,11 +166,10 @@ class LogRestarted(AuditEvent):
 
     def __str__(self) -> str:
         """Which segments."""
-        trash = "" if self.trash is None else f"; moved to {self.trash}"
         return (
-            f"[{self.partition}] Deleted all segments ({', '.join(map(str, self.segments))}, "
+            f"[{self.partition}] Deleted all segments ({_listed(self.segments)}, "
             f"{self.size_bytes} bytes) in dir {self.log_dir}: the log start offset "
-            f"{self.log_start_offset} is beyond the end of the log{trash}"
+            f"{self.log_start_offset} is beyond the end of the log{_behind(None, self.trash)}"
         )
 
 
@@ -160,10 +177,11 @@ class LogRestarted(AuditEvent):
 class LogDeleted(AuditEvent):
     """A log was deleted as a whole, because its topic was, or its replica has moved.
 
-    `log_end_offset` is exclusive.
+    `log_end_offset` is exclusive. It is logged when the files go, `file.delete.delay.ms` later.
     """
 
     kind = "log deleted"
+    logged_by = "a broker"
     partition: TopicPartition
     directory: str
     topic_id: str | None
@@ -185,34 +203,31 @@ class LogDeleted(AuditEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordsDeleted(AuditEvent):
-    """A client deleted records with DeleteRecords (KIP-107); their segments go later."""
+    """A client sent DeleteRecords (KIP-107). Its segments follow as `segment deleted`."""
 
     kind = "records deleted"
+    logged_by = "a broker"
     partition: TopicPartition
     log_dir: str
     first_offset: int
     last_offset: int
-    principal: str
-    client_id: str | None
-    host: str
+    requester: Requester
 
     def __str__(self) -> str:
         """Who, and which."""
         return (
             f"[{self.partition}] Deleted records at offsets {self.first_offset} to "
             f"{self.last_offset} in dir {self.log_dir} due to a DeleteRecords request of "
-            f"{self.principal}, client {self.client_id} at {self.host}"
+            f"{self.requester}"
         )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogTruncated(AuditEvent):
-    """The end of a log was cut off; `log_end_offset_before` is exclusive.
-
-    A follower does that to what its leader does not have.
-    """
+    """A follower cut off what its leader does not have; `log_end_offset_before` is exclusive."""
 
     kind = "log truncated"
+    logged_by = "a broker"
     partition: TopicPartition
     log_dir: str
     offset: int
@@ -231,6 +246,7 @@ class RecordsErased(AuditEvent):
     """An erasure removed records; `offsets` are ranges, first and last offset inclusive."""
 
     kind = "records erased"
+    logged_by = "`erase`, `clean --apply-erasures`; a broker"
     partition: TopicPartition
     directory: str
     erasure: str
@@ -254,6 +270,7 @@ class FileErased(AuditEvent):
     """An erasure removed a whole file beside the segments, which held erased records."""
 
     kind = "file erased"
+    logged_by = RecordsErased.logged_by
     path: str
     erasure: str
 
@@ -264,9 +281,10 @@ class FileErased(AuditEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffsetsExpired(AuditEvent):
-    """Committed offsets of a group, by partition, expired; `retention_ms` None is no limit."""
+    """Committed offsets of a group, by partition, expired; `retention_ms` null is no limit."""
 
     kind = "group offsets expired"
+    logged_by = "a broker"
     group: str
     offsets: Mapping[str, int]
     retention_ms: int | None
@@ -274,10 +292,79 @@ class OffsetsExpired(AuditEvent):
 
     def __str__(self) -> str:
         """Which."""
-        each = ", ".join(f"{name} at {offset}" for name, offset in self.offsets.items())
         return (
-            f"[GroupId {self.group}] Expired the committed offsets of {each} due to "
-            f"offsets.retention.minutes: {self.retention_ms} ms"
+            f"[GroupId {self.group}] Expired the committed offsets of {_committed(self.offsets)} "
+            f"due to offsets.retention.minutes: {self.retention_ms} ms"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OffsetsDeleted(AuditEvent):
+    """A client sent OffsetDelete (KIP-496); without one, the topics were deleted.
+
+    `offsets` are those that were committed, by partition.
+    """
+
+    kind = "group offsets deleted"
+    logged_by = "a broker"
+    group: str
+    offsets: Mapping[str, int]
+    requester: Requester | None = None
+
+    def __str__(self) -> str:
+        """Who, and which."""
+        by = "the deletion of their topics"
+        if self.requester is not None:
+            by = f"an OffsetDelete request of {self.requester}"
+        return (
+            f"[GroupId {self.group}] Deleted the committed offsets of {_committed(self.offsets)} "
+            f"due to {by}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupDeleted(AuditEvent):
+    """A client sent DeleteGroups; `offsets` are those that were committed, by partition."""
+
+    kind = "group deleted"
+    logged_by = "a broker"
+    group: str
+    offsets: Mapping[str, int]
+    requester: Requester
+
+    def __str__(self) -> str:
+        """Who, and with which offsets."""
+        return (
+            f"[GroupId {self.group}] Deleted the group, with the committed offsets of "
+            f"{_committed(self.offsets) or 'no partition'}, due to a DeleteGroups request of "
+            f"{self.requester}"
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldReleased(AuditEvent):
+    """A legal hold was released: what it kept may go at the next check.
+
+    `target` is TOPIC or TOPIC:PARTITION; `reason`, `added_by` and `added_ms` are of the hold,
+    `released_by` may be empty.
+    """
+
+    kind = "hold released"
+    logged_by = "`hold release`; a broker"
+    hold: str
+    target: str
+    reason: str
+    added_by: str
+    added_ms: int
+    released_by: str
+
+    def __str__(self) -> str:
+        """Which, and who."""
+        why = f" ({self.reason})" if self.reason else ""
+        by = f" by {self.released_by}" if self.released_by else ""
+        return (
+            f"Released the hold {self.hold} on {self.target}{by}, which {self.added_by} added at "
+            f"{self.added_ms}{why}"
         )
 
 
@@ -290,27 +377,37 @@ class TrashEmptied(AuditEvent):
     """
 
     kind = "trash emptied"
+    logged_by = "`trash empty`; a broker with `cordwood.trash.ms`"
     trash: str
     what: str
     why: str
     removed_ms: int
     size_bytes: int
-    segments: tuple[int, ...] = field(default=())
+    segments: tuple[int, ...] = ()
 
     def __str__(self) -> str:
         """Which."""
-        which = f"segments {', '.join(map(str, self.segments))} of " if self.segments else "topic "
+        which = f"segments {_listed(self.segments)} of " if self.segments else "topic "
         return (
             f"Deleted from the trash {self.trash}: {which}{self.what} ({self.size_bytes} bytes), "
             f"removed by {self.why} at {self.removed_ms}"
         )
 
 
+def _behind(setting: AppliedSetting | None, trash: str | None) -> str:
+    """The end of a line: what decided, and where the files went."""
+    by = "" if setting is None else f"; {setting}"
+    return by if trash is None else f"{by}; moved to {trash}"
+
+
+def _listed(offsets: tuple[int, ...]) -> str:
+    return ", ".join(map(str, offsets))
+
+
+def _committed(offsets: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} at {offset}" for name, offset in offsets.items())
+
+
 def audit(event: AuditEvent) -> None:
     """Logs an event. Its text is made where the logger's level lets it pass."""
     _log.info("%s", event, extra={EVENT_ATTRIBUTE: event})
-
-
-def is_audited() -> bool:
-    """Whether events are written anywhere; for callers to whom one costs something."""
-    return _log.isEnabledFor(logging.INFO)

@@ -38,11 +38,8 @@ class Hold:
             )
         if not _TOPIC.fullmatch(self.topic):
             raise ConfigError(f"--topic {self.topic[:250]!r}: no topic can have that name")
-        for option, text in (("--reason", self.reason), ("--by", self.by)):
-            if len(text) > TEXT_CHARACTERS_MAX or not text.isprintable():
-                raise ConfigError(
-                    f"{option}: expected one line of at most {TEXT_CHARACTERS_MAX} characters"
-                )
+        require_line("--reason", self.reason)
+        require_line("--by", self.by)
 
     @property
     def target(self) -> str:
@@ -52,6 +49,18 @@ class Hold:
     def covers(self, partition: TopicPartition) -> bool:
         """Whether it is on that partition."""
         return self.topic == partition.topic and self.partition in {None, partition.partition}
+
+
+def require_line(option: str, text: str) -> None:
+    """Checks a reason or a name.
+
+    Raises:
+        ConfigError: it is longer than a line may be, or not printable.
+    """
+    if len(text) > TEXT_CHARACTERS_MAX or not text.isprintable():
+        raise ConfigError(
+            f"{option}: expected one line of at most {TEXT_CHARACTERS_MAX} characters"
+        )
 
 
 def parse_target(text: str) -> tuple[str, int | None]:

@@ -17,8 +17,9 @@ from typing import Any
 
 from cordwood.format.file_names import HOLDS_FILE
 from cordwood.format.holds import build_holds, parse_holds
+from cordwood.model.audit import HoldReleased, audit
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError, NoSpaceError
-from cordwood.model.hold import Hold
+from cordwood.model.hold import Hold, require_line
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileSystem
 
@@ -141,14 +142,15 @@ class HoldRegistry:
             for log_dir in lacking:
                 self._write(log_dir, (*self._files[log_dir], known or hold))
 
-    def release(self, hold_id: str) -> Hold:
-        """Removes a hold from every directory, and returns it.
+    def release(self, hold_id: str, *, by: str) -> Hold:
+        """Removes a hold from every directory, and returns it; notes in the audit log `by` whom.
 
         Raises:
-            ConfigError: there is none with this id.
+            ConfigError: there is none with this id, or `by` is no name.
             CordwoodError: the file of a directory cannot be read.
             OSError, NoSpaceError: it could not be removed everywhere, and still counts.
         """
+        require_line("--by", by)
         with self._lock:
             self._require_readable()
             known = next((each for each in self._all() if each.id == hold_id), None)
@@ -159,7 +161,17 @@ class HoldRegistry:
                 if not self._is_offline(log_dir):
                     rest = tuple([each for each in self._files[log_dir] if each.id != hold_id])
                     self._write(log_dir, rest)
-            return known
+        audit(
+            HoldReleased(
+                hold=known.id,
+                target=known.target,
+                reason=known.reason,
+                added_by=known.by,
+                added_ms=known.created_ms,
+                released_by=by,
+            )
+        )
+        return known
 
     def _require_readable(self) -> None:
         """Reads damaged files again, which may have been repaired.

@@ -24,11 +24,13 @@ from cordwood.coordinator.group.offset_requests import (
 )
 from cordwood.format.group_metadata import build_consumer_assignment
 from cordwood.metadata.image import MetadataImage
+from cordwood.model.audit import Requester
 from support.consumer_group_script import subscription_metadata
 from support.group_scenarios.notation import NONE, parse_names, parse_partitions
 
 GROUP: Final = "g"
 _CLIENT: Final = Client("c", "/h")
+_REQUESTER: Final = Requester("User:ANONYMOUS", "c", "/h")
 _ASSIGNMENT_VERSION: Final = 3
 
 Fields = Mapping[str, str]
@@ -147,7 +149,7 @@ def _commit(name: str, fields: Fields, now: Now) -> events.Commit:
 
 
 def _delete_group(name: str, _fields: Fields, _now: Now) -> events.DeleteGroup:
-    return events.DeleteGroup(group_id=GROUP, reply_to=NamedReply(name))
+    return events.DeleteGroup(group_id=GROUP, requester=_REQUESTER, reply_to=NamedReply(name))
 
 
 REQUESTS: Final[Mapping[str, Callable[[str, Fields, Now], events.GroupEvent]]] = {

@@ -2,58 +2,44 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.client.admin import Admin
+from cordwood.client.cluster import Cluster
+from cordwood.client.core import ClientSettings
+from cordwood.client.groups import Groups
 from cordwood.model.audit import (
-    AUDIT_LOGGER,
-    EVENT_ATTRIBUTE,
     AppliedSetting,
-    AuditEvent,
+    GroupDeleted,
     LogDeleted,
+    OffsetsDeleted,
     OffsetsExpired,
     RecordsDeleted,
+    Requester,
     SegmentDeleted,
     SegmentsCompacted,
     TrashEmptied,
 )
+from cordwood.model.topic_partition import TopicPartition as Partition
 from cordwood.testing.broker import RunningBroker
+from support.audit_events import Events, audit_events
 from support.commits import commit
 from support.in_process_engine import CompiledEngine
 from support.kafka import poll_until
 
 DAY_MS = 86_400_000
-T = TypeVar("T", bound=AuditEvent)
-
-
-class Events(logging.Handler):
-    """The events that were logged."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.all: list[AuditEvent] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.all.append(getattr(record, EVENT_ATTRIBUTE))
-
-    def of(self, kind: type[T]) -> list[T]:
-        return [each for each in self.all if isinstance(each, kind)]
+TOOL = Requester("User:ANONYMOUS", "tool", "127.0.0.1")
 
 
 @pytest.fixture
 def events() -> Iterator[Events]:
-    found, logger = Events(), logging.getLogger(AUDIT_LOGGER)
-    logger.addHandler(found)
-    logger.setLevel(logging.INFO)
-    yield found
-    logger.setLevel(logging.NOTSET)
-    logger.removeHandler(found)
+    with audit_events() as found:
+        yield found
 
 
 @pytest.fixture
@@ -104,6 +90,7 @@ def test_segments_that_retention_deletes_are_noted_with_the_setting_and_its_orig
     broker.advance(days=3)
     _, gone = events.of(SegmentDeleted)
     assert (str(gone.partition), gone.base_offset, gone.last_offset) == ("orders-0", 0, 1)
+    assert gone.records_max == 2
     assert gone.log_dir == str(tmp_path / "logs")
     assert gone.reason.startswith(f"log retention time {2 * DAY_MS}ms breach based on ")
     assert gone.setting is not None
@@ -144,7 +131,7 @@ def test_requests_that_delete_records_and_topics_are_noted(
             done.result()
     (gone,) = events.of(RecordsDeleted)
     assert (str(gone.partition), gone.first_offset, gone.last_offset) == ("orders-0", 0, 1)
-    assert (gone.principal, gone.client_id, gone.host) == ("User:ANONYMOUS", "tool", "127.0.0.1")
+    assert gone.requester == TOOL
     for deleted in admin.delete_topics(["orders"]).values():
         deleted.result()
     broker.advance(minutes=2)
@@ -165,6 +152,37 @@ def test_offsets_of_groups_that_expire_are_noted(broker: RunningBroker, events: 
         lambda: events.of(OffsetsExpired) or None, timeout_s=60, what="offsets expire"
     )
     assert (gone.group, gone.offsets, gone.retention_ms) == ("billing", {"orders-0": 3}, 7 * DAY_MS)
+
+
+def test_offsets_of_groups_that_clients_delete_are_noted(
+    broker: RunningBroker, events: Events
+) -> None:
+    create(broker, "orders")
+    create(broker, "clicks")
+    settings = ClientSettings(bootstrap_servers=broker.bootstrap_servers, client_id="tool")
+    first, second = Partition("orders", 0), Partition("clicks", 0)
+    with Cluster(settings, warn=pytest.fail) as cluster:
+        groups = Groups(cluster)
+        for group in ("billing", "shop"):
+            groups.alter_offsets(group, {first: 3, second: 5})
+        for _ in range(2):  # the second deletes nothing
+            assert groups.delete_offsets("billing", [first]) == (None, {first: None})
+        groups.delete("billing")
+        Admin(cluster).delete_topics(["orders"])
+    (deleted,) = events.of(GroupDeleted)
+    assert (deleted.group, deleted.offsets) == ("billing", {"clicks-0": 5})
+    assert deleted.requester == TOOL
+
+    def noted() -> list[OffsetsDeleted] | None:
+        found = events.of(OffsetsDeleted)
+        return found if len(found) > 1 else None
+
+    # The coordinator handles the deletion of a topic after other events.
+    of_client, of_topic = poll_until(noted, timeout_s=60, what="offsets of the topic are deleted")
+    assert (of_client.group, of_client.offsets) == ("billing", {"orders-0": 3})
+    assert of_client.requester == TOOL
+    assert (of_topic.group, of_topic.offsets) == ("shop", {"orders-0": 3})
+    assert of_topic.requester is None
 
 
 def test_what_goes_to_the_trash_and_what_leaves_it_is_noted(

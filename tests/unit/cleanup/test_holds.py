@@ -88,7 +88,7 @@ def test_released_partition_is_cleaned_at_the_next_run(tmp_path: Path) -> None:
     held, free = (log_dir(tmp_path / name, "x-0") for name in ("held", "free"))
     registry_of(held).add(hold("case-7"))
     clean_in_process(held, CONFIGS, now_ms=NOW_MS)
-    registry_of(held).release("case-7")
+    registry_of(held).release("case-7", by="ada")
     for root in (held, free):
         report = clean_in_process(root, CONFIGS, now_ms=NOW_MS)
         assert statuses(report) == {"x-0": (Status.CLEANED, "")}
@@ -146,11 +146,11 @@ def test_retention_and_compaction_pass_over_held_logs_until_the_release(tmp_path
         if path.endswith(".log"):
             assert snapshot_of(Path(path))[path][2] == facts[2]
     holds = logs.manager.context.holds
-    holds.release("d")
+    holds.release("d", by="ada")
     assert retention_pass(logs.cleaning) == 4
     assert not logs.cleaner.clean_once()
     assert len(logs.log("x-0").segments) == 5
-    holds.release("c")
+    holds.release("c", by="ada")
     state = newest(read_records(logs.log("x-0")))
     assert logs.cleaner.clean_once()
     assert newest(read_records(logs.log("x-0"))).items() <= state.items()

@@ -132,7 +132,7 @@ def test_a_hold_stops_everything_until_it_is_released(make: Make) -> None:
     assert bench.explain().fates[0].goes_ms is None
     bench.check()
     assert 0 in bench.bases
-    holds.release("case-7")
+    holds.release("case-7", by="ada")
     assert bench.explain().fates[0].goes_now
     bench.check()
     assert 0 not in bench.bases

@@ -14,12 +14,16 @@ from cordwood.model.audit import (
     AppliedSetting,
     AuditEvent,
     FileErased,
+    GroupDeleted,
+    HoldReleased,
     LogDeleted,
     LogRestarted,
     LogTruncated,
+    OffsetsDeleted,
     OffsetsExpired,
     RecordsDeleted,
     RecordsErased,
+    Requester,
     SegmentDeleted,
     SegmentsCompacted,
     TrashEmptied,
@@ -28,6 +32,7 @@ from cordwood.model.audit import (
 from cordwood.model.topic_partition import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
+ANN = Requester("User:ann", "tool", "10.0.0.1")
 HOURS = AppliedSetting(
     name="retention.ms",
     value="172800000",
@@ -42,6 +47,7 @@ EVENTS: tuple[tuple[AuditEvent, str], ...] = (
             log_dir="/data",
             base_offset=0,
             last_offset=9,
+            records_max=10,
             size_bytes=128,
             rule="time",
             reason="log retention time 172800000ms breach based on the largest record timestamp in "
@@ -97,9 +103,7 @@ EVENTS: tuple[tuple[AuditEvent, str], ...] = (
             log_dir="/data",
             first_offset=0,
             last_offset=4,
-            principal="User:ann",
-            client_id="tool",
-            host="10.0.0.1",
+            requester=ANN,
         ),
         "[orders-0] Deleted records at offsets 0 to 4 in dir /data due to a DeleteRecords request "
         "of User:ann, client tool at 10.0.0.1",
@@ -129,6 +133,32 @@ EVENTS: tuple[tuple[AuditEvent, str], ...] = (
         OffsetsExpired(group="billing", offsets={"orders-0": 7}, retention_ms=60000, at_ms=5),
         "[GroupId billing] Expired the committed offsets of orders-0 at 7 due to "
         "offsets.retention.minutes: 60000 ms",
+    ),
+    (
+        OffsetsDeleted(group="billing", offsets={"orders-0": 7, "orders-1": 9}, requester=ANN),
+        "[GroupId billing] Deleted the committed offsets of orders-0 at 7, orders-1 at 9 due to an "
+        "OffsetDelete request of User:ann, client tool at 10.0.0.1",
+    ),
+    (
+        OffsetsDeleted(group="billing", offsets={"orders-0": 7}),
+        "[GroupId billing] Deleted the committed offsets of orders-0 at 7 due to the deletion of "
+        "their topics",
+    ),
+    (
+        GroupDeleted(group="billing", offsets={}, requester=ANN),
+        "[GroupId billing] Deleted the group, with the committed offsets of no partition, due to a "
+        "DeleteGroups request of User:ann, client tool at 10.0.0.1",
+    ),
+    (
+        HoldReleased(
+            hold="case-7",
+            target="orders:3",
+            reason="No. 7",
+            added_by="ada",
+            added_ms=5,
+            released_by="ann",
+        ),
+        "Released the hold case-7 on orders:3 by ann, which ada added at 5 (No. 7)",
     ),
     (
         TrashEmptied(
@@ -162,7 +192,21 @@ def test_an_event_is_a_line_and_a_json_document(event: AuditEvent, text: str) ->
     document = json.loads(json.dumps(event.to_json()))
     assert document["event"] == event.kind
     assert document.get("partition", "orders-0") == "orders-0"
-    assert len({each.kind for each, _ in EVENTS}) == len(EVENTS)
+    assert len({each.kind for each, _ in EVENTS}) == len({type(each) for each, _ in EVENTS})
+
+
+def test_the_client_of_a_request_has_values_of_its_own_in_json() -> None:
+    document = GroupDeleted(group="billing", offsets={"orders-0": 7}, requester=ANN).to_json()
+    assert document == {
+        "event": "group deleted",
+        "group": "billing",
+        "offsets": {"orders-0": 7},
+        "principal": "User:ann",
+        "client_id": "tool",
+        "host": "10.0.0.1",
+    }
+    document = OffsetsDeleted(group="billing", offsets={}).to_json()
+    assert (document["principal"], document["client_id"], document["host"]) == (None, None, None)
 
 
 def test_an_event_is_logged_at_info_and_is_in_the_record(caplog: pytest.LogCaptureFixture) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.format.file_names import HOLDS_FILE
+from cordwood.model.audit import AUDIT_LOGGER, EVENT_ATTRIBUTE, HoldReleased
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.hold import Hold
 from cordwood.model.topic_partition import TopicPartition
@@ -47,7 +48,7 @@ def test_holds_cover_a_topic_or_a_partition_and_outlast_the_process(tmp_path: Pa
         assert each.ids(T1, second) == ("a", "b")
         assert each.ids(U0, first) == ()
         assert each.ids_of_topic("t") == ("a", "b")
-    registry.release("a")
+    registry.release("a", by="ada")
     for each in (registry, opened([first]), opened([second])):
         assert each.ids(T0, first) == ()
         assert each.ids(T1, first) == ("b",)
@@ -60,7 +61,27 @@ def test_an_id_is_given_once_and_only_what_is_there_is_released(tmp_path: Path) 
         with pytest.raises(ConfigError, match="--id a: there is a hold with this id already, on t"):
             registry.add(again)
     with pytest.raises(ConfigError, match="--id b: there is no such hold; there are: a"):
-        registry.release("b")
+        registry.release("b", by="ada")
+
+
+def test_a_release_is_in_the_audit_log_and_one_that_was_refused_is_not(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", AUDIT_LOGGER)
+    registry = opened(directories(tmp_path))
+    added = hold("a")
+    registry.add(added)
+    for hold_id, by in (("b", "ada"), ("a", "two\nlines")):
+        with pytest.raises(ConfigError):
+            registry.release(hold_id, by=by)
+    assert caplog.records == []
+    registry.release("a", by="ada")
+    (record,) = caplog.records
+    event = getattr(record, EVENT_ATTRIBUTE)
+    assert isinstance(event, HoldReleased)
+    assert (event.hold, event.target, event.released_by) == ("a", "t", "ada")
+    assert (event.reason, event.added_by) == (added.reason, added.by)
+    assert event.added_ms == added.created_ms
 
 
 def test_a_hold_that_some_directories_lack_is_completed_or_spread(tmp_path: Path) -> None:
@@ -69,7 +90,7 @@ def test_a_hold_that_some_directories_lack_is_completed_or_spread(tmp_path: Path
     both = opened([first, second])
     both.add(hold("a"))
     assert (second / HOLDS_FILE).read_bytes() == (first / HOLDS_FILE).read_bytes()
-    opened([second]).release("a")
+    opened([second]).release("a", by="ada")
     again = opened([first, second])
     assert again.ids(T0, second) == ("a",)
     again.spread()
@@ -86,7 +107,7 @@ def test_an_unreadable_file_holds_all_of_its_directory_and_stops_changes(tmp_pat
     assert registry.ids(U0, second) == ()
     assert registry.ids(T0, second) == ("a",)
     assert str(first / HOLDS_FILE) in registry.damage()[first]
-    for change in (lambda: registry.add(hold("b")), lambda: registry.release("a")):
+    for change in (lambda: registry.add(hold("b")), lambda: registry.release("a", by="ada")):
         with pytest.raises(CordwoodError, match=r"not a file of legal holds .* Put back a copy"):
             change()
     registry.spread()
@@ -109,7 +130,7 @@ def test_a_directory_that_is_offline_is_left_alone_and_counts(tmp_path: Path) ->
     registry.add(hold("a"))
     offline.add(second)
     registry.add(hold("b"))
-    registry.release("a")
+    registry.release("a", by="ada")
     assert registry.ids(T0, first) == ("b", "a")
     assert opened([second]).ids(T0, second) == ("a",)
 
@@ -133,5 +154,5 @@ def test_a_hold_that_was_added_survives_a_power_loss() -> None:
     assert found() == {("a",)}
     registry.add(hold("b"))
     assert found() == {("a", "b")}
-    registry.release("a")
+    registry.release("a", by="ada")
     assert found() == {("b",)}

@@ -25,7 +25,7 @@ def handle(context: RequestContext, request: DeleteGroupsRequest) -> Response:
         if not context.authorize(Operation.DELETE, ResourceType.GROUP, group_id):
             answers[group_id](ErrorCode.GROUP_AUTHORIZATION_FAILED)
             continue
-        context.broker.groups.delete_group(group_id, answers[group_id])
+        context.broker.groups.delete_group(group_id, answers[group_id], by=context.requester)
     if all(answer.is_there for answer in answers.values()):
         return _fields({group_id: answer.now() for group_id, answer in answers.items()})
     return _later(answers)

@@ -96,9 +96,7 @@ def _delete(
                 log_dir=str(log.log_dir),
                 first_offset=first,
                 last_offset=low - 1,
-                principal=":".join(context.principal),
-                client_id=context.client_id,
-                host=context.client_host,
+                requester=context.requester,
             )
         )
     answer = fields | {"low_watermark": low}

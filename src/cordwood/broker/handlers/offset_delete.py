@@ -35,7 +35,7 @@ def handle(context: RequestContext, request: OffsetDeleteRequest) -> Response:
         if image.partition(topic.name, each.partition_index) is not None
     ]
     answer = CoordinatorAnswer[DeletedOffsets](context.broker.thread)
-    context.broker.groups.delete_offsets(request.group_id, there, answer)
+    context.broker.groups.delete_offsets(request.group_id, there, answer, by=context.requester)
     return answer.response(lambda deleted: _fields(request, allowed, there, deleted))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from cordwood.coordinator.effects import (
     Answer,
@@ -19,9 +19,12 @@ from cordwood.coordinator.group.events import GroupEvent
 from cordwood.coordinator.group.group import ClassicGroup
 from cordwood.coordinator.group.records import CoordinatorRecord
 from cordwood.coordinator.group.shard import GroupShard
+from cordwood.model.audit import AuditEvent, audit
 from cordwood.model.kafka_errors import KafkaError
 
 A = TypeVar("A")
+
+_AUDIT_LOG: Final = ReplyTo[AuditEvent](audit)
 
 
 class Change:
@@ -40,6 +43,7 @@ class Change:
         self._copies: dict[str, ClassicGroup] = {}
         self._records: list[CoordinatorRecord] = []
         self._answers: list[Answer] = []
+        self._notes: list[Answer] = []
         self._timers: list[SetTimer | CancelTimer] = []
         self._tasks: list[StartTask] = []
 
@@ -68,6 +72,7 @@ class Change:
     def discard(self) -> None:
         """Drops the records, timers and tasks: the request is refused."""
         self._records.clear()
+        self._notes.clear()
         self._timers.clear()
         self._tasks.clear()
         self._counts.clear()
@@ -87,6 +92,10 @@ class Change:
     def answer(self, reply_to: ReplyTo[A], value: A) -> None:
         """Answers a request when all records that the answer depends on are committed."""
         self._answers.append(Answer(reply_to, value))
+
+    def note(self, event: AuditEvent) -> None:
+        """Has an event noted in the audit log when the records are committed."""
+        self._notes.append(Answer(_AUDIT_LOG, event))
 
     def set_timer(
         self,
@@ -122,6 +131,7 @@ class Change:
             on_failure=self.on_failure,
             keeps_state=self.keeps_state,
             is_atomic=self.is_atomic,
+            when_committed=self._notes,
             producer=self.producer,
             on_applied=self._apply_counts if self._counts else None,
         )

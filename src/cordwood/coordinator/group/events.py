@@ -23,6 +23,7 @@ from cordwood.coordinator.group.offset_requests import (
     CommitRequest,
 )
 from cordwood.coordinator.group.records import OffsetRecord
+from cordwood.model.audit import Requester
 from cordwood.model.kafka_errors import KafkaError
 
 
@@ -100,6 +101,7 @@ class DeleteOffsets(GroupEvent):
     is_long = True
     group_id: str
     partitions: tuple[tuple[str, int], ...]
+    requester: Requester
     reply_to: ReplyTo[DeletedOffsets]
 
 
@@ -109,6 +111,7 @@ class DeleteGroup(GroupEvent):
 
     is_long = True
     group_id: str
+    requester: Requester
     reply_to: ReplyTo[int]
 
 

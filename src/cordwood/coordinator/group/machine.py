@@ -6,7 +6,7 @@ Source: org.apache.kafka.coordinator.group.GroupCoordinatorShard.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from cordwood.coordinator.effects import Answer, Effects
@@ -24,7 +24,7 @@ from cordwood.coordinator.group.consumer.member import (
 from cordwood.coordinator.group.consumer.rebalance import Cluster, ConsumerRebalance
 from cordwood.coordinator.group.consumer.records import group_tombstones
 from cordwood.coordinator.group.counters import Count, Counts
-from cordwood.coordinator.group.expiry import Expiry, expired, forecast
+from cordwood.coordinator.group.expiry import expired, forecast
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.member import (
     UNKNOWN_MEMBER_ID,
@@ -44,7 +44,7 @@ from cordwood.coordinator.group.settings import (
 )
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.timeline import Timeline
-from cordwood.model.audit import OffsetsExpired, audit
+from cordwood.model.audit import GroupDeleted, OffsetsDeleted, OffsetsExpired, Requester
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
@@ -337,6 +337,7 @@ class GroupStateMachine:
             change.answer(event.reply_to, events.DeletedOffsets(error.code))
             return
         errors: list[int] = []
+        gone: list[OffsetKey] = []
         for topic, partition in event.partitions:
             key = OffsetKey(group_id, topic, partition)
             if group is not None and group.is_subscribed_to(topic):
@@ -344,8 +345,9 @@ class GroupStateMachine:
                 continue
             errors.append(ErrorCode.NONE)
             if shard.offsets.get(key) is not None or shard.offsets.is_pending(key):
-                change.write(OffsetRecord(key, None))
+                gone.append(key)
                 change.count(Count.OFFSET_DELETIONS)
+        self._delete(change, gone, event.requester)
         change.is_atomic = False
         change.answer(event.reply_to, events.DeletedOffsets(ErrorCode.NONE, tuple(errors)))
 
@@ -355,9 +357,12 @@ class GroupStateMachine:
         except CoordinatorRequestError as error:
             change.answer(event.reply_to, error.code)
             return
-        for key in offset_requests.all_offsets(change.shard, event.group_id):
+        gone = offset_requests.all_offsets(change.shard, event.group_id)
+        for key in gone:
             change.write(OffsetRecord(key, None))
         self._end_group(change, event.group_id)
+        offsets = _committed(change.shard, gone)
+        change.note(GroupDeleted(group=event.group_id, offsets=offsets, requester=event.requester))
         change.is_atomic = False
         change.answer(event.reply_to, ErrorCode.NONE)
 
@@ -377,9 +382,22 @@ class GroupStateMachine:
         def is_of_deleted(name: str, offset: CommittedOffset) -> bool:
             return offset.topic_id != event.recreated.get(name)
 
-        for key in change.shard.offsets.of_topics(event.names, is_of_deleted):
-            change.write(OffsetRecord(key, None))
+        gone = change.shard.offsets.of_topics(event.names, is_of_deleted)
+        self._delete(change, gone, None)
         change.is_atomic = False
+
+    def _delete(
+        self, change: Change, gone: Sequence[OffsetKey], requester: Requester | None
+    ) -> None:
+        """Deletes offsets, for a client or because their topics were deleted."""
+        by_group: dict[str, list[OffsetKey]] = {}
+        for key in gone:
+            change.write(OffsetRecord(key, None))
+            by_group.setdefault(key.group_id, []).append(key)
+        for group_id, keys in by_group.items():
+            offsets = _committed(change.shard, keys)
+            if offsets:  # those that wait for the end of a transaction were never committed
+                change.note(OffsetsDeleted(group=group_id, offsets=offsets, requester=requester))
 
     def _put_back_offsets(self, change: Change, event: events.PutBackOffsets) -> None:
         shard = change.shard
@@ -413,7 +431,14 @@ class GroupStateMachine:
             for key in gone:
                 change.write(OffsetRecord(key, None))
             if gone:
-                _audit_expired(group_id, expiries, gone, retention_ms, change.now_ms)
+                change.note(
+                    OffsetsExpired(
+                        group=group_id,
+                        offsets=_committed(shard, gone),
+                        retention_ms=retention_ms,
+                        at_ms=change.now_ms,
+                    )
+                )
             has_none_left = len(gone) == len(expiries)
             is_open = bool(shard.offsets.pending_of_group(group.group_id))
             if has_none_left and not is_open and group.is_empty:
@@ -496,19 +521,11 @@ def _not_found(why: str) -> CoordinatorRequestError:
     return CoordinatorRequestError(ErrorCode.GROUP_ID_NOT_FOUND, why)
 
 
-def _audit_expired(
-    group_id: str,
-    expiries: Sequence[Expiry],
-    gone: Sequence[OffsetKey],
-    retention_ms: int | None,
-    now_ms: int,
-) -> None:
-    offsets = {each.key: each.offset.offset for each in expiries}
-    audit(
-        OffsetsExpired(
-            group=group_id,
-            offsets={f"{key.topic}-{key.partition}": offsets[key] for key in gone},
-            retention_ms=retention_ms,
-            at_ms=now_ms,
-        )
-    )
+def _committed(shard: GroupShard, keys: Iterable[OffsetKey]) -> dict[str, int]:
+    """The committed ones among these offsets, by partition, for the audit log."""
+    found = {key: shard.offsets.get(key) for key in keys}
+    return {
+        f"{key.topic}-{key.partition}": offset.offset
+        for key, offset in found.items()
+        if offset is not None
+    }

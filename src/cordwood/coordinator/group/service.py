@@ -59,6 +59,7 @@ from cordwood.coordinator.runtime import (
     RuntimeHost,
 )
 from cordwood.format.java_map import absolute_hash
+from cordwood.model.audit import Requester
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.rng import Rng
@@ -370,15 +371,21 @@ class GroupCoordinator:
         self._runtime.await_commit(self.partition_for(group_id), answer)
 
     def delete_offsets(
-        self, group_id: str, partitions: Sequence[tuple[str, int]], reply: Reply[DeletedOffsets]
+        self,
+        group_id: str,
+        partitions: Sequence[tuple[str, int]],
+        reply: Reply[DeletedOffsets],
+        *,
+        by: Requester,
     ) -> None:
-        """Deletes a group's offsets for these topics and partitions."""
+        """Deletes a group's offsets for these topics and partitions, as a client has asked."""
         if not group_id:
             reply(DeletedOffsets(ErrorCode.INVALID_GROUP_ID))
             return
         event = events.DeleteOffsets(
             group_id=group_id,
             partitions=tuple(partitions),
+            requester=by,
             reply_to=ReplyTo(reply, lambda error: DeletedOffsets(error_of_append(error))),
         )
         self._write(group_id, event)
@@ -461,10 +468,11 @@ class GroupCoordinator:
         is_consumer_group = shard.consumer_group(group_id, at) is not None
         return is_consumer_group or shard.other_groups.get(group_id, at) is not None
 
-    def delete_group(self, group_id: str, reply: Reply[int]) -> None:
-        """Deletes an empty group and all its offsets; answers an error code."""
+    def delete_group(self, group_id: str, reply: Reply[int], *, by: Requester) -> None:
+        """Deletes an empty group and all its offsets, as a client has asked; answers a code."""
         reply_to = ReplyTo(reply, error_of_append)
-        self._write(group_id, events.DeleteGroup(group_id=group_id, reply_to=reply_to))
+        event = events.DeleteGroup(group_id=group_id, requester=by, reply_to=reply_to)
+        self._write(group_id, event)
 
     # ---- what happens without a request
 

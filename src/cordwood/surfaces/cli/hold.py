@@ -142,6 +142,10 @@ def release_command(
     context: typer.Context,
     id_: _Id,
     log_dirs: _LogDirs = None,
+    by: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Who releases it.  [default: the user's name]"),
+    ] = None,
     log_dir: LogDirOption = None,
     bootstrap_server: BootstrapServerOption = None,
     url: UrlOption = None,
@@ -149,13 +153,14 @@ def release_command(
 ) -> None:
     """Releases a hold: what expired meanwhile goes at the next check."""
     with broker_command(context, "hold release", **context.obj):
+        name = user_name() if by is None else by
         if _is_stopped(log_dirs, log_dir, bootstrap_server, url):
             with _locked(log_dirs or []) as (registry, _):
-                registry.release(id_)
+                registry.release(id_, by=name)
                 answer = holds_status(registry)
         else:
             broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
-            answer = broker.ask(f"/holds/release?{urlencode({'id': id_})}", "POST")
+            answer = broker.ask(f"/holds/release?{urlencode({'id': id_, 'by': name})}", "POST")
     _print(answer, as_json=as_json, line=f"Released: {id_}.")
 
 

@@ -12,7 +12,7 @@
                                       compaction to the cleaner's threads
     GET  /holds                       of a broker: the legal holds
     POST /holds/add?id=I&topic=T      adds one; with partition=N, reason=TEXT, by=NAME
-    POST /holds/release?id=I          releases one
+    POST /holds/release?id=I          releases one; with by=NAME
     GET  /trash                       of a broker: what is in its trash
     POST /trash/restore?topic=T       restores a deleted topic; with hold=ID it is held
     POST /trash/empty?older_than_ms=N deletes for good what is that old; dry_run=true only looks

@@ -260,7 +260,7 @@ class ObservedBroker:
         return holds_status(self._holds)
 
     def _release_hold(self, request: Request) -> Any:
-        self._holds.release(request.one("id"))
+        self._holds.release(request.one("id"), by=request.one("by"))
         return holds_status(self._holds)
 
     def _show_erasures(self, _on_loop: OnLoop, request: Request) -> Any:

@@ -62,7 +62,7 @@ def restore(node: Node, request: Request) -> Any:
         done = asyncio.run_coroutine_threadsafe(work, node.broker.thread.loop).result()
     except BaseException:
         if hold_id:
-            holds.release(hold_id)
+            holds.release(hold_id, by=request.one("by"))
         raise
     return {
         "restored": trash.topic_json(done.topic) | {"bytes": _size(node, topic)},

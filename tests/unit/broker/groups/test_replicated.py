@@ -20,10 +20,11 @@ from cordwood.coordinator.group.offset_requests import (
 )
 from cordwood.coordinator.group.offsets import NO_OFFSET
 from cordwood.format.control_record import ControlType, build_end_txn_marker
+from cordwood.model.audit import AUDIT_LOGGER
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.pauses import running
-from support.groups_under_test import GroupBroker, GroupRun, assigned, codes
+from support.groups_under_test import REQUESTER, GroupBroker, GroupRun, assigned, codes
 
 T0 = FetchTopic("t", (0,))
 DELAY_MS = 3_000
@@ -227,16 +228,20 @@ def test_resigned_coordinator_refuses_what_is_not_committed(
 
 
 def test_deleted_group_is_listed_until_its_tombstones_are_committed(
-    run: GroupRun, broker: GroupBroker
+    run: GroupRun, broker: GroupBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level("INFO", AUDIT_LOGGER)
     run.commit(1)
     broker.is_replicated = True
     answers: list[int] = []
-    run.groups.delete_group("g", answers.append)
+    run.groups.delete_group("g", answers.append, by=REQUESTER)
     assert answers == []
+    assert AUDIT_LOGGER not in [record.name for record in caplog.records]
     assert [group.group_id for group in run.groups.list_groups()] == ["g"]
     assert run.offset() == 1
     run.commit_log()
     assert answers == [ErrorCode.NONE]
     assert run.groups.list_groups() == []
     assert run.offset() == -1
+    (noted,) = [record for record in caplog.records if record.name == AUDIT_LOGGER]
+    assert "[GroupId g] Deleted the group, with the committed offsets of t-0 at 1" in noted.message

@@ -13,10 +13,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner, Result
 
 from cordwood.format.file_names import HOLDS_FILE
+from cordwood.model.audit import HoldReleased
 from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker
 from support.ask import ask
+from support.audit_events import audit_events
 from support.clean_case import log_dir
 from support.in_process_engine import CompiledEngine
 from support.log_builder import NOW_MS
@@ -72,6 +74,16 @@ def test_a_stopped_directory_is_held_and_released(tmp_path: Path) -> None:
     assert [each["id"] for each in holds_in(*roots)] == [second["id"]]
     run("hold", "release", *roots, "--id", second["id"])
     assert run("hold", "list", *roots).stdout == "No holds.\n"
+
+
+def test_a_release_is_noted_with_who_released_and_what_was_held(tmp_path: Path) -> None:
+    root, file = log_dir(tmp_path / "logs", "x-0"), tmp_path / "audit"
+    run("hold", "add", root, "--topic", "x", "--id", "case-7", "--reason", "No. 7")
+    noted = ["hold", "--audit-log", file, "release", root, "--id", "case-7"]
+    run(*noted)
+    assert " INFO Released the hold case-7 on x by ada, which ada added at " in file.read_text()
+    run(*noted, code=2)
+    assert len(file.read_text().splitlines()) == 1
 
 
 def test_wrong_use_is_refused_with_what_to_do(tmp_path: Path) -> None:
@@ -184,7 +196,10 @@ def test_nothing_of_a_held_topic_goes_until_it_is_released(
     assert "held: of-tabl" in shown
     assert probe.scrape().value("cordwood_log_holds", topic="kept", partition="0") == 1
 
-    run("hold", "release", "--url", probe.url, "--id", "of-kept")
+    with audit_events() as events:
+        run("hold", "release", "--url", probe.url, "--id", "of-kept", "--by", "ann")
+    (released,) = events.of(HoldReleased)
+    assert (released.hold, released.added_by, released.released_by) == ("of-kept", "ada", "ann")
     run("hold", "release", "--url", probe.url, "--id", "of-tabl")
     broker.advance(minutes=10)
     assert len(logs_in(broker, "kept-0")) == 1
