@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -27,6 +26,7 @@ from support.pages import (
     run,
     session,
 )
+from support.requirements import require, require_own_network
 from support.sessions import BLOCK, require_printed
 
 #: Languages of blocks that are not run. `properties` and `python` are written to files and used by
@@ -50,18 +50,10 @@ def log_of_a_shop(tmp_path_factory: pytest.TempPathFactory) -> MakeLog:
     return make
 
 
-def _require(reason: str, *, holds: bool) -> None:
-    if not holds:
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
-
-
 def _check(page: Path, directory: Path, make: MakeLog) -> None:
-    done = subprocess.run(["unshare", "--net", "true"], capture_output=True, check=False)
-    _require("no network of its own can be made (unshare --net)", holds=done.returncode == 0)
+    require_own_network()
     if any(each.text.startswith("curl") for each in session(page)):
-        _require("curl is not installed", holds=shutil.which("curl") is not None)
+        require("curl is not installed", holds=shutil.which("curl") is not None)
     path = f"{BIN}:{os.environ['PATH']}"
     printed = run(page, directory, make=make, own_network=True, path=path)
     for command, output in zip(session(page), printed, strict=True):

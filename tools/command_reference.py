@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import importlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,29 @@ from cordwood.surfaces.dump import options as dump_options
 
 #: Options of every command, which docs/cli.md describes.
 COMMON = ("-h", "--help", "--version", "--log-level", "--log-format", "--log-file")
+#: What the exit codes mean where a command says no more.
+EXIT_CODES: Mapping[int, str] = {
+    0: "done, or nothing to do",
+    1: "a part failed, or all of it; the reason is on standard error, and the rest is done",
+    2: "wrong usage, or an extra is needed that is not installed",
+    3: "a directory is in use",
+}
+#: Those of Kafka's tools, and of `dump-log`.
+TOOL_EXIT_CODES: Mapping[int, str] = {0: "done", 1: "failed, or wrong usage"}
+_EXIT_CODES = re.compile(r"Exit codes: ((?:.|\n)*?)(?:\n\n|$)")
+
+
+def exit_codes_in(text: str) -> dict[int, str]:
+    """The exit codes that a text of `--help` has, with their meaning; empty if it has none.
+
+    Raises:
+        ValueError: they are not written as `0 done; 1 failed`.
+    """
+    found = _EXIT_CODES.search(text)
+    if found is None:
+        return {}
+    parts = " ".join(found[1].split()).rstrip(".").split("; ")
+    return {int(code): meaning for code, _, meaning in (part.partition(" ") for part in parts)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +64,7 @@ class CommandFacts:
         description: paragraphs.
         options: all but the common ones, in the order of `--help`.
         epilog: examples and exit codes, as `--help` has them.
+        exit_codes: what each of its exit codes means.
     """
 
     name: str
@@ -49,6 +73,7 @@ class CommandFacts:
     description: str
     options: tuple[OptionFacts, ...]
     epilog: str
+    exit_codes: Mapping[int, str]
 
 
 def commands() -> Iterator[CommandFacts]:
@@ -84,13 +109,15 @@ def _of_click(name: str, command: Any, parent: Any) -> Iterator[CommandFacts]:
             options.append(OptionFacts(typed=typed, text=" ".join(text.split())))
     subcommands = getattr(command, "commands", {})
     usage = " ".join([*arguments, "COMMAND" if subcommands else "[OPTION]..."])
+    epilog = (command.epilog or "").replace("\b", "").strip()
     yield CommandFacts(
         name=name,
         usage=usage,
         summary=command.get_short_help_str(200),
         description=(command.help or "").replace("\b\n", "").strip(),
         options=tuple(options),
-        epilog=(command.epilog or "").replace("\b", "").strip(),
+        epilog=epilog,
+        exit_codes=exit_codes_in(epilog) or EXIT_CODES,
     )
     for subcommand, each in subcommands.items():
         yield from _of_click(f"{name} {subcommand}", each, inner)
@@ -114,6 +141,7 @@ def _of_tool(name: str, summary: str, usage: Usage) -> CommandFacts:
         description=usage.summary,
         options=tuple(options),
         epilog="\n\n".join(part for part in (usage.notes, examples) if part),
+        exit_codes=exit_codes_in(usage.notes) or TOOL_EXIT_CODES,
     )
 
 
@@ -130,6 +158,7 @@ def _of_dump_log(command: Any) -> CommandFacts:
         description=command.help,
         options=tuple(options),
         epilog="",
+        exit_codes=TOOL_EXIT_CODES,
     )
 
 

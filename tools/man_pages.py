@@ -1,7 +1,8 @@
 """Writes the manual pages, cordwood(1) and one for each command, into a directory.
 
-They come from what `--help` shows (`tools/command_reference.py`). `make docs` writes them into
-build/man/man1; `man -M build/man cordwood-clean` shows one.
+They come from what `--help` shows (`tools/command_reference.py`). A wheel has them
+(`tools/build_hook.py`); `make docs` writes them into build/man/man1, of which `man -M build/man
+cordwood-clean` shows one.
 
 usage: man_pages.py DIRECTORY
 """
@@ -15,12 +16,6 @@ from pathlib import Path
 from command_reference import CommandFacts, commands
 from cordwood import __version__
 
-EXIT_STATUS = {
-    "0": "done, or nothing to do",
-    "1": "a part failed, or all of it; the reason is on standard error",
-    "2": "wrong usage, or an extra is needed that is not installed",
-    "3": "a directory is in use",
-}
 COMMON = (
     ("-h, --help", "Show the options, with examples."),
     ("--log-level LEVEL", "Lowest level to log: DEBUG, INFO, WARN, ERROR."),
@@ -83,13 +78,9 @@ def page(command: CommandFacts, others: list[str]) -> str:
 
 
 def _exit_status(command: CommandFacts) -> list[str]:
-    """The exit codes that a command's `--help` has, or those that all have."""
-    found = re.search(r"Exit codes: ((?:.|\n)*?)(?:\n\n|$)", command.epilog)
-    if found is not None:
-        return _section("EXIT STATUS", *_paragraphs(found[1]))
     lines = _section("EXIT STATUS")
-    for code, text in EXIT_STATUS.items():
-        lines += _tagged(code, text)
+    for code, text in command.exit_codes.items():
+        lines += _tagged(str(code), text)
     return lines
 
 
@@ -131,6 +122,8 @@ def main(directory: Path) -> None:
     """Writes all manual pages below `man1` of a directory."""
     target = directory / "man1"
     target.mkdir(parents=True, exist_ok=True)
+    for old in target.glob("cordwood*.1"):
+        old.unlink()
     for name, text in pages().items():
         (target / name).write_text(text, encoding="utf-8")
 

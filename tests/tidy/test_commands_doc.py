@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
 import subprocess
@@ -11,6 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
+
+from cordwood.surfaces.cli.main import app
+from support.requirements import require
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = ROOT / "docs" / "commands"
@@ -54,6 +57,28 @@ def test_every_option_is_described_and_no_other(tool: Any) -> None:
         assert not unknown, f"docs/commands/{name}.md describes {sorted(unknown)}: no such option"
 
 
+def test_the_page_of_exit_codes_is_up_to_date(tool: Any) -> None:
+    text = (ROOT / "docs" / "exit-codes.md").read_text(encoding="utf-8")
+    assert text == tool("commands_doc").exit_codes_page(), "run python tools/commands_doc.py"
+
+
+def test_wrong_usage_ends_with_the_exit_code_that_a_command_has_for_it(tool: Any) -> None:
+    for command in tool("command_reference").commands():
+        words = [*command.name.split(), "--no-such-option"]
+        code = CliRunner().invoke(app, words).exit_code
+        assert "usage" in command.exit_codes.get(code, ""), f"{words}: {code}"
+
+
+def test_exit_codes_that_cannot_be_read_are_refused(tool: Any) -> None:
+    exit_codes_in = tool("command_reference").exit_codes_in
+    assert exit_codes_in("Exit codes: 0 done; 1 a part\nfailed.\n\nMore: 7") == {
+        0: "done",
+        1: "a part failed",
+    }
+    with pytest.raises(ValueError, match="invalid literal"):
+        exit_codes_in("Exit codes: 0 done; else it failed")
+
+
 def test_every_command_has_a_manual_page_with_its_options(tool: Any) -> None:
     described = list(tool("command_reference").commands())
     pages = tool("man_pages").pages()
@@ -67,11 +92,7 @@ def test_every_command_has_a_manual_page_with_its_options(tool: Any) -> None:
 
 
 def test_manual_pages_are_roff_without_a_warning(tool: Any, tmp_path: Path) -> None:
-    if shutil.which("groff") is None:
-        reason = "groff is not installed: run `make setup`"
-        if os.environ.get("CI", "").lower() == "true":
-            pytest.fail(reason, pytrace=False)
-        pytest.skip(reason)
+    require("groff is not installed: run `make setup`", holds=shutil.which("groff") is not None)
     tool("man_pages").main(tmp_path)
     pages = sorted((tmp_path / "man1").iterdir())
     done = subprocess.run(
