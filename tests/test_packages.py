@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -19,6 +21,7 @@ import yaml
 
 from cordwood import __version__
 from support.release_tool import release_tool
+from support.requirements import require
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
@@ -116,7 +119,8 @@ def test_the_version_is_written_in_one_place(wheel: zipfile.ZipFile) -> None:
 
 def test_a_build_needs_compilers_only_if_compiled_code_is_asked_for() -> None:
     assert PROJECT["build-system"]["requires"] == ["hatchling==1.27.0"]
-    assert run("-c", REQUIRES).stdout == "[]\n"
+    needed = ast.literal_eval(run("-c", REQUIRES).stdout)
+    assert needed == PROJECT["project"]["dependencies"], "what the manual pages are made with"
     asked = run("-c", REQUIRES, CORDWOOD_COMPILE="1").stdout
     assert all(each in asked for each in ("mypy", "numba", "setuptools"))
 
@@ -130,6 +134,30 @@ def test_the_wheel_has_the_documentation_the_examples_and_what_to_deploy_with(
         files = [path for path in (ROOT / folder).rglob("*") if path.suffix in kinds]
         assert {f"cordwood/{path.relative_to(ROOT).as_posix()}" for path in files} <= names
     assert Path(str(wheel.filename)).stat().st_size < 5_000_000
+
+
+def test_man_finds_the_pages_of_an_installed_wheel(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+    require("man is not installed: run `make setup`", holds=shutil.which("man") is not None)
+    venv = tmp_path / "venv"
+    python = venv / "bin" / "python"
+    for words in (
+        ("venv", "-q", "--python", sys.executable, str(venv)),
+        ("pip", "install", "-q", "--offline", "--no-deps", "--python", str(python), wheel.filename),
+    ):
+        done = run("-m", "uv", *map(str, words))
+        assert done.returncode == 0, done.stderr
+    for page, says in (("cordwood", "COMMANDS"), ("cordwood-clean", "--retention-only")):
+        shown = subprocess.run(
+            ["man", page],
+            env={"PATH": f"{venv / 'bin'}:/usr/bin:/bin", "MANPAGER": "cat", "MANWIDTH": "80"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert shown.returncode == 0, shown.stderr
+        assert f"{page} - " in shown.stdout
+        assert says in shown.stdout
+    assert len(list((venv / "share/man/man1").iterdir())) > 30
 
 
 def test_a_release_is_for_the_pythons_that_the_project_names() -> None:

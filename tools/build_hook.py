@@ -1,4 +1,7 @@
-"""Hatchling's hook: compiled code that is part of a wheel, if it is asked for.
+"""Hatchling's hook: a wheel's manual pages, and its compiled code if that is asked for.
+
+The manual pages are what `--help` of the commands shows, which are imported for that: a build needs
+what an installation needs.
 
 Without `CORDWOOD_COMPILE=1` in the environment a wheel is plain: `py3-none-any`, made in seconds
 without a C compiler, and the same for every Python. With it, the wheel is for one Python and one
@@ -25,6 +28,7 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 VARIABLE = "CORDWOOD_COMPILE"
 COMPILED = "build/compiled"
+MANUAL = "build/man"
 SUFFIX = sysconfig.get_config_var("EXT_SUFFIX")
 # Both compilers call the C compiler with setuptools. The kernels use the interface of numpy 2.
 COMPILERS = [
@@ -42,7 +46,9 @@ class CompiledCodeHook(BuildHookInterface):  # type: ignore[type-arg,misc]  # ha
 
     def dependencies(self) -> list[str]:
         """What the environment of a build needs."""
-        return COMPILERS if self.target_name == "wheel" and is_asked_for() else []
+        if self.target_name != "wheel":
+            return []
+        return [*self.metadata.core.dependencies, *(COMPILERS if is_asked_for() else [])]
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
         """Compiles; what is made here is part of the wheel.
@@ -54,6 +60,7 @@ class CompiledCodeHook(BuildHookInterface):  # type: ignore[type-arg,misc]  # ha
             if find_spec("numba") is None or self._fails("build_kernels.py", "--or-fill-cache"):
                 self.app.display_warning("the kernels are not compiled ahead of time")
             return
+        self._write_manual_pages(build_data)
         if not is_asked_for():
             return
         build_data["pure_python"] = False
@@ -67,6 +74,16 @@ class CompiledCodeHook(BuildHookInterface):  # type: ignore[type-arg,misc]  # ha
             if not path.name.startswith("_compiled"):
                 build_data["force_include"][str(path)] = path.relative_to(directory).as_posix()
 
+    def _write_manual_pages(self, build_data: dict[str, Any]) -> None:
+        """Has the wheel install them where `man` looks: beside the directory of the command.
+
+        A build without isolation may lack what they need; the wheel is then one without them.
+        """
+        if self._fails("man_pages.py", MANUAL):
+            self.app.display_warning("the wheel has no manual pages: the commands have no --help")
+            return
+        build_data["shared_data"][str(Path(self.root, MANUAL, "man1"))] = "share/man/man1"
+
     def _require(self, tool: str, *arguments: str) -> None:
         if self._fails(tool, *arguments):
             sys.exit(
@@ -79,7 +96,12 @@ class CompiledCodeHook(BuildHookInterface):  # type: ignore[type-arg,misc]  # ha
         command = [sys.executable, str(Path(self.root, "tools", tool)), *arguments]
         done = subprocess.run(
             command,
-            env=os.environ | {"PYTHONHASHSEED": "0"},  # the order of sets in what mypyc writes
+            env=os.environ
+            | {
+                "PYTHONHASHSEED": "0",  # the order of sets in what mypyc writes
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "PYTHONPATH": str(Path(self.root, "src")),
+            },
             capture_output=True,
             text=True,
             check=False,

@@ -34,6 +34,8 @@ DEBIAN_PACKAGES = {
     "kcat": "kcat",
     "bwrap": "bubblewrap",
     "groff": "groff-base",
+    "ip": "iproute2",
+    "man": "man-db",
     "systemd-analyze": "systemd",
 }
 
