@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import signal
@@ -16,12 +17,15 @@ import pytest
 from pyspark import SparkContext
 
 from cordwood.cleanup.spark import session
+from cordwood.cleanup.spark.job import SparkEngine
 from cordwood.cleanup.spark.machine import Machine
 from cordwood.cleanup.spark.session import spark_runner
 from cordwood.model.errors import EngineError
 from support.kafka import poll_until
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
-from support.spark_servers import standalone_cluster
+from support.requirements import require_own_network
+from support.spark_servers import Machine as Network
+from support.spark_servers import standalone_cluster, two_machines
 
 pytestmark = pytest.mark.spark
 
@@ -48,17 +52,20 @@ def contents(root: Path) -> dict[str, str]:
     }
 
 
-def clean(root: str, master: str, *, cwd: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "cordwood", "clean", root, "--master", master, "--force"]
+def clean(
+    root: str, master: str, *options: str, cwd: Path, machine: Network | None = None, **more: str
+) -> subprocess.CompletedProcess[str]:
+    enter = () if machine is None else machine.enter
+    command = [*enter, sys.executable, "-m", "cordwood", "clean", root, "--master", master]
     settings = ["--set", "t:cleanup.policy=compact,delete", "--set", f"t:retention.ms={4 * DAY_MS}"]
     return subprocess.run(
-        [*command, *settings, "--defaults", "--now", str(NOW_MS)],
+        [*command, *settings, "--force", "--defaults", "--now", str(NOW_MS), *options],
         cwd=cwd,
         capture_output=True,
         text=True,
         check=False,
         timeout=_SECONDS_MAX,
-        env=os.environ | {"PYTHONWARNINGS": "ignore"},
+        env=os.environ | {"PYTHONWARNINGS": "ignore"} | more,
     )
 
 
@@ -81,6 +88,37 @@ def test_a_relative_log_directory_is_cleaned_by_workers_with_other_working_direc
     assert contents(here / "data") == contents(tmp_path / "far")
 
 
+def test_workers_of_another_machine_reach_the_driver_and_settings_of_spark_count(
+    tmp_path: Path,
+) -> None:
+    """The networks of the two have nothing in common but a cable: no loopback interface."""
+    require_own_network()
+    root = log_dir(tmp_path / "data")
+    local = shutil.copytree(root, tmp_path / "local")
+    for name in ("spark", "conf"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "conf" / "spark-defaults.conf").write_text("spark.default.parallelism 3\n")
+    with (
+        two_machines() as (here, there),
+        standalone_cluster(tmp_path / "spark", workers=1, machine=there) as address,
+    ):
+        assert address.startswith(f"spark://{there.address}:")
+        done = clean(
+            str(root),
+            address,
+            "--json",
+            cwd=tmp_path,
+            machine=here,
+            SPARK_LOCAL_IP=here.address,
+            SPARK_CONF_DIR=str(tmp_path / "conf"),
+        )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["engine"]["slots"] == 3
+    done = clean(str(local), "local[1]", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert contents(root) == contents(local)
+
+
 def test_a_cluster_without_workers_is_named_before_anything_is_changed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,6 +129,17 @@ def test_a_cluster_without_workers_is_named_before_anything_is_changed(
         spark_runner(address),
     ):
         pass
+
+
+def test_workers_without_the_python_of_the_driver_are_told_what_they_lack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/nowhere/python")
+    says = 'run no task: .*"/nowhere/python".* Each needs /nowhere/python, with cordwood'
+    with standalone_cluster(tmp_path, workers=1) as address, spark_runner(address) as runner:
+        with pytest.raises(EngineError, match=says):
+            SparkEngine(runner, slots=1).require_visible([tmp_path])
+        assert not list(tmp_path.glob("cordwood.seen*"))
 
 
 def test_what_is_no_master_is_named_in_one_line(tmp_path: Path) -> None:

@@ -73,8 +73,10 @@ def require_printed(command: Command, output: str) -> None:
     )
 
 
-STARTED = r"Kafka Server started\|Ctrl-C stops it"
-"""The last line that a broker logs while it starts, or that a cluster prints; for grep."""
+STARTED = (
+    r"Kafka Server started\|Ctrl-C stops it\|New state: ALIVE\|Successfully registered with master"
+)
+"""The last line that a server logs while it starts, of Cordwood or Spark; for grep."""
 
 
 def _settled(text: str) -> str:

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster and a Spark Connect server on loopback, from PySpark's own files.
+"""A standalone Spark cluster and a Spark Connect server, from PySpark's own files.
 
 Ports are given by the system and read from the servers' logs. Every process started here is ended
 here.
@@ -15,8 +15,11 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+
+from support.kafka import poll_until
 
 _START_SECONDS_MAX = 600
 _STOP_SECONDS_MAX = 60
@@ -41,24 +44,80 @@ def spark_home() -> Path:
     return Path(found.origin).parent
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A machine, as far as its network is concerned; files are those of all others.
+
+    Attributes:
+        address: where others reach it.
+        enter: the words before a command that runs on it.
+    """
+
+    address: str = "127.0.0.1"
+    enter: tuple[str, ...] = ()
+
+
 @contextmanager
-def standalone_cluster(logs: Path, *, workers: int = 2) -> Iterator[str]:
+def two_machines() -> Iterator[tuple[Machine, Machine]]:
+    """Two networks that reach each other, and nothing else; it takes the right to make them."""
+    with ExitStack() as stack:
+        holders = [stack.enter_context(_network()) for _ in range(2)]
+        machines = [
+            Machine(
+                address=f"10.77.0.{number}",
+                enter=("nsenter", "--net", "--target", str(holder), "--"),
+            )
+            for number, holder in enumerate(holders, start=1)
+        ]
+        here, there = machines
+        cable = f"ip link add eth0 type veth peer name eth0 netns {holders[1]}"
+        subprocess.run([*here.enter, *cable.split()], check=True)
+        for each in machines:
+            for words in (
+                f"ip address add {each.address}/24 dev eth0",
+                "ip link set eth0 up",
+                "ip link set lo up",
+            ):
+                subprocess.run([*each.enter, *words.split()], check=True)
+        yield here, there
+
+
+@contextmanager
+def _network() -> Iterator[int]:
+    """A network namespace; gives the process that holds it."""
+    own = os.readlink("/proc/self/ns/net")
+    holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+    try:
+        path = f"/proc/{holder.pid}/ns/net"
+        poll_until(lambda: os.readlink(path) != own, timeout_s=30, what="a network is there")
+        yield holder.pid
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+@contextmanager
+def standalone_cluster(
+    logs: Path, *, workers: int = 2, machine: Machine | None = None
+) -> Iterator[str]:
     """A master with workers of one core each; gives its spark:// address.
 
     Args:
         logs: a directory for logs and the workers' files.
         workers: how many.
+        machine: where it runs; None for this machine's loopback interface.
     """
+    there = Machine() if machine is None else machine
     with ExitStack() as stack:
-        network = ["--host", "127.0.0.1", "--port", "0", "--webui-port", "0"]
+        network = ["--host", there.address, "--port", "0", "--webui-port", "0"]
         log = logs / "master.log"
-        stack.enter_context(_running("spark-class", [_MASTER, *network], log))
+        stack.enter_context(_running("spark-class", [_MASTER, *network], log, there))
         address = _wait_for(log, r"Starting Spark master at (spark://\S+)")
         for number in range(workers):
             worker_log = logs / f"worker-{number}.log"
             room = ["--cores", "1", "--memory", "1200m", "--work-dir", str(logs / f"w{number}")]
             command = [_WORKER, *network, *room, address]
-            stack.enter_context(_running("spark-class", command, worker_log))
+            stack.enter_context(_running("spark-class", command, worker_log, there))
         for number in range(workers):
             _wait_for(logs / f"worker-{number}.log", r"(Successfully registered with master)")
         yield address
@@ -88,11 +147,14 @@ def connect_server(logs: Path, *, master: str = "local[2]") -> Iterator[str]:
 
 
 @contextmanager
-def _running(program: str, arguments: list[str], log: Path) -> Iterator[None]:
+def _running(
+    program: str, arguments: list[str], log: Path, machine: Machine | None = None
+) -> Iterator[None]:
+    there = Machine() if machine is None else machine
     home = spark_home()
     environment = os.environ | {
         "SPARK_HOME": str(home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_IP": there.address,
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_DAEMON_MEMORY": "512m",
         "SPARK_DAEMON_JAVA_OPTS": "-Dspark.master.rest.enabled=false -XX:+UseSerialGC",
@@ -100,7 +162,7 @@ def _running(program: str, arguments: list[str], log: Path) -> Iterator[None]:
     }
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [str(home / "bin" / program), *arguments],
+            [*there.enter, str(home / "bin" / program), *arguments],
             stdout=output,
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,

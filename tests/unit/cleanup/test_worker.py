@@ -15,7 +15,7 @@ from cordwood.cleanup.commit import CompactionCommitter
 from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.spark import worker
-from cordwood.cleanup.spark.machine import takes_sockets
+from cordwood.cleanup.spark.machine import driver_host, takes_sockets
 from cordwood.cleanup.spark.runner import Row
 from cordwood.cleanup.supervise import begin_all, supervise
 from cordwood.cleanup.whole import WholeCompaction
@@ -158,3 +158,12 @@ def test_sockets_are_in_the_directory_where_their_addresses_fit() -> None:
     assert takes_sockets("local[2]", Path("/tmp/cordwood-12345678"))
     assert not takes_sockets("local[2]", Path("/tmp") / ("d" * 70))
     assert not takes_sockets("spark://host:7077", Path("/tmp/cordwood"))
+
+
+def test_the_driver_is_on_loopback_only_for_workers_of_this_machine() -> None:
+    assert driver_host("local[*]") == "127.0.0.1"
+    assert driver_host("spark://127.0.0.1:7077") == driver_host("spark://[::1]:7077") == "localhost"
+    for elsewhere in ("spark://spark:7077", "spark://a:7077,localhost:7077", "yarn"):
+        assert driver_host(elsewhere) is None
+    # Pods have a loopback interface of their own.
+    assert driver_host("k8s://https://127.0.0.1:6443") is None

@@ -13,6 +13,7 @@ A `Runner` runs the tasks, so that a local session, a cluster and Spark Connect 
 from __future__ import annotations
 
 import json
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -151,7 +152,7 @@ class SparkCompactions:
         self._limits = limits or TaskLimits()
 
     def require_visible(self, directories: Sequence[Path]) -> None:
-        """Checks that workers see these directories as this process does.
+        """Checks that workers run tasks, and see these directories as this process does.
 
         Raises:
             EngineError: one does not; names it.
@@ -167,9 +168,14 @@ class SparkCompactions:
         try:
             for mark in marks:
                 fs.create(mark).close()
-            rows = self._runner.run(4 * self._slots, look)
+            rows = self._rows(4 * self._slots, look)
         except (OSError, NoSpaceError) as error:
             raise EngineError(f"the log directory cannot be written to: {error}") from error
+        except SparkGaveUpError as error:
+            raise EngineError(
+                f"Spark's workers run no task: {error}. Each needs {sys.executable}, with "
+                "cordwood[spark] of the same version as here"
+            ) from error
         finally:
             for mark in marks:
                 with suppress(OSError, NoSpaceError):

@@ -25,6 +25,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 from cordwood.cleanup.child_session import end_session, members
 from cordwood.cleanup.spark import class_archive
@@ -384,9 +385,10 @@ def _import_meanwhile() -> None:
 
 
 def _settings(master: str, directory: Path) -> dict[str, str]:
+    host = driver_host(master)
     return {
         "spark.ui.enabled": "false",
-        "spark.driver.host": "127.0.0.1" if master.startswith("local") else "localhost",
+        **({} if host is None else {"spark.driver.host": host}),
         "spark.python.worker.reuse": "true",
         # Over TCP each task begins with a wait of 40 ms for a delayed acknowledgement.
         "spark.python.unix.domain.socket.enabled": str(takes_sockets(master, directory)).lower(),
@@ -398,6 +400,20 @@ def _settings(master: str, directory: Path) -> dict[str, str]:
         # Spark makes this directory, `spark-warehouse` where it runs by default.
         "spark.sql.warehouse.dir": str(directory / "warehouse"),
     }
+
+
+def driver_host(master: str) -> str | None:
+    """Where workers find the driver; None if Spark is to find that out, or its settings say it.
+
+    Source: spark.driver.host and SPARK_LOCAL_IP of Spark's page on configuration.
+    """
+    if master.startswith("local"):
+        return "127.0.0.1"
+    # Of several masters, the first.
+    first = urlsplit(master.partition(",")[0])
+    name = first.hostname or ""
+    is_here = name in {"localhost", "::1"} or name.startswith("127.")
+    return "localhost" if first.scheme == "spark" and is_here else None
 
 
 def takes_sockets(master: str, directory: Path) -> bool:
