@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import re
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,6 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from support import kafka
 from support.class_archive import ASKED_BY as QUICK_START_ASKED_BY
 from support.golden import Golden
+from support.new_environment import build_plain_wheel
 from support.tiers import COLLECTED, place_of, tier_of
 
 GOLDEN = Path(__file__).parent / "golden" / "golden-a.tar.xz"
@@ -120,6 +122,34 @@ def kafka_jars() -> Path:
 def golden_a(tmp_path_factory: pytest.TempPathFactory) -> Golden:
     """The log directories that ship with the tests; copy one before changing it."""
     return Golden.unpack(GOLDEN, tmp_path_factory.mktemp("golden"))
+
+
+@pytest.fixture(scope="session")
+def plain_wheel_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory with the wheel that runs on every Python, built from these sources."""
+    target = tmp_path_factory.mktemp("dist")
+    build_plain_wheel(target)
+    return target
+
+
+@pytest.fixture(scope="session")
+def log_of_a_shop(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path, int], None]:
+    """Makes the log directory that a page begins with: once for each retention, then copied.
+
+    It takes the path, and the days that `clicks` is kept.
+    """
+    # A broker and a client are loaded by the few tests that need them.
+    from support.page_logs import make_log  # noqa: PLC0415
+
+    made: dict[int, Path] = {}
+
+    def make(path: Path, days: int) -> None:
+        if days not in made:
+            made[days] = tmp_path_factory.mktemp("shop") / "data"
+            make_log(made[days], clicks_kept_days=days)
+        shutil.copytree(made[days], path)
+
+    return make
 
 
 @pytest.fixture

@@ -10,52 +10,26 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from support.downloads import DOWNLOAD_ATTEMPTS
 from support.kafka import poll_until
+from support.new_environment import UV, bare_environment, output_of, patiently
 from support.ports import free_port
 from support.release_tool import release_tool
 
-ROOT = Path(__file__).parents[1]
 TOOL = release_tool()
 VERSIONS = (TOOL.pythons()[0], TOOL.pythons()[-1])
 START_SECONDS_MAX = 120
-UV = Path(sys.executable).with_name("uv")
-
-
-@pytest.fixture(scope="module")
-def dist(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with the plain wheel."""
-    target = tmp_path_factory.mktemp("dist")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(target)]
-    environment = os.environ | {"CORDWOOD_COMPILE": "0"}
-    subprocess.run(command, cwd=ROOT, env=environment, check=True, capture_output=True)
-    return target
 
 
 @pytest.fixture
-def environment(tmp_path: Path, dist: Path) -> dict[str, str]:
+def environment(tmp_path: Path, plain_wheel_dir: Path) -> dict[str, str]:
     """No program can be found but what uv's scripts call, and nothing of this process's Python."""
-    (tmp_path / "bin").mkdir()
-    for program in (UV, "/usr/bin/dirname", "/usr/bin/realpath"):
-        (tmp_path / "bin" / Path(program).name).symlink_to(program)
-    outer = {name: os.environ[name] for name in os.environ if not name.startswith("PYTHON")}
-    outer.pop("VIRTUAL_ENV", None)
-    return outer | {
-        "PATH": str(tmp_path / "bin"),
-        "CC": "/bin/false",
-        "PIP_FIND_LINKS": str(dist),
-        "UV_FIND_LINKS": str(dist),
-        "UV_TOOL_DIR": str(tmp_path / "tools"),
-        "UV_PYTHON_DOWNLOADS": "never",
-        "PIPX_HOME": str(tmp_path / "pipx"),
-    }
+    return bare_environment(tmp_path, plain_wheel_dir)
 
 
 def command_by(way: str, python: Path, directory: Path) -> tuple[list[list[str]], list[str]]:
@@ -68,30 +42,6 @@ def command_by(way: str, python: Path, directory: Path) -> tuple[list[list[str]]
         return [], [str(UV), "tool", "run", "--python", str(python), "cordwood"]
     pipx = [str(UV), "tool", "run", "--python", str(python), "pipx==1.18.4"]
     return [], [*pipx, "run", "--python", str(python), "cordwood"]
-
-
-def output_of(command: Sequence[str], environment: dict[str, str], text: str = "") -> str:
-    done = subprocess.run(
-        command,
-        input=text,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=600,
-        check=False,
-    )
-    assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
-    return done.stdout
-
-
-def patiently(command: Sequence[str], environment: dict[str, str]) -> str:
-    """As `output_of`, where the network may fail for a while."""
-    for _ in range(DOWNLOAD_ATTEMPTS - 1):
-        try:
-            return output_of(command, environment)
-        except AssertionError:
-            continue
-    return output_of(command, environment)
 
 
 def is_open(port: int) -> bool:

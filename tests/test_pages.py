@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from support.page_logs import make_log
+from support.page_logs import MakeLog
 from support.pages import (
     BIN,
     DOCS,
@@ -22,38 +20,20 @@ from support.pages import (
     name_of,
     needs_spark,
     pages,
+    require_means,
     rewritten,
     run,
     session,
 )
-from support.requirements import require, require_own_network
 from support.sessions import BLOCK, require_printed
 
 #: Languages of blocks that are not run. `properties` and `python` are written to files and used by
 #: the commands; a block without a language is one line to adapt.
 _LANGUAGES = {"console", "properties", "python"}
 
-MakeLog = Callable[[Path, int], None]
-
-
-@pytest.fixture(scope="module")
-def log_of_a_shop(tmp_path_factory: pytest.TempPathFactory) -> MakeLog:
-    """Makes the log directory that a page begins with: once for each retention, then copied."""
-    made: dict[int, Path] = {}
-
-    def make(path: Path, days: int) -> None:
-        if days not in made:
-            made[days] = tmp_path_factory.mktemp("shop") / "data"
-            make_log(made[days], clicks_kept_days=days)
-        shutil.copytree(made[days], path)
-
-    return make
-
 
 def _check(page: Path, directory: Path, make: MakeLog) -> None:
-    require_own_network()
-    if any(each.text.startswith("curl") for each in session(page)):
-        require("curl is not installed", holds=shutil.which("curl") is not None)
+    require_means(page)
     path = f"{BIN}:{os.environ['PATH']}"
     printed = run(page, directory, make=make, own_network=True, path=path)
     for command, output in zip(session(page), printed, strict=True):

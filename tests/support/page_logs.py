@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from confluent_kafka import TopicPartition as Committed
@@ -17,6 +17,9 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.testing.broker import RunningBroker
 from support.commits import commit
+
+MakeLog = Callable[[Path, int], None]
+"""Makes the log directory at a path, with the days that `clicks` is kept."""
 
 DAY_MS = 86_400_000
 _SEGMENT = {"internal.segment.bytes": "65536"}

@@ -15,11 +15,12 @@ import re
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from support.page_logs import make_log, write_properties
+from support.page_logs import MakeLog, make_log, write_properties
+from support.requirements import require, require_own_network
 from support.sessions import BLOCK, Command, commands, placed, run_session
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -108,8 +109,21 @@ def needs_spark(page: Path) -> bool:
     )
 
 
+def require_means(page: Path) -> None:
+    """Skips a test, in CI fails it, where something is missing that the commands of a page need."""
+    require_own_network()
+    if any(each.text.startswith("curl") for each in session(page)):
+        require("curl is not installed", holds=shutil.which("curl") is not None)
+
+
 def run(
-    page: Path, directory: Path, *, make: Callable[[Path, int], None], own_network: bool, path: str
+    page: Path,
+    directory: Path,
+    *,
+    make: MakeLog,
+    own_network: bool,
+    path: str,
+    first: int | None = None,
 ) -> list[str]:
     """Runs the commands of a page in a directory; what each printed.
 
@@ -119,6 +133,7 @@ def run(
         make: makes a log directory at a path, with the days that `clicks` is kept.
         own_network: as for `run_session`.
         path: the variable PATH.
+        first: how many commands are run; None for all. What still runs then is ended.
 
     Raises:
         AssertionError: a command failed.
@@ -131,10 +146,13 @@ def run(
     for _, code in BLOCK.findall(page.read_text(encoding="utf-8")):
         if named := _FILE.match(code):
             (directory / named[1]).write_text(placed(code, directory), encoding="utf-8")
+    typed = session(page)[:first]
     before = [Command(text=text) for text in begun.before]
     after = [Command(text=text) for text in begun.after]
+    if first is not None and any(each.is_background for each in typed):
+        after.append(Command(text="kill $(jobs -p)"))
     printed = run_session(
-        [*before, *session(page), *after],
+        [*before, *typed, *after],
         directory,
         own_network=own_network,
         PATH=path,

@@ -56,6 +56,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/test_pages.py::test_a_page_that_compacts_prints_what_it_shows",
     "tests/test_pages.py::test_one_of_the_other_pages_prints_what_it_shows",
     "tests/test_readme.py::test_the_demonstration_prints_what_is_shown_and_proves_the_result",
+    "tests/test_ways_in.py::test_a_developer_has_a_test_with_a_moved_clock_after_two_commands",
     "tests/unit/broker/test_compliance.py::"
     "test_records_are_deleted_at_the_ages_that_the_settings_promise[1 day and 5 days 23 h 55 min]",
     "tests/unit/storage/test_many_logs.py",
