@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from cordwood.cleanup.idle_roll import should_roll_expired, should_roll_idle
 from cordwood.cleanup.log_view import LogView
@@ -21,6 +22,8 @@ from cordwood.cleanup.shared_retention import (
     shares_limits,
 )
 from cordwood.cleanup.view_after import after_retention, after_roll
+
+DAY_MS: Final = 86_400_000
 
 #: The plans of the limits that logs share, for logs as their own retention has left them.
 Share = Callable[[Sequence[LogView]], Sequence[RetentionPlan]]
@@ -119,6 +122,22 @@ def plan_check_of(
         return plan_shared_retention(shared, limits, free_bytes=free, now_ms=now_ms)
 
     return plan_check(views, share, now_ms=now_ms)
+
+
+def bytes_of_next_day(now: Sequence[CheckPlan], in_a_day: Sequence[CheckPlan]) -> list[int]:
+    """The bytes of each log that checks of the next 24 hours remove beyond the first one.
+
+    It holds if nothing is appended or compacted meanwhile. A log of which others that share its
+    limits leave more has 0.
+
+    Args:
+        now: the plans of a check.
+        in_a_day: those of a check of the same logs as they are now, `DAY_MS` later.
+    """
+    return [
+        max(0, later.plan.bytes_freed - first.plan.bytes_freed)
+        for first, later in zip(now, in_a_day, strict=True)
+    ]
 
 
 def _nothing(views: Sequence[LogView]) -> Sequence[RetentionPlan]:

@@ -17,7 +17,13 @@ from pathlib import Path
 
 from cordwood.cleanup.assumed_retention import AssumedRetention, assumed_of, removes_by_time
 from cordwood.cleanup.capture import Captured
-from cordwood.cleanup.check_plan import CheckPlan, plan_check, plan_check_of
+from cordwood.cleanup.check_plan import (
+    DAY_MS,
+    CheckPlan,
+    bytes_of_next_day,
+    plan_check,
+    plan_check_of,
+)
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaning import Planned, compact, retain
 from cordwood.cleanup.cleaning_order import CleaningSchedule, DueLog
@@ -57,7 +63,6 @@ from cordwood.storage.offline_directories import Locks, Place, find_places, lock
 from cordwood.storage.offline_log_directory import OfflineLogDirectory, PartitionDir
 from cordwood.storage.trash import Trash
 
-_DAY_MS = 86_400_000
 _PASSES_MAX = 8
 _MEASUREMENTS_MAX = 3
 # Threads that remove old segments: they wait for the disk.
@@ -413,11 +418,8 @@ class _Cleaning:
 
     def _note_next_day(self) -> None:
         """Reports what the checks of the next day remove, beyond the first, if nothing changes."""
-        first, last = (
-            sum(each.plan.bytes_freed for each in self._first_checks(after_ms=after_ms))
-            for after_ms in (0, _DAY_MS)
-        )
-        self.report.bytes_next_24h = last - first
+        now, in_a_day = self._first_checks(), self._first_checks(after_ms=DAY_MS)
+        self.report.bytes_next_24h = sum(bytes_of_next_day(now, in_a_day))
 
     def assumed_retention(self) -> AssumedRetention:
         """Those of the topics from which retention would remove records."""

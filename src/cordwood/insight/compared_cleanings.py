@@ -8,7 +8,7 @@ without `--exact` does; no file is changed.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from cordwood.cleanup.capture import due_of, with_due
@@ -27,9 +27,9 @@ from cordwood.insight.comparison import (
     Compared,
     Comparison,
     LeftAlone,
-    Overruled,
     PlannedBoth,
     Space,
+    overruled_by_topics,
     plan_both,
 )
 from cordwood.insight.estimated_cleaning import estimated_outcome
@@ -42,8 +42,7 @@ from cordwood.insight.whatif import (
     settled,
 )
 from cordwood.model.clock import Clock
-from cordwood.model.config import TOPIC_SETTINGS
-from cordwood.model.config_resolver import Level
+from cordwood.model.config_levels import Origin
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.offline_directories import find_places, open_log_dirs
 
@@ -84,7 +83,9 @@ def compare(
         broker_changes=Space(limits=limits).changes,
         warnings=list(dict.fromkeys([*now.limits_warnings, *then.limits_warnings])),
         unchanged_topics=len(chosen) - len(changes),
-        overruled=_overruled(chosen, changed_of_broker, then),
+        overruled=overruled_by_topics(
+            {topic: _origins(topic, then) for topic in chosen}, changed_of_broker
+        ),
     )
     if not (changes or comparison.broker_changes):
         return comparison
@@ -137,27 +138,6 @@ def _planned(
     return plan_both(logs, space, now_ms=then.now_ms)
 
 
-def _overruled(
-    topics: Sequence[str], changed: Collection[str], then: CleanRequest
-) -> list[Overruled]:
-    """What topics have of their own of settings that change for the broker."""
-    names = [
-        name
-        for name, setting in TOPIC_SETTINGS.items()
-        if {name, *(broker.name for broker in setting.broker_names)} & set(changed)
-    ]
-    found = []
-    for topic in topics:
-        resolved = then.resolve(topic)
-        for name in names if resolved is not None else ():
-            origin = None if resolved is None else resolved.origin.get(name)
-            if origin is not None and origin.level is Level.TOPIC:
-                found.append(
-                    Overruled(topic=topic, setting=name, value=origin.value, source=origin.source)
-                )
-    return found
-
-
 def _topics(request: CleanRequest) -> list[str]:
     """The topics below the log directories. Raises as `clean`."""
     places = find_places(open_log_dirs(request.log_dirs))
@@ -179,6 +159,12 @@ def _changes(topic: str, now: CleanRequest, then: CleanRequest) -> dict[str, tup
     return changed_settings(before.config, after.config)
 
 
+def _origins(topic: str, request: CleanRequest) -> Mapping[str, Origin]:
+    """Where the settings of a topic come from; empty if they are not known."""
+    resolved = request.resolve(topic)
+    return {} if resolved is None else resolved.origin
+
+
 def _compared(report: PartitionReport, planned: PlannedBoth, *, now_ms: int) -> Compared:
     log = planned.log
     view, then_view = log.log.view, log.then_view
@@ -189,6 +175,7 @@ def _compared(report: PartitionReport, planned: PlannedBoth, *, now_ms: int) -> 
         view=view,
         then_view=then_view,
         is_same=planned.is_same,
+        next_24h=planned.next_24h,
     )
     if compared.is_same:
         compared.now = retention_outcome(view, planned.now, now_ms=now_ms)

@@ -9,11 +9,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from cordwood.cleanup.check_plan import CheckPlan, plan_check_of
+from cordwood.cleanup.check_plan import DAY_MS, CheckPlan, bytes_of_next_day, plan_check_of
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.shared_retention import DirectoryLimits, SharedLog
 from cordwood.insight.whatif import Outcome, changed_settings
-from cordwood.model.config import LogConfig
+from cordwood.model.config import TOPIC_SETTINGS, LogConfig
+from cordwood.model.config_levels import Origin
+from cordwood.model.config_resolver import Level
+from cordwood.model.static_topics import property_name
 
 #: Settings that a log without `delete` in its policy does not use.
 _OF_RETENTION: Final = ("retention.", "cordwood.retention.")
@@ -27,6 +30,7 @@ class Compared:
     """One partition; `now` and `then` are None if a side could not be found out: see `reason`.
 
     With `is_same`, the change does nothing, whatever the records are (`PlannedBoth.is_same`).
+    `next_24h` is as that of `PlannedBoth`.
     """
 
     topic: str
@@ -34,6 +38,7 @@ class Compared:
     log_dir: str
     view: LogView
     then_view: LogView
+    next_24h: Mapping[str, int] = field(default_factory=lambda: dict.fromkeys(SIDES, 0))
     now: Outcome | None = None
     then: Outcome | None = None
     reason: str = ""
@@ -70,6 +75,29 @@ class Overruled:
     setting: str
     value: str
     source: str
+
+
+def overruled_by_topics(
+    origins: Mapping[str, Mapping[str, Origin]], changed: Collection[str]
+) -> list[Overruled]:
+    """What topics have of their own of settings that change for the broker.
+
+    Args:
+        origins: by topic and setting, where the value comes from.
+        changed: the settings that change for the broker, by its names or those of topics.
+    """
+    names = [
+        name
+        for name, setting in TOPIC_SETTINGS.items()
+        if {name, *(broker.name for broker in setting.broker_names)} & set(changed)
+    ]
+    return [
+        Overruled(topic=topic, setting=name, value=origin.value, source=origin.source)
+        for topic, of_topic in sorted(origins.items())
+        for name in names
+        if (origin := of_topic.get(name)) is not None
+        and (origin.level is Level.TOPIC or origin.key == property_name(topic, name))
+    ]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -113,11 +141,16 @@ class BothSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBoth:
-    """What a check of retention does to a log on both sides."""
+    """What a check of retention does to a log on both sides.
+
+    `next_24h` are the bytes, on each of `SIDES`, that checks of the next 24 hours remove beyond
+    this one, if nothing is appended or compacted.
+    """
 
     log: BothSettings
     now: CheckPlan
     then: CheckPlan
+    next_24h: Mapping[str, int]
 
     @property
     def changes(self) -> dict[str, tuple[str, str]]:
@@ -167,7 +200,7 @@ def plan_both(logs: Sequence[BothSettings], space: Space, *, now_ms: int) -> lis
 
     A topic whose data would be on tiered storage is left alone.
     """
-    sides = []
+    plans, next_24h = [], []
     for side in SIDES:
         shared = [
             each.log
@@ -179,16 +212,19 @@ def plan_both(logs: Sequence[BothSettings], space: Space, *, now_ms: int) -> lis
             )
             for each in logs
         ]
-        sides.append(
+        first, in_a_day = (
             plan_check_of(
                 shared,
                 space.limits[side],
                 free_bytes=space.free_bytes,
                 freeing=space.freeing,
-                now_ms=now_ms,
+                now_ms=moment_ms,
             )
+            for moment_ms in (now_ms, now_ms + DAY_MS)
         )
+        plans.append(first)
+        next_24h.append(bytes_of_next_day(first, in_a_day))
     return [
-        PlannedBoth(log=log, now=now, then=then)
-        for log, now, then in zip(logs, *sides, strict=True)
+        PlannedBoth(log=log, now=now, then=then, next_24h=dict(zip(SIDES, soon, strict=True)))
+        for log, now, then, *soon in zip(logs, *plans, *next_24h, strict=True)
     ]

@@ -58,6 +58,7 @@ def _compared(planned: PlannedBoth, now_ms: int) -> Compared:
         log_dir=log.log_dir,
         view=log.view,
         then_view=then_view,
+        next_24h=planned.next_24h,
         now=retention_outcome(log.view, planned.now, now_ms=now_ms),
         then=retention_outcome(then_view, planned.then, now_ms=now_ms),
         is_same=planned.is_same,

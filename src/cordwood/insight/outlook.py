@@ -12,10 +12,10 @@ from enum import StrEnum
 from typing import Any, Final, Self
 
 from cordwood.cleanup.blockers import Code
+from cordwood.cleanup.check_plan import DAY_MS
 
 Value = Mapping[str, Any]
 
-_DAY_MS: Final = 86_400_000
 #: What retention waits for, whatever compaction does.
 _RETENTION: Final = frozenset(
     {Code.TIME, Code.SIZE, Code.OLDER_SEGMENT, Code.GROUP_GUARD, Code.FUTURE_TIMESTAMP}
@@ -107,7 +107,7 @@ def _when(segment: Value, now_ms: int) -> When:
         return When.NOW
     if segment["goes_ms"] is None:
         return When.STAYS
-    return When.DAY if segment["goes_ms"] - now_ms <= _DAY_MS else When.LATER
+    return When.DAY if segment["goes_ms"] - now_ms <= DAY_MS else When.LATER
 
 
 def _reason(segment: Value, when: When, *, is_compaction_due: bool) -> str:

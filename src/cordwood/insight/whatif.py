@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from cordwood.cleanup.check_plan import CheckPlan, plan_check_alone
+from cordwood.cleanup.check_plan import DAY_MS, CheckPlan, plan_check_alone
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.log_view import CleanedSegment, LogView, SegmentView
@@ -21,7 +21,6 @@ from cordwood.model.config import LogConfig
 
 _HISTORY_MS_MIN: Final = 3_600_000
 _HISTORIES_AHEAD_MAX: Final = 100
-_DAY_MS: Final = 86_400_000
 #: A slot of Kafka's offset map: the MD5 hash of a key, and an offset.
 _KAFKA_SLOT_BYTES: Final = 24
 # What a cleaning takes, of measurements on two cores (README.md): the start of Python, Spark and
@@ -224,12 +223,12 @@ def forecast(view: LogView, *, now_ms: int, days: int) -> list[int] | None:
     rate = append_rate(view)
     if view.config.compact or rate is None:
         return None
-    if history_ms(view) < max(_HISTORY_MS_MIN, days * _DAY_MS // _HISTORIES_AHEAD_MAX):
+    if history_ms(view) < max(_HISTORY_MS_MIN, days * DAY_MS // _HISTORIES_AHEAD_MAX):
         return None
     log, sizes = view, []
     for day in range(1, days + 1):
-        log = _with_a_day(log, rate, now_ms + (day - 1) * _DAY_MS)
-        log = plan_check_alone(log, now_ms=now_ms + day * _DAY_MS).after
+        log = _with_a_day(log, rate, now_ms + (day - 1) * DAY_MS)
+        log = plan_check_alone(log, now_ms=now_ms + day * DAY_MS).after
         sizes.append(log.size_bytes)
     return sizes
 
@@ -258,7 +257,7 @@ def _timed(view: LogView) -> list[CleanedSegment]:
 
 def _with_a_day(view: LogView, rate: float, start_ms: int) -> LogView:
     """The log with what is appended in a day, in segments of the size and span that it rolls at."""
-    config, day_bytes = view.config, rate * _DAY_MS
+    config, day_bytes = view.config, rate * DAY_MS
     segment_bytes = min(config.segment_bytes, int(rate * config.segment_ms))
     segment_bytes = max(1, segment_bytes, int(day_bytes / _SEGMENTS_A_DAY_MAX))
     segments: list[CleanedSegment] = list(view.segments)

@@ -113,6 +113,7 @@ def _side(compared: Compared, side: str, question: Question) -> dict[str, Any] |
     cost = _cost(compared, outcome, question, side)
     sizes = forecast(view, now_ms=question.now_ms, days=question.days) if question.days else None
     return outcome.to_json() | {
+        "bytes_next_24h": compared.next_24h[side],
         "cost": None if cost is None else cost.to_json(),
         "bytes_after_days": sizes,
     }
@@ -130,16 +131,13 @@ def _cost(compared: Compared, outcome: Outcome, question: Question, side: str) -
 
 def _total(partitions: Sequence[Compared], side: str) -> dict[str, int]:
     """The sums of one side, over the partitions of which both sides are known."""
-    known = [
-        outcome
-        for each in partitions
-        if each.now is not None and each.then is not None
-        if (outcome := each.outcome(side)) is not None
-    ]
+    both = [each for each in partitions if each.now is not None and each.then is not None]
+    known = [outcome for each in both if (outcome := each.outcome(side)) is not None]
     # The errors of estimates have nothing to do with each other.
     error = math.hypot(*(outcome.bytes_error for outcome in known))
     sums = {name: sum(getattr(outcome, name) for outcome in known) for name in _SUMMED}
-    return sums | {"bytes_error": round(error)}
+    next_24h = sum(each.next_24h[side] for each in both)
+    return sums | {"bytes_error": round(error), "bytes_next_24h": next_24h}
 
 
 def _not_measured(partitions: Sequence[Compared], side: str) -> list[str]:

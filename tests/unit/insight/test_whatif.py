@@ -7,6 +7,15 @@ from dataclasses import replace
 from cordwood.cleanup.check_plan import plan_check_alone
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.log_view import LogView, SegmentView
+from cordwood.cleanup.shared_retention import SharedLog
+from cordwood.insight.comparison import (
+    NOW,
+    THEN,
+    BothSettings,
+    Space,
+    overruled_by_topics,
+    plan_both,
+)
 from cordwood.insight.whatif import (
     Outcome,
     append_rate,
@@ -18,6 +27,9 @@ from cordwood.insight.whatif import (
     unread,
 )
 from cordwood.model.config import LogConfig
+from cordwood.model.config_levels import METADATA_LOG, Origin
+from cordwood.model.config_resolver import Level
+from cordwood.model.static_topics import property_name
 from cordwood.model.topic_partition import TopicPartition
 from support.log_builder import NOW_MS
 
@@ -134,3 +146,32 @@ def test_a_group_loses_what_lies_between_its_offset_and_the_new_log_start() -> N
         ("a", 5, 15),
         ("c", 1, 17),
     ]
+
+
+def test_the_next_day_takes_what_a_check_a_day_later_takes_of_what_the_first_one_leaves() -> None:
+    view = log(LogConfig(retention_ms=4 * DAY_MS + 1), days=8)
+    then_view = replace(view, config=LogConfig(retention_ms=-1, retention_bytes=2 * DAILY))
+    shared = SharedLog(view=view, log_dir="/data", is_deletable=True, may_roll=True)
+    both = BothSettings(log=shared, then_view=then_view)
+    (planned,) = plan_both([both], Space(), now_ms=NOW_MS)
+    for check, taken in ((planned.now, planned.next_24h[NOW]), (planned.then, 0)):
+        later = plan_check_alone(check.after, now_ms=NOW_MS + DAY_MS)
+        assert taken == later.plan.bytes_freed
+    assert planned.next_24h == {NOW: DAILY, THEN: 0}, "a limit of size takes what it takes at once"
+
+
+def test_what_a_topic_has_of_its_own_overrules_a_change_of_the_broker() -> None:
+    """At the level of the topic, or by a property of the broker that is for the topic."""
+    of_topic = Origin(value="1", level=Level.TOPIC, source=METADATA_LOG, key="retention.ms")
+    of_broker = Origin(value="7", level=Level.STATIC_BROKER, source="f", key="log.retention.hours")
+    idle = "cordwood.segment.roll.idle"
+    property_ = Origin(
+        value="true", level=Level.STATIC_BROKER, source="f", key=property_name("a", idle)
+    )
+    origins = {"a": {"retention.ms": of_topic, idle: property_}, "b": {"retention.ms": of_broker}}
+    found = overruled_by_topics(origins, {"log.retention.ms", idle})
+    assert [(each.topic, each.setting, each.value) for each in found] == [
+        ("a", "retention.ms", "1"),
+        ("a", idle, "true"),
+    ]
+    assert overruled_by_topics(origins, {"log.segment.bytes"}) == []

@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
-from pathlib import Path
+from dataclasses import asdict, replace
 from typing import Annotated, Any
 
 import typer
 
-from cordwood.cleanup.clean import survey
+from cordwood.cleanup.check_plan import CheckPlan
+from cordwood.cleanup.clean import Survey, survey
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.request import CleanRequest
+from cordwood.insight.comparison import (
+    NOW,
+    SIDES,
+    THEN,
+    BothSettings,
+    PlannedBoth,
+    Space,
+    plan_both,
+)
 from cordwood.insight.lint import remarks
 from cordwood.insight.log_facts import LogFacts
 from cordwood.insight.offline_facts import offline_facts
@@ -25,7 +34,7 @@ from cordwood.insight.promise import (
     peak_bytes_a_second,
 )
 from cordwood.insight.whatif import kafka_keys_a_pass
-from cordwood.model.clock import SystemClock
+from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.advise_tables import SORTS, show_topics
@@ -48,7 +57,7 @@ from cordwood.surfaces.cli.setting_options import (
     SetOption,
     TopicsOption,
 )
-from cordwood.surfaces.cli.values import parse_duration, parse_size
+from cordwood.surfaces.cli.values import parse_duration, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
 
 EPILOG = """\b
@@ -90,6 +99,9 @@ def advise_command(
     server_properties: ServerPropertiesOption = None,
     metadata_dir: MetadataDirOption = None,
     defaults: DefaultsOption = False,
+    now: Annotated[
+        str | None, typer.Option(metavar="TIME", help="The moment to look at: ms or ISO 8601.")
+    ] = None,
     details: Annotated[
         bool, typer.Option("--details", help="Of each topic shown, its ages, changes and remarks.")
     ] = False,
@@ -130,7 +142,16 @@ def advise_command(
             max_bytes=None if max_bytes is None else parse_size(max_bytes, option="--max-bytes"),
             bytes_a_second=None if rate is None else parse_size(rate, option="--rate"),
         )
-        answer = _answer(settings, log_dirs, tuple(topic or ()), goal)
+        clock = SystemClock()
+        request = CleanRequest(
+            log_dirs=tuple(log_dirs),
+            resolve=settings.resolve,
+            now_ms=clock.now_ms() if now is None else parse_time(now, option="--now"),
+            topics=tuple(topic or ()),
+            named_topics=settings.named_topics,
+            producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+        )
+        answer = _answer(settings, request, goal, clock=clock)
     if as_json:
         typer.echo(json.dumps(answer))
     else:
@@ -151,18 +172,7 @@ class _Goal:
         self.bytes_a_second = bytes_a_second
 
 
-def _answer(
-    settings: Settings, log_dirs: Sequence[Path], topics: tuple[str, ...], goal: _Goal
-) -> Value:
-    clock = SystemClock()
-    request = CleanRequest(
-        log_dirs=tuple(log_dirs),
-        resolve=settings.resolve,
-        now_ms=clock.now_ms(),
-        topics=topics,
-        named_topics=settings.named_topics,
-        producer_expiration_ms=settings.broker.producer_id_expiration_ms,
-    )
+def _answer(settings: Settings, request: CleanRequest, goal: _Goal, *, clock: Clock) -> Value:
     found = survey(request, clock=clock)
     by_topic: dict[str, list[LogFacts]] = {}
     checks = found.checks(request.applied_limits, now_ms=request.now_ms)
@@ -172,10 +182,12 @@ def _answer(
         facts = offline_facts(report, captured, check, resolved, settings.broker)
         by_topic.setdefault(report.topic, []).append(facts)
     keys = kafka_keys_a_pass(CleanerSettings.of(settings.broker))
+    topics = [_topic(name, by_topic[name], goal, keys) for name in sorted(by_topic)]
+    _set_retention(topics, found, request)
     return {
         "now_ms": request.now_ms,
         "keys_a_pass": keys,
-        "topics": [_topic(name, by_topic[name], goal, keys) for name in sorted(by_topic)],
+        "topics": topics,
         **left_out(found.report.partitions),
         "warnings": [*settings.warnings, *found.report.warnings],
     }
@@ -220,6 +232,47 @@ def _topic(name: str, logs: Sequence[LogFacts], goal: _Goal, keys: int) -> Value
     except ConfigError as error:
         value["refused"] = str(error)
     return value
+
+
+def _set_retention(topics: Sequence[Value], found: Survey, request: CleanRequest) -> None:
+    """Adds what retention takes of each topic, with its settings and with those advised."""
+    advised = {each["topic"]: _changes(each) for each in topics}
+    logs = []
+    for log in found.shared:
+        changes = advised[log.view.topic_partition.topic]
+        config = replace(log.view.config, **changes)
+        logs.append(BothSettings(log=log, then_view=replace(log.view, config=config)))
+    free = found.free_bytes
+    limits = dict.fromkeys(SIDES, request.applied_limits)
+    space = Space(limits=limits, free_bytes=free, freeing=free)
+    of_topic: dict[str, list[PlannedBoth]] = {}
+    for planned in plan_both(logs, space, now_ms=request.now_ms):
+        of_topic.setdefault(planned.log.log.view.topic_partition.topic, []).append(planned)
+    for each in topics:
+        plans = of_topic[each["topic"]]
+        is_changed = bool(advised[each["topic"]])
+        each["retention"] = {
+            NOW: _taken([plan.now for plan in plans], [plan.next_24h[NOW] for plan in plans]),
+            THEN: _taken([plan.then for plan in plans], [plan.next_24h[THEN] for plan in plans])
+            if is_changed
+            else None,
+        }
+
+
+def _changes(topic: Value) -> Value:
+    """The changes that keep all that is promised, by field of `LogConfig`."""
+    return {
+        name.replace(".", "_"): value
+        for promise in topic["promises"].values()
+        for name, value in promise["changes"]
+    }
+
+
+def _taken(checks: Sequence[CheckPlan], next_24h: Sequence[int]) -> Value:
+    return {
+        "bytes": sum(check.plan.bytes_freed for check in checks),
+        "bytes_next_24h": sum(next_24h),
+    }
 
 
 def _promise(promise: Promise, value: Value) -> Value:

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import typer
 
+from cordwood.insight.comparison import NOW, THEN
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.setting_values import shown_text
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
@@ -41,7 +42,21 @@ def _summary(topics: Sequence[Value]) -> str:
     goals = [_goal(each) for each in topics if each["refused"] or each["promises"]]
     for goal in dict.fromkeys(goals):
         parts.append(f"{goals.count(goal):,} {goal}{_HINTS.get(goal, '')}")
-    return "; ".join(parts)
+    return "; ".join([*parts, _retention(topics)])
+
+
+def _retention(topics: Sequence[Value]) -> str:
+    """What retention takes of topics now and in the next day, also with the settings advised."""
+    now = _taken([each["retention"][NOW] for each in topics])
+    if all(each["retention"][THEN] is None for each in topics):
+        return f"retention takes {now}"
+    then = _taken([each["retention"][THEN] or each["retention"][NOW] for each in topics])
+    return f"retention takes {now}; with the changes {then}"
+
+
+def _taken(parts: Sequence[Value]) -> str:
+    size, soon = (sum(each[name] for each in parts) for name in ("bytes", "bytes_next_24h"))
+    return f"{format_bytes(size)} now, and {format_bytes(soon)} more in the next 24 h"
 
 
 def _goal(topic: Value) -> str:
@@ -133,6 +148,7 @@ def _show(topic: Value) -> None:
     for name, promise in topic["promises"].items():
         if promise["bound"] is not None:
             _show_promise(name, promise)
+    print_text(f"  {_retention([topic])}")
     if topic["remarks"]:
         rows = [
             [each["code"], each["setting"], shown_text(each["text"])] for each in topic["remarks"]

@@ -68,12 +68,22 @@ def _summary(answer: Value) -> str:
     total = answer["total"]
     difference = total[THEN]["bytes"] - total[NOW]["bytes"]
     count = f"{len(answer['partitions']):,} partitions of {len(answer['changes']):,} topics change"
+    soon = _next_day(total)
     if not difference:
-        return f"{count}: a cleaning leaves {_left(total[THEN])} of them, as it does now"
+        return f"{count}: a cleaning leaves {_left(total[THEN])} of them, as it does now{soon}"
     return (
         f"{count}: a cleaning leaves {_left(total[THEN])} of them instead of {_left(total[NOW])}, "
-        f"{format_bytes(abs(difference))} {'more' if difference > 0 else 'less'}"
+        f"{format_bytes(abs(difference))} {'more' if difference > 0 else 'less'}{soon}"
     )
+
+
+def _next_day(total: Value) -> str:
+    """What retention takes in the next day on both sides; empty where it is nothing."""
+    now, then = (total[side].get("bytes_next_24h", 0) for side in SIDES)
+    if not now and not then:
+        return ""
+    instead = ", as it does now" if now == then else f", instead of {format_bytes(now)}"
+    return f"; in the next 24 h retention takes {format_bytes(then)} more{instead}"
 
 
 def _without_effect(answer: Value) -> list[str]:

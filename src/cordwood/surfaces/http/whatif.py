@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 
 from cordwood.broker.configs.alter import Alteration, Resource
+from cordwood.broker.configs.describe import topic_origins
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.values import key_of
 from cordwood.cleanup.cleaner_settings import CleanerSettings
@@ -19,7 +20,15 @@ from cordwood.cleanup.due import DueRule
 from cordwood.cleanup.online_check import free_space, frozen_logs, logs_to_plan
 from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.cleanup.spark.session import cores_here
-from cordwood.insight.comparison import NOW, THEN, BothSettings, Comparison, Space
+from cordwood.insight.comparison import (
+    NOW,
+    THEN,
+    BothSettings,
+    Comparison,
+    Overruled,
+    Space,
+    overruled_by_topics,
+)
 from cordwood.insight.online_comparison import compare_running
 from cordwood.insight.online_facts import cleaner_blockers
 from cordwood.insight.whatif import Unread, unread
@@ -55,9 +64,11 @@ def what_if(node: Node, on_loop: OnLoop, request: Request) -> dict[str, Any]:
     chosen = _chosen(logs, request.all("topic"))
     topics = {log.topic_partition.topic for log in node.cleaner.manager.logs.logs()}
     resources = _resources(node.broker.node_id, request.all("set"), topics)
-    supposed = on_loop(lambda: _suppose(node, resources, topics))
+    shown = {log.topic_partition.topic for log in chosen}
+    supposed = on_loop(lambda: _suppose(node, resources, topics, shown))
     now_ms = node.clock.now_ms()
     comparison = _compared(node, chosen, supposed, now_ms=now_ms)
+    comparison.overruled = supposed.overruled
     comparison.warnings += _warnings(node, comparison, now_ms=now_ms)
     comparison.warnings += supposed.elsewhere
     lost = _unread(node, comparison) if looks_at_groups else None
@@ -141,16 +152,22 @@ def _chosen(logs: Sequence[PartitionLog], globs: Sequence[str]) -> list[Partitio
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Supposed:
-    """The settings if they were changed; `elsewhere` is what this broker has no log of."""
+    """The settings if they were changed.
+
+    `elsewhere` is what this broker has no log of, `overruled` what has no effect on topics.
+    """
 
     configs: Mapping[str, LogConfig]
     limits: DirectoryLimits
     cleaner: CleanerSettings
     elsewhere: list[str]
+    overruled: list[Overruled]
 
 
-def _suppose(node: Node, resources: Sequence[Resource], topics: set[str]) -> _Supposed:
-    """In slices of the event loop; the configs are a copy.
+def _suppose(
+    node: Node, resources: Sequence[Resource], topics: set[str], shown: set[str]
+) -> _Supposed:
+    """In slices of the event loop; the configs are a copy. `shown` are the topics asked for.
 
     Raises:
         ConfigError: the broker would refuse them; the text is Kafka's.
@@ -166,7 +183,24 @@ def _suppose(node: Node, resources: Sequence[Resource], topics: set[str]) -> _Su
         limits=DirectoryLimits.of(configs.values.broker_config),
         cleaner=CleanerSettings.of(configs.values.broker_config),
         elsewhere=_elsewhere(node, configs, named),
+        overruled=_overruled(configs, resources, shown),
     )
+
+
+def _overruled(
+    configs: ConfigService, resources: Sequence[Resource], topics: Collection[str]
+) -> list[Overruled]:
+    """What the topics have of their own of the settings that change for the broker."""
+    changed = {
+        alteration.name
+        for each in resources
+        if each.kind == ConfigResource.BROKER
+        for alteration in each.alterations
+    }
+    if not changed:
+        return []
+    origins = {topic: topic_origins(configs, topic) for topic in in_steps(topics)}
+    return overruled_by_topics(origins, changed)
 
 
 def _elsewhere(node: Node, configs: ConfigService, topics: Sequence[str]) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cordwood.format.file_names import LEADER_EPOCH_CHECKPOINT
+from cordwood.model.clock import SystemClock
 from cordwood.surfaces.cli.main import app
 from support.golden import Golden
 from support.log_builder import LogBuilder, write_log_dir
@@ -46,6 +47,38 @@ def test_a_size_is_kept_at_a_rate(golden_a: Golden) -> None:
     assert "bytes-and-a-segment" in [each["code"] for each in found["remarks"]]
     refused = topic(golden_a, "--topic", "retention-bytes", "--max-bytes", "1K", code=1)
     assert "no retention.bytes keeps 1024 bytes" in refused["refused"]
+
+
+def test_what_retention_takes_with_the_advice_is_what_a_dry_run_says(tmp_path: Path) -> None:
+    log, now_ms = LogBuilder("orders-0"), SystemClock().now_ms()
+    for number, age_hours in enumerate((156, 84, 1)):
+        if number:
+            log.roll()
+        log.batch([(b"k", b"v" * 50)], timestamp=now_ms - age_hours * 3_600_000)
+    root = write_log_dir(tmp_path / "logs", [log])
+
+    def printed(*arguments: str) -> str:
+        result = CliRunner().invoke(app, [arguments[0], str(root), "--defaults", *arguments[1:]])
+        assert result.exit_code == 0, result.output
+        return result.stdout
+
+    (found,) = json.loads(printed("advise", "--max-age", "5d", "--json"))["topics"]
+    changes = [f"--set=orders:{k}={v}" for k, v in found["promises"]["max_age_ms"]["changes"]]
+    taken = found["retention"]
+    for side, settings in (("now", []), ("then", changes)):
+        report = json.loads(printed("clean", "--dry-run", "--json", *settings))
+        assert taken[side]["bytes_next_24h"] == report["bytes_next_24h"] > 0
+        (planned,) = report["plan"]
+        assert taken[side]["bytes"] == planned["bytes_freed_by_retention"]
+    assert taken["now"]["bytes"] == 0 < taken["then"]["bytes"]
+    text = printed("advise", "--max-age", "5d")
+    assert "retention takes 0 now, and " in text
+    assert "with the changes " in text
+    (later,) = json.loads(printed("advise", "--json", "--now", str(now_ms + 86_400_000)))["topics"]
+    assert later["retention"] == {
+        "now": {"bytes": taken["now"]["bytes_next_24h"], "bytes_next_24h": 0},
+        "then": None,
+    }
 
 
 def test_what_cannot_be_promised_is_said(golden_a: Golden) -> None:

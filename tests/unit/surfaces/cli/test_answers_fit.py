@@ -37,8 +37,7 @@ COMMANDS: dict[str, tuple[str, ...]] = {
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_screen_is_as_it_was_reviewed(golden_a: Golden, name: str, columns: int) -> None:
     command, options = COMMANDS[name][:1], COMMANDS[name][1:]
-    moment = [] if "advise" in command else ["--now", golden_a.cleaned_at_ms]
-    arguments = [*command, "before", *moment, *options]
+    arguments = [*command, "before", "--now", golden_a.cleaned_at_ms, *options]
     shown = in_terminal(arguments, columns=columns, cwd=golden_a.root)
     assert shown.code == 0, shown
     assert max(map(len, shown.lines)) <= columns

@@ -153,6 +153,24 @@ def test_a_limit_that_partitions_share_is_predicted_and_explained(root: Path) ->
     ]
 
 
+def test_what_retention_takes_in_the_next_day_is_that_of_a_dry_run_with_the_settings(
+    root: Path,
+) -> None:
+    change = ["--set", f"orders:retention.ms={3 * DAY_MS + 12 * HOUR_MS}"]
+    at = ["--now", NOW_MS + HOUR_MS]
+    answer = answer_of(root, *change, *at)
+    for side, settings in (("now", []), ("then", change)):
+        options = [root, "--defaults", *at, "--topic", "orders", *settings, "--dry-run", "--json"]
+        report = json.loads(CliRunner().invoke(app, ["clean", *map(str, options)]).stdout)
+        soon = [each[side]["bytes_next_24h"] for each in answer["partitions"]]
+        assert sum(soon) == report["bytes_next_24h"] == answer["total"][side]["bytes_next_24h"] > 0
+    size = answer["partitions"][0]["bytes"] // 3
+    assert [each["then"]["bytes_next_24h"] for each in answer["partitions"]] == [size, size]
+    said = " ".join(run(root, *change, *at).stdout.split())
+    assert f"in the next 24 h retention takes {2 * size} more, as it does now" in said
+    assert "in the next 24 h" not in run(root, "--set", "orders:retention.ms=8d").stdout
+
+
 def test_the_tables_show_settings_partitions_total_and_the_days_ahead(root: Path) -> None:
     result = run(root, *SHORTER, "--days", 2)
     assert result.exit_code == 0, result.output
@@ -313,11 +331,11 @@ def test_a_broker_and_its_directory_say_the_same_and_the_broker_then_does_it(
     tmp_path: Path,
 ) -> None:
     served = ServedBroker(tmp_path / "logs", {"offsets.topic.num.partitions": "1"})
-    change = ["--set", f"orders:retention.ms={3 * HOUR_MS}", "--days", "2"]
+    change = ["--set", f"orders:retention.ms={26 * HOUR_MS}", "--days", "2"]
     with served:
         topic = AgedTopic(served.bootstrap_servers, "orders")
-        topic.create({"retention.ms": str(12 * HOUR_MS)})
-        topic.fill([9 * HOUR_MS, 5 * HOUR_MS, HOUR_MS], now_ms=SystemClock().now_ms())
+        topic.create({"retention.ms": str(80 * HOUR_MS)})
+        topic.fill([hours * HOUR_MS for hours in (73, 49, 25, 1)], now_ms=SystemClock().now_ms())
         topic.commit("reader", {0: 1, 1: 3 * RECORDS})
         here = ["--log-dir", served.log_dir]
         # Its recovery points are written each minute: until then its directory has less to go.
@@ -328,19 +346,26 @@ def test_a_broker_and_its_directory_say_the_same_and_the_broker_then_does_it(
         assert [each["then"]["segments_gone"] for each in answer["partitions"]] == [2, 2]
         (loss,) = answer["groups"]
         assert (loss["group"], loss["partition"], loss["lost"]) == ("reader", "orders-0", 9)
-        files = json.loads(cordwood("whatif", served.log_dir, *change, "--json"))
+        at_once = ["--now", answer["now_ms"]]
+        files = json.loads(cordwood("whatif", served.log_dir, *change, *at_once, "--json"))
         assert [each["pid"] for each in files["in_use"]] == [served.pid]
         for name in ("changes", "partitions", "total", "groups", "not_measured"):
             assert files[name] == answer[name], name
+        soon = {side: answer["total"][side]["bytes_next_24h"] for side in ("now", "then")}
+        assert soon["now"] == soon["then"] > 0
+        of_broker = ["--set", "log.retention.ms=26h"]
+        overruled = "orders: it has its own retention.ms=3d8h (metadata log)"
+        for where in ([served.log_dir], at):
+            assert overruled in cordwood("whatif", *where, *of_broker), where
         table = cordwood("whatif", *here, *change)
         for words in (f"process {served.pid}", "orders-0", "0→2", "planned", "reader", "+2"):
             assert words in table, words
         refused = ["--set", "orders:retention.ms=soon"]
         assert "Not a number of type LONG" in cordwood("whatif", *at, *refused, code=2)
         assert "no topic" in cordwood("whatif", *at, *change, "--topic", "no*", code=2)
-        of_all = json.loads(in_a_shell("whatif", *at, "--set", "*:retention.ms=3h", "--json"))
+        of_all = json.loads(in_a_shell("whatif", *at, "--set", "*:retention.ms=26h", "--json"))
         assert of_all["total"] == answer["total"]
-        topic.set({"retention.ms": str(3 * HOUR_MS)})
+        topic.set({"retention.ms": str(26 * HOUR_MS)})
         cordwood("clock", *here, "--advance", "5m")
         now = json.loads(cordwood("explain", *at, "--topic", "orders", "--json"))["partitions"]
         assert [(each["size_bytes"], each["log_start_offset"]) for each in now] == [

@@ -193,6 +193,9 @@ def test_a_setting_of_the_broker_changes_all_topics_without_their_own(
     week = str(7 * 24 * HOUR_MS)
     changed = {"retention.ms": {"now": week, "then": str(3 * HOUR_MS)}}
     assert answer["changes"] == {"without-own": changed}
+    own_value = {"setting": "retention.ms", "value": "-1", "source": "metadata log"}
+    assert answer["overruled"] == [{"topic": "with-own", **own_value}]
+    assert ask(probe, "with-own:retention.ms=1", topic="with*")["overruled"] == []
     node_id = broker.broker.node_id
     other.set_of_broker(node_id, {"log.retention.ms": str(3 * HOUR_MS)})
     try:
