@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from cordwood.surfaces.metrics.clean_run import CLEAN
+from cordwood.surfaces.metrics.jobs import CLEAN, EXPLAIN, VERIFY
 from cordwood.surfaces.metrics.metric import Metric
 from cordwood.surfaces.metrics.table import TABLE
 
@@ -54,8 +54,8 @@ too: `process_resident_memory_bytes`, `process_virtual_memory_bytes`,
 
 `packaging/prometheus/alerts.yaml` has alert rules: disks, failed log directories, a cleaner that
 has ended or cannot clean a partition, dirty bytes that pile up, replicas that lag, jobs of
-`cordwood clean` that have not run or failed. Each alert names the command that comes next.
-`packaging/grafana/cordwood.json` is a dashboard for Grafana.
+`cordwood clean` and `verify` that have not run or failed. Each alert names the command that comes
+next. `packaging/grafana/cordwood.json` is a dashboard for Grafana.
 """
 
 CLEAN_INTRODUCTION = """
@@ -65,6 +65,21 @@ CLEAN_INTRODUCTION = """
 textfile collector of Prometheus' node exporter: the file is replaced at once. `log_dirs` are the
 directories as they were given, comma separated, so that several jobs may each have a file. A topic
 has values if the run has read it.
+
+"""
+
+VERIFY_INTRODUCTION = """
+## Jobs: `cordwood verify`
+
+`cordwood verify --metrics-textfile FILE.prom` writes these in the same way, also with `--cleaning`.
+
+"""
+
+EXPLAIN_INTRODUCTION = """
+## Jobs: `cordwood explain`
+
+`cordwood explain LOG_DIR --metrics-textfile FILE.prom` writes its summary in the same way: how much
+goes, and when. A broker of Cordwood needs no job, it has metrics of its own.
 
 """
 
@@ -96,6 +111,10 @@ def page() -> str:
         parts += _table(metrics)
     parts.append(CLEAN_INTRODUCTION)
     parts += _table(CLEAN)
+    parts.append(VERIFY_INTRODUCTION)
+    parts += _table(VERIFY)
+    parts.append(EXPLAIN_INTRODUCTION)
+    parts += _table(EXPLAIN)
     return "".join([*parts, "\n", NOT_SERVED])
 
 

@@ -102,7 +102,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         {"os", "read_bytes", "subprocess"},
         "asks the system for limits, mounts and users, and Java for its version",
     ),
-    "surfaces/metrics/clean_run.py": ({"read_text"}, "reads the file that it replaces, whole"),
+    "surfaces/metrics/job_run.py": ({"read_text"}, "reads the file that it replaces, whole"),
     "surfaces/cli/user.py": ({"os"}, "asks for the user's name"),
     "surfaces/cli/clean_estimate.py": ({"secrets"}, "draws the secrets of key hashes"),
     "surfaces/cli/erased_again.py": ({"secrets"}, "draws the name and the salts of an erasure"),

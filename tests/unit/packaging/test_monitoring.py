@@ -15,7 +15,8 @@ import yaml
 
 from cordwood.surfaces.cli.main import _OWN
 from cordwood.surfaces.cli.tools.table import TOOLS
-from cordwood.surfaces.metrics.clean_run import CLEAN
+from cordwood.surfaces.metrics.jobs import CLEAN, VERIFY
+from cordwood.surfaces.metrics.metric import Metric
 from cordwood.surfaces.metrics.table import METRICS
 
 PACKAGING = Path(__file__).resolve().parents[3] / "packaging"
@@ -30,9 +31,8 @@ OTHERS = {
     "node_filesystem_size_bytes",
     "kube_cronjob_status_last_successful_time",
 }
-SERVED = {metric.name: set(metric.labels) for metric in METRICS} | {
-    metric.name: set(metric.labels) for metric in CLEAN
-}
+METRICS_OF_ALL: list[Metric[Any]] = [*METRICS, *CLEAN, *VERIFY]
+SERVED = {metric.name: set(metric.labels) for metric in METRICS_OF_ALL}
 #: Labels that Prometheus adds, that of a summary, and those of the others.
 ADDED = {"instance", "job", "quantile", "fstype", "mountpoint", "cronjob", "namespace"}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Final
@@ -36,7 +36,6 @@ from cordwood.surfaces.cli.clean_engine import (
     require_master,
 )
 from cordwood.surfaces.cli.clean_estimate import estimator_for
-from cordwood.surfaces.cli.clean_metrics import MetricsTextfileOption, clean_metrics
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.clean_tables import SORTS, show_report
 from cordwood.surfaces.cli.erased_again import erased_again
@@ -61,6 +60,12 @@ from cordwood.surfaces.cli.setting_options import (
     TopicsOption,
 )
 from cordwood.surfaces.cli.stopping import STOPPING
+from cordwood.surfaces.cli.textfile import (
+    METRICS_TEXTFILE,
+    MetricsTextfileOption,
+    RunMetrics,
+    textfile_metrics,
+)
 from cordwood.surfaces.cli.values import parse_path, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
 
@@ -205,7 +210,7 @@ def clean_command(
         )
         clock = SystemClock()
         metrics = context.with_resource(
-            clean_metrics(metrics_textfile, log_dirs, clock=clock, screen=screen, dry_run=dry_run)
+            _metrics(metrics_textfile, log_dirs, clock, screen, dry_run=dry_run)
         )
         settings = _settings_of(options, dry_run=dry_run)
         require_master(master)
@@ -245,7 +250,7 @@ def clean_command(
         fail("clean", f"{error} {confirm.unchanged.capitalize()}: {_IN_USE_ADVICE}", _EXIT_IN_USE)
     except (CordwoodError, OSError) as error:
         fail("clean", error, _EXIT_FAILED)
-    metrics.report = report
+    metrics.result, metrics.is_success = report, not report.failed
     _end(report, settings.warnings, screen, choice, as_json=json_)
 
 
@@ -335,6 +340,15 @@ class _Confirmation:
             if not typer.confirm("Remove these records for good?", err=True):
                 raise CordwoodError(self.unchanged)
         self.agreed.update(emptied.topics)
+
+
+def _metrics(
+    file: Path | None, log_dirs: Sequence[Path], clock: Clock, screen: Screen, *, dry_run: bool
+) -> AbstractContextManager[RunMetrics]:
+    """The context that writes metrics of the run; raises ConfigError."""
+    if file is not None and dry_run:
+        raise ConfigError(f"{METRICS_TEXTFILE} is for a cleaning, and --dry-run cleans nothing")
+    return textfile_metrics("clean", file, log_dirs, clock=clock, screen=screen)
 
 
 def _require_sensible(request: CleanRequest, *, no_estimate: bool) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from cordwood.insight.outlook import outlook
+from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli import explain_tables
 from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
@@ -38,6 +40,11 @@ from cordwood.surfaces.cli.setting_options import (
     TopicsOption,
 )
 from cordwood.surfaces.cli.tables import print_text
+from cordwood.surfaces.cli.textfile import (
+    METRICS_TEXTFILE,
+    MetricsTextfileOption,
+    textfile_metrics,
+)
 from cordwood.surfaces.http.client import query_of
 from cordwood.surfaces.settings import SettingOptions
 
@@ -96,6 +103,7 @@ def explain_command(
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,
     log_file: LogFileOption = None,
+    metrics_textfile: MetricsTextfileOption = None,
 ) -> None:
     """Explains, for each segment, why it is kept or deleted, and when it goes.
 
@@ -119,6 +127,11 @@ def explain_command(
         if log_dirs:
             if log_dir or bootstrap_server or url:
                 raise ConfigError("give LOG_DIR, or a running broker, not both")
+            metrics = context.with_resource(
+                textfile_metrics(
+                    "explain", metrics_textfile, log_dirs, clock=SystemClock(), screen=screen
+                )
+            )
             question = DirectoryQuestion(
                 options=options,
                 topics=tuple(topic or ()),
@@ -126,8 +139,9 @@ def explain_command(
                 records=RecordQuestion.parse(record, key, topics=tuple(topic or ())),
             )
             answer = explain_files(question, screen)
+            metrics.result, metrics.is_success = answer, not answer["failed"]
         else:
-            _require_none(options, now=now, record=record, key=key)
+            _require_none(options, now=now, record=record, key=key, textfile=metrics_textfile)
             broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
             parts = [broker.ask(query_of("/explain", topic=glob)) for glob in topic or ["*"]]
             answer = _joined(parts) | {"broker": broker.to_json()}
@@ -144,7 +158,12 @@ def explain_command(
 
 
 def _require_none(
-    options: SettingOptions, *, now: str | None, record: str | None, key: str | None
+    options: SettingOptions,
+    *,
+    now: str | None,
+    record: str | None,
+    key: str | None,
+    textfile: Path | None,
 ) -> None:
     """A running broker knows its settings and the time; records are looked for in its files.
 
@@ -155,6 +174,7 @@ def _require_none(
         "--record": record,
         "--key": key,
         "--now": now,
+        METRICS_TEXTFILE: textfile,
         "--set": options.set_options,
         "--config-file": options.config_file,
         "--server-properties": options.server_properties,

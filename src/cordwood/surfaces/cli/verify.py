@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError, MissingExtraError, NotALogDirError
 from cordwood.model.extras import NATIVE, require_extra
 from cordwood.surfaces.cli.error_text import os_error_text
@@ -22,6 +23,11 @@ from cordwood.surfaces.cli.log_options import (
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument, SetOption
 from cordwood.surfaces.cli.stopping import STOPPING
+from cordwood.surfaces.cli.textfile import (
+    METRICS_TEXTFILE,
+    MetricsTextfileOption,
+    textfile_metrics,
+)
 from cordwood.surfaces.cli.values import parse_path
 
 _EXIT_DAMAGED, _EXIT_USAGE = 1, 2
@@ -61,6 +67,7 @@ def verify_command(
         list[str] | None, typer.Option("--topic", metavar="GLOB", help="Only these topics.")
     ] = None,
     set_: SetOption = None,
+    metrics_textfile: MetricsTextfileOption = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
     log_level: LogLevelOption = None,
     log_format: LogFormatOption = LogFormat.TEXT,
@@ -92,13 +99,20 @@ def verify_command(
             raise ConfigError("--set needs --cleaning")
         if not log_dirs and erasure is None:
             raise ConfigError("name at least one LOG_DIR")
+        if metrics_textfile is not None and erasure is not None:
+            raise ConfigError(f"{METRICS_TEXTFILE} is for LOG_DIR, not for --erasure")
+        metrics = context.with_resource(
+            textfile_metrics(
+                "verify", metrics_textfile, log_dirs or (), clock=SystemClock(), screen=screen
+            )
+        )
         require_extra(NATIVE, what="cordwood verify")
         from cordwood.surfaces.cli import verify_run  # noqa: PLC0415  # loads compiled code
 
         if erasure is not None:
             is_sound = verify_run.check_report(erasure, log_dirs or (), public_key, json_=json_)
         else:
-            is_sound = verify_run.check_logs(
+            metrics.result = verify_run.check_logs(
                 _two(log_dirs or []) if cleaning else log_dirs or (),
                 tuple(topic or ()),
                 screen,
@@ -106,6 +120,7 @@ def verify_command(
                 set_options=tuple(set_ or ()),
                 json_=json_,
             )
+            is_sound = metrics.is_success = metrics.result.is_sound
     except (ConfigError, MissingExtraError, NotALogDirError) as error:
         fail("verify", str(error), _EXIT_USAGE)
     except CordwoodError as error:

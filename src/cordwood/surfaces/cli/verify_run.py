@@ -43,8 +43,8 @@ def check_logs(
     is_cleaning: bool,
     set_options: Sequence[str] = (),
     json_: bool,
-) -> bool:
-    """Checks log directories, or two copies of one, and prints the result; whether it is sound.
+) -> Verification:
+    """Checks log directories, or two copies of one, and prints the result.
 
     Raises:
         ConfigError, NotALogDirError: a directory is none, or no topic has a name that was given.
@@ -72,7 +72,7 @@ def check_logs(
         typer.echo(json.dumps(result.to_json()))
     else:
         _show(result, screen)
-    return result.is_sound
+    return result
 
 
 def _settings_in(log_dir: Path, set_options: Sequence[str]) -> Callable[[str], LogConfig | None]:

@@ -1,28 +1,28 @@
-"""`cordwood clean --metrics-textfile`: the file is checked first, and written at the end."""
+"""The option --metrics-textfile: the file is checked first, and written at the end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import typer
 
-from cordwood.cleanup.report import Report
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli.places import require_writable
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.values import parse_path
 
-_OPTION: Final = "--metrics-textfile"
+METRICS_TEXTFILE: Final = "--metrics-textfile"
 _SUFFIX: Final = ".prom"
 
 MetricsTextfileOption = Annotated[
     Path | None,
     typer.Option(
-        _OPTION,
+        METRICS_TEXTFILE,
         parser=parse_path,
         metavar="FILE.prom",
         help="Write metrics of the run here, for the node exporter.",
@@ -30,64 +30,66 @@ MetricsTextfileOption = Annotated[
 ]
 
 
-class CleanMetrics:
-    """What the file is to say: `report` is that of the run, None while there is none."""
+@dataclass(slots=True)
+class RunMetrics:
+    """What the file is to say: the result of the run, None while there is none."""
 
-    def __init__(self) -> None:
-        self.report: Report | None = None
+    result: Any = None
+    is_success: bool = False
 
 
 @contextmanager
-def clean_metrics(
-    file: Path | None, log_dirs: Sequence[Path], *, clock: Clock, screen: Screen, dry_run: bool
-) -> Iterator[CleanMetrics]:
+def textfile_metrics(
+    command: str, file: Path | None, log_dirs: Sequence[Path], *, clock: Clock, screen: Screen
+) -> Iterator[RunMetrics]:
     """Writes the file when the context ends, however it does; without a file nothing is done.
 
     Raises:
         ConfigError: there could be no such file; the context does not begin.
     """
-    found = CleanMetrics()
+    found = RunMetrics()
     if file is None:
         yield found
         return
-    _require_file(file, dry_run=dry_run)
+    _require_file(file)
     begun_s = clock.monotonic_s()
     try:
         yield found
     finally:
         # The library is loaded where there is a file to write.
-        from cordwood.surfaces.metrics.clean_run import (  # noqa: PLC0415
-            CleanRun,
+        from cordwood.surfaces.metrics.job_run import (  # noqa: PLC0415
+            JobRun,
             last_success_s,
             write_textfile,
         )
+        from cordwood.surfaces.metrics.jobs import JOBS  # noqa: PLC0415
 
         names = ",".join(str(each) for each in log_dirs)
-        run = CleanRun(
+        run = JobRun(
             log_dirs=names,
             ended_s=clock.now_ms() / 1000,
             duration_s=clock.monotonic_s() - begun_s,
-            succeeded_s=last_success_s(file, names),
-            report=found.report,
+            succeeded_s=last_success_s(file, command, names),
+            is_success=found.is_success,
+            result=found.result,
         )
         try:
-            write_textfile(file, run)
+            write_textfile(file, JOBS[command], run)
         except OSError as error:
             screen.line(
-                f"warning: {_OPTION} {file}: cannot be written: {error.strerror}", style="yellow"
+                f"warning: {METRICS_TEXTFILE} {file}: cannot be written: {error.strerror}",
+                style="yellow",
             )
 
 
-def _require_file(file: Path, *, dry_run: bool) -> None:
-    """Requires that the file can be written when the run ends.
+def _require_file(file: Path) -> None:
+    """Requires that the file can be written when the run ends, and that somebody reads it.
 
     Raises:
-        ConfigError: it cannot, or nobody would read it.
+        ConfigError: it cannot, or nobody would.
     """
-    if dry_run:
-        raise ConfigError(f"{_OPTION} is for a cleaning, and --dry-run cleans nothing")
     if file.suffix != _SUFFIX:
         raise ConfigError(
-            f"{_OPTION} {file}: the node exporter reads only files that end in {_SUFFIX}"
+            f"{METRICS_TEXTFILE} {file}: the node exporter reads only files that end in {_SUFFIX}"
         )
-    require_writable(_OPTION, file)
+    require_writable(METRICS_TEXTFILE, file)

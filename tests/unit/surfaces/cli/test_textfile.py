@@ -1,7 +1,8 @@
-"""`cordwood clean --metrics-textfile`: what the node exporter reads of a run."""
+"""The option --metrics-textfile: what the node exporter reads of a run."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -9,21 +10,24 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner, Result
 
+from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
+from cordwood.insight.outlook import When
 from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.main import app
-from cordwood.surfaces.metrics.clean_run import CLEAN
+from cordwood.surfaces.metrics.jobs import CLEAN, EXPLAIN, VERIFY
 from support.clean_case import EXPIRE, log_dir
 from support.log_builder import NOW_MS
 
-#: A metric, and its labels `topic` and `reason` if it has them.
+#: A metric, and its labels beside `log_dirs`.
 Sample = tuple[str, tuple[str, ...]]
+LABELS = ("topic", "reason", "rule", "when")
 
 
-def run(*arguments: object) -> Result:
-    return CliRunner().invoke(app, ["clean", *map(str, arguments)])
+def run(*arguments: object, command: str = "clean") -> Result:
+    return CliRunner().invoke(app, [command, *map(str, arguments)])
 
 
-def samples(file: Path) -> dict[Sample, float]:
+def samples(file: Path, command: str = "clean") -> dict[Sample, float]:
     """What the file has, as Prometheus' own parser reads it."""
     found: dict[Sample, float] = {}
     for family in text_string_to_metric_families(file.read_text(encoding="utf-8")):
@@ -32,8 +36,8 @@ def samples(file: Path) -> dict[Sample, float]:
         for sample in family.samples:
             labels = dict(sample.labels)
             assert labels.pop("log_dirs")
-            key = tuple(labels[label] for label in ("topic", "reason") if label in labels)
-            found[sample.name.removeprefix("cordwood_clean_"), key] = sample.value
+            key = tuple(labels[name] for name in LABELS if name in labels)
+            found[sample.name.removeprefix(f"cordwood_{command}_"), key] = sample.value
     return found
 
 
@@ -123,3 +127,60 @@ def test_a_file_that_is_damaged_is_replaced(root: Path, tmp_path: Path) -> None:
     file.write_text("not { metrics\n")
     assert run(root, *EXPIRE, "--retention-only", "--metrics-textfile", file).exit_code == 0
     assert samples(file)["success", ()] == 1
+
+
+def test_a_verification_is_told_by_topic_and_rule(root: Path, tmp_path: Path) -> None:
+    file = tmp_path / "verify.prom"
+    assert run(root, "--metrics-textfile", file, command="verify").exit_code == 0
+    sound = samples(file, "verify")
+    assert sound["success", ()] == 1
+    assert sound["records", ("x",)] == 2 * sound["records", ("y",)] > 0
+    assert sound["damaged_partitions", ("x",)] == 0
+    assert not [key for name, key in sound if name == "findings"]
+    (log, *_) = sorted((root / "x-0").glob("*.log"))
+    damaged = bytearray(log.read_bytes())
+    damaged[-1] ^= 1
+    log.write_bytes(damaged)
+    (root / CLEANER_OFFSET_CHECKPOINT).write_text("nonsense")
+    assert run(root, "--metrics-textfile", file, command="verify").exit_code == 1
+    found = samples(file, "verify")
+    assert (found["success", ()], found["damaged_partitions", ("x",)]) == (0, 1)
+    assert found["damaged_partitions", ("y",)] == 0
+    assert found["findings", ("x", "batch-crc")] == 1
+    assert found["findings", ("", "checkpoint-format")] == 1
+    last = "last_success_timestamp_seconds"
+    assert found[last, ()] == sound[last, ()]
+    assert {name for name, _ in found} == {e.name.removeprefix("cordwood_verify_") for e in VERIFY}
+
+
+def test_what_retention_takes_and_when_is_told_by_topic(root: Path, tmp_path: Path) -> None:
+    file = tmp_path / "explain.prom"
+    expired = ("--defaults", "--set", "log.retention.hours=48", "--now", NOW_MS)
+    options = (root, *expired, "--metrics-textfile", file, "--json")
+    result = run(*options, command="explain")
+    assert result.exit_code == 0, result.output
+    summary, found = json.loads(result.stdout)["summary"], samples(file, "explain")
+    for when in When:
+        for name in ("bytes", "segments"):
+            told = [found[name, (topic, str(when))] for topic in ("x", "y")]
+            assert sum(told) == summary[when][name]
+    assert found["bytes", ("x", "now")] > 0
+    assert found["success", ()] == 1
+    names = {each.name.removeprefix("cordwood_explain_") for each in EXPLAIN}
+    assert {name for name, _ in found} == names
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "words"),
+    [
+        ("verify", ["--erasure", "report.json"], "is for LOG_DIR, not for --erasure"),
+        ("explain", ["--url", "http://127.0.0.1:1"], "--metrics-textfile needs LOG_DIR"),
+    ],
+)
+def test_what_is_no_run_over_directories_writes_no_metrics(
+    tmp_path: Path, command: str, options: list[str], words: str
+) -> None:
+    result = run(*options, "--metrics-textfile", tmp_path / "x.prom", command=command)
+    assert result.exit_code == 2
+    assert words in result.stderr
+    assert not list(tmp_path.iterdir())
