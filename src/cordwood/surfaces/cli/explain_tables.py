@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from enum import Enum
 from itertools import groupby, pairwise
 from typing import Any, Final
@@ -16,7 +15,7 @@ from cordwood.surfaces.cli.left_out import grouped_lines, show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_values import shown_setting, shown_text
 from cordwood.surfaces.cli.tables import Column, output_width, print_table, print_text
-from cordwood.surfaces.cli.values import format_bytes, format_duration
+from cordwood.surfaces.cli.values import format_bytes, format_duration, format_moment
 
 Value = dict[str, Any]
 
@@ -117,10 +116,10 @@ def _show_records(answer: Value) -> None:
     rows = [
         [
             f"{each['topic']}:{each['partition']}:{each['offset']}",
-            _moment(each["timestamp"]),
+            format_moment(each["timestamp"]),
             str(each["segment"]),
             each["state"],
-            _moment(each["gone_by_ms"]) if each["gone_by_ms"] is not None else "no limit",
+            format_moment(each["gone_by_ms"]) if each["gone_by_ms"] is not None else "no limit",
             shown_text(each["text"]),
         ]
         for each in answer["records"]
@@ -172,7 +171,7 @@ def _show_groups(partition: Value, screen: Screen) -> None:
         screen.line(
             f"  group {each['group']} {lost} offsets {each['first_offset']} to "
             f"{each['last_offset']}, at most {each['records_at_most']} records, by "
-            f"{each['setting']} at {_moment(each['at_ms'])}",
+            f"{each['setting']} at {format_moment(each['at_ms'])}",
             style="red",
         )
 
@@ -252,10 +251,10 @@ def _row(group: Sequence[Value], now_ms: int) -> list[str]:
         name,
         str(len(group)),
         format_bytes(sum(each["size_bytes"] for each in group)),
-        _moment(max(each["largest_timestamp"] for each in group)),
+        format_moment(max(each["largest_timestamp"] for each in group)),
         state,
         "now" if first["deletable"] else _span([each["goes_ms"] for each in group], now_ms),
-        _moment(last["gone_by_ms"]) if last["gone_by_ms"] is not None else "",
+        format_moment(last["gone_by_ms"]) if last["gone_by_ms"] is not None else "",
         shown_text(first["reason"] if first["deletable"] else _reasons(first)),
     ]
 
@@ -286,16 +285,8 @@ def _when(moment_ms: int | None, now_ms: int) -> str:
 
 def _until(blocker: Value, now_ms: int) -> str:
     until_ms = blocker["until_ms"]
-    return "" if until_ms is None else f" ({_when(until_ms, now_ms)}, {_moment(until_ms)})"
+    return "" if until_ms is None else f" ({_when(until_ms, now_ms)}, {format_moment(until_ms)})"
 
 
 def _ago(then_ms: int, now_ms: int) -> str:
     return f"{format_duration(max(0, now_ms - then_ms))} ago"
-
-
-def _moment(ms: int) -> str:
-    """A moment in UTC, to the second; a number where no calendar has it."""
-    try:
-        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
-    except (ValueError, OverflowError, OSError):
-        return str(ms)

@@ -7,19 +7,21 @@ is due of so little that an estimate takes no time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from cordwood.cleanup.clean import Survey, clean, survey
+from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.estimate.values import Estimator
 from cordwood.cleanup.report import PartitionReport
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.shared_retention import DirectoryLimits
-from cordwood.format.file_names import LOG_SUFFIX
+from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT, LOG_SUFFIX
 from cordwood.insight.explain import explain
 from cordwood.insight.offline_facts import offline_facts
 from cordwood.insight.outlook import When, outlook
+from cordwood.insight.overdue_cleaning import overdue_cleaning
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.extras import NATIVE, missing_packages
@@ -96,6 +98,7 @@ def summary_of(
     )
     found = survey(request, clock=clock)
     logs = _explained(found, settings, request)
+    cleans = CleanerSettings.of(settings.broker).enable
     topics = _topics(found, logs, now_ms=now_ms)
     return {
         "now_ms": now_ms,
@@ -104,6 +107,7 @@ def summary_of(
         "bytes": sum(each["bytes"] for each in topics),
         "summary": outlook(logs, now_ms=now_ms).to_json(),
         "topics": topics,
+        "overdue_cleanings": _overdue(found, now_ms=now_ms) if cleans else [],
         "compaction": _compaction(request, logs, clock=clock, estimator=estimator),
         "in_use": found.report.in_use,
         "retention_assumed": list(found.assumed.topics),
@@ -126,6 +130,36 @@ def _explained(found: Survey, settings: Settings, request: CleanRequest) -> list
         facts = offline_facts(report, captured, check, resolved, settings.broker)
         documents.append(explain(facts, now_ms=request.now_ms).to_json())
     return documents
+
+
+def _overdue(found: Survey, *, now_ms: int) -> list[Value]:
+    """The logs that the cleaner of a broker has left alone though they were due."""
+    checkpoints_ms: dict[str, int | None] = {}
+    overdue = []
+    for report, captured in found.logs:
+        # The time is read after the logs: a cleaner that works meanwhile makes it later.
+        if report.log_dir not in checkpoints_ms:
+            checkpoints_ms[report.log_dir] = _cleaned_ms(Path(report.log_dir))
+        checkpoint_ms = checkpoints_ms[report.log_dir]
+        if checkpoint_ms is None:
+            continue
+        each = overdue_cleaning(captured.view, checkpoint_ms=checkpoint_ms, now_ms=now_ms)
+        if each is not None:
+            place = {
+                "topic": report.topic,
+                "partition": report.partition,
+                "log_dir": report.log_dir,
+            }
+            overdue.append(place | asdict(each))
+    return overdue
+
+
+def _cleaned_ms(log_dir: Path) -> int | None:
+    """When a cleaning has last ended in a directory, or later; None if nothing says so."""
+    try:
+        return OS.facts_of(log_dir / CLEANER_OFFSET_CHECKPOINT).modified_ms
+    except OSError:
+        return None
 
 
 def _paths(log_dirs: Sequence[Path]) -> list[Path]:

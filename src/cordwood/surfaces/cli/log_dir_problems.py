@@ -11,7 +11,7 @@ from cordwood.cleanup.report import Status
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.surfaces.cli.left_out import FAILED, LEFT_ALONE, grouped_lines
-from cordwood.surfaces.cli.values import format_bytes
+from cordwood.surfaces.cli.values import format_bytes, format_moment
 from cordwood.surfaces.http.client import ask
 from cordwood.surfaces.http.identity import read_runtime_file
 
@@ -21,6 +21,7 @@ _FULL: Final = 0.95
 _ANSWER_S: Final = 2.0
 #: Where the packages of Kafka have the broker's file.
 _PROPERTIES: Final = "/etc/kafka/server.properties"
+_NAMED: Final = 3
 _UNDESCRIBED: Final = "no source describes"
 
 
@@ -56,6 +57,7 @@ def _problems(answer: Value) -> Iterator[tuple[str, str]]:
                 f"{path} was not stopped cleanly: what is above its recovery points and high "
                 "watermarks is not touched, and a broker recovers it when it starts",
             )
+    yield from _overdue(answer["overdue_cleanings"])
     damaged = [(_name(each), str(each["reason"])) for each in answer[FAILED]]
     for line in grouped_lines(damaged):
         yield "damaged", line
@@ -80,6 +82,24 @@ def _problems(answer: Value) -> Iterator[tuple[str, str]]:
 
 def _name(each: Value) -> str:
     return f"{each['topic']}-{each['partition']}"
+
+
+def _overdue(overdue: Sequence[Value]) -> Iterator[tuple[str, str]]:
+    """What no cleaner has cleaned for a day and more, though it was due: a line a directory."""
+    for log_dir in dict.fromkeys(each["log_dir"] for each in overdue):
+        here = [each for each in overdue if each["log_dir"] == log_dir]
+        here.sort(key=lambda each: -int(each["dirty_bytes"]))
+        names = ", ".join(map(_name, here[:_NAMED]))
+        rest = f" and {len(here) - _NAMED:,} more" if len(here) > _NAMED else ""
+        due_ms = max(each["due_ms"] for each in here)
+        written_ms = max(each["written_ms"] for each in here)
+        yield (
+            "not-cleaned",
+            f"the cleaner has not finished a cleaning of {names}{rest} since "
+            f"{format_moment(here[0]['cleaned_ms'])}, though it was due by {format_moment(due_ms)} "
+            f"at the latest, and a broker wrote until {format_moment(written_ms)}: its cleaner may "
+            f"have died. `cordwood verify {shlex.quote(log_dir)}` says whether a batch is damaged",
+        )
 
 
 def _cleaner_problems(log_dir: Path) -> Iterator[tuple[str, str]]:

@@ -107,6 +107,14 @@ def format_duration(ms: int) -> str:
     return "".join(found[:2]) or "0s"
 
 
+def format_moment(ms: int) -> str:
+    """A moment in UTC, to the second; a number where no calendar has it."""
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%SZ")
+    except (ValueError, OverflowError, OSError):
+        return str(ms)
+
+
 def format_bytes(count: float) -> str:
     """A byte count with about three digits, in powers of 1024: 512, 1.4K, 20.1M, 3.0G."""
     for unit in ("", "K", "M"):

@@ -14,7 +14,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner, Result
 
-from cordwood.format.file_names import CLEAN_SHUTDOWN, LEADER_EPOCH_CHECKPOINT
+from cordwood.format.file_names import (
+    CLEAN_SHUTDOWN,
+    CLEANER_OFFSET_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+)
 from cordwood.insight.outlook import When
 from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.main import app
@@ -156,6 +160,32 @@ def test_what_is_wrong_is_said(root: Path) -> None:
     assert problems(answer) == ["unclean-stop", "damaged"]
     assert "'nonsense' in a checkpoint" in answer["problems"][-1]["text"]
     assert {each["topic"] for each in answer["topics"]} == {"large", "small"}
+
+
+def test_logs_that_no_cleaner_has_cleaned_for_days_though_they_were_due_are_named(
+    tmp_path: Path,
+) -> None:
+    log = LogBuilder("users-0", modified_ms=NOW_MS - 9 * DAY_MS)
+    for number in range(10):
+        at_ms = NOW_MS - (9 - number) * DAY_MS
+        if number:
+            log.roll(modified_ms=at_ms)
+        log.batch([(b"k%d" % n, b"v") for n in range(20)], timestamp=at_ms)
+    log.cleaner_checkpoint = 40
+    root = write_log_dir(tmp_path / "logs", [log])
+    cleaned_ms = NOW_MS - 8 * DAY_MS
+    os.utime(root / CLEANER_OFFSET_CHECKPOINT, ns=(cleaned_ms * 1_000_000,) * 2)
+    compacted = ("--set", "users:cleanup.policy=compact")
+    answer = summary(*known(root), *compacted)
+    (overdue,) = answer["overdue_cleanings"]
+    assert (overdue["topic"], overdue["cleaned_ms"]) == ("users", cleaned_ms)
+    assert problems(answer) == ["not-cleaned"]
+    said = " ".join(run(*known(root), *compacted).stdout.split())
+    assert "not finished a cleaning of users-0 since 2023-11-06 22:13:20Z, though" in said
+    off = ("--set", "log.cleaner.enable=false")
+    assert problems(summary(*known(root), *compacted, *off)) == []
+    os.utime(root / CLEANER_OFFSET_CHECKPOINT)
+    assert problems(summary(*known(root), *compacted)) == []
 
 
 def test_a_directory_in_use_is_looked_at_and_not_to_be_cleaned(root: Path) -> None:
