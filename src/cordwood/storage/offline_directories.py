@@ -97,6 +97,7 @@ class Locks:
     def __init__(self, *, dry_run: bool) -> None:
         self._dry_run = dry_run
         self._held: dict[object, DirectoryLock | None] = {}
+        self._real_homes: dict[Path, Path] = {}
         self.in_use: list[dict[str, Any]] = []
 
     def take(self, directory: Path) -> None:
@@ -125,8 +126,10 @@ class Locks:
         """
         home = place.log_dir.path
         try:
-            real = place.partition.path.resolve()
-            is_foreign = OS.identity_of(real.parent) != OS.identity_of(home)
+            real = self._real(place)
+            is_foreign = real.parent != self._real_homes[home] and (
+                OS.identity_of(real.parent) != OS.identity_of(home)
+            )
             self.take(real.parent)
             if not self._dry_run:
                 require_closed(real)
@@ -138,6 +141,13 @@ class Locks:
                 f"checkpoints are not those of {home}; clean {real} instead"
             )
         return None
+
+    def _real(self, place: Place) -> Path:
+        """The directory that a partition's path leads to; links above it are followed once."""
+        home, path = place.log_dir.path, place.partition.path
+        if home not in self._real_homes:
+            self._real_homes[home] = home.resolve()
+        return path.resolve() if path.is_symlink() else self._real_homes[home] / path.name
 
     def release(self) -> None:
         """Releases all of them."""

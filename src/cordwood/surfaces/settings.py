@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cordwood.broker.configs.unknown import unknown_settings
 from cordwood.cleanup.request import Resolved
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES
 from cordwood.format.meta_properties import parse_meta_properties
@@ -98,7 +97,7 @@ def read_settings(options: SettingOptions) -> Settings:
     warnings = [*sources.warnings, *broker.warnings]
     warnings += [
         f"{sources.server_properties_name}: {name} is ignored; {advice}"
-        for name, advice in unknown_settings(sources.server_properties).items()
+        for name, advice in _unknown(sources.server_properties).items()
         if not is_misnamed_broker_setting(name)  # else the sources have said so
     ]
     if metadata is not None and metadata.may_have_uncommitted_suffix:
@@ -156,6 +155,16 @@ def _sources_of(options: SettingOptions, metadata: MetadataImage | None) -> Sour
         config_file_name=str(options.config_file or "--config-file"),
         server_properties_name=str(options.server_properties or "--server-properties"),
     )
+
+
+def _unknown(properties: Mapping[str, str]) -> Mapping[str, str]:
+    """The names that are no setting of a broker, each with advice."""
+    if not properties:
+        return {}
+    # What knows every setting of a broker is loaded where a file has some.
+    from cordwood.broker.configs.unknown import unknown_settings  # noqa: PLC0415
+
+    return unknown_settings(properties)
 
 
 def _replicas(metadata: MetadataImage | None, partition: TopicPartition) -> Sequence[int]:

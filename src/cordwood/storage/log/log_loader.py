@@ -199,8 +199,9 @@ class _Loader:
         producers = self._producers()
         if not self._is_deleted_dir:
             # In this order, so that an epoch without records is forgotten at once.
-            self._epochs.truncate_from_start(request.log_start_offset)
-            self._epochs.truncate_from_end(end)
+            is_written = not self._keeps
+            self._epochs.truncate_from_start(request.log_start_offset, durably=is_written)
+            self._epochs.truncate_from_end(end, durably=is_written)
             if not self._keeps:
                 self._find_first_epochs(start)
             producers.remove_stray_snapshots([s.base_offset for s in self._segments])

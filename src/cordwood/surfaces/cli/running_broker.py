@@ -15,11 +15,6 @@ from urllib.parse import urlsplit
 
 import typer
 
-from cordwood.broker.configs.describe import HTTP_URL
-from cordwood.client.addressed import find_addressed
-from cordwood.client.cluster import Cluster
-from cordwood.client.core import ClientSettings
-from cordwood.client.errors import ClientError
 from cordwood.model.errors import (
     ConfigError,
     CordwoodError,
@@ -230,6 +225,13 @@ def _is_one_of(log_dir: Path, log_dirs: Iterable[str]) -> bool:
 
 
 def _by_kafka_address(servers: str) -> AddressedBroker:
+    # The client is not loaded by commands that read files.
+    from cordwood.broker.configs.describe import HTTP_URL  # noqa: PLC0415
+    from cordwood.client.addressed import find_addressed  # noqa: PLC0415
+    from cordwood.client.cluster import Cluster  # noqa: PLC0415
+    from cordwood.client.core import ClientSettings  # noqa: PLC0415
+    from cordwood.client.errors import ClientError  # noqa: PLC0415
+
     settings = ClientSettings(
         bootstrap_servers=servers,
         api_timeout_ms=_API_TIMEOUT_MS,

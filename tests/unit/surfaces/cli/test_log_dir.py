@@ -262,10 +262,11 @@ try:
 except SystemExit:
     pass
 print(len(opened), sum(each.endswith(".log") for each in opened), file=sys.stderr)
+print(*sorted(name for name in sys.modules if name.count(".") == 1), file=sys.stderr)
 """
 
 
-def test_few_files_of_a_partition_are_opened(tmp_path: Path) -> None:
+def test_few_files_of_a_partition_are_opened_and_no_client_is_loaded(tmp_path: Path) -> None:
     count = 100
     root = write_log_dir(tmp_path / "logs", [LogBuilder(f"t-{n}") for n in range(count)])
     done = subprocess.run(
@@ -276,6 +277,9 @@ def test_few_files_of_a_partition_are_opened(tmp_path: Path) -> None:
         env=os.environ,
     )
     assert json.loads(done.stdout)["partitions"] == count
-    opened, logs = map(int, done.stderr.split())
+    counts, modules = done.stderr.splitlines()
+    opened, logs = map(int, counts.split())
     assert opened <= 6 * count + 20
     assert logs <= 2 * count
+    # What talks to a broker, or is one, takes as long to load as a hundred partitions.
+    assert not {"cordwood.client", "cordwood.broker", "cordwood.coordinator"} & set(modules.split())
