@@ -156,7 +156,7 @@ def test_a_refused_topic_is_not_erased_when_its_hold_is_gone(tmp_path: Path) -> 
     erase_here(log_dir, "t", "u", keys=[b"other-1"])
     registry = HoldRegistry(OS)
     registry.read([log_dir])
-    registry.release("case-7")
+    registry.release("case-7", by="ada")
     before = digest_tree(log_dir / "t-0")
     erase_here(log_dir, "u", id="erasure-2")
     assert digest_tree(log_dir / "t-0") == before
@@ -230,7 +230,7 @@ def test_an_interrupted_erasure_of_a_trash_waits_for_the_end_of_a_hold(tmp_path:
     assert (log_dir / PENDING_NAME).exists()
     registry = HoldRegistry(OS)
     registry.read([log_dir])
-    registry.release("case-7")
+    registry.release("case-7", by="ada")
     assert erase_here(log_dir, "u", trash=trash).failed == {}
     assert sweep(trash / "t-0", KEY, VALUE) == []
 
