@@ -23,6 +23,8 @@ _WHEN: Final = {
     When.LATER: "later",
     When.STAYS: "stays",
 }
+#: The title of the column that has what is left when a day has passed: what goes later or never.
+AFTER_A_DAY: Final = "after 24 h"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,9 +118,9 @@ LISTING: Final[Listing[Log]] = Listing(
         _bytes("size"),
         _bytes("goes now", When.NOW),
         _bytes("in 24 h", When.DAY),
-        _bytes("stays", When.LATER, When.STAYS),
+        _bytes(AFTER_A_DAY, When.LATER, When.STAYS),
         Measure(
-            column=Column("most stays by", is_prose=True),
+            column=Column("most left by", is_prose=True),
             text=lambda logs: logs[0].why,
             is_summed=False,
         ),

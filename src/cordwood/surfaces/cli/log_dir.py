@@ -14,7 +14,7 @@ from cordwood.model.clock import SystemClock
 from cordwood.surfaces.cli.biggest import AllOption, Choice, Listing, Measure, TopOption
 from cordwood.surfaces.cli.clean_estimate import estimator_for, with_error
 from cordwood.surfaces.cli.clean_progress import CleanProgress
-from cordwood.surfaces.cli.explain_summary import show_outlook
+from cordwood.surfaces.cli.explain_summary import AFTER_A_DAY, show_outlook
 from cordwood.surfaces.cli.left_out import FAILED
 from cordwood.surfaces.cli.log_dir_facts import readable, summary_of
 from cordwood.surfaces.cli.log_dir_problems import next_commands, problems_of
@@ -103,26 +103,32 @@ def log_dir_command(
             estimator=None if no_estimate else estimator_for(CleanProgress(None)),
         )
         answer["problems"] = problems_of(answer, looked.failed)
-        answer["next"] = next_commands(answer, _settings_given(options))
+        answer["next"] = next_commands(
+            answer,
+            looked.log_dirs,
+            sources=_sources(options, now),
+            changes=[word for each in options.set_options for word in ("--set", each)],
+        )
     if as_json:
         typer.echo(json.dumps(answer))
     else:
         _show(answer, choice)
-    if looked.failed or answer[FAILED]:
+    if looked.failed or answer[FAILED] or answer["compaction"]["failed"]:
         raise typer.Exit(_FAILED)
 
 
-def _settings_given(options: SettingOptions) -> list[str]:
-    """The options that say where settings come from, as they were given."""
-    given = [word for each in options.set_options for word in ("--set", each)]
-    files = {
+def _sources(options: SettingOptions, now: str | None) -> list[str]:
+    """The options that say where settings come from, without --set, and the moment, as given."""
+    given: list[str] = []
+    values = {
         "--config-file": options.config_file,
         "--server-properties": options.server_properties,
         "--metadata-dir": options.metadata_dir,
+        "--now": now,
     }
-    for name, path in files.items():
-        if path is not None:
-            given += [name, str(path)]
+    for name, value in values.items():
+        if value is not None:
+            given += [name, str(value)]
     return [*given, "--defaults"] if options.defaults else given
 
 
@@ -143,7 +149,10 @@ def _show(answer: Value, choice: Choice) -> None:
     show_outlook("What retention removes", answer["summary"])
     print_text(_compaction_line(answer["compaction"]))
     typer.echo()
-    _LISTING.show("Topics", answer["topics"], choice)
+    listing = _LISTING
+    if unread:
+        listing = replace(listing, measures=(*listing.measures, _NOT_READ))
+    listing.show("Topics", answer["topics"], choice)
     if answer["problems"]:
         typer.echo("\nTo know")
         for each in answer["problems"]:
@@ -204,7 +213,8 @@ _LISTING: Final[Listing[Value]] = Listing(
         _number("size", "bytes"),
         _number("goes now", When.NOW),
         _number("in 24 h", When.DAY),
-        _number("stays", When.LATER, When.STAYS, "bytes_not_read"),
+        _number(AFTER_A_DAY, When.LATER, When.STAYS),
         _number("dirty", "dirty_bytes"),
     ),
 )
+_NOT_READ: Final = _number("not read", "bytes_not_read")

@@ -11,10 +11,12 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
+from cordwood.cleanup.check_plan import CheckPlan
 from cordwood.cleanup.clean import Survey, clean, survey
+from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.estimate.values import Estimator
-from cordwood.cleanup.report import PartitionReport
+from cordwood.cleanup.report import Report
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT, LOG_SUFFIX
@@ -26,7 +28,7 @@ from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.extras import NATIVE, missing_packages
 from cordwood.storage.filesystem import OS, DirectoryLock
-from cordwood.storage.offline_directories import Place, find_places, open_log_dirs
+from cordwood.storage.offline_directories import find_places, open_log_dirs
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.left_out import left_out
 from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
@@ -99,7 +101,7 @@ def summary_of(
     found = survey(request, clock=clock)
     logs = _explained(found, settings, request)
     cleans = CleanerSettings.of(settings.broker).enable
-    topics = _topics(found, logs, now_ms=now_ms)
+    topics = _topics(found, logs, request)
     return {
         "now_ms": now_ms,
         "log_dirs": [_log_dir(path) for path in _paths(options.log_dirs)],
@@ -121,14 +123,18 @@ def summary_of(
 
 
 def _explained(found: Survey, settings: Settings, request: CleanRequest) -> list[Value]:
-    """Every log that was read, as `cordwood explain` explains it."""
+    """Every log that was read, as `cordwood explain` explains it.
+
+    `due` is the compaction that a cleaning does after its retention, None if it does none.
+    """
     checks = found.checks(request.applied_limits, now_ms=request.now_ms)
     documents = []
     for (report, captured), check in zip(found.logs, checks, strict=True):
         resolved = settings.resolve(report.topic)
         assert resolved is not None, "only topics with settings are captured"
         facts = offline_facts(report, captured, check, resolved, settings.broker)
-        documents.append(explain(facts, now_ms=request.now_ms).to_json())
+        document = explain(facts, now_ms=request.now_ms).to_json()
+        documents.append(document | {"due": _due(check, now_ms=request.now_ms)})
     return documents
 
 
@@ -162,6 +168,13 @@ def _cleaned_ms(log_dir: Path) -> int | None:
         return None
 
 
+def _due(check: CheckPlan, *, now_ms: int) -> Cleanable | None:
+    if check.plan.roll or not check.after.config.compact:  # nothing is left, or nothing compacted
+        return None
+    cleanable = plan_cleanable(check.after, now_ms=now_ms)
+    return cleanable if cleanable.reason is None else None
+
+
 def _paths(log_dirs: Sequence[Path]) -> list[Path]:
     return [each.path for each in open_log_dirs(log_dirs)]
 
@@ -178,27 +191,27 @@ def _log_dir(path: Path) -> Value:
     }
 
 
-def _topics(found: Survey, logs: Sequence[Value], *, now_ms: int) -> list[Value]:
+def _topics(found: Survey, logs: Sequence[Value], request: CleanRequest) -> list[Value]:
     """Every topic with its size; of logs that were not read that of their files."""
     read: dict[str, list[Value]] = {}
     for each in logs:
         read.setdefault(each["topic"], []).append(each)
     sizes: dict[str, list[int]] = {}
     known = {(report.log_dir, report.topic, report.partition) for report, _ in found.logs}
-    unread = [] if len(known) == len(found.report.partitions) else found.report.partitions
-    for place in _places(unread):
+    is_whole = len(known) == len(found.report.partitions)
+    for place in [] if is_whole else find_places(open_log_dirs(request.log_dirs)):
         partition = place.partition.topic_partition
         if (str(place.log_dir.path), partition.topic, partition.partition) not in known:
             sizes.setdefault(partition.topic, []).append(_size(place.partition.path))
     return [
-        _topic(name, read.get(name, []), sizes.get(name, []), now_ms=now_ms)
+        _topic(name, read.get(name, []), sizes.get(name, []), now_ms=request.now_ms)
         for name in sorted(read.keys() | sizes.keys())
     ]
 
 
 def _topic(name: str, logs: Sequence[Value], unread: Sequence[int], *, now_ms: int) -> Value:
     parts = outlook(logs, now_ms=now_ms)
-    due = [each["compaction"] for each in logs if each["compaction"] and each["compaction"]["due"]]
+    due = [each["due"] for each in logs if each["due"] is not None]
     return {
         "topic": name,
         "partitions": len(logs) + len(unread),
@@ -207,13 +220,8 @@ def _topic(name: str, logs: Sequence[Value], unread: Sequence[int], *, now_ms: i
         "bytes_not_read": sum(unread),
         **{str(when): parts.part(when).bytes for when in When},
         "compactions_due": len(due),
-        "dirty_bytes": sum(each["cleanable_bytes"] for each in due),
+        "dirty_bytes": sum(each.cleanable_bytes for each in due),
     }
-
-
-def _places(partitions: Sequence[PartitionReport]) -> list[Place]:
-    log_dirs = dict.fromkeys(Path(each.log_dir) for each in partitions)
-    return find_places(open_log_dirs(list(log_dirs)))
 
 
 def _size(directory: Path) -> int:
@@ -236,10 +244,8 @@ def _compaction(
     estimator: Estimator | None,
 ) -> Value:
     """How many compactions are due, and what they would free, if that is quickly known."""
-    due = [each for each in logs if each["compaction"] and each["compaction"]["due"]]
-    to_read = sum(
-        each["compaction"]["clean_bytes"] + each["compaction"]["cleanable_bytes"] for each in due
-    )
+    due = [each for each in logs if each["due"] is not None]
+    to_read = sum(each["due"].bytes_to_read for each in due)
     answer: Value = {
         "partitions": len(due),
         "bytes_to_read": to_read,
@@ -247,6 +253,7 @@ def _compaction(
         "bytes_error": None,
         "is_exact": False,
         "why_not": "",
+        "failed": [],
     }
     if not due:
         return answer | {"bytes_freed": 0, "bytes_error": 0, "is_exact": True}
@@ -261,14 +268,35 @@ def _compaction(
         clock=clock,
         estimator=estimator,
     )
+    failed = _not_estimated(report, logs)
+    if failed and not any(each.estimate for each in report.partitions):
+        return answer | {"why_not": "no log that is due can be read", "failed": failed}
     found = [each.estimate for each in report.partitions if each.estimate is not None]
-    planned = sum(bool(each.get("compaction", {}).get("groups")) for each in report.plan)
     return answer | {
         "bytes_freed": sum(each.bytes_freed for each in found),
         "bytes_error": round(sum(each.error**2 for each in found) ** 0.5),
-        "is_exact": all(each.is_exact for each in found),
-        "why_not": f"not counting {planned - len(found)} that failed" * (len(found) < planned),
+        "is_exact": not failed and all(each.is_exact for each in found),
+        "why_not": f"not counting {len(failed):,} that failed" * bool(failed),
+        "failed": failed,
     }
+
+
+def _not_estimated(report: Report, logs: Sequence[Value]) -> list[Value]:
+    """The partitions of planned compactions that could not be estimated, with the reason."""
+    planned = {
+        (each["topic"], each["partition"])
+        for each in report.plan
+        if each.get("compaction", {}).get("groups")
+    }
+    known = {(each["topic"], each["partition"]): each["warnings"] for each in logs}
+    failed = []
+    for each in report.partitions:
+        name = (each.topic, each.partition)
+        if name in planned and each.estimate is None:
+            said = [text for text in each.warnings if text not in known.get(name, ())]
+            place = {"topic": each.topic, "partition": each.partition}
+            failed.append(place | {"reason": "; ".join(said)})
+    return failed
 
 
 def _no_engine() -> Any:

@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from cordwood.cleanup.report import Status
-from cordwood.model.errors import CordwoodError
+from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.surfaces.cli.left_out import FAILED, LEFT_ALONE, grouped_lines
+from cordwood.surfaces.cli.running_broker import broker_on
 from cordwood.surfaces.cli.values import format_bytes, format_moment
 from cordwood.surfaces.http.client import ask
-from cordwood.surfaces.http.identity import read_runtime_file
+from cordwood.surfaces.http.identity import CONTROLLER, read_runtime_file
 
 Value = Mapping[str, Any]
 
@@ -61,6 +62,9 @@ def _problems(answer: Value) -> Iterator[tuple[str, str]]:
     damaged = [(_name(each), str(each["reason"])) for each in answer[FAILED]]
     for line in grouped_lines(damaged):
         yield "damaged", line
+    not_estimated = [(_name(each), str(each["reason"])) for each in answer["compaction"]["failed"]]
+    for line in grouped_lines(not_estimated):
+        yield "not-estimated", line
     unknown = {e["topic"] for e in answer[LEFT_ALONE] if e["reason"].startswith(_UNDESCRIBED)}
     if unknown:
         yield (
@@ -105,53 +109,74 @@ def _overdue(overdue: Sequence[Value]) -> Iterator[tuple[str, str]]:
 def _cleaner_problems(log_dir: Path) -> Iterator[tuple[str, str]]:
     """What the cleaner of a running Cordwood broker says; a Kafka says nothing."""
     try:
-        identity = read_runtime_file(log_dir)
-        if identity is None or identity.http_url is None:
+        expected = read_runtime_file(log_dir)
+        if expected is None or expected.http_url is None or expected.role == CONTROLLER:
             return
-        answer = ask(identity.http_url, "/cleaner", timeout_s=_ANSWER_S)
-    except (CordwoodError, OSError):
-        yield "no-answer", f"the broker on {log_dir} does not say how its cleaner is"
-        return
-    if not answer["enabled"]:
-        yield "cleaner-off", "the broker's cleaner is off (log.cleaner.enable=false)"
-        return
-    dead = [thread["name"] for thread in answer["threads"] if not thread["alive"]]
+        broker = broker_on(log_dir, timeout_s=_ANSWER_S)
+        if broker.identity.role == CONTROLLER:
+            return
+        found = list(said_by_cleaner(ask(broker.url, "/cleaner", timeout_s=_ANSWER_S)))
+    except (CordwoodError, OSError) as error:
+        yield "no-answer", f"how the cleaner of the broker on {log_dir} is, is not known: {error}"
+    else:
+        yield from found
+
+
+def said_by_cleaner(answer: Any) -> Iterator[tuple[str, str]]:
+    """What is wrong, by the answer to `GET /cleaner`.
+
+    Raises:
+        CorruptError: it is not such an answer.
+    """
+    try:
+        if not answer["enabled"]:
+            yield "cleaner-off", "the broker's cleaner is off (log.cleaner.enable=false)"
+            return
+        dead = [thread["name"] for thread in answer["threads"] if not thread["alive"]]
+        marked = [
+            (_name(each), f"the cleaner failed: {each['uncleanable']['reason']}")
+            for each in answer["partitions"]
+            if each["uncleanable"] is not None
+        ]
+    except (LookupError, TypeError) as error:
+        raise CorruptError(f"not the answer of a cleaner ({error!r})") from error
     if dead:
         yield "cleaner-dead", f"threads of the broker's cleaner have ended: {', '.join(dead)}"
-    marked = [
-        (_name(each), f"the cleaner failed: {each['uncleanable']['reason']}")
-        for each in answer["partitions"]
-        if each["uncleanable"] is not None
-    ]
     for line in grouped_lines(marked):
         yield "uncleanable", line
 
 
-def next_commands(answer: Value, options: Sequence[str]) -> list[dict[str, str]]:
-    """Three commands that follow, each with `command` and `what`.
+def next_commands(
+    answer: Value, paths: Sequence[Path], *, sources: Sequence[str], changes: Sequence[str]
+) -> list[dict[str, str]]:
+    """At most three commands that follow, each with `command` and `what`.
 
     Args:
         answer: the document of a summary.
-        options: those of the summary that say where settings come from.
+        paths: the directories of the summary, as they were given.
+        sources: options of the summary that say where settings come from, and its moment.
+        changes: those of its settings that were given as such.
     """
-    log_dirs = [each["log_dir"] for each in answer["log_dirs"]]
     if answer["retention_assumed"]:
-        options = [*options, "--server-properties", _PROPERTIES]
-    where = shlex.join([*log_dirs, *options])
-    goes, due = answer["summary"]["now"]["bytes"], answer["compaction"]["partitions"]
-    found = [(f"cordwood clean {where} --dry-run", "what a cleaning would do; changes nothing")]
+        sources = [*sources, "--server-properties", _PROPERTIES]
+    where = shlex.join([*map(str, paths), *sources])
+    shown = shlex.join([*map(str, paths), *changes, *sources])
+    goes, compaction = answer["summary"]["now"]["bytes"], answer["compaction"]
+    found = [(f"cordwood clean {shown} --dry-run", "what a cleaning would do; changes nothing")]
     if not any(each["in_use_by"] for each in answer["log_dirs"]):
         if goes:
             text = f"removes {format_bytes(goes)} now, needs no Java and no space"
-            found.append((f"cordwood clean {where} --retention-only", text))
-        elif due:
-            found.append((f"cordwood clean {where}", "compacts what is due"))
+            found.append((f"cordwood clean {shown} --retention-only", text))
+        elif compaction["partitions"] > len(compaction["failed"]):
+            found.append((f"cordwood clean {shown}", "compacts what is due"))
     topics = sorted(answer["topics"], key=lambda each: -int(each["bytes"]))
-    described = [each["topic"] for each in topics if each["policy"] is not None]
+    described = [each for each in topics if each["policy"] is not None]
     if described:
-        name = shlex.quote(described[0])
-        found.append((f"cordwood explain {where} --topic {name}", "why it is still there"))
-        setting = shlex.quote(f"{described[0]}:retention.ms=1d")
+        name = shlex.quote(described[0]["topic"])
+        found.append((f"cordwood explain {shown} --topic {name}", "why it is still there"))
+    expiring = [each["topic"] for each in described if "delete" in each["policy"].split(",")]
+    if expiring:
+        setting = shlex.quote(f"{expiring[0]}:retention.ms=1d")
         found.append(
             (f"cordwood whatif {where} --set {setting}", "what a shorter retention would free")
         )

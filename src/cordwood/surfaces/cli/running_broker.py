@@ -28,7 +28,7 @@ from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.log_options import LogFormat, LogLevel, LogOptions, logging_to
 from cordwood.surfaces.cli.screen import Screen
-from cordwood.surfaces.http.client import EndpointError, ask, parse_url
+from cordwood.surfaces.http.client import ANSWER_S, EndpointError, ask, parse_url
 from cordwood.surfaces.http.identity import NodeIdentity, other_brokers, read_runtime_file
 
 _API_TIMEOUT_MS = 10_000
@@ -152,7 +152,7 @@ def find_broker(
             "--bootstrap-server HOST:PORT or --url URL"
         )
     if log_dir is not None:
-        found = _by_log_dir(log_dir)
+        found = broker_on(log_dir)
     elif bootstrap_server is not None:
         found = _by_kafka_address(bootstrap_server)
     else:
@@ -167,16 +167,22 @@ def find_broker(
     return found
 
 
-def _broker_at(url: str) -> AddressedBroker:
+def _broker_at(url: str, timeout_s: float = ANSWER_S) -> AddressedBroker:
     try:
-        answer = ask(url, "/broker")
+        answer = ask(url, "/broker", timeout_s=timeout_s)
         others = other_brokers(answer)
         return AddressedBroker(url, NodeIdentity.from_json(answer), others)
     except CorruptError as error:
         raise EndpointError(f"{url} is not the HTTP endpoint of a Cordwood broker") from error
 
 
-def _by_log_dir(log_dir: Path) -> AddressedBroker:
+def broker_on(log_dir: Path, *, timeout_s: float = ANSWER_S) -> AddressedBroker:
+    """The broker that runs on a log directory; its answer may take `timeout_s`.
+
+    Raises:
+        CordwoodError: none does, or a different one answers.
+        OSError: the directory cannot be read.
+    """
     if not log_dir.is_dir():
         raise CordwoodError(f"--log-dir {log_dir}: there is no such directory")
     holder = DirectoryLock.holder(log_dir)
@@ -194,7 +200,7 @@ def _by_log_dir(log_dir: Path) -> AddressedBroker:
             f"{expected} serves no HTTP, as it was started with --http-port -1: start it without"
         )
     try:
-        broker = _broker_at(expected.http_url)
+        broker = _broker_at(expected.http_url, timeout_s)
     except EndpointError as error:
         raise CordwoodError(
             f"{log_dir} is in use by process {holder}, but {expected}, which was the last to say "

@@ -5,14 +5,14 @@ from __future__ import annotations
 import http.client
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlencode, urlsplit
 
 from cordwood.model.errors import ConfigError, CordwoodError
 
 _CONNECT_S = 5.0
 #: A compaction that a moved clock has made due may take its time.
-_ANSWER_S = 3600.0
+ANSWER_S: Final = 3600.0
 
 
 class EndpointError(CordwoodError):
@@ -29,7 +29,7 @@ class RefusedError(EndpointError):
 
 
 def ask(
-    url: str, path: str, method: str = "GET", *, body: bytes = b"", timeout_s: float = _ANSWER_S
+    url: str, path: str, method: str = "GET", *, body: bytes = b"", timeout_s: float = ANSWER_S
 ) -> Any:
     """The JSON that a node answers.
 
@@ -51,7 +51,7 @@ def ask(
 
 
 def read(
-    url: str, path: str, method: str = "GET", *, body: bytes = b"", timeout_s: float = _ANSWER_S
+    url: str, path: str, method: str = "GET", *, body: bytes = b"", timeout_s: float = ANSWER_S
 ) -> str:
     """The text that a node answers; as `ask`.
 

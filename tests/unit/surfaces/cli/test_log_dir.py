@@ -8,6 +8,10 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +22,14 @@ from cordwood.format.file_names import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSET_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
+    RUNTIME_FILE,
 )
 from cordwood.insight.outlook import When
+from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import DirectoryLock
+from cordwood.surfaces.cli.log_dir_problems import said_by_cleaner
 from cordwood.surfaces.cli.main import app
+from cordwood.surfaces.http.identity import BROKER, CONTROLLER, NodeIdentity
 from support.clean import digest_tree
 from support.golden import Golden
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
@@ -80,9 +88,9 @@ def test_one_command_says_what_fills_a_disk_what_goes_and_what_to_type(root: Pat
     goes = answer["summary"]["now"]
     assert goes["segments"] == 3
     command = answer["next"][1]["command"]
-    assert command == f"cordwood clean {root} --defaults --retention-only"
+    assert command == f"cordwood clean {root} --now {NOW_MS} --defaults --retention-only"
     # The directory is as full as a disk: the second command that is typed cleans it.
-    run(*shlex.split(command)[1:], "--now", NOW_MS, "--yes")
+    run(*shlex.split(command)[1:], "--yes")
     assert answer["bytes"] - summary(*known(root))["bytes"] == goes["bytes"]
 
 
@@ -149,7 +157,36 @@ def test_the_commands_that_follow_take_the_same_settings_and_run(root: Path) -> 
         assert words[0] == "cordwood"
         assert str(root) in words
         assert words[words.index("--config-file") + 1] == str(config)
-        run(*words[1:], "--now", NOW_MS, *(["--yes"] if words[1] == "clean" else []))
+        assert words[words.index("--now") + 1] == str(NOW_MS)
+        run(*words[1:], *(["--yes"] if words[1] == "clean" else []))
+
+
+def test_the_commands_that_follow_are_about_the_partitions_that_were_given(root: Path) -> None:
+    given = [root / "small-0", root / "large-0"]
+    answer = summary(*given, *known(root)[1:])
+    for each in answer["next"]:
+        words = shlex.split(each["command"])
+        assert [word for word in words if word.startswith(str(root))] == list(map(str, given))
+    sizes = {each["topic"]: each["bytes"] for each in summary(*known(root))["topics"]}
+    run(*shlex.split(answer["next"][1]["command"])[1:], "--yes")
+    after = summary(*known(root))
+    assert sum(sizes.values()) - after["bytes"] == answer["summary"]["now"]["bytes"] > 0
+    assert after["summary"]["now"]["segments"] == 1  # of small-1
+
+
+def test_what_is_changed_is_no_part_of_a_question_and_expires_by_its_policy(root: Path) -> None:
+    compacted = ("--set", "large:cleanup.policy=compact")
+    commands = [each["command"] for each in summary(*known(root), *compacted)["next"]]
+    assert [command.split()[1] for command in commands] == ["clean", "clean", "explain"]
+    assert all(" --set large:cleanup.policy=compact " in command for command in commands)
+    # Nothing goes and nothing is due: the third one is a question.
+    kept = ("--set", "small:retention.ms=-1", "--set", "large:min.cleanable.dirty.ratio=1")
+    commands = [each["command"] for each in summary(*known(root), *compacted, *kept)["next"]]
+    asked = shlex.split(commands[-1])
+    assert asked[1] == "whatif"
+    assert [asked[at + 1] for at, word in enumerate(asked) if word == "--set"] == [
+        "small:retention.ms=1d"
+    ]
 
 
 def test_what_is_wrong_is_said(root: Path) -> None:
@@ -217,12 +254,117 @@ def test_a_running_broker_says_how_its_cleaner_is(tmp_path: Path) -> None:
         assert "log.cleaner.enable=false" in run(served.log_dir).stdout
 
 
+class _Stranger(BaseHTTPRequestHandler):
+    """Answers everything with an empty JSON document."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"{}")
+
+    def log_message(self, *_: object) -> None:
+        """Keeps standard error free."""
+
+
+@contextmanager
+def left_by_a_lost_broker(root: Path, *, role: str = BROKER) -> Iterator[None]:
+    """A directory in use whose last broker gave an address at which something else answers."""
+    server = HTTPServer(("127.0.0.1", 0), _Stranger)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    left = NodeIdentity.here(
+        node_id=1,
+        cluster_id="c",
+        log_dirs=[root],
+        http_url=f"http://127.0.0.1:{server.server_port}",
+        role=role,
+    )
+    (root / RUNTIME_FILE).write_text(json.dumps(left.to_json()))
+    lock = DirectoryLock(root)
+    try:
+        yield
+    finally:
+        lock.release()
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_what_answers_in_the_place_of_a_lost_broker_is_not_taken_for_it(root: Path) -> None:
+    with left_by_a_lost_broker(root):
+        answer = summary(*known(root))
+    assert problems(answer) == ["in-use", "no-answer"]
+    assert "does not answer" in answer["problems"][-1]["text"]
+    with left_by_a_lost_broker(root, role=CONTROLLER):
+        assert problems(summary(*known(root))) == ["in-use"]
+
+
+def test_an_answer_that_is_none_of_a_cleaner_is_an_error() -> None:
+    for answer in ({}, [], {"enabled": True, "threads": None}):
+        with pytest.raises(CorruptError, match="not the answer of a cleaner"):
+            list(said_by_cleaner(answer))
+
+
+def test_a_partition_that_is_left_alone_is_looked_at_alone(root: Path) -> None:
+    answer = summary(root / "small-1", "--now", NOW_MS)
+    size = sum(path.stat().st_size for path in (root / "small-1").glob("*.log"))
+    assert (answer["partitions"], answer["bytes"]) == (1, size)
+    assert [each["topic"] for each in answer["topics"]] == ["small"]
+
+
+def compacted_dir(
+    tmp_path: Path, *names: str, policy: str = "compact"
+) -> tuple[Path, tuple[object, ...]]:
+    """Logs of which a compaction is due, and the options for it."""
+    root = write_log_dir(tmp_path / "logs", [log_of(name, records=50) for name in names])
+    options = (root, "--defaults", "--now", NOW_MS, "--set", f"log.cleanup.policy={policy}")
+    return root, (*options, "--set", "log.retention.ms=-1")
+
+
+def test_a_log_that_cannot_be_read_to_estimate_it_is_named_and_not_to_be_compacted(
+    tmp_path: Path,
+) -> None:
+    root, options = compacted_dir(tmp_path, "bad-0", "good-0")
+    assert summary(*options)["compaction"]["is_exact"]
+    segment = min((root / "bad-0").glob("*.log"))
+    segment.write_bytes(b"?" * segment.stat().st_size)
+    answer = summary(*options, code=1)
+    (failed,) = answer["compaction"]["failed"]
+    assert (failed["topic"], failed["partition"]) == ("bad", 0)
+    assert problems(answer) == ["not-estimated"]
+    assert answer["problems"][-1]["text"].startswith("bad-0: what its compaction would free is")
+    assert not answer["compaction"]["is_exact"]
+    assert answer["compaction"]["bytes_freed"] > 0
+    alone = summary(root / "bad-0", *options[1:], code=1)
+    assert alone["compaction"]["bytes_freed"] is None
+    assert [each["command"].split()[1] for each in alone["next"]] == ["clean", "explain"]
+    assert (
+        "is not counted: no log that is due can be read"
+        in run(root / "bad-0", *options[1:], code=1).stdout
+    )
+
+
+def test_a_log_of_which_retention_leaves_nothing_is_not_due_for_compaction(tmp_path: Path) -> None:
+    _, options = compacted_dir(tmp_path, "gone-0", "kept-0", policy="compact,delete")
+    options += ("--set", "gone:retention.ms=1")
+    answer = summary(*options, "--no-estimate")
+    due = {each["topic"]: each["compactions_due"] for each in answer["topics"]}
+    assert due == {"gone": 0, "kept": 1}
+    plan = summary("clean", *options, "--dry-run", "--no-estimate")["plan"]
+    read = sum(each.get("compaction", {}).get("bytes_to_read", 0) for each in plan)
+    assert answer["compaction"]["bytes_to_read"] == read > 0
+
+
 def test_topics_without_settings_have_a_size_and_are_named(root: Path) -> None:
     answer = summary(root, "--now", NOW_MS)
     assert problems(answer) == ["no-settings"]
     assert answer["bytes"] == sum(path.stat().st_size for path in root.rglob("*.log"))
     assert answer["summary"]["bytes"] == 0
-    assert "unknown" in run(root, "--now", NOW_MS).stdout
+    shown = run(root, "--now", NOW_MS).stdout
+    assert "unknown" in shown
+    (total,) = [line.split() for line in shown.splitlines() if line.startswith("total  ")][1:]
+    assert total[-3:] == ["0", "0", total[2]], "nothing is known to stay: it is not read"
+    assert "not read" not in run(*known(root)).stdout
 
 
 def test_a_directory_that_cannot_be_read_is_an_error_and_others_are_shown(
