@@ -174,11 +174,11 @@ class _FileHandler(logging.handlers.WatchedFileHandler):
     """Appends lines to a file; one that was moved away is created again.
 
     A line that the disk refuses is lost, which is said once: the command frees space, perhaps on
-    this very disk, and continues.
+    this very disk, and continues. Names of files that are not UTF-8 are written as they are.
     """
 
     def __init__(self, option: str, file: Path, write_line: Callable[[str], None]) -> None:
-        super().__init__(file, encoding="utf-8")
+        super().__init__(file, encoding="utf-8", errors="surrogateescape")
         self._option = option
         self._write_line = write_line
         self._was_refused = False
@@ -192,15 +192,13 @@ class _FileHandler(logging.handlers.WatchedFileHandler):
                 raise
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # of logging.Handler
-        """Says that lines are lost."""
+        """Says that lines are lost, whatever the reason: the audit log must not lose any unsaid."""
         error = sys.exc_info()[1]
-        if not isinstance(error, OSError):
-            super().handleError(record)
-        elif not self._was_refused:
-            self._was_refused = True
-            self._write_line(
-                f"{self._option} {self.baseFilename}: lines are lost: {error.strerror}"
-            )
+        if self._was_refused:
+            return
+        self._was_refused = True
+        why = (error.strerror or error) if isinstance(error, OSError) else repr(error)
+        self._write_line(f"{self._option} {self.baseFilename}: lines are lost: {why}")
 
 
 def parse_log_options(level: str | None, format: str | None, file: str | None) -> LogOptions:  # noqa: A002

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ def textfile_metrics(
         )
         from cordwood.surfaces.metrics.jobs import JOBS  # noqa: PLC0415
 
-        names = ",".join(str(each) for each in log_dirs)
+        names = ",".join(map(_label, log_dirs))
         run = JobRun(
             log_dirs=names,
             ended_s=clock.now_ms() / 1000,
@@ -75,11 +76,16 @@ def textfile_metrics(
         )
         try:
             write_textfile(file, JOBS[command], run)
-        except OSError as error:
+        except (OSError, ValueError) as error:
+            why = (isinstance(error, OSError) and error.strerror) or error
             screen.line(
-                f"warning: {METRICS_TEXTFILE} {file}: cannot be written: {error.strerror}",
-                style="yellow",
+                f"warning: {METRICS_TEXTFILE} {file}: cannot be written: {why}", style="yellow"
             )
+
+
+def _label(path: Path) -> str:
+    """A path as UTF-8, which the exposition format is: other bytes are shown as `\\xe9`."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def _require_file(file: Path) -> None:

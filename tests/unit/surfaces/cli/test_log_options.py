@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
+import os
+from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from cordwood.model.errors import ConfigError, NoSpaceError
 from cordwood.surfaces.cli.log_options import (
@@ -14,6 +17,8 @@ from cordwood.surfaces.cli.log_options import (
     logging_to,
     parse_log_options,
 )
+from cordwood.surfaces.cli.main import app
+from support.clean_case import EXPIRE, log_dir
 
 
 def lines_of(error: Exception, log_format: LogFormat) -> list[str]:
@@ -52,3 +57,28 @@ def test_an_unexpected_exception_has_its_trace() -> None:
 def test_an_unknown_value_is_refused(level: str | None, form: str | None) -> None:
     with pytest.raises(ConfigError, match="expected"):
         parse_log_options(level, form, None)
+
+
+def test_what_is_removed_of_a_directory_whose_name_is_not_utf_8_is_in_the_audit_log(
+    tmp_path: Path,
+) -> None:
+    root = log_dir(Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")), "x-0")
+    file = tmp_path / "audit.log"
+    options = ["clean", str(root), *EXPIRE, "--retention-only", "--yes", "--audit-log", str(file)]
+    result = CliRunner().invoke(app, options)
+    assert result.exit_code == 0, result.output
+    lines = file.read_bytes().splitlines()
+    assert lines
+    assert all(b"caf\xe9" in line for line in lines)
+
+
+def test_a_line_that_cannot_be_written_is_said_once_whatever_the_reason(tmp_path: Path) -> None:
+    class Wordless:
+        def __str__(self) -> str:
+            raise ValueError("no words")
+
+    said: list[str] = []
+    with logging_to(said.append, LogOptions(file=tmp_path / "a.log")):
+        for _ in range(2):
+            logging.getLogger("cordwood.test").warning("%s", Wordless())
+    assert said == [f"--log-file {tmp_path / 'a.log'}: lines are lost: ValueError('no words')"]

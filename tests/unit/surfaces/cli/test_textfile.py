@@ -66,6 +66,22 @@ def test_a_run_is_told_in_numbers_by_topic_and_reason(root: Path, tmp_path: Path
     assert sorted(os.listdir(tmp_path)) == ["clean.prom", "logs"]
 
 
+def test_a_directory_whose_name_is_not_utf_8_is_a_label_that_prometheus_reads(
+    tmp_path: Path,
+) -> None:
+    root = log_dir(Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9")), "x-0")
+    file = tmp_path / "clean.prom"
+    options = (root, *EXPIRE, "--retention-only", "--metrics-textfile", file, "--json")
+    for expected in (1, 0):  # the second run finds the time of the first by the same label
+        result = run(*options)
+        assert result.exit_code == 0, result.output
+        assert json.loads(result.stdout)["partitions"][0]["status"] == (
+            "cleaned" if expected else "unchanged"
+        )
+        assert samples(file)["success", ()] == 1
+        assert "caf\\\\xe9" in file.read_text(encoding="utf-8")
+
+
 def test_the_last_success_outlives_runs_that_fail(root: Path, tmp_path: Path) -> None:
     file = tmp_path / "clean.prom"
     options = [root, *EXPIRE, "--retention-only", "--metrics-textfile", file]
