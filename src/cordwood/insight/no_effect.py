@@ -10,7 +10,7 @@ from cordwood.cleanup.check_plan import plan_check_alone
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.insight.comparison import Compared
 from cordwood.insight.segment_fate import segment_fates
-from cordwood.insight.whatif import changed_settings
+from cordwood.insight.whatif import How, changed_settings
 
 _BY_RETENTION: Final = frozenset({"retention.ms", "retention.bytes"})
 _BY_COMPACTION: Final = frozenset(
@@ -26,8 +26,9 @@ _BY_COMPACTION: Final = frozenset(
 def why_no_effect(compared: Compared, *, now_ms: int) -> str:
     """Why a cleaning at `now_ms` leaves the same on both sides.
 
-    Empty if it does not, if a side is not known, or if the settings that change are others than
-    those of retention and compaction.
+    Empty if it does not, if a side is not known, as where a compaction is due that nobody has
+    measured and that a change may concern, or if the settings that change are others than those of
+    retention and compaction.
     """
     now, then = compared.now, compared.then
     if now is None or then is None:
@@ -39,6 +40,8 @@ def why_no_effect(compared: Compared, *, now_ms: int) -> str:
     ):
         return ""
     changed = changed_settings(compared.view.config, compared.then_view.config).keys()
+    if changed & _BY_COMPACTION and How.RETENTION in (now.how, then.how):
+        return ""
     if changed & _BY_RETENTION:
         return _no_retention(compared, changed, now_ms)
     if changed & _BY_COMPACTION:

@@ -30,37 +30,10 @@ from cordwood.model.config import LogConfig
 from cordwood.model.config_levels import METADATA_LOG, Origin
 from cordwood.model.config_resolver import Level
 from cordwood.model.static_topics import property_name
-from cordwood.model.topic_partition import TopicPartition
+from support.aged_view import DAILY, aged_view
 from support.log_builder import NOW_MS
 
 DAY_MS = 86_400_000
-DAILY = 1000
-
-
-def log(config: LogConfig, *, days: int = 4) -> LogView:
-    """A segment of 1,000 bytes and ten records a day; the last one, of today, is active."""
-    segments = tuple(
-        SegmentView(
-            base_offset=10 * number,
-            size_bytes=DAILY,
-            index_bytes=0,
-            time_index_bytes=0,
-            largest_record_timestamp=NOW_MS - (days - 1 - number) * DAY_MS,
-            first_batch_timestamp=NOW_MS - (days - number) * DAY_MS + 1,
-            modified_ms=NOW_MS,
-        )
-        for number in range(days)
-    )
-    return LogView(
-        topic_partition=TopicPartition("t", 0),
-        segments=segments,
-        log_start_offset=0,
-        log_end_offset=10 * days,
-        high_watermark=10 * days,
-        last_stable_offset=10 * days,
-        cleaner_checkpoint=None,
-        config=config,
-    )
 
 
 def settled_alone(view: LogView) -> Outcome | None:
@@ -68,7 +41,7 @@ def settled_alone(view: LogView) -> Outcome | None:
 
 
 def test_what_retention_removes_is_known_without_a_record() -> None:
-    outcome = settled_alone(log(LogConfig(retention_ms=DAY_MS + 1)))
+    outcome = settled_alone(aged_view(LogConfig(retention_ms=DAY_MS + 1)))
     assert outcome is not None
     assert (outcome.segments, outcome.bytes, outcome.bytes_freed) == (2, 2000, 2000)
     assert (outcome.segments_gone, outcome.offsets_gone, outcome.log_start_offset) == (2, 20, 20)
@@ -76,8 +49,8 @@ def test_what_retention_removes_is_known_without_a_record() -> None:
 
 def test_a_compaction_that_is_due_has_to_be_measured() -> None:
     compacted = LogConfig(cleanup_policy=frozenset({"compact"}))
-    assert settled_alone(log(compacted)) is None
-    clean = replace(log(compacted), cleaner_checkpoint=30)
+    assert settled_alone(aged_view(compacted)) is None
+    clean = replace(aged_view(compacted), cleaner_checkpoint=30)
     assert settled_alone(clean) is not None
 
 
@@ -109,8 +82,8 @@ def test_more_keys_take_more_memory_and_more_bytes_more_time() -> None:
 
 def test_a_log_that_grows_evenly_is_forecast_to_stay_as_large_as_its_retention() -> None:
     config = LogConfig(retention_ms=4 * DAY_MS, segment_bytes=DAILY)
-    assert append_rate(log(config)) == DAILY / DAY_MS
-    sizes = forecast(log(config), now_ms=NOW_MS, days=30)
+    assert append_rate(aged_view(config)) == DAILY / DAY_MS
+    sizes = forecast(aged_view(config), now_ms=NOW_MS, days=30)
     assert sizes is not None
     # A segment goes as a whole: there are four days and up to one segment more.
     assert sizes[0] == 5 * DAILY
@@ -118,18 +91,18 @@ def test_a_log_that_grows_evenly_is_forecast_to_stay_as_large_as_its_retention()
 
 
 def test_without_a_bound_a_log_grows_by_its_rate() -> None:
-    sizes = forecast(log(LogConfig(retention_ms=-1)), now_ms=NOW_MS, days=3)
+    sizes = forecast(aged_view(LogConfig(retention_ms=-1)), now_ms=NOW_MS, days=3)
     assert sizes == [5 * DAILY, 6 * DAILY, 7 * DAILY]
 
 
 def test_what_says_nothing_about_time_or_is_compacted_is_not_forecast() -> None:
     compacted = LogConfig(cleanup_policy=frozenset({"compact"}))
-    assert forecast(log(compacted), now_ms=NOW_MS, days=3) is None
-    assert forecast(log(LogConfig(), days=1), now_ms=NOW_MS, days=3) is None
+    assert forecast(aged_view(compacted), now_ms=NOW_MS, days=3) is None
+    assert forecast(aged_view(LogConfig(), days=1), now_ms=NOW_MS, days=3) is None
 
 
 def test_a_history_that_is_short_for_the_days_ahead_is_not_forecast() -> None:
-    view = log(LogConfig(retention_ms=-1))
+    view = aged_view(LogConfig(retention_ms=-1))
     three_days = replace(view, segments=view.segments[-4:])
     assert forecast(three_days, now_ms=NOW_MS, days=300) is not None
     assert forecast(three_days, now_ms=NOW_MS, days=301) is None
@@ -149,7 +122,7 @@ def test_a_group_loses_what_lies_between_its_offset_and_the_new_log_start() -> N
 
 
 def test_the_next_day_takes_what_a_check_a_day_later_takes_of_what_the_first_one_leaves() -> None:
-    view = log(LogConfig(retention_ms=4 * DAY_MS + 1), days=8)
+    view = aged_view(LogConfig(retention_ms=4 * DAY_MS + 1), days=8)
     then_view = replace(view, config=LogConfig(retention_ms=-1, retention_bytes=2 * DAILY))
     shared = SharedLog(view=view, log_dir="/data", is_deletable=True, may_roll=True)
     both = BothSettings(log=shared, then_view=then_view)
