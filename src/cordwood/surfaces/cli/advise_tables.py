@@ -11,7 +11,7 @@ from cordwood.insight.comparison import NOW, THEN
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.setting_values import shown_text
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
-from cordwood.surfaces.cli.values import format_bytes, format_duration
+from cordwood.surfaces.cli.values import format_bytes, format_duration, whole_duration
 
 Value = dict[str, Any]
 
@@ -19,6 +19,7 @@ Value = dict[str, Any]
 SORTS: Final = ("size", "age", "remarks", "name")
 _NAMED: Final = 3
 _WITH_CHANGES: Final = "kept with changes"
+_NOT_POSSIBLE: Final = "not possible"
 _HINTS: Final = {_WITH_CHANGES: " (--details shows them)"}
 
 
@@ -29,6 +30,7 @@ def show_topics(topics: Sequence[Value], choice: Choice, *, details: bool) -> No
         return
     print_text(_summary(topics))
     _LISTING.show("Topics", topics, choice)
+    _show_refused(topics)
     _show_remarks(topics)
     for each in _LISTING.split(topics, choice)[0] if details else ():
         typer.echo()
@@ -62,7 +64,7 @@ def _taken(parts: Sequence[Value]) -> str:
 def _goal(topic: Value) -> str:
     """Whether what is to be promised is kept; empty if nothing is."""
     if topic["refused"]:
-        return "not possible"
+        return _NOT_POSSIBLE
     changes = sum(len(each["changes"]) for each in topic["promises"].values())
     if changes:
         return _WITH_CHANGES
@@ -70,21 +72,44 @@ def _goal(topic: Value) -> str:
 
 
 def _show_remarks(topics: Sequence[Value]) -> None:
-    """A row for each remark, with the topics that it is about; the text is that of the first."""
-    found: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    """A row for each remark, with the topics of which the very same is said.
+
+    Of many that differ in their values the first have a row each, and the others one together.
+    """
+    found: dict[tuple[str, str], dict[str, list[str]]] = {}
     for topic in topics:
         for each in topic["remarks"]:
-            of_code = found.setdefault((each["code"], each["setting"]), [])
-            of_code.append((topic["topic"], each["text"]))
+            of_code = found.setdefault((each["code"], each["setting"]), {})
+            of_code.setdefault(shown_text(each["text"]), []).append(topic["topic"])
     rows = []
-    for (code, setting), named in found.items():
-        names = [name for name, _ in named[:_NAMED]]
-        rest = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
-        text = shown_text(named[0][1])
-        rows.append([code, f"{setting}: {text}; of {', '.join(names)}{rest}"])
+    for (code, setting), texts in found.items():
+        parts = list(texts.items())
+        rows += [[code, f"{setting}: {text}; of {_names(of)}"] for text, of in parts[:_NAMED]]
+        others = [name for _, of in parts[_NAMED:] for name in of]
+        if others:
+            hint = "--all --details shows them"
+            rows.append([code, f"{setting}: with other values, of {_names(others)} ({hint})"])
     if rows:
         typer.echo()
         print_table("Remarks", (Column("remark"), Column("what it says", is_prose=True)), rows)
+
+
+def _show_refused(topics: Sequence[Value]) -> None:
+    """Why what is to be promised cannot be, each reason once with its topics."""
+    found: dict[str, list[str]] = {}
+    for topic in topics:
+        if topic["refused"]:
+            found.setdefault(topic["refused"], []).append(topic["topic"])
+    if found:
+        typer.echo()
+    for text, named in found.items():
+        print_text(f"{_NOT_POSSIBLE} of {_names(named)}: {text}")
+
+
+def _names(named: Sequence[str]) -> str:
+    """The first of some topics, and how many more there are."""
+    rest = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
+    return ", ".join(named[:_NAMED]) + rest
 
 
 def _largest_age(topics: Sequence[Value]) -> str:
@@ -137,14 +162,14 @@ def _show(topic: Value) -> None:
     if age["bound"] is None:
         print_text(f"  largest age of a record: no limit: {age['why']}")
     else:
-        print_text(f"  largest age of a record: {format_duration(age['bound'])} = {_ages(age)}")
+        print_text(f"  largest age of a record: {whole_duration(age['bound'])} = {_ages(age)}")
     if topic["disk_overhead"] is not None:
         print_text(
             f"  disk space: up to {topic['disk_overhead']:.3g} times that of the newest values, "
             f"and the active segment; Kafka's cleaner takes {topic['keys_a_pass']:,} keys a pass"
         )
     if topic["refused"]:
-        print_text(f"  not possible: {topic['refused']}")
+        print_text(f"  {_NOT_POSSIBLE}: {topic['refused']}")
     for name, promise in topic["promises"].items():
         if promise["bound"] is not None:
             _show_promise(name, promise)
@@ -159,7 +184,7 @@ def _show(topic: Value) -> None:
 
 def _show_promise(name: str, promise: Value) -> None:
     is_age = name == "max_age_ms"
-    bound = format_duration(promise["bound"]) if is_age else format_bytes(promise["bound"])
+    bound = whole_duration(promise["bound"]) if is_age else format_bytes(promise["bound"])
     parts = _ages(promise) if is_age else _sizes(promise)
     if not promise["changes"]:
         print_text(f"  kept already: at most {bound} = {parts}")
@@ -169,7 +194,7 @@ def _show_promise(name: str, promise: Value) -> None:
 
 
 def _ages(promise: Value) -> str:
-    return " + ".join(f"{format_duration(p['value'])} {p['setting']}" for p in promise["parts"])
+    return " + ".join(f"{whole_duration(p['value'])} {p['setting']}" for p in promise["parts"])
 
 
 def _sizes(promise: Value) -> str:

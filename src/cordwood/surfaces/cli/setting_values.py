@@ -26,6 +26,17 @@ _SIZES: Final = ("bytes", "bytes/s")
 #: Quotas are sizes whose names do not end as such.
 _NAMED_SIZES: Final = ("producer_byte_rate", "consumer_byte_rate")
 _NO_LIMIT: Final = ("unlimited", "none")
+_SPOKEN: Final = re.compile(r"(\d{1,9})\s*([a-zA-Z]{2,12})", re.ASCII)
+_WORDS_MS: Final = {
+    "millisecond": 1,
+    "sec": 1000,
+    "second": 1000,
+    "min": 60_000,
+    "minute": 60_000,
+    "hour": 3_600_000,
+    "day": 86_400_000,
+    "week": 7 * 86_400_000,
+}
 _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 _PROSE_SETTING: Final = re.compile(r"\b([a-z][a-z.]*\.[a-z]+)([ =])(-?\d{4,19}|-1)\b", re.ASCII)
 _PROSE_MS: Final = re.compile(r"\b(\d{4,19}) ?ms\b", re.ASCII)
@@ -67,10 +78,25 @@ def set_option(text: str) -> str:
     """`[TOPIC:]KEY=VALUE` or `KEY=VALUE` with the value as Kafka takes it.
 
     Raises:
-        ConfigError: as `setting_value`.
+        ConfigError: as `setting_value`, or a duration is in words, as `2 days`.
     """
     left, equals, value = text.partition("=")
-    return left + equals + setting_value(left.rpartition(":")[2].strip(), value)
+    name = left.rpartition(":")[2].strip()
+    written = _instead_of_words(name, value)
+    if written:
+        raise ConfigError(f"{text}: not a number; write {written}")
+    return left + equals + setting_value(name, value)
+
+
+def _instead_of_words(name: str, text: str) -> str:
+    """How a duration in words is written; empty if it is none."""
+    unit, spoken = _DURATIONS_MS.get(unit_of(name)), _SPOKEN.fullmatch(text.strip())
+    word = "" if spoken is None else spoken[2].lower().removesuffix("s")
+    if unit is None or spoken is None or word not in _WORDS_MS:
+        return ""
+    ms = int(spoken[1]) * _WORDS_MS[word]
+    number = f" or {ms // unit}" if ms % unit == 0 else ""
+    return f"{exact_duration(ms)}{number}"
 
 
 def shown_setting(name: str, text: str) -> str:

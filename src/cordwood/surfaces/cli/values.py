@@ -20,7 +20,7 @@ _SIZE_MAX = (1 << 63) - 1
 _TIME_MS_MAX = 253_402_300_799_999
 _DIGITS_MAX = 40
 _UNITS_MS = {"d": 86_400_000, "h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
-_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[dhms])", re.ASCII)
+_PART = re.compile(r"(\d{1,19}(?:\.\d{1,19})?)(ms|[dhms])", re.ASCII)
 _WHOLE_DURATION = re.compile(r"(?:\d{1,19}(?:\.\d{1,19})?(?:ms|[dhms]))+", re.ASCII)
 _UNITS_SHOWN = 2
 
@@ -68,7 +68,7 @@ def parse_size(text: str, *, option: str, least: int = 1) -> int:
     """Bytes, from a number with an optional unit: 1048576, 64M, 1.5GiB, 20MB/s.
 
     Raises:
-        ConfigError: it is none, less than `least`, or beyond 64 bits.
+        ConfigError: it is none, less than `least`, beyond 64 bits, or a part of a byte.
     """
     match = _SIZE.fullmatch(text.strip())
     if match is None:
@@ -76,6 +76,8 @@ def parse_size(text: str, *, option: str, least: int = 1) -> int:
             f"{option} {text[:_DIGITS_MAX]}: expected a number of bytes, such as 512M or 2GiB"
         )
     size = int(Fraction(match[1]) * (1 << _UNITS[match[2].lower()]))
+    if not match[2] and Fraction(match[1]) != size:
+        raise ConfigError(f"{option} {text[:_DIGITS_MAX]}: expected whole bytes")
     if not least <= size <= _SIZE_MAX:
         raise ConfigError(
             f"{option} {text}: expected {format_bytes(least)} bytes at least, {_SIZE_MAX} at most"
@@ -87,12 +89,14 @@ def parse_duration(text: str, *, option: str) -> int:
     """Milliseconds, from numbers with units: 500ms, 90s, 5m, 12h, 7d, 1d12h.
 
     Raises:
-        ConfigError: it is none, or a unit is missing.
+        ConfigError: it is none, a unit is missing, or it is not whole.
     """
-    parts = _PART.findall(text)
-    if not parts or "".join(number + unit for number, unit in parts) != text.strip():
+    if not is_duration(text):
         raise ConfigError(f"{option} {text}: expected a duration such as 7d, 12h, 5m, 90s or 500ms")
-    return sum(round(Fraction(number) * _UNITS_MS[unit]) for number, unit in parts)
+    total_ms = sum(Fraction(number) * _UNITS_MS[unit] for number, unit in _PART.findall(text))
+    if total_ms != int(total_ms):
+        raise ConfigError(f"{option} {text}: expected whole milliseconds")
+    return int(total_ms)
 
 
 def format_duration(ms: int) -> str:
@@ -136,12 +140,22 @@ def is_size(text: str) -> bool:
 
 def exact_duration(ms: int) -> str:
     """A duration that `parse_duration` takes, in at most two units; empty if it needs more."""
+    found = _counts(ms)
+    return "".join(found) if len(found) <= _UNITS_SHOWN else ""
+
+
+def whole_duration(ms: int) -> str:
+    """A duration in as many units as it needs, so that sums are those of their terms."""
+    return "".join(_counts(ms)) or "0s"
+
+
+def _counts(ms: int) -> list[str]:
     found = []
     for unit, size in _UNITS_MS.items():
         count, ms = divmod(ms, size)
         if count:
             found.append(f"{count}{unit}")
-    return "".join(found) if len(found) <= _UNITS_SHOWN else ""
+    return found
 
 
 def exact_size(count: int) -> str:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner, Result
 from cordwood.format.file_names import LEADER_EPOCH_CHECKPOINT
 from cordwood.model.clock import SystemClock
 from cordwood.surfaces.cli.main import app
+from cordwood.surfaces.cli.values import parse_duration
 from support.golden import Golden
 from support.log_builder import LogBuilder, write_log_dir
 
@@ -107,6 +108,40 @@ def test_many_topics_have_a_row_each_and_every_remark_is_said_once(golden_a: Gol
     assert sum(each["bytes"] for each in topics) == sum(path.stat().st_size for path in logs)
     assert len(run(golden_a, "--top", "3").stdout.splitlines()) < len(shown)
     assert "largest age of a record: " in run(golden_a, "--top", "1", "--details").stdout
+
+
+def test_a_remark_is_said_of_the_topics_that_have_its_values(tmp_path: Path) -> None:
+    names = [f"t{number}" for number in range(6)]
+    root = write_log_dir(tmp_path / "logs", [LogBuilder(f"{name}-0") for name in names])
+    days = dict(zip(names, (1, 1, 2, 3, 4, 5), strict=True))
+    settings = [f"--set={name}:retention.ms={days[name]}d" for name in names]
+    arguments = ["advise", str(root), *settings]
+    shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, arguments).stdout.splitlines()
+    said = [line for line in shown if line.startswith("segment-outlives-retention")]
+    ends = [line.partition("retention.ms ")[2].partition(":")[0] for line in said]
+    assert ends == ["1d", "2d", "3d", ""]
+    assert said[0].endswith("; of t0, t1")
+    assert said[1].endswith("; of t2")
+    assert "with other values, of t4, t5 (" in said[3]
+
+
+def test_why_topics_cannot_keep_a_promise_is_said_beside_the_list(golden_a: Golden) -> None:
+    topics = json.loads(run(golden_a, "--max-age", "7d", "--json", code=1).stdout)["topics"]
+    reasons = {each["refused"] for each in topics if each["refused"]}
+    shown = run(golden_a, "--max-age", "7d", code=1).stdout.splitlines()
+    said = [line for line in shown if line.startswith("not possible of ")]
+    assert {line.partition(": ")[2] for line in said} == reasons
+    assert len(said) == len(reasons) > 0
+
+
+def test_the_terms_that_are_shown_add_up_to_the_sum_that_is_shown(golden_a: Golden) -> None:
+    options = ("--topic", "retention-bytes", "--details", "--max-age", "7d")
+    sums = [line for line in run(golden_a, *options).stdout.splitlines() if " = " in line]
+    assert len(sums) == 2
+    for line in sums:
+        total, _, terms = line.rpartition("at most ")[2].rpartition(": ")[2].partition(" = ")
+        values = [parse_duration(term.split()[0], option="term") for term in terms.split(" + ")]
+        assert parse_duration(total, option="sum") == sum(values)
 
 
 def test_partitions_without_settings_and_damaged_ones_are_named(tmp_path: Path) -> None:

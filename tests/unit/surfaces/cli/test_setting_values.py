@@ -65,6 +65,43 @@ def test_a_duration_that_is_not_whole_in_the_unit_of_the_setting_is_refused() ->
 
 
 @pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("retention.ms", "0.0001ms", "whole milliseconds"),
+        ("retention.ms", "1.5ms", "whole milliseconds"),
+        ("retention.ms", "0.00007s", "whole milliseconds"),
+        ("segment.bytes", "1.5B", "whole bytes"),
+    ],
+)
+def test_a_part_of_a_millisecond_or_of_a_byte_is_refused(
+    name: str, text: str, expected: str
+) -> None:
+    with pytest.raises(ConfigError, match=f"expected {expected}"):
+        setting_value(name, text)
+
+
+def test_a_decimal_is_taken_exactly() -> None:
+    assert setting_value("retention.ms", "0.1s") == "100"
+    assert setting_value("retention.ms", "1.1d") == "95040000"
+    assert setting_value("retention.ms", "9007199254740993ms") == "9007199254740993"
+
+
+@pytest.mark.parametrize(
+    ("option", "written"),
+    [
+        ("clicks:retention.ms=2 days", "2d or 172800000"),
+        ("retention.ms=90 Minutes", "1h30m or 5400000"),
+        ("log.retention.hours=1week", "7d or 168"),
+        ("log.retention.hours=90 min", "1h30m"),
+    ],
+)
+def test_a_duration_in_words_is_refused_with_how_it_is_written(option: str, written: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        set_option(option)
+    assert str(refused.value) == f"{option}: not a number; write {written}"
+
+
+@pytest.mark.parametrize(
     ("option", "value"),
     [
         ("retention.ms=1d", "retention.ms=86400000"),
