@@ -80,7 +80,7 @@ class OfflineLogDirectory(LogDirectory):
             what = "not a directory" if fs.exists(path) else "there is no such directory"
             raise NotALogDirError(f"{path}: {what}")
         self.only: frozenset[str] | None = None
-        partition = _named_partition(path, fs)
+        partition = named_partition(path, fs=fs)
         if partition is not None:
             self.only = frozenset({partition.name})
             path = partition.parent
@@ -217,7 +217,7 @@ def _is_directory(path: Path, fs: FileSystem) -> bool:
         raise NotALogDirError(f"{path}: {error.strerror}") from error
 
 
-def _named_partition(path: Path, fs: FileSystem) -> Path | None:
+def named_partition(path: Path, *, fs: FileSystem = OS) -> Path | None:
     """The partition's directory that `path` names, below its log directory; None for another."""
     named, real = path.absolute(), path.resolve()
     if (

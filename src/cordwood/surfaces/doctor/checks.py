@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -73,10 +73,11 @@ def _problem(subject: str, found: str, remedy: str) -> Finding:
 def examine(facts: Facts) -> list[Finding]:
     """All verdicts, in the order in which they are shown."""
     directory = facts.log_dir
+    has_spark = not facts.installation.missing.get(SPARK)
     found = [
         *check_installation(facts.installation),
-        check_java(facts.java, has_spark=not facts.installation.missing.get(SPARK)),
-        check_memory(facts.machine),
+        check_java(facts.java, has_spark=has_spark),
+        check_memory(facts.machine, has_spark=has_spark),
         check_processors(facts.machine),
         check_open_files(facts.machine, directory),
         *check_maps(facts.machine, directory),
@@ -133,8 +134,11 @@ def check_java(java: Java, *, has_spark: bool) -> Finding:
 # ---- the machine
 
 
-def check_memory(machine: Machine) -> Finding:
-    """Whether Spark's virtual machine and its Python processes fit."""
+def check_memory(machine: Machine, *, has_spark: bool) -> Finding:
+    """Whether Spark's virtual machine and its Python processes fit.
+
+    Without the extra for it nobody has missed the memory yet.
+    """
     limit = machine.memory_bytes
     text = f"{_size(limit)}"
     if machine.group_memory_bytes is not None and machine.group_memory_bytes < limit:
@@ -149,7 +153,8 @@ def check_memory(machine: Machine) -> Finding:
         f"{_size(machine.python_bytes)})"
     )
     if limit < needed:
-        return _problem(
+        bad = _problem if has_spark else _warning
+        return bad(
             "memory",
             text,
             "give it more, compact on another machine (--master), or clean with --retention-only",
@@ -178,10 +183,10 @@ def check_open_files(machine: Machine, directory: LogDirectory | None) -> Findin
     limit = machine.open_files_max
     if limit is None:
         return _ok("open files", "no limit is known here")
-    files = 0 if directory is None else directory.files
-    needed = files + _OTHER_FILES
+    files = None if directory is None or not directory.is_listed else directory.files
+    needed = (files or 0) + _OTHER_FILES
     text = f"at most {limit} (ulimit -n)"
-    if directory is not None:
+    if directory is not None and files is not None:
         text += f"; {directory.path} has {files} files"
     if limit >= needed:
         return _ok("open files", text)
@@ -200,6 +205,8 @@ def check_open_files(machine: Machine, directory: LogDirectory | None) -> Findin
 def check_maps(machine: Machine, directory: LogDirectory | None) -> Iterator[Finding]:
     """vm.max_map_count, which a Kafka needs for the indexes of the directory: two for a segment."""
     if machine.max_map_count is None or directory is None or directory.error:
+        return
+    if directory.segments is None or not directory.is_listed:
         return
     needed = 2 * directory.segments
     text = f"vm.max_map_count is {machine.max_map_count}; a Kafka maps {needed} indexes here"
@@ -267,19 +274,24 @@ def check_log_dir(directory: LogDirectory) -> Iterator[Finding]:
         )
         return
     yield check_permissions(directory)
-    yield check_use(directory)
+    if directory.is_listed:
+        yield check_use(directory)
     if directory.space is not None:
         yield check_disk(directory.space)
+    if not directory.is_listed:
+        return
     yield check_meta(directory)
     yield check_settings(directory)
-    yield check_stop(directory)
-    yield check_future(directory)
+    yield from check_stop(directory)
+    yield from check_future(directory)
 
 
 def check_permissions(directory: LogDirectory) -> Finding:
     """Whether this user may read, change and lock it."""
     path = shlex.quote(directory.path)
-    text = f"{directory.path}: {directory.partitions} partitions, {directory.segments} segments, "
+    text = f"{directory.path}: "
+    if directory.is_listed and directory.partitions is not None:
+        text += f"{directory.partitions} partitions, {directory.segments} segments, "
     text += f"owner {directory.owner} ({directory.mode})"
     lacks = [
         name
@@ -294,6 +306,14 @@ def check_permissions(directory: LogDirectory) -> Finding:
         return _problem(
             "log directory",
             f"{text}; {directory.user} cannot {', '.join(lacks)} it",
+            f"sudo -u {directory.owner} cordwood doctor {path}",
+        )
+    if directory.unreadable:
+        count = len(directory.unreadable)
+        return _problem(
+            "log directory",
+            f"{text}; {directory.user} cannot read {count} of the partitions, such as "
+            f"{directory.unreadable[0]}",
             f"sudo -u {directory.owner} cordwood doctor {path}",
         )
     return _ok("log directory", text)
@@ -377,12 +397,17 @@ def check_settings(directory: LogDirectory) -> Finding:
     return _ok("topic settings", f"of {directory.topics} topics, from the metadata log")
 
 
-def check_stop(directory: LogDirectory) -> Finding:
-    """Whether the broker stopped in order."""
+def check_stop(directory: LogDirectory) -> Iterator[Finding]:
+    """Whether the broker stopped in order, if that is known."""
     if directory.holder is not None:
-        return _ok("last stop", "the broker runs")
-    if directory.is_whole:
-        return _ok("last stop", "clean")
+        yield _ok("last stop", "the broker runs")
+    elif directory.is_whole:
+        yield _ok("last stop", "clean")
+    elif directory.is_whole is not None:
+        yield _unclean(directory)
+
+
+def _unclean(directory: LogDirectory) -> Finding:
     return _warning(
         "last stop",
         "unclean: what was not flushed is checked at the next start; a cleaning leaves it alone",
@@ -390,13 +415,17 @@ def check_stop(directory: LogDirectory) -> Finding:
     )
 
 
-def check_future(directory: LogDirectory) -> Finding:
+def check_future(directory: LogDirectory) -> Iterator[Finding]:
     """Timestamps ahead of the clock keep their segments until the clock has passed them."""
+    if directory.future is None:
+        return
     if not directory.future:
-        return _ok("timestamps", "none is ahead of the clock")
+        indexed = "" if directory.holder is None else ", of those that are indexed"
+        yield _ok("timestamps", f"none is ahead of the clock{indexed}")
+        return
     name, ahead_ms = max(directory.future, key=lambda each: each[1])
     count = len(directory.future)
-    return _warning(
+    yield _warning(
         "timestamps",
         f"{count} segments have some of the future, {name} the furthest, by {ahead_ms} ms: "
         "retention by time counts from there",
@@ -410,24 +439,3 @@ def _size(count: int) -> str:
             return f"{count} {unit}" if unit == "B" else f"{count:.0f} {unit}"
         count /= 1024  # type: ignore[assignment]
     return f"{count:.1f} GiB"
-
-
-#: For a test that every verdict has one.
-CHECKS: Final[tuple[Callable[..., object], ...]] = (
-    check_java,
-    check_memory,
-    check_processors,
-    check_open_files,
-    check_maps,
-    check_temporary,
-    check_clock,
-    check_port,
-    check_permissions,
-    check_use,
-    check_disk,
-    check_meta,
-    check_settings,
-    check_stop,
-    check_future,
-    check_installation,
-)

@@ -90,7 +90,11 @@ class LogDirectory:
     `owner` and `user` are names of users; `holder` is the process that holds its lock, 0 one of
     another machine, `holder_name` what that is, `broker` the running Cordwood broker, if it is one.
     `future` are segments whose newest timestamp is ahead of the clock, with how far, in ms;
-    `settings_error` says why the metadata log cannot be read.
+    `settings_error` says why the metadata log cannot be read. `unreadable` are partitions that
+    cannot be listed.
+
+    Without `is_listed` nothing is known of what is in it. Numbers, `is_whole` and `future` are None
+    where `meta_error` keeps them from being known.
     """
 
     path: str
@@ -98,6 +102,7 @@ class LogDirectory:
     owner: str = ""
     user: str = ""
     mode: str = ""
+    is_listed: bool = True
     is_readable: bool = True
     is_writable: bool = True
     is_lockable: bool = True
@@ -105,15 +110,16 @@ class LogDirectory:
     holder_name: str = ""
     broker: str = ""
     space: Space | None = None
-    partitions: int = 0
-    segments: int = 0
-    files: int = 0
-    is_whole: bool = True
+    partitions: int | None = 0
+    segments: int | None = 0
+    files: int | None = 0
+    unreadable: tuple[str, ...] = ()
+    is_whole: bool | None = True
     node: str = ""
     meta_error: str = ""
     topics: int | None = None
     settings_error: str = ""
-    future: tuple[tuple[str, int], ...] = ()
+    future: tuple[tuple[str, int], ...] | None = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ import socket
 import stat
 import struct
 import subprocess
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -30,7 +31,7 @@ from cordwood.model.errors import CordwoodError, EngineError
 from cordwood.model.extras import PACKAGES, missing_packages
 from cordwood.network.form import request_path_form
 from cordwood.storage.filesystem import OS, DirectoryLock
-from cordwood.storage.offline_log_directory import OfflineLogDirectory
+from cordwood.storage.offline_log_directory import OfflineLogDirectory, named_partition
 from cordwood.surfaces.doctor.facts import (
     Facts,
     Installation,
@@ -54,6 +55,7 @@ _UNSYNCHRONIZED: Final = 5
 #: struct timex of the largest system, with space left.
 _TIMEX_BYTES: Final = 512
 _LOCK_NAME: Final = ".lock"
+_TIME_INDEX: Final = re.compile(r"(\d{20})" + re.escape(TIME_INDEX_SUFFIX), re.ASCII)
 
 
 def gather(log_dir: Path | None, *, clock: Clock) -> Facts:
@@ -292,18 +294,21 @@ def log_directory(path: Path, *, now_ms: int) -> LogDirectory:
     if not stat.S_ISDIR(found.st_mode):
         return LogDirectory(path=str(path), error=f"{path} is not a directory")
     may_list = os.access(path, os.R_OK | os.X_OK)
-    lock = path / _LOCK_NAME
+    partition = named_partition(path)
+    home = path if partition is None else partition.parent
+    lock = home / _LOCK_NAME
     facts = LogDirectory(
         path=str(path),
         owner=_user(found.st_uid),
         user=_user(os.geteuid()),
         mode=f"{stat.filemode(found.st_mode)}, group {_group(found.st_gid)}",
+        is_listed=may_list,
         is_readable=may_list,
         is_writable=os.access(path, os.W_OK | os.X_OK),
-        is_lockable=os.access(lock if lock.exists() else path, os.R_OK | os.W_OK),
+        is_lockable=os.access(lock if lock.exists() else home, os.R_OK | os.W_OK),
         space=space(path),
     )
-    return _contents(facts, path, now_ms=now_ms) if may_list else facts
+    return _contents(facts, path, home, now_ms=now_ms) if may_list else facts
 
 
 def _user(number: int) -> str:
@@ -320,41 +325,51 @@ def _group(number: int) -> str:
         return str(number)
 
 
-def _contents(facts: LogDirectory, path: Path, *, now_ms: int) -> LogDirectory:
-    node, meta_error = _meta(path)
-    if meta_error:  # nothing can be said of what is in it
-        return replace(facts, meta_error=meta_error)
+def _contents(facts: LogDirectory, path: Path, home: Path, *, now_ms: int) -> LogDirectory:
+    """What is in a directory; `home` is the log directory if `path` is one of its partitions."""
+    node, meta_error = _meta(home)
+    holder = None
+    with suppress(OSError):
+        holder = DirectoryLock.holder(home)
+    topics, settings_error = _described(home)
+    facts = replace(
+        facts,
+        holder=holder,
+        holder_name=process_name(holder) if holder else "",
+        broker=_broker(home) if holder else "",
+        node=node,
+        meta_error=meta_error,
+        topics=topics,
+        settings_error=settings_error,
+    )
     try:
         directory = OfflineLogDirectory(path)
         partitions = [each.path for each in directory.partitions()]
     except (CordwoodError, OSError) as error:
+        if meta_error:
+            return replace(
+                facts, partitions=None, segments=None, files=None, is_whole=None, future=None
+            )
         return LogDirectory(path=str(path), error=str(error))
-    holder = None
-    with suppress(OSError):
-        holder = DirectoryLock.holder(path)
-    names = [(each, name) for each in partitions for name in _names(each)]
-    topics, settings_error = _described(path)
+    listed = {each: _names(each) for each in partitions}
+    names = [(each, name) for each, found in listed.items() for name in found or ()]
     return replace(
         facts,
-        holder=holder,
-        holder_name=process_name(holder) if holder else "",
-        broker=_broker(path) if holder else "",
         partitions=len(partitions),
         segments=sum(name.endswith(LOG_SUFFIX) for _, name in names),
         files=len(names),
+        unreadable=tuple(each.name for each, found in listed.items() if found is None),
         is_whole=directory.is_whole,
-        node=node,
-        topics=topics,
-        settings_error=settings_error,
         future=tuple(_future(names, now_ms)),
     )
 
 
-def _names(directory: Path) -> list[str]:
+def _names(directory: Path) -> list[str] | None:
+    """The files of a partition; None if it cannot be listed."""
     try:
         return sorted(OS.names_in(directory))
     except OSError:
-        return []
+        return None
 
 
 def _meta(path: Path) -> tuple[str, str]:
@@ -366,6 +381,8 @@ def _meta(path: Path) -> tuple[str, str]:
         return "", ""
     except (CordwoodError, OSError) as error:
         return "", f"{file}: {error}"
+    if found.node_id is None or found.cluster_id is None:
+        return "", f"{file}: it names no node or no cluster"
     return f"node {found.node_id} of cluster {found.cluster_id}", ""
 
 
@@ -390,18 +407,30 @@ def _broker(path: Path) -> str:
 def _future(names: Sequence[tuple[Path, str]], now_ms: int) -> Iterator[tuple[str, int]]:
     """Segments whose newest timestamp, by the last entry of the time index, is ahead."""
     for directory, name in names:
-        if not name.endswith(TIME_INDEX_SUFFIX):
+        segment = _TIME_INDEX.fullmatch(name)
+        if segment is None:
             continue
-        path = directory / name
         with suppress(OSError):
-            size = OS.facts_of(path).size_bytes
-            file = OS.open(path)
-            try:
-                entry = file.read_at(_TIME_ENTRY.size, max(0, size - _TIME_ENTRY.size))
-            finally:
-                file.close()
-            if len(entry) == _TIME_ENTRY.size:
-                newest_ms, _ = _TIME_ENTRY.unpack(entry)
-                if newest_ms > now_ms:
-                    segment = int(name.removesuffix(TIME_INDEX_SUFFIX))
-                    yield f"{directory.name} at {segment}", newest_ms - now_ms
+            newest_ms = _newest_ms(directory / name)
+            if newest_ms > now_ms:
+                yield f"{directory.name} at {int(segment[1])}", newest_ms - now_ms
+
+
+def _newest_ms(time_index: Path) -> int:
+    """The timestamp of the last entry of a time index; 0 without one.
+
+    A running Kafka has its active one at full size: behind its entries are zeros.
+    """
+    file = OS.open(time_index)
+    try:
+
+        def timestamp(place: int) -> int:
+            entry = file.read_at(_TIME_ENTRY.size, place * _TIME_ENTRY.size)
+            return int(_TIME_ENTRY.unpack(entry)[0]) if len(entry) == _TIME_ENTRY.size else 0
+
+        count = OS.facts_of(time_index).size_bytes // _TIME_ENTRY.size
+        entries = range(count)
+        used = bisect_left(entries, True, key=lambda place: not timestamp(place))
+        return timestamp(used - 1) if used else 0
+    finally:
+        file.close()

@@ -230,10 +230,14 @@ class HttpEndpoint:
     def _require_near(self, request: Request) -> None:
         """Refuses a request of another machine: clients are not authenticated.
 
+        One of this machine comes from a loopback address, or from the very address that it has
+        reached.
+
         Raises:
             Refusal: it is one, and they may not change anything.
         """
-        if not (self._remote_changes or is_loopback(request.peer)):
+        is_here = is_loopback(request.peer) or (request.peer and request.peer == request.reached)
+        if not (self._remote_changes or is_here):
             raise Refusal(
                 403,
                 f"{request.peer} may not change anything here: only clients on the node's own "

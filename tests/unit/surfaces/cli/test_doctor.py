@@ -6,17 +6,19 @@ import json
 import os
 import socket
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
+from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.doctor import lines
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.doctor import gather
 from cordwood.surfaces.doctor.checks import Finding, Verdict
-from cordwood.testing.manual_clock import ManualClock
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.served import ServedBroker
 
@@ -75,12 +77,44 @@ def test_what_is_no_log_directory_hinders(tmp_path: Path, name: str) -> None:
     assert str(tmp_path / name) in found["log directory"]["found"]
 
 
-def test_damaged_meta_properties_hinder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["version=9\n", "garbage", "version=0\nbroker.id=1\n"])
+def test_damaged_meta_properties_hinder_and_what_is_not_known_is_not_judged(
+    tmp_path: Path, text: str
+) -> None:
     log = LogBuilder("orders-0")
     log.batch([(b"a", b"v")], timestamp=NOW_MS)
     root = write_log_dir(tmp_path / "logs", [log])
-    (root / "meta.properties").write_text("version=9\n")
-    assert findings(root, code=1)["meta.properties"]["verdict"] == "problem"
+    (root / ".kafka_cleanshutdown").unlink()
+    (root / "meta.properties").write_text(text)
+    with held(root) as holder:
+        found = findings(root, code=1)
+    assert found["meta.properties"]["verdict"] == "problem"
+    assert found["lock"]["verdict"] == "warning"
+    assert f"process {holder}" in found["lock"]["found"]
+    found = findings(root, code=1)
+    assert found["lock"]["found"] == "free: no broker runs on it"
+    assert found.get("last stop", {"verdict": "warning"})["verdict"] == "warning"
+    is_read = not text.startswith("version=9")
+    assert ("timestamps" in found) == is_read == ("1 segments" in found["log directory"]["found"])
+
+
+def test_the_lock_of_a_partition_is_that_of_its_log_directory(tmp_path: Path) -> None:
+    root = write_log_dir(tmp_path / "logs", [LogBuilder("orders-0"), LogBuilder("orders-1")])
+    with held(root) as holder:
+        found = findings(root / "orders-0")
+    assert f"process {holder}" in found["lock"]["found"]
+    assert found["meta.properties"]["found"].startswith("node ")
+    assert "1 partitions, 1 segments" in found["log directory"]["found"]
+
+
+@contextmanager
+def held(root: Path) -> Iterator[int]:
+    """Has this process hold the lock of a directory."""
+    lock = DirectoryLock(root)
+    try:
+        yield os.getpid()
+    finally:
+        lock.release()
 
 
 def test_segments_with_records_of_the_future_are_found(tmp_path: Path) -> None:
@@ -89,8 +123,23 @@ def test_segments_with_records_of_the_future_are_found(tmp_path: Path) -> None:
     log.roll()
     log.batch([(b"a", b"v")], timestamp=NOW_MS - 5000)
     root = write_log_dir(tmp_path / "logs", [log])
-    (future,) = gather.log_directory(root, now_ms=ManualClock(NOW_MS).now_ms()).future
-    assert future == ("orders-0 at 0", 5000)
+    (root / "orders-0" / "backup.timeindex").write_bytes(b"not an index")
+    assert gather.log_directory(root, now_ms=NOW_MS).future == (("orders-0 at 0", 5000),)
+
+
+def test_an_index_that_a_running_kafka_has_at_full_size_is_read_up_to_its_zeros(
+    tmp_path: Path,
+) -> None:
+    log = LogBuilder("orders-0")
+    log.batch([(b"a", b"v")], timestamp=NOW_MS + 5000)
+    root = write_log_dir(tmp_path / "logs", [log])
+    (index,) = (root / "orders-0").glob("*.timeindex")
+    for entries in (1, 2, 1000):
+        with index.open("ab") as file:
+            file.write(bytes(12 * entries))
+        assert gather.log_directory(root, now_ms=NOW_MS).future == (("orders-0 at 0", 5000),)
+    index.write_bytes(bytes(12 * 1000))
+    assert gather.log_directory(root, now_ms=NOW_MS).future == ()
 
 
 def test_a_port_in_use_names_its_process() -> None:

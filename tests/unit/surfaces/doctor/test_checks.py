@@ -135,7 +135,12 @@ def test_an_extra_that_is_missing_names_its_packages_and_how_to_install_it() -> 
 def test_memory_has_to_hold_the_heap_and_the_python_processes(
     changes: dict[str, int], verdict: Verdict
 ) -> None:
-    assert checks.check_memory(replace(MACHINE, **changes)).verdict is verdict  # type: ignore[arg-type]
+    assert checks.check_memory(replace(MACHINE, **changes), has_spark=True).verdict is verdict  # type: ignore[arg-type]
+
+
+def test_too_little_memory_for_a_compaction_hinders_only_where_one_could_run() -> None:
+    small = replace(MACHINE, memory_bytes=2 * GIB)
+    assert checks.check_memory(small, has_spark=False).verdict is Verdict.WARNING
 
 
 @pytest.mark.parametrize(
@@ -212,6 +217,22 @@ def test_a_directory_of_another_user_names_what_may_not_be_done_and_as_whom_it_m
     assert found.remedy == "sudo -u kafka cordwood doctor /data"
 
 
+def test_of_a_directory_that_cannot_be_listed_only_that_and_its_disk_are_judged() -> None:
+    closed = replace(LOGS, is_listed=False, is_readable=False)
+    subjects = [each.subject for each in examine(replace(FACTS, log_dir=closed))]
+    of_directory = subjects[subjects.index("log directory") :]
+    assert of_directory == ["log directory", "disk"]
+    assert "memory maps" not in subjects
+    assert "partitions" not in checks.check_permissions(closed).found
+    assert "files" not in checks.check_open_files(MACHINE, closed).found
+
+
+def test_partitions_that_cannot_be_read_are_a_problem() -> None:
+    found = checks.check_permissions(replace(LOGS, user="ann", unreadable=("a-0", "a-1")))
+    assert found.verdict is Verdict.PROBLEM
+    assert found.found.endswith("ann cannot read 2 of the partitions, such as a-0")
+
+
 def test_a_directory_in_use_names_who_uses_it() -> None:
     kafka = checks.check_use(replace(LOGS, holder=77, holder_name="java"))
     assert kafka.verdict is Verdict.WARNING
@@ -255,13 +276,13 @@ def test_the_metadata_log_is_readable_or_elsewhere() -> None:
 
 def test_an_unclean_stop_is_a_warning_unless_the_broker_runs() -> None:
     unclean = replace(LOGS, is_whole=False)
-    found = checks.check_stop(unclean)
+    found = one(checks.check_stop(unclean))
     assert (found.verdict, found.remedy) == (Verdict.WARNING, "cordwood verify /data")
-    assert checks.check_stop(replace(unclean, holder=1)).verdict is Verdict.OK
+    assert one(checks.check_stop(replace(unclean, holder=1))).verdict is Verdict.OK
 
 
 def test_records_of_the_future_are_counted_and_the_furthest_is_named() -> None:
-    found = checks.check_future(replace(LOGS, future=(("a-0 at 0", 10), ("b-0 at 7", 99))))
+    found = one(checks.check_future(replace(LOGS, future=(("a-0 at 0", 10), ("b-0 at 7", 99)))))
     assert found.verdict is Verdict.WARNING
     assert found.found.startswith(
         "2 segments have some of the future, b-0 at 7 the furthest, by 99"

@@ -321,6 +321,11 @@ def test_another_machine_changes_something_only_where_that_is_allowed(
         assert status_of(endpoint, change) == status
         assert status_of(endpoint, change._replace(method="GET", path="/clock")) == 200
         assert status_of(endpoint, other_host) == 421, "nobody has reached that address"
+        own = change._replace(peer="10.0.0.5")
+        assert status_of(endpoint, own) == 200, "it is at the address that it has reached"
+        nowhere = change._replace(peer="", reached="")
+        nowhere.headers.replace_header("Host", "localhost")
+        assert status_of(endpoint, nowhere) == status
     finally:
         endpoint.close()
 
