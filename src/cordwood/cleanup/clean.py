@@ -502,6 +502,7 @@ class _Cleaning:
             )
             if cleanable.reason is None:
                 compaction = plan_compaction(after, cleanable)
+                owner.report.is_compaction_planned = bool(compaction.groups)
                 self._due.append((owner, owner.captured.seen_as(after), compaction))
         before = owner.report.before
         assert before is not None, "a plan is made of what was captured"

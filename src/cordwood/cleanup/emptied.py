@@ -69,7 +69,8 @@ class Emptied:
                 "of the cleaning, as in an archive or a backup"
             )
         return (
-            f"retention leaves no record of {len(self.topics)} topics, {self.size_bytes} bytes: "
+            f"retention leaves no record of {len(self.topics)} "
+            f"topic{'s' if len(self.topics) > 1 else ''}, {self.size_bytes} bytes: "
             f"{named}; {why}"
         )
 

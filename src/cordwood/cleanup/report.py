@@ -40,8 +40,9 @@ class PartitionReport:
     Sizes are None if it was skipped. `rolled_at` is the base offset of the active segment that took
     the place of an idle one, None if none did. `holds` are the ids of its legal holds. `keys` is
     how many keys the dirty section had, None where no compaction counted them; `log_start_offset`
-    that of afterwards. `losses` are what groups of cordwood.retention.groups lose. `estimate` is
-    what a planned compaction would free, if that was estimated.
+    that of afterwards. `losses` are what groups of cordwood.retention.groups lose. Of a dry
+    run with `is_compaction_planned`, `after` is the size before the compaction, and `estimate` is
+    what that would free, if it was estimated.
     """
 
     topic: str
@@ -58,6 +59,7 @@ class PartitionReport:
     cleaner_checkpoint: int | None = None
     log_start_offset: int | None = None
     keys: int | None = None
+    is_compaction_planned: bool = False
     estimate: CompactionEstimate | None = None
     warnings: list[str] = field(default_factory=list)
     holds: tuple[str, ...] = ()
@@ -70,10 +72,13 @@ class PartitionReport:
 
     @property
     def bytes_left(self) -> int | None:
-        """The size afterwards, by the estimate of a planned compaction; None if it was skipped."""
-        if self.after is None or self.estimate is None:
-            return None if self.after is None else self.after.bytes
-        return self.after.bytes - self.estimate.bytes_freed
+        """The size afterwards, by the estimate of a planned compaction.
+
+        None if the partition was skipped, or if such a compaction was not estimated.
+        """
+        if self.after is None or (self.is_compaction_planned and self.estimate is None):
+            return None
+        return self.after.bytes - (self.estimate.bytes_freed if self.estimate is not None else 0)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values."""

@@ -206,7 +206,7 @@ def require_restored(
     (trashed,) = in_trash(probe)
     assert (trashed["topic"], trashed["why"], trashed["groups"]) == ("orders", "topic", ["readers"])
     said = run("restore", "--url", probe.url, "--topic", "orders").output
-    assert "1 committed offsets, 1 groups" in said
+    assert "1 committed offset, 1 group" in said
     assert "what expired meanwhile goes at the next check" in said
     assert marks_of(broker, "orders-0") == before
     assert marks_of(broker, "orders-1") == (0, 1, 1)
@@ -284,7 +284,7 @@ def test_one_of_several_deleted_topics_is_chosen_by_its_id(
     assert marks_of(broker, "orders-0") == (0, 1, 1)
     run("empty", "--url", probe.url, "--older-than", "0s", "--dry-run")
     assert [each["topic_id"] for each in in_trash(probe)] == [second]
-    assert "1 removals" in run("empty", "--url", probe.url, "--older-than", "0s").output
+    assert "1 removal" in run("empty", "--url", probe.url, "--older-than", "0s").output
     assert in_trash(probe) == []
 
 

@@ -11,7 +11,7 @@ from cordwood.insight.comparison import NOW, THEN
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.setting_values import shown_text
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
-from cordwood.surfaces.cli.values import format_bytes, format_duration, whole_duration
+from cordwood.surfaces.cli.values import counted, format_bytes, format_duration, whole_duration
 
 Value = dict[str, Any]
 
@@ -40,7 +40,9 @@ def show_topics(topics: Sequence[Value], choice: Choice, *, details: bool) -> No
 def _summary(topics: Sequence[Value]) -> str:
     """How many topics have which answer."""
     unlimited = sum(each["age"]["bound"] is None for each in topics)
-    parts = [f"{len(topics):,} topics, of which {unlimited:,} have no largest age of a record"]
+    parts = [
+        f"{counted(len(topics), 'topic')}, of which {unlimited:,} have no largest age of a record"
+    ]
     goals = [_goal(each) for each in topics if each["refused"] or each["promises"]]
     for goal in dict.fromkeys(goals):
         parts.append(f"{goals.count(goal):,} {goal}{_HINTS.get(goal, '')}")
@@ -103,7 +105,7 @@ def _show_refused(topics: Sequence[Value]) -> None:
     if found:
         typer.echo()
     for text, named in found.items():
-        print_text(f"{_NOT_POSSIBLE} of {_names(named)}: {text}")
+        print_text(f"{_NOT_POSSIBLE} of {_names(named)}: {shown_text(text)}")
 
 
 def _names(named: Sequence[str]) -> str:
@@ -156,7 +158,8 @@ _LISTING: Final[Listing[Value]] = Listing(
 
 def _show(topic: Value) -> None:
     print_text(
-        f"{topic['topic']}: {topic['partitions']} partitions, cleanup.policy={topic['policy']}"
+        f"{topic['topic']}: {counted(topic['partitions'], 'partition')}, "
+        f"cleanup.policy={topic['policy']}"
     )
     age = topic["age"]
     if age["bound"] is None:
@@ -169,7 +172,7 @@ def _show(topic: Value) -> None:
             f"and the active segment; Kafka's cleaner takes {topic['keys_a_pass']:,} keys a pass"
         )
     if topic["refused"]:
-        print_text(f"  {_NOT_POSSIBLE}: {topic['refused']}")
+        print_text(f"  {_NOT_POSSIBLE}: {shown_text(topic['refused'])}")
     for name, promise in topic["promises"].items():
         if promise["bound"] is not None:
             _show_promise(name, promise)

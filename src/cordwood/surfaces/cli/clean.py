@@ -59,6 +59,7 @@ from cordwood.surfaces.cli.setting_options import (
     SetOption,
     TopicsOption,
 )
+from cordwood.surfaces.cli.setting_values import shown_sizes
 from cordwood.surfaces.cli.stopping import STOPPING
 from cordwood.surfaces.cli.textfile import (
     METRICS_TEXTFILE,
@@ -328,15 +329,14 @@ class _Confirmation:
         """
         if self.is_given or self.agreed.issuperset(emptied.topics):
             return
+        what = shown_sizes(str(emptied))
         if not self.may_ask or not sys.stdin.isatty():
             raise ConfigError(
-                f"{emptied}. {self.unchanged.capitalize()}: --now TIME cleans at another moment, "
+                f"{what}. {self.unchanged.capitalize()}: --now TIME cleans at another moment, "
                 "--trash DIR keeps what is removed, and --yes removes it"
             )
         with self.display.paused():
-            typer.echo(
-                f"cordwood clean: {emptied}. With --trash DIR it could be put back.", err=True
-            )
+            typer.echo(f"cordwood clean: {what}. With --trash DIR it could be put back.", err=True)
             if not typer.confirm("Remove these records for good?", err=True):
                 raise CordwoodError(self.unchanged)
         self.agreed.update(emptied.topics)

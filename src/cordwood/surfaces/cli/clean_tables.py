@@ -11,6 +11,7 @@ from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.clean_estimate import estimated_line, with_error
 from cordwood.surfaces.cli.left_out import grouped_lines
 from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.setting_values import shown_sizes
 from cordwood.surfaces.cli.tables import Column, print_text
 from cordwood.surfaces.cli.values import format_bytes
 
@@ -27,7 +28,7 @@ def show_report(report: Report, screen: Screen, choice: Choice) -> None:
             style="yellow",
         )
     for warning in report.warnings:
-        screen.line(f"warning: {warning}", style="yellow")
+        screen.line(f"warning: {shown_sizes(warning)}", style="yellow")
     print_text(_summary(report))
     shown = [
         partition
@@ -94,13 +95,24 @@ def _before(partition: PartitionReport) -> int:
     return 0 if partition.before is None else partition.before.bytes
 
 
-def _after(partition: PartitionReport) -> int:
-    """The size that is left, which is an estimate where a compaction is only planned."""
-    return _before(partition) if partition.bytes_left is None else partition.bytes_left
-
-
 def _reduction(partition: PartitionReport) -> int:
-    return _before(partition) - _after(partition)
+    """What goes, as far as it is known: by retention alone where a compaction is not estimated."""
+    if partition.bytes_left is None:
+        return partition.bytes_freed
+    return _before(partition) - partition.bytes_left
+
+
+def _is_open(partition: PartitionReport) -> bool:
+    """Whether nobody knows what a compaction leaves."""
+    return partition.is_compaction_planned and partition.bytes_left is None
+
+
+def _after_text(partitions: Sequence[PartitionReport]) -> str:
+    """The size that is left, which may be an estimate; empty if it is not known."""
+    if any(map(_is_open, partitions)):
+        return ""
+    left = sum(_before(each) - _reduction(each) for each in partitions)
+    return _about(partitions) + format_bytes(left)
 
 
 def _about(partitions: Sequence[PartitionReport]) -> str:
@@ -110,6 +122,9 @@ def _about(partitions: Sequence[PartitionReport]) -> str:
 
 
 def _reduction_text(partitions: Sequence[PartitionReport]) -> str:
+    if any(map(_is_open, partitions)):
+        least = sum(map(_reduction, partitions))
+        return f"≥{format_bytes(least)}" if least else ""
     error = sum(each.estimate.error**2 for each in partitions if each.estimate is not None) ** 0.5
     return _about(partitions) + with_error(sum(map(_reduction, partitions)), error)
 
@@ -154,7 +169,7 @@ _LISTING: Final[Listing[PartitionReport]] = Listing(
         ),
         Measure(
             column=Column("after", is_number=True),
-            text=lambda each: _about(each) + format_bytes(sum(map(_after, each))),
+            text=_after_text,
         ),
         Measure(column=Column("reduction", is_number=True), text=_reduction_text),
         Measure(column=Column("records", is_number=True), text=_records),

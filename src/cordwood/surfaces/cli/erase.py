@@ -59,7 +59,7 @@ from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument
 from cordwood.surfaces.cli.stopping import STOPPING
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.user import user_name
-from cordwood.surfaces.cli.values import format_bytes, parse_path, parse_size, parse_time
+from cordwood.surfaces.cli.values import counted, format_bytes, parse_path, parse_size, parse_time
 from cordwood.surfaces.settings import SettingOptions, Settings, node_ids_of, read_settings
 
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
@@ -458,7 +458,7 @@ def _show(
     if 1 < len(counts) <= _NAMED_MAX:
         print_table("Keys", _KEY_COLUMNS, [[name, f"{found:,}"] for name, found in counts])
     count = sum(each["erased"] for each in [*logs, *files])
-    print_text(f"{count:,} records {'would be erased' if dry_run else _ERASED}")
+    print_text(f"{counted(count, 'record')} {'would be erased' if dry_run else _ERASED}")
     if path is not None:
         seal = document["signature"]
         signed = f"signed by {seal['public_key']}" if "public_key" in seal else "unsigned"

@@ -11,7 +11,7 @@ import typer
 from cordwood.insight.outlook import Outlook, When, outlook
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.tables import Column, print_table
-from cordwood.surfaces.cli.values import format_bytes
+from cordwood.surfaces.cli.values import counted, format_bytes
 
 Value = dict[str, Any]
 
@@ -65,8 +65,8 @@ def logs_of(answer: Value) -> list[Log]:
 def show_summary(answer: Value, choice: Choice) -> None:
     """Prints what goes and when, and the largest partitions."""
     found = outlook(answer["partitions"], now_ms=answer["now_ms"]).to_json()
-    title = f"{found['partitions']:,} partitions, {found['segments']:,} segments, "
-    show_outlook(title + format_bytes(found["bytes"]), found)
+    counts = [counted(found[f"{each}s"], each) for each in ("partition", "segment")]
+    show_outlook(", ".join([*counts, format_bytes(found["bytes"])]), found)
     typer.echo()
     LISTING.show("Partitions", logs_of(answer), choice)
 

@@ -15,7 +15,7 @@ from cordwood.surfaces.cli.left_out import grouped_lines, show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_values import shown_setting, shown_text
 from cordwood.surfaces.cli.tables import Column, output_width, print_table, print_text
-from cordwood.surfaces.cli.values import format_bytes, format_duration, format_moment
+from cordwood.surfaces.cli.values import counted, format_bytes, format_duration, format_moment
 
 Value = dict[str, Any]
 
@@ -131,7 +131,8 @@ def _show_log(partition: Value, now_ms: int, screen: Screen, detail: Detail) -> 
     _show_warnings([partition], screen)
     segments = partition["segments"]
     print_text(
-        f"{_name(partition)}: cleanup.policy={partition['policy']}, {len(segments)} segments, "
+        f"{_name(partition)}: cleanup.policy={partition['policy']}, "
+        f"{counted(len(segments), 'segment')}, "
         f"{format_bytes(partition['size_bytes'])}, offsets {partition['log_start_offset']} to "
         f"{partition['log_end_offset']} (high watermark {partition['high_watermark']}, last "
         f"stable offset {partition['last_stable_offset']})"

@@ -34,7 +34,7 @@ from cordwood.surfaces.cli.setting_options import (
     SetOption,
 )
 from cordwood.surfaces.cli.tables import Column, print_text
-from cordwood.surfaces.cli.values import format_bytes, parse_time
+from cordwood.surfaces.cli.values import counted, format_bytes, parse_time
 from cordwood.surfaces.settings import SettingOptions
 
 Value = dict[str, Any]
@@ -142,7 +142,8 @@ def _show(answer: Value, choice: Choice) -> None:
     unread = sum(each["bytes_not_read"] for each in answer["topics"])
     rest = f", {format_bytes(unread)} of them not looked into" if unread else ""
     print_text(
-        f"{len(answer['topics']):,} topics, {answer['partitions']:,} partitions, "
+        f"{counted(len(answer['topics']), 'topic')}, "
+        f"{counted(answer['partitions'], 'partition')}, "
         f"{format_bytes(answer['bytes'])} of logs{rest}"
     )
     typer.echo()
@@ -168,7 +169,7 @@ def _compaction_line(compaction: Value) -> str:
     due = compaction["partitions"]
     if not due:
         return "No compaction is due."
-    line = f"Compaction is due of {due:,} partitions"
+    line = f"Compaction is due of {counted(due, 'partition')}"
     if compaction["bytes_freed"] is None:
         read = format_bytes(compaction["bytes_to_read"])
         return (

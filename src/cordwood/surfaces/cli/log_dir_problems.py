@@ -12,7 +12,7 @@ from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.surfaces.cli.left_out import FAILED, LEFT_ALONE, grouped_lines
 from cordwood.surfaces.cli.running_broker import broker_on
-from cordwood.surfaces.cli.values import format_bytes, format_moment
+from cordwood.surfaces.cli.values import counted, format_bytes, format_moment
 from cordwood.surfaces.http.client import ask
 from cordwood.surfaces.http.identity import CONTROLLER, read_runtime_file
 
@@ -69,8 +69,8 @@ def _problems(answer: Value) -> Iterator[tuple[str, str]]:
     if unknown:
         yield (
             "no-settings",
-            f"the settings of {len(unknown):,} topics are not known, so that it is not known "
-            "what goes: no metadata log is here. --metadata-dir or --config-file has them; "
+            f"the settings of {counted(len(unknown), 'topic')} are not known, so that it is not "
+            "known what goes: no metadata log is here. --metadata-dir or --config-file has them; "
             "--defaults takes Kafka's",
         )
     others = [

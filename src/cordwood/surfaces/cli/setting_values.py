@@ -15,6 +15,7 @@ from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli.values import (
     exact_duration,
     exact_size,
+    format_bytes,
     is_duration,
     is_size,
     parse_duration,
@@ -39,6 +40,7 @@ _WORDS_MS: Final = {
 }
 _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 _PROSE_SETTING: Final = re.compile(r"\b([a-z][a-z.]*\.[a-z]+)([ =])(-?\d{4,19}|-1)\b", re.ASCII)
+_PROSE_BYTES: Final = re.compile(r"\b(\d{4,19}) bytes\b", re.ASCII)
 _PROSE_MS: Final = re.compile(r"\b(\d{4,19}) ?ms\b", re.ASCII)
 
 
@@ -127,6 +129,11 @@ def shown_text(text: str) -> str:
         return exact_duration(int(found[1])) or found[0]
 
     return _PROSE_MS.sub(duration, _PROSE_SETTING.sub(setting, text))
+
+
+def shown_sizes(text: str) -> str:
+    """A sentence with its numbers of bytes as they are in the tables beside it."""
+    return _PROSE_BYTES.sub(lambda found: format_bytes(int(found[1])), text)
 
 
 def _no_limit(name: str) -> str:

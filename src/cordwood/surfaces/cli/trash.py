@@ -45,7 +45,7 @@ from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import print_text
 from cordwood.surfaces.cli.trash_tables import print_removals, print_total
 from cordwood.surfaces.cli.user import user_name
-from cordwood.surfaces.cli.values import parse_duration, parse_path, parse_time
+from cordwood.surfaces.cli.values import counted, parse_duration, parse_path, parse_time
 
 EPILOG = """\b
 Examples:
@@ -268,7 +268,9 @@ def _show_topic(answer: Value, *, as_json: bool) -> None:
     if offsets is None:
         print_text("The offsets of its groups are written when the broker starts next.")
     else:
-        print_text(f"{offsets} committed offsets, {len(topic['groups'])} groups")
+        print_text(
+            f"{counted(offsets, 'committed offset')}, {counted(len(topic['groups']), 'group')}"
+        )
     if answer["hold"]:
         print_text(f"It is held by {answer['hold']}: nothing of it goes until that is released.")
     else:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cordwood.storage.broker_trash import TOPIC
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
-from cordwood.surfaces.cli.values import format_bytes
+from cordwood.surfaces.cli.values import counted, format_bytes
 
 Value = dict[str, Any]
 
@@ -32,7 +32,7 @@ def print_removals(title: str, removals: Sequence[Value]) -> None:
 def print_total(removals: Sequence[Value]) -> None:
     """Prints how many removals that are, and their bytes."""
     total = format_bytes(sum(each["bytes"] for each in removals))
-    print_text(f"{len(removals)} removals, {total}")
+    print_text(counted(len(removals), "removal") + (f", {total}" if removals else ""))
 
 
 def _row(removal: Value) -> list[str]:

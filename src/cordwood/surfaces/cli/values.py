@@ -128,6 +128,11 @@ def format_bytes(count: float) -> str:
     return f"{count:.1f}G"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number of things: 1 topic, 1,200 topics."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def is_duration(text: str) -> bool:
     """Whether `parse_duration` takes it."""
     return _WHOLE_DURATION.fullmatch(text.strip()) is not None

@@ -30,7 +30,7 @@ from cordwood.model.config import LogConfig
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
-from cordwood.surfaces.cli.values import format_bytes
+from cordwood.surfaces.cli.values import counted, format_bytes
 from cordwood.surfaces.cluster_facts import ClusterFacts
 from cordwood.surfaces.settings import SettingOptions, read_settings
 
@@ -214,7 +214,7 @@ def _show_remedies(result: Verification) -> None:
         of = ""
         if rule in _COUNTED:
             logs = sum(any(each.rule is rule for each in log.findings) for log in result.logs)
-            of = f" {_count(count, 'file')} of {_count(logs, 'partition')}."
+            of = f" {counted(count, 'file')} of {counted(logs, 'partition')}."
         print_text(f"{rule.code} ({rule.level}):{of} {rule.remedy}.")
 
 
@@ -223,13 +223,13 @@ def _summary(result: Verification) -> str:
     records = sum(log.facts.records for log in checked if log.facts)
     rate = f", {format_bytes(int(result.size_bytes / result.elapsed_s))}/s" if checked else ""
     read = (
-        f"{_count(len(checked), 'partition')}, {records:,} records, "
+        f"{counted(len(checked), 'partition')}, {records:,} records, "
         f"{format_bytes(result.size_bytes)} in {result.elapsed_s:.1f} s{rate}"
     )
     damaged = [log for log in result.logs if not _is_sound(log)]
     if result.is_sound:
         return f"sound: {read}"
-    words = [_count(len(damaged), "partition") + " damaged"] if damaged else []
+    words = [counted(len(damaged), "partition") + " damaged"] if damaged else []
     if any(each.rule.level is Level.DAMAGED for each in result.findings):
         words.append("a checkpoint is damaged")
     return f"{', '.join(words)}; {read}"
@@ -237,7 +237,3 @@ def _summary(result: Verification) -> str:
 
 def _is_sound(log: CheckedLog) -> bool:
     return not any(each.rule.level is Level.DAMAGED for each in log.findings)
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'' if number == 1 else 's'}"

@@ -16,7 +16,7 @@ from cordwood.surfaces.cli.left_out import grouped_lines, show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_values import shown_setting, shown_text
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
-from cordwood.surfaces.cli.values import format_bytes
+from cordwood.surfaces.cli.values import counted, format_bytes
 
 Value = dict[str, Any]
 
@@ -51,6 +51,9 @@ def show_answer(answer: Value, screen: Screen, choice: Choice) -> None:
     elif answer["broker_changes"]:
         _show_changes(answer)
         typer.echo("nothing that is removed changes")
+    elif answer["changes"]:
+        _show_changes(answer)
+        typer.echo("of no topic whose settings change a partition could be compared")
     else:
         typer.echo("no setting of a topic here changes")
     for line in _without_effect(answer):
@@ -67,7 +70,10 @@ def _summary(answer: Value) -> str:
     """What is left of the partitions on both sides, in a sentence."""
     total = answer["total"]
     difference = total[THEN]["bytes"] - total[NOW]["bytes"]
-    count = f"{len(answer['partitions']):,} partitions of {len(answer['changes']):,} topics change"
+    topics = {each["topic"] for each in answer["partitions"]}
+    changed = "changes" if len(answer["partitions"]) == 1 else "change"
+    count = counted(len(answer["partitions"]), "partition")
+    count += f" of {counted(len(topics), 'topic')} {changed}"
     soon = _next_day(total)
     if not difference:
         return f"{count}: a cleaning leaves {_left(total[THEN])} of them, as it does now{soon}"
@@ -304,8 +310,8 @@ def _show_forecast(answer: Value) -> None:
     if answer["days"] and len(forecasts) < len(known):
         typer.echo()
         print_text(
-            f"{len(known) - len(forecasts)} partitions have no forecast: they are compacted, or "
-            "their own history is under an hour, or under a hundredth of the days ahead"
+            f"without a forecast: {counted(len(known) - len(forecasts), 'partition')}; "
+            "compacted, or with a history under an hour, or under a hundredth of the days ahead"
         )
     if not forecasts:
         return
@@ -319,5 +325,7 @@ def _show_forecast(answer: Value) -> None:
     ]
     typer.echo()
     print_table(
-        f"Bytes of {len(forecasts)} partitions, at the rate of their own history", columns, rows
+        f"Bytes of {counted(len(forecasts), 'partition')}, at the rate of their own history",
+        columns,
+        rows,
     )

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cordwood.model.extras import NATIVE, SIGN, SPARK
+from cordwood.surfaces.cli.values import counted, format_bytes
 from cordwood.surfaces.doctor.facts import (
     Facts,
     Installation,
@@ -140,17 +141,19 @@ def check_memory(machine: Machine, *, has_spark: bool) -> Finding:
     Without the extra for it nobody has missed the memory yet.
     """
     limit = machine.memory_bytes
-    text = f"{_size(limit)}"
+    text = f"{format_bytes(limit)}"
     if machine.group_memory_bytes is not None and machine.group_memory_bytes < limit:
         limit = machine.group_memory_bytes
-        text = f"{_size(limit)} by the control group, of {_size(machine.memory_bytes)}"
+        text = (
+            f"{format_bytes(limit)} by the control group, of {format_bytes(machine.memory_bytes)}"
+        )
     available = machine.available_bytes
     if available is not None:
-        text += f", {_size(available)} available"
+        text += f", {format_bytes(available)} available"
     needed = machine.heap_bytes + machine.python_bytes
+    parts = format_bytes(machine.heap_bytes), format_bytes(machine.python_bytes)
     text += (
-        f"; a compaction takes up to {_size(needed)} (heap {_size(machine.heap_bytes)}, Python "
-        f"{_size(machine.python_bytes)})"
+        f"; a compaction takes up to {format_bytes(needed)} (heap {parts[0]}, Python {parts[1]})"
     )
     if limit < needed:
         bad = _problem if has_spark else _warning
@@ -187,7 +190,7 @@ def check_open_files(machine: Machine, directory: LogDirectory | None) -> Findin
     needed = (files or 0) + _OTHER_FILES
     text = f"at most {limit} (ulimit -n)"
     if directory is not None and files is not None:
-        text += f"; {directory.path} has {files} files"
+        text += f"; {directory.path} has {counted(files, 'file')}"
     if limit >= needed:
         return _ok("open files", text)
     wanted = max(65_536, needed)
@@ -220,7 +223,7 @@ def check_maps(machine: Machine, directory: LogDirectory | None) -> Iterator[Fin
 
 def check_temporary(space: Space) -> Finding:
     """The directory for temporary files, where Spark spills."""
-    text = f"{space.path}: {_size(space.free_bytes)} free"
+    text = f"{space.path}: {format_bytes(space.free_bytes)} free"
     if not space.is_writable:
         return _problem(
             "temporary files", f"{space.path} cannot be written", "set TMPDIR to one that can"
@@ -291,7 +294,8 @@ def check_permissions(directory: LogDirectory) -> Finding:
     path = shlex.quote(directory.path)
     text = f"{directory.path}: "
     if directory.is_listed and directory.partitions is not None:
-        text += f"{directory.partitions} partitions, {directory.segments} segments, "
+        text += f"{counted(directory.partitions, 'partition')}, "
+        text += f"{counted(directory.segments or 0, 'segment')}, "
     text += f"owner {directory.owner} ({directory.mode})"
     lacks = [
         name
@@ -339,7 +343,9 @@ def check_use(directory: LogDirectory) -> Finding:
 def check_disk(space: Space) -> Finding:
     """The file system of the log directory."""
     share = space.free_bytes / space.size_bytes if space.size_bytes else 0.0
-    text = f"{_size(space.free_bytes)} of {_size(space.size_bytes)} free ({share:.0%})"
+    text = (
+        f"{format_bytes(space.free_bytes)} of {format_bytes(space.size_bytes)} free ({share:.0%})"
+    )
     if space.type:
         text += f", {space.type} ({','.join(space.options)})"
     path = shlex.quote(space.path)
@@ -394,7 +400,7 @@ def check_settings(directory: LogDirectory) -> Finding:
             "no metadata log here: a cleaning skips topics that nothing describes",
             "name it with --metadata-dir, or the settings with --server-properties and --set",
         )
-    return _ok("topic settings", f"of {directory.topics} topics, from the metadata log")
+    return _ok("topic settings", f"of {counted(directory.topics, 'topic')}, from the metadata log")
 
 
 def check_stop(directory: LogDirectory) -> Iterator[Finding]:
@@ -431,11 +437,3 @@ def check_future(directory: LogDirectory) -> Iterator[Finding]:
         "retention by time counts from there",
         f"cordwood explain {shlex.quote(directory.path)}",
     )
-
-
-def _size(count: int) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count} {unit}" if unit == "B" else f"{count:.0f} {unit}"
-        count /= 1024  # type: ignore[assignment]
-    return f"{count:.1f} GiB"

@@ -151,7 +151,7 @@ def test_partitions_without_settings_and_damaged_ones_are_named(tmp_path: Path) 
     arguments = ["advise", str(root), "--set", "a:retention.ms=1000"]
     shown = CliRunner(env={"COLUMNS": "200"}).invoke(app, arguments)
     assert shown.exit_code == 1
-    assert "a: 1 partitions" in shown.stdout
+    assert "a: 1 partition, " in shown.stdout
     assert "b-0: left alone: no source describes its settings" in shown.stderr
     assert "a-1: failed: " in shown.stderr
     answer = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)

@@ -32,6 +32,7 @@ from cordwood.surfaces.cli.biggest import Choice
 from cordwood.surfaces.cli.clean_tables import show_report
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.cli.screen import Screen
+from cordwood.surfaces.cli.values import format_bytes
 from cordwood.testing.broker import RunningBroker
 from support.failing_disks import fill, may_mount, small_disk
 from support.in_process_engine import clean_in_process
@@ -445,14 +446,14 @@ def test_an_archive_is_not_emptied_without_a_terminal_unless_that_is_confirmed(
     for as_json in ((), ("--json",)):
         result = run(root, *ARCHIVE, *as_json)
         assert result.exit_code == 2
-        assert "retention leaves no record of 1 topics" in result.output
+        assert "retention leaves no record of 1 topic" in result.output
         assert "short; the newest record is of " in result.output
         assert "8 days before the moment of the cleaning" in result.output
         assert "--trash DIR" in result.output
         assert "--yes" in result.output
         assert tree(root / "short-0") == before
     report = report_of(root, *ARCHIVE, "--yes")
-    assert any("retention leaves no record of 1 topics" in each for each in report["warnings"])
+    assert any("retention leaves no record of 1 topic" in each for each in report["warnings"])
     assert segments(root, "short-0") == [1]
     assert segments(root, "long-0") == [0]
 
@@ -469,7 +470,7 @@ def test_a_dry_run_of_an_archive_warns_and_does_not_ask(tmp_path: Path) -> None:
     before = tree(root)
     result = run(root, *ARCHIVE, "--dry-run")
     assert result.exit_code == 0
-    assert "warning: retention leaves no record of 1 topics" in result.stderr
+    assert "warning: retention leaves no record of 1 topic" in result.stderr
     assert tree(root) == before
 
 
@@ -709,8 +710,15 @@ def test_without_an_estimate_no_record_is_read(root: Path) -> None:
     assert (partition["estimate"], partition["warnings"]) == (None, [])
     result = run(root, "--defaults", *DRY, *NOW, "--no-estimate")
     assert "retention would free 0; what compaction would free is not counted" in result.stdout
+    assert partition["bytes_left"] is None
     row = next(line for line in result.stdout.splitlines() if line.startswith("x-0"))
-    assert row.split()[-1] == "0", "nothing is known to go"
+    size = str(partition["bytes_before"])
+    assert row.split() == ["x-0", "compact", "planned", "3→3", size], "nothing is known to go"
+    both = ["--dry-run", "--no-estimate", "--set", "x:cleanup.policy=compact", "--force", *EXPIRE]
+    expired = report_of(root, "--defaults", *both, *NOW)
+    gone = sum(each["bytes_freed_by_retention"] for each in expired["plan"])
+    total = run(root, "--defaults", *both, *NOW).stdout.splitlines()[-1]
+    assert total.split() == ["total", "9→5", format_bytes(3 * int(size)), f"≥{gone}"]
 
 
 def test_what_cannot_be_estimated_is_a_warning_and_is_not_counted(root: Path) -> None:

@@ -48,7 +48,7 @@ def test_a_stopped_directory_is_examined_without_taking_its_lock(tmp_path: Path)
     found = findings(root)
     assert sorted(os.listdir(root)) == before
     assert found["log directory"]["verdict"] == "ok"
-    assert "1 partitions, 1 segments" in found["log directory"]["found"]
+    assert "1 partition, 1 segment" in found["log directory"]["found"]
     assert found["lock"]["found"] == "free: no broker runs on it"
     assert found["last stop"]["found"] == "clean"
     assert found["timestamps"]["verdict"] == "ok"
@@ -95,7 +95,7 @@ def test_damaged_meta_properties_hinder_and_what_is_not_known_is_not_judged(
     assert found["lock"]["found"] == "free: no broker runs on it"
     assert found.get("last stop", {"verdict": "warning"})["verdict"] == "warning"
     is_read = not text.startswith("version=9")
-    assert ("timestamps" in found) == is_read == ("1 segments" in found["log directory"]["found"])
+    assert ("timestamps" in found) == is_read == ("1 segment, " in found["log directory"]["found"])
 
 
 def test_the_lock_of_a_partition_is_that_of_its_log_directory(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_the_lock_of_a_partition_is_that_of_its_log_directory(tmp_path: Path) ->
         found = findings(root / "orders-0")
     assert f"process {holder}" in found["lock"]["found"]
     assert found["meta.properties"]["found"].startswith("node ")
-    assert "1 partitions, 1 segments" in found["log directory"]["found"]
+    assert "1 partition, 1 segment" in found["log directory"]["found"]
 
 
 @contextmanager

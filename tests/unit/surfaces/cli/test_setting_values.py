@@ -18,6 +18,7 @@ from cordwood.surfaces.cli.setting_values import (
     set_option,
     setting_value,
     shown_setting,
+    shown_sizes,
     shown_text,
     unit_of,
 )
@@ -146,6 +147,11 @@ def test_sentences_have_values_as_people_read_them() -> None:
     said = "segment.ms 604800000 is larger than retention.ms=86400000: log retention time 5000ms"
     assert shown_text(said) == "segment.ms 7d is larger than retention.ms=1d: log retention time 5s"
     assert shown_text("offset 86400000 of clicks-0") == "offset 86400000 of clicks-0"
+
+
+def test_sentences_have_sizes_as_the_tables_beside_them() -> None:
+    said = "retention leaves no record of 3 topics, 221152 bytes: a, b, c; 999 bytes"
+    assert shown_sizes(said) == "retention leaves no record of 3 topics, 216.0K: a, b, c; 999 bytes"
 
 
 def test_every_command_that_takes_settings_takes_them(tmp_path: Path) -> None:

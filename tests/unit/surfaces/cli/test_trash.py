@@ -60,7 +60,7 @@ def test_partitions_are_put_back_one_topic_or_all(tmp_path: Path) -> None:
     assert len(logs_of(root)) == 3
     text = run("trash", "restore", trash, root, "--topic", "x:1").output
     assert text.splitlines()[0] == "Restored"
-    assert text.splitlines()[-1] == "1 removals, 256"
+    assert text.splitlines()[-1] == "1 removal, 256"
     assert len(logs_of(root)) == 5
     assert document("restore", trash, root)["refused"] == {}
     after = snapshot_of(root)

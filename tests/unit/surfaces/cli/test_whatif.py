@@ -181,6 +181,24 @@ def test_the_tables_show_settings_partitions_total_and_the_days_ahead(root: Path
     assert "x-0" not in result.stdout
 
 
+def test_a_limit_that_topics_share_counts_the_topics_that_it_concerns(root: Path) -> None:
+    result = run(root, "--set", "cordwood.log.dir.retention.bytes=1")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("3 partitions of 2 topics change: ")
+    alone = run(root, "--set", "x:retention.bytes=1")
+    assert alone.stdout.startswith("1 partition of 1 topic changes: ")
+
+
+def test_a_change_of_a_topic_that_could_not_be_looked_at_is_shown(root: Path) -> None:
+    for partition in ("orders-0", "orders-1"):
+        (root / partition / LEADER_EPOCH_CHECKPOINT).write_text("nonsense")
+    result = run(root, *SHORTER)
+    assert result.exit_code == 1, result.output
+    assert "no setting of a topic here changes" not in result.stdout
+    assert "retention.ms" in result.stdout
+    assert "of no topic whose settings change a partition could be compared" in result.stdout
+
+
 def test_a_change_without_effect_on_settings_says_so(root: Path) -> None:
     result = run(root, "--set", f"orders:retention.ms={7 * DAY_MS}")
     assert result.exit_code == 0, result.output

@@ -251,7 +251,7 @@ def test_a_directory_in_use_names_who_uses_it() -> None:
         ({"free_bytes": 4 * GIB}, Verdict.WARNING, "nearly full"),
         ({"type": "nfs4"}, Verdict.WARNING, "network file system"),
         ({"type": "tmpfs"}, Verdict.WARNING, "lost at a restart"),
-        ({"type": ""}, Verdict.OK, "50.0 GiB of 100.0 GiB free (50%)"),
+        ({"type": ""}, Verdict.OK, "50.0G of 100.0G free (50%)"),
     ],
 )
 def test_the_disk_is_writable_local_and_has_space(
