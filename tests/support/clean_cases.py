@@ -538,10 +538,10 @@ _argument_case("--config-file", "--config-file", "")
 _argument_case("--server-properties", "--server-properties", "")
 _argument_case("--master", "--master", "")
 _argument_case("the path is empty", "")
-_argument_case("no topic in LOG_DIR matches --topic nope", "--topic", "nope")
+_argument_case("matches --topic nope; there is ", "--topic", "nope")
 _argument_case("no partition of topic nope", "--set", "nope:retention.ms=1")
 _argument_case(
-    "no topic in LOG_DIR matches --topic nope",
+    "matches --topic nope; there is ",
     "--topic",
     "nope",
     "--topic",

@@ -354,8 +354,8 @@ class _Cleaning:
         resolved = self._request.resolve(topic)
         if resolved is None:
             report.reason = (
-                "no source describes its settings (metadata log, --config-file, --set); "
-                "--defaults applies Kafka's defaults"
+                "no source describes its settings: --metadata-dir names where the metadata log "
+                "is, --config-file and --set have them; --defaults takes Kafka's"
             )
             return None
         report.warnings += resolved.warnings

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from typing import Final
 
 from cordwood.cleanup.request import CleanRequest
 from cordwood.model.errors import ConfigError
+
+_NAMED_MAX: Final = 5
+
+
+def no_such_topic(globs: Sequence[str], log_dirs: Sequence[Path], topics: Collection[str]) -> str:
+    """A sentence: no topic of the directories matches, and which they have."""
+    where, named = ", ".join(map(str, log_dirs)), sorted(topics)
+    has = ", ".join(named[:_NAMED_MAX]) or "no topic"
+    rest = f" and {len(named) - _NAMED_MAX:,} more" if len(named) > _NAMED_MAX else ""
+    return f"no topic in {where} matches --topic {', '.join(globs)}; there is {has}{rest}"
 
 
 def missing_topics(topics: Collection[str], request: CleanRequest) -> list[str]:
@@ -16,8 +28,9 @@ def missing_topics(topics: Collection[str], request: CleanRequest) -> list[str]:
         ConfigError: no named topic exists, or no topic matches `--topic`. A name with a
             typing error must not clean all topics with settings that were meant for one.
     """
+    where = ", ".join(map(str, request.log_dirs))
     warnings = [
-        f"no topic in LOG_DIR matches --topic {glob}"
+        no_such_topic([glob], request.log_dirs, topics)
         for glob in request.topics
         if not any(fnmatch.fnmatchcase(topic, glob) for topic in topics)
     ]
@@ -28,7 +41,7 @@ def missing_topics(topics: Collection[str], request: CleanRequest) -> list[str]:
         named_count += len(names)
         missing_count += len(missing)
         if missing:
-            warnings.append(f"no partition of topic {', '.join(missing)} in LOG_DIR ({option})")
+            warnings.append(f"no partition of topic {', '.join(missing)} in {where} ({option})")
     if none_chosen or (named_count and missing_count == named_count):
         raise ConfigError("; ".join(warnings))
     return warnings

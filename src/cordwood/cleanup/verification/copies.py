@@ -71,7 +71,7 @@ def compare_copies(
     (old_dir,), (new_dir,) = open_log_dirs([before]), open_log_dirs([after])
     there = {place.partition.topic_partition: place for place in _in_use(find_places([new_dir]))}
     old_starts, starts = (each.checkpoints()[0].log_start for each in (old_dir, new_dir))
-    places = chosen(_in_use(find_places([old_dir])), topics)
+    places = chosen(_in_use(find_places([old_dir])), topics, [before])
     cleaned_at_ms = clock.now_ms()
     if fs.exists(new_dir.cleaner_offsets.path):
         cleaned_at_ms = min(cleaned_at_ms, fs.facts_of(new_dir.cleaner_offsets.path).modified_ms)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from cordwood.cleanup.named_topics import no_such_topic
 from cordwood.cleanup.verification.findings import Finding, Findings, Rule, has_damage
 from cordwood.cleanup.verification.log import Bounds, LogFacts, check_log
 from cordwood.cleanup.verification.offsets import PartitionFacts, Removals
@@ -144,7 +145,7 @@ def verify(
     """
     begun = clock.monotonic_s()
     log_dirs = open_log_dirs(paths)
-    places = chosen(find_places(log_dirs), topics)
+    places = chosen(find_places(log_dirs), topics, paths)
     result = Verification()
     watch = watch or Watch()
     watch.begin(sum(_size_of(place.partition.path, fs) for place in places))
@@ -155,8 +156,10 @@ def verify(
     return result
 
 
-def chosen(places: Sequence[Place], topics: Sequence[str]) -> list[Place]:
+def chosen(places: Sequence[Place], topics: Sequence[str], paths: Sequence[Path]) -> list[Place]:
     """The places of topics that match a pattern, or all if there is no pattern.
+
+    `paths` are the directories where they were looked for.
 
     Raises:
         ConfigError: no topic has such a name.
@@ -168,7 +171,8 @@ def chosen(places: Sequence[Place], topics: Sequence[str]) -> list[Place]:
         or any(fnmatch.fnmatchcase(place.partition.topic_partition.topic, glob) for glob in topics)
     ]
     if topics and not found:
-        raise ConfigError(f"no topic in LOG_DIR matches --topic {', '.join(topics)}")
+        names = {place.partition.topic_partition.topic for place in places}
+        raise ConfigError(no_such_topic(topics, paths, names))
     return found
 
 

@@ -25,6 +25,9 @@ _HINTS: Final = {_WITH_CHANGES: " (--details shows them)"}
 
 def show_topics(topics: Sequence[Value], choice: Choice, *, details: bool) -> None:
     """Prints one topic alone as a whole; of several a row each, and every remark once."""
+    if not topics:
+        print_text("No topic is advised on.")
+        return
     if len(topics) == 1:
         _show(topics[0])
         return

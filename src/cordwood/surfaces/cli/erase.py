@@ -272,7 +272,7 @@ def _broker_of(
     for name, value in of_directories.items():
         if value:
             raise ConfigError(f"{name} needs LOG_DIR of a stopped broker")
-    return find_broker(**addressed)
+    return find_broker(**addressed, or_directory=True)
 
 
 def _require_place(option: str, path: Path | None, *, is_new: bool = False) -> None:

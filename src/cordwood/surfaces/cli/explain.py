@@ -142,7 +142,9 @@ def explain_command(
             metrics.result, metrics.is_success = answer, not answer["failed"]
         else:
             _require_none(options, now=now, record=record, key=key, textfile=metrics_textfile)
-            broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
+            broker = find_broker(
+                log_dir=log_dir, bootstrap_server=bootstrap_server, url=url, or_directory=True
+            )
             parts = [broker.ask(query_of("/explain", topic=glob)) for glob in topic or ["*"]]
             answer = _joined(parts) | {"broker": broker.to_json()}
             if not as_json:

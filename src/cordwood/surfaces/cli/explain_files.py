@@ -25,6 +25,7 @@ from cordwood.surfaces.cli.values import parse_time
 from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
 
 _PARTS = 3
+_NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,6 +61,24 @@ class RecordQuestion:
     def topics(self, given: tuple[str, ...]) -> tuple[str, ...]:
         """The topics to read, of those that --topic gives."""
         return given if self.partition is None else (self.partition.topic,)
+
+    def not_found(self, partitions: Sequence[dict[str, Any]]) -> str:
+        """What is said where the logs that were read have no such record."""
+        spans = [_span(each) for each in partitions[:_NAMED]]
+        rest = len(partitions) - _NAMED
+        has = "; ".join([*spans, *([f"{rest:,} more partitions were read"] if rest > 0 else [])])
+        if self.partition is None:
+            assert self.key is not None, "a key or a partition is asked for"
+            key = self.key.decode("utf-8", "backslashreplace")
+            return f"No record has the key {key}: {has or 'no partition could be read'}"
+        if not partitions:
+            return f"There is no partition {self.partition} here that can be read"
+        (log,) = partitions
+        if self.offset >= log["log_end_offset"]:
+            return f"No record has this offset yet: {has}"
+        if self.offset < log["log_start_offset"]:
+            return f"This record was removed, with all before the log start offset: {has}"
+        return f"This record was removed by a compaction, or no record ever had this offset: {has}"
 
     def concerns(self, partition: TopicPartition) -> bool:
         """Whether a log may have what is asked for."""
@@ -119,7 +138,17 @@ def explain_files(question: DirectoryQuestion, screen: Screen) -> dict[str, Any]
 
         logs = [(captured, explanation) for _, captured, explanation in explained]
         answer["records"] = explain_records(records.offset, records.key, logs, screen)
+        answer["not_found"] = "" if answer["records"] else records.not_found(answer["partitions"])
     return answer
+
+
+def _span(log: dict[str, Any]) -> str:
+    """The offsets of a log."""
+    name = f"{log['topic']}-{log['partition']}"
+    start, end = log["log_start_offset"], log["log_end_offset"]
+    if start == end:
+        return f"{name} is empty, its next offset is {end}"
+    return f"{name} has offsets {start} to {end - 1}"
 
 
 def _explained(

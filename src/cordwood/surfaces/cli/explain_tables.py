@@ -84,6 +84,9 @@ def show(answer: Value, screen: Screen, choice: Choice, detail: Detail) -> None:
         _show_records(answer)
         return
     partitions = answer["partitions"]
+    if not partitions:
+        print_text("No partition is explained.")
+        return
     if len(partitions) != 1:
         show_summary(answer, choice)
         if detail is Detail.ROW:
@@ -111,7 +114,7 @@ def _name(partition: Value) -> str:
 
 def _show_records(answer: Value) -> None:
     if not answer["records"]:
-        typer.echo("No such record: it was removed, or never there.")
+        print_text(answer["not_found"])
         return
     rows = [
         [

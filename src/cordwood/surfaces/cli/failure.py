@@ -31,10 +31,12 @@ class CommandFailedError(typer.Exit):
 def fail(name: str, error: object, code: int) -> NoReturn:
     """Ends `cordwood NAME`, with the error on standard error.
 
+    `name` is empty for `cordwood LOG_DIR`.
+
     Raises:
         CommandFailedError: always.
     """
-    print_error(f"cordwood {name}: {error}")
+    print_error(f"{f'cordwood {name}'.rstrip()}: {error}")
     raise CommandFailedError(str(error), code)
 
 

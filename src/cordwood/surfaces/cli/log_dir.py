@@ -82,9 +82,7 @@ def log_dir_command(
     log_file: LogFileOption = None,
 ) -> None:
     """Shows what is in log directories, what goes, what is wrong, and which commands follow."""
-    with broker_command(
-        context, "LOG_DIR", log_level=log_level, log_format=log_format, log_file=log_file
-    ):
+    with broker_command(context, "", log_level=log_level, log_format=log_format, log_file=log_file):
         choice = Choice.of(sort, top, shows_all=all_, keys=SORTS)
         options = SettingOptions(
             log_dirs=log_dirs,

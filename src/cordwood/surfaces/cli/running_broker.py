@@ -137,9 +137,15 @@ class AddressedBroker:
 
 
 def find_broker(
-    *, log_dir: Path | None, bootstrap_server: str | None, url: str | None
+    *,
+    log_dir: Path | None,
+    bootstrap_server: str | None,
+    url: str | None,
+    or_directory: bool = False,
 ) -> AddressedBroker:
     """The broker selected by the options; other brokers of its cluster are named on stderr.
+
+    With `or_directory`, the command could have been given LOG_DIR instead.
 
     Raises:
         ConfigError: not exactly one option is given, or `url` is not an HTTP address.
@@ -147,10 +153,15 @@ def find_broker(
     """
     given = [each for each in (log_dir, bootstrap_server, url) if each is not None]
     if len(given) != 1:
-        raise ConfigError(
-            "which broker? Give one of --log-dir DIR (a log directory of the broker), "
-            "--bootstrap-server HOST:PORT or --url URL"
+        options = (
+            "--log-dir DIR (a log directory of the broker), --bootstrap-server HOST:PORT or "
+            "--url URL"
         )
+        if or_directory and not given:
+            raise ConfigError(
+                f"Give LOG_DIR, such as /var/lib/kafka/data, or a running broker: {options}"
+            )
+        raise ConfigError(f"which broker? Give one of {options}")
     if log_dir is not None:
         found = broker_on(log_dir)
     elif bootstrap_server is not None:

@@ -146,7 +146,9 @@ def whatif_command(
             answer = whatif_files(question, screen, shows_progress=shows_progress)
         else:
             _require_none(options, now=now, memory=memory, master=master, estimate=estimate)
-            broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
+            broker = find_broker(
+                log_dir=log_dir, bootstrap_server=bootstrap_server, url=url, or_directory=True
+            )
             answer = _asked(broker, set_, topic or [], days=days, groups=not no_groups)
             if not json_:
                 print_text(broker.line)

@@ -52,7 +52,8 @@ def show_answer(answer: Value, screen: Screen, choice: Choice) -> None:
         _show_changes(answer)
         typer.echo("nothing that is removed changes")
     elif answer["changes"]:
-        _show_changes(answer)
+        if any(name for changed in answer["changes"].values() for name in changed):
+            _show_changes(answer)
         typer.echo("of no topic whose settings change a partition could be compared")
     else:
         typer.echo("no setting of a topic here changes")

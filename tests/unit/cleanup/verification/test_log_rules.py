@@ -779,7 +779,7 @@ def test_a_partition_can_be_named_alone(place: Place) -> None:
 def test_a_glob_chooses_topics(place: Place) -> None:
     a_flipped_bit_in_a_value(place)
     assert not verify([place.root], topics=["so*"], clock=FixedClock(NOW_MS)).is_sound
-    with pytest.raises(ConfigError, match="no topic in LOG_DIR matches --topic other"):
+    with pytest.raises(ConfigError, match="matches --topic other; there is so"):
         verify([place.root], topics=["other"], clock=FixedClock(NOW_MS))
 
 

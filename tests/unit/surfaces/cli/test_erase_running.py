@@ -147,7 +147,7 @@ def test_what_is_wrong_is_refused_with_what_to_do(broker: RunningBroker, url: st
         (("--url", url, "--topic", "none", *key), 1, "--topic none: this broker has no such log"),
         (("--url", url, "--topic", "__consumer_offsets", *key), 1, "a coordinator has its records"),
         (("--url", url, "--topic", "orders", *key, "--trash", "/x"), 2, "--trash needs LOG_DIR"),
-        (("--topic", "orders", *key), 2, "which broker? Give one of"),
+        (("--topic", "orders", *key), 2, "Give LOG_DIR, such as"),
         ((broker.log_dir, "--url", url, "--topic", "orders", *key), 2, "not both"),
         (("--url", url, "--topic", "orders", "--where", "true"), 1, "--where needs Spark"),
     )

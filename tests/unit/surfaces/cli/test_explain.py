@@ -13,10 +13,12 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner, Result
 
 from cordwood.cleanup.blockers import Code
+from cordwood.surfaces.cli.explain_files import RecordQuestion
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker
 from support.golden import Golden
 from support.in_process_engine import CompiledEngine
+from support.log_builder import LogBuilder, write_log_dir
 from support.scrape import Probe, probed
 
 HOUR_MS = 3_600_000
@@ -104,10 +106,54 @@ def test_a_record_and_a_key_are_answered(before: tuple[str, ...]) -> None:
     assert record["superseded_by"] > 17
     answer = document(*before, "--record", "codec-lz4:0:999999")
     assert answer["records"] == []
+    (log,) = answer["partitions"]
+    span = f"codec-lz4-0 has offsets {log['log_start_offset']} to {log['log_end_offset'] - 1}"
+    assert answer["not_found"] == f"No record has this offset yet: {span}"
+    assert run(*before, "--record", "codec-lz4:0:999999").stdout.strip() == answer["not_found"]
+    said = run(*before, "--topic", "one-key", "--key", "nobody").stdout
+    assert said.startswith("No record has the key nobody: one-key-0 has offsets ")
+    assert "no partition codec-lz4-7 here" in run(*before, "--record", "codec-lz4:7:0").stdout
     table = run(*before, "--record", "codec-lz4:0:17").stdout
     assert "the record at" in table
     key = json.loads(run(*before, "--topic", "one-key", "--key", "the-key", "--json").stdout)
     assert all(each["topic"] == "one-key" for each in key["records"])
+
+
+@pytest.mark.parametrize(
+    ("offset", "span", "says"),
+    [
+        (4, (5, 9), "This record was removed, with all before the log start offset: t-0 has"),
+        (6, (5, 9), "removed by a compaction, or no record ever had this offset: t-0 has offsets"),
+        (9, (5, 9), "No record has this offset yet: t-0 has offsets 5 to 8"),
+        (0, (5, 5), "before the log start offset: t-0 is empty, its next offset is 5"),
+    ],
+)
+def test_why_an_offset_has_no_record_is_said_by_where_it_is(
+    offset: int, span: tuple[int, int], says: str
+) -> None:
+    log = {"topic": "t", "partition": 0, "log_start_offset": span[0], "log_end_offset": span[1]}
+    asked = RecordQuestion.parse(f"t:0:{offset}", None, topics=())
+    assert asked is not None
+    assert says in asked.not_found([log])
+
+
+def test_the_partitions_without_a_key_are_counted() -> None:
+    asked = RecordQuestion.parse(None, "k", topics=["t"])
+    assert asked is not None
+    log = {"topic": "t", "partition": 0, "log_start_offset": 0, "log_end_offset": 2}
+    said = asked.not_found([log | {"partition": number} for number in range(5)])
+    assert said.startswith("No record has the key k: t-0 has offsets 0 to 1; t-1 ")
+    assert said.endswith("; 2 more partitions were read")
+
+
+def test_without_settings_there_is_no_table_of_zeros_and_where_settings_are_is_said(
+    tmp_path: Path,
+) -> None:
+    root = write_log_dir(tmp_path / "logs", [LogBuilder("a-0"), LogBuilder("b-0")])
+    for command in ("explain", "advise"):
+        result = CliRunner(env={"COLUMNS": "200"}).invoke(app, [command, str(root)])
+        assert len(result.stdout.splitlines()) == 1
+        assert "--metadata-dir names where the metadata log is" in result.stderr
 
 
 def test_the_table_joins_segments_that_are_alike(before: tuple[str, ...]) -> None:
@@ -124,6 +170,7 @@ def test_the_table_joins_segments_that_are_alike(before: tuple[str, ...]) -> Non
         (("--record", "t:0:1", "--key", "k", "."), "exclude each other"),
         (("--key", "k", "."), "--key needs --topic"),
         (("--record", "t", "."), "expected TOPIC:PARTITION:OFFSET"),
+        ((), "Give LOG_DIR, such as /var/lib/kafka/data, or a running broker: --log-dir DIR"),
         ((".", "--url", "http://127.0.0.1:1"), "not both"),
         (("--url", "http://127.0.0.1:1", "--now", "5"), "--now needs LOG_DIR"),
     ],

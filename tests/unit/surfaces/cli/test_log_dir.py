@@ -374,7 +374,7 @@ def test_a_directory_that_cannot_be_read_is_an_error_and_others_are_shown(
     empty.mkdir()
     for path, says in ((empty, "not an entry of a Kafka broker's log.dirs"), (tmp_path / "no", "")):
         result = run(path, code=2)
-        assert result.stderr.startswith(f"cordwood LOG_DIR: {path}: ")
+        assert result.stderr.startswith(f"cordwood: {path}: ")
         assert says in result.stderr
     answer = summary(*known(root), empty, code=1)
     assert problems(answer) == ["unreadable"]

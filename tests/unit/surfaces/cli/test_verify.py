@@ -120,4 +120,4 @@ def test_a_directory_that_is_none_is_wrong_usage(tmp_path: Path) -> None:
 def test_a_topic_that_is_not_there_is_wrong_usage(root: Path) -> None:
     result = run(root, "--topic", "nothing")
     assert result.exit_code == 2
-    assert "no topic in LOG_DIR matches --topic nothing" in result.stderr
+    assert f"no topic in {root} matches --topic nothing; there is " in result.stderr
