@@ -35,6 +35,7 @@ from cordwood.surfaces.local_cluster.local_cluster import (
 )
 from cordwood.surfaces.local_cluster.local_node import LocalNode, NodeError, State
 from cordwood.testing.callers_line import shows_callers_line
+from cordwood.testing.clock_span import span_ms
 from cordwood.testing.setting_text import SettingValue, setting_text
 from cordwood.testing.switchboard import Cut, Switchboard
 
@@ -326,19 +327,14 @@ class Cluster:
 
         Raises:
             ConfigError: a broker of Kafka's, whose clock cannot be advanced, is in the cluster; or
-                the time is negative.
+                the time is none, or negative.
             EndpointError: something that is due could not be compacted.
             NodeError: a node has ended by itself.
         """
-        from datetime import timedelta  # noqa: PLC0415
-
         cluster = self._running
         if self._options.kafka_brokers:
             raise ConfigError("the clock of a broker of Kafka's cannot be advanced")
-        total_ms = ms + timedelta(**span) // timedelta(milliseconds=1)
-        if total_ms < 0:
-            raise ConfigError(f"a clock cannot be moved back: {total_ms} ms")
-        cluster.ahead_ms += total_ms
+        cluster.ahead_ms += span_ms({"milliseconds": ms}) + span_ms(span)
         self._do_due(compact=compact)
         with suppress(NodeError):
             cluster.wait_until(

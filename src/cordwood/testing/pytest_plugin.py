@@ -214,11 +214,14 @@ def _running(name: str, make: Callable[[], AbstractContextManager[T]]) -> Iterat
     """What a fixture yields; a start that fails is one line in the output."""
     from cordwood.model.errors import CordwoodError  # noqa: PLC0415  # only where it is used
 
+    failure = ""
     with ExitStack() as stack:
         try:
             running = stack.enter_context(make())
         except (CordwoodError, OSError) as error:
-            pytest.fail(f"{name}: {error}", pytrace=False)
+            failure = f"{name}: {error}"
+        if failure:  # said here, or pytest would show the error above it, too
+            pytest.fail(failure, pytrace=False)
         yield running
 
 

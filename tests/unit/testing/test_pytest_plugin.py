@@ -228,6 +228,7 @@ def test_a_fixture_that_fails_is_shown_as_one_line(tmp_path: Path) -> None:
     assert "Failed: cordwood_shared_broker: " in done.stdout
     assert "did you mean num.partitions?" in done.stdout
     assert "pytest_plugin.py" not in done.stdout
+    assert "During handling" not in done.stdout
 
 
 def test_a_call_that_fails_is_shown_at_the_line_of_the_test(tmp_path: Path) -> None:
@@ -237,4 +238,25 @@ def test_a_call_that_fails_is_shown_at_the_line_of_the_test(tmp_path: Path) -> N
     done = run_pytest(tmp_path)
     assert "test_it.py:2: UnknownPartitionError" in done.stdout
     assert "no partition prices-0; there are " in done.stdout
+    assert "cordwood/testing" not in done.stdout
+
+
+def test_a_clock_that_is_advanced_by_no_time_is_shown_at_the_line_of_the_test(
+    tmp_path: Path,
+) -> None:
+    lines = "\n\n".join(
+        f"def test_{number}(cordwood_shared_broker):\n    cordwood_shared_broker.advance({span})"
+        for number, span in enumerate(("day=1", "days=-1", "8"))
+    )
+    (tmp_path / "test_it.py").write_text(lines + "\n", encoding="utf-8")
+    done = run_pytest(tmp_path)
+    for number, said in enumerate(
+        (
+            "day is no unit; did you mean days=1?",
+            "a clock cannot be moved back: days=-1",
+            "8 of what? Such as days=8",
+        )
+    ):
+        assert f"ConfigError: advance: {said}" in done.stdout
+        assert f"test_it.py:{2 + 3 * number}: ConfigError" in done.stdout
     assert "cordwood/testing" not in done.stdout

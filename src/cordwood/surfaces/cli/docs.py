@@ -71,7 +71,8 @@ def docs_command(
         found = _named(page, _pages(directory))
         text = found.file.read_text(encoding="utf-8")
         if as_json:
-            typer.echo(json.dumps({**_facts(found), "text": text}))
+            rest = {} if path else {"text": text}
+            typer.echo(json.dumps({**_facts(found), **rest}))
         elif path:
             typer.echo(found.file)
         elif output_width() is None:
@@ -101,7 +102,8 @@ def _list(directory: Path, *, path: bool, as_json: bool) -> None:
     pages = _pages(directory)
     if as_json:
         document = {"docs": str(directory), "examples": str(examples), "packaging": str(packaging)}
-        typer.echo(json.dumps({**document, "pages": [_facts(each) for each in pages]}))
+        rest = {} if path else {"pages": [_facts(each) for each in pages]}
+        typer.echo(json.dumps({**document, **rest}))
     elif path:
         typer.echo(directory)
     else:

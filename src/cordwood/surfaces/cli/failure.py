@@ -8,6 +8,8 @@ with partitions that failed, ends with `typer.Exit`, and one that has none with 
 from __future__ import annotations
 
 import json
+import select
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -34,10 +36,30 @@ def fail(name: str, error: object, code: int) -> NoReturn:
     `name` is empty for `cordwood LOG_DIR`.
 
     Raises:
-        CommandFailedError: always.
+        CommandFailedError: always, unless the command is ended by a reader that has closed
+            standard output.
+        BrokenPipeError: it is; there is nothing to say to anybody.
     """
+    _require_reader()
     print_error(f"{f'cordwood {name}'.rstrip()}: {error}")
     raise CommandFailedError(str(error), code)
+
+
+def _require_reader() -> None:
+    """Raises the error that is being handled again, if it is that nobody reads standard output.
+
+    Source: poll(2), which has POLLERR for a pipe without a reader.
+    """
+    caught = sys.exception()
+    if not isinstance(caught, BrokenPipeError):
+        return
+    output = select.poll()
+    try:
+        output.register(sys.stdout.fileno(), 0)
+    except (OSError, ValueError):  # it is no file of the system
+        return
+    if any(events & (select.POLLERR | select.POLLHUP) for _, events in output.poll(0)):
+        raise caught
 
 
 def print_error(text: str) -> None:

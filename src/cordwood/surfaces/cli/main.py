@@ -139,7 +139,10 @@ class _Commands(TyperGroup):
 
 def _is_path(word: str) -> bool:
     """Whether an argument is the path of a directory, or looks like one."""
-    return "/" in word or word in {".", ".."} or Path(word).is_dir()
+    try:
+        return "/" in word or word in {".", ".."} or Path(word).is_dir()
+    except (OSError, ValueError):  # it is too long, or has a zero byte: no name of a file
+        return False
 
 
 def _own(name: str, where: _Subcommand) -> Any:

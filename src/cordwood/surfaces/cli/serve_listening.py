@@ -18,6 +18,12 @@ _PORT: Final = 9092
 _PORT_MAX: Final = 65_535
 _LOOPBACK: Final = "127.0.0.1"
 
+
+def bare_host(text: str) -> str:
+    """A host without the brackets that an IPv6 address may have."""
+    return text.strip("[]")
+
+
 BindOption = Annotated[
     str | None,
     typer.Option(
@@ -47,6 +53,7 @@ AdvertiseOption = Annotated[
 HttpBindOption = Annotated[
     str,
     typer.Option(
+        parser=bare_host,
         metavar="HOST",
         help="Listen at this address for HTTP; 0.0.0.0 for every one.",
     ),
@@ -105,7 +112,7 @@ def listening_settings(bind: str | None, port: int | None, advertise: str | None
 
     found = {}
     if bind is not None or port is not None:
-        host = _LOOPBACK if bind is None else bind.strip("[]")
+        host = _LOOPBACK if bind is None else bare_host(bind)
         found["listeners"] = f"PLAINTEXT://{in_url(host)}:{_PORT if port is None else port}"
         if is_wildcard(host) and advertise is None:
             found[ADVERTISE_REACHED] = "true"
@@ -134,7 +141,7 @@ def _parsed(advertise: str) -> tuple[str, int]:
     host, colon, port = advertise.rpartition(":")
     if not colon or advertise.endswith("]") or (advertise.count(":") > 1 and "[" not in advertise):
         host, port = advertise, "0"
-    host = host.strip("[]")
+    host = bare_host(host)
     if is_wildcard(host) or not port.isdecimal() or int(port) > _PORT_MAX:
         raise ConfigError(
             f"--advertise {advertise}: expected HOST or HOST:PORT, with the one address or name at "

@@ -33,6 +33,7 @@ def test_all_pages_and_the_examples_are_listed() -> None:
     assert all(each["page"] in shown for each in listed["pages"])
     assert str(DOCS) in shown
     assert docs("--path") == f"{DOCS}\n"
+    assert json.loads(docs("--path", "--json")).keys() == {"docs", "examples"}
 
 
 @pytest.mark.parametrize(
@@ -49,6 +50,8 @@ def test_a_page_is_found_by_its_name_with_or_without_the_folder(typed: str, file
     assert docs(typed) == (DOCS / file).read_text(encoding="utf-8")
     assert docs(typed, "--path") == f"{DOCS / file}\n"
     assert json.loads(docs(typed, "--json"))["text"] == docs(typed)
+    where = json.loads(docs(typed, "--path", "--json"))
+    assert (where["file"], "text" in where) == (str(DOCS / file), False)
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import sys
 
 import pytest
 
 from cordwood.model.errors import ConfigError, MissingExtraError
 from cordwood.surfaces.cli import entry
-from cordwood.surfaces.cli.failure import failures_as_json, print_error
+from cordwood.surfaces.cli.failure import (
+    CommandFailedError,
+    fail,
+    failures_as_json,
+    print_error,
+)
 from support.terminal import FakeTerminal
 
 
@@ -63,3 +70,35 @@ def test_a_long_error_is_wrapped_between_words_on_a_terminal(
     print_error(said)
     assert max(map(len, terminal.lines())) <= 50
     assert " ".join(" ".join(terminal.lines()).split()) == said
+
+
+@pytest.mark.parametrize("arguments", [["docs"], [], ["docs", "install"], ["clean", "--help"]])
+def test_a_reader_that_has_closed_the_output_ends_a_command_without_a_word(
+    arguments: list[str],
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "cordwood", *arguments],
+            stdout=writing,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    finally:
+        os.close(writing)
+    assert (done.returncode, done.stderr) == (1, b"")
+
+
+def test_a_pipe_that_is_not_the_output_is_an_error_as_others(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def command() -> None:
+        try:
+            raise BrokenPipeError(32, "Broken pipe")
+        except OSError as error:
+            fail("clean", error, 1)
+
+    with pytest.raises(CommandFailedError):
+        command()
+    assert capsys.readouterr().err == "cordwood clean: [Errno 32] Broken pipe\n"

@@ -389,6 +389,7 @@ def test_a_name_of_a_command_is_no_directory(
     assert "Missing argument" in run("clean", code=2).output
     assert "small" in run("./clean", "--defaults").stdout
     assert "No such command 'cleen'" in run("cleen", code=2).output
+    assert "No such command 'xxxx" in run("x" * 300, code=2).output
 
 
 COUNTING = """

@@ -7,6 +7,7 @@ import logging
 from collections.abc import Iterator
 
 import pytest
+import typer
 from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
@@ -15,6 +16,7 @@ from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.cli.serve_listening import (
+    HttpBindOption,
     HttpPlace,
     listening_settings,
     notices,
@@ -46,6 +48,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServedBroker]:
         (("::1", 7, None), {"listeners": "PLAINTEXT://[::1]:7"}),
         (("0.0.0.0", None, None), {**OPEN, REACHED: "true"}),
         (("::", None, None), {"listeners": "PLAINTEXT://[::]:9092", REACHED: "true"}),
+        (("[::1]", 7, None), {"listeners": "PLAINTEXT://[::1]:7"}),
         (
             ("0.0.0.0", None, "kafka.test"),
             {**OPEN, "advertised.listeners": "PLAINTEXT://kafka.test:0"},
@@ -62,6 +65,18 @@ def test_the_options_stand_for_kafkas_settings(
     options: tuple[str | None, int | None, str | None], settings: dict[str, str]
 ) -> None:
     assert listening_settings(*options) == settings
+
+
+def test_an_ipv6_address_for_http_may_have_brackets() -> None:
+    app = typer.Typer()
+
+    @app.command()
+    def command(http_bind: HttpBindOption = "127.0.0.1") -> None:
+        typer.echo(http_bind)
+
+    for given in ("[::1]", "::1"):
+        assert CliRunner().invoke(app, ["--http-bind", given]).stdout == "::1\n"
+    assert CliRunner().invoke(app, []).stdout == "127.0.0.1\n"
 
 
 @pytest.mark.parametrize("advertise", ["", ":9092", "0.0.0.0", "[::]:1", "host:port", "host:70000"])
