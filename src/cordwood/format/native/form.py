@@ -30,9 +30,33 @@ _FIRST_PROCESSOR_BYTES: Final = 8192
 
 def form_here() -> str:
     """The form of the kernels that a process here uses, or "none": numpy or numba is missing."""
-    if compiled_kernels() is not None:
+    return _named(is_compiled=compiled_kernels() is not None)
+
+
+def form_without_loading() -> str:
+    """As `form_here`; the compiled form is looked at, not loaded."""
+    return _named(is_compiled=_may_be_compiled() and _has_current_file())
+
+
+def _named(*, is_compiled: bool) -> str:
+    if is_compiled:
         return COMPILED
-    return NUMBA if find_spec("numba") is not None else "none"
+    return NUMBA if find_spec("numpy") and find_spec("numba") else "none"
+
+
+def _may_be_compiled() -> bool:
+    """Whether the compiled form is wanted, and can run on this processor."""
+    if os.environ.get(VARIABLE) == NUMBA or find_spec("numpy") is None:
+        return False
+    return _processor_flags() >= _INSTRUCTIONS
+
+
+def _has_current_file() -> bool:
+    """Whether there is a compiled form whose code has the digest of this source as a constant."""
+    compiled = find_spec(f"{__package__}.{MODULE}")
+    if compiled is None or compiled.origin is None:
+        return False
+    return source_digest().to_bytes(8, "little") in Path(compiled.origin).read_bytes()
 
 
 def source_digest() -> int:
@@ -46,9 +70,7 @@ def source_digest() -> int:
 
 def compiled_kernels() -> ModuleType | None:
     """The compiled form, if it is there, is for this source and processor, and is wanted."""
-    if os.environ.get(VARIABLE) == NUMBA or find_spec("numpy") is None:
-        return None
-    if not _processor_flags() >= _INSTRUCTIONS:
+    if not _may_be_compiled():
         return None
     try:
         compiled = importlib.import_module(f"{__package__}.{MODULE}")

@@ -9,7 +9,7 @@ from typing import Final
 from cordwood.cleanup.report import PartitionReport, Report, Status
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.clean_estimate import estimated_line, with_error
-from cordwood.surfaces.cli.left_out import grouped_lines
+from cordwood.surfaces.cli.left_out import grouped_lines, show_in_use
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_values import shown_sizes
 from cordwood.surfaces.cli.tables import Column, print_text
@@ -21,12 +21,7 @@ SORTS: Final = ("reduction", "size", "name")
 
 def show_report(report: Report, screen: Screen, choice: Choice) -> None:
     """The summary and a table on standard output; what failed, and warnings, on the screen."""
-    for each in report.in_use:
-        screen.line(
-            f"process {each['pid']} uses {each['log_dir']}, a running broker or another cleaning: "
-            "this is a snapshot of its files at one moment",
-            style="yellow",
-        )
+    show_in_use(report.in_use, screen)
     for warning in report.warnings:
         screen.line(f"warning: {shown_sizes(warning)}", style="yellow")
     print_text(_summary(report))

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from cordwood.surfaces.cli.left_out import partition_name
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
     LogFormat,
@@ -171,7 +172,7 @@ _RUNS = (
 def _partition(each: Value, answer: Value) -> list[str]:
     dirty = each.get("dirty_bytes")
     return [
-        f"{each['topic']}-{each['partition']}",
+        partition_name(each),
         "due" if each["due"] else each["state"],
         "" if dirty is None else format_bytes(dirty),
         f"{each.get('cleanable_ratio', 0.0):.2f}",

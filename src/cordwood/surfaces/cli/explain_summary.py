@@ -10,6 +10,7 @@ import typer
 
 from cordwood.insight.outlook import Outlook, When, outlook
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
+from cordwood.surfaces.cli.left_out import partition_name
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.values import counted, format_bytes
 
@@ -54,7 +55,7 @@ def logs_of(answer: Value) -> list[Log]:
     """The partitions of an answer."""
     return [
         Log(
-            name=f"{each['topic']}-{each['partition']}",
+            name=partition_name(each),
             policy=each["policy"],
             outlook=outlook([each], now_ms=answer["now_ms"]),
         )

@@ -11,7 +11,7 @@ import typer
 
 from cordwood.surfaces.cli.biggest import Choice
 from cordwood.surfaces.cli.explain_summary import LISTING, logs_of, show_summary
-from cordwood.surfaces.cli.left_out import grouped_lines, show_left_out
+from cordwood.surfaces.cli.left_out import grouped_lines, partition_name, show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_values import shown_setting, shown_text
 from cordwood.surfaces.cli.tables import Column, output_width, print_table, print_text
@@ -73,12 +73,6 @@ def show(answer: Value, screen: Screen, choice: Choice, detail: Detail) -> None:
 
     The segments are shown if they are asked for, or if there is one partition alone.
     """
-    for each in answer.get("in_use", ()):
-        screen.line(
-            f"process {each['pid']} uses {each['log_dir']}: this is a snapshot of its files at one "
-            "moment",
-            style="yellow",
-        )
     show_left_out(answer, screen)
     if "records" in answer:
         _show_records(answer)
@@ -93,7 +87,7 @@ def show(answer: Value, screen: Screen, choice: Choice, detail: Detail) -> None:
             _show_warnings(partitions, screen)
             return
         shown = {log.name for log in LISTING.split(logs_of(answer), choice)[0]}
-        partitions = [each for each in partitions if _name(each) in shown]
+        partitions = [each for each in partitions if partition_name(each) in shown]
     for number, partition in enumerate(partitions):
         if number or len(answer["partitions"]) != 1:
             typer.echo()
@@ -102,14 +96,12 @@ def show(answer: Value, screen: Screen, choice: Choice, detail: Detail) -> None:
 
 def _show_warnings(partitions: Sequence[Value], screen: Screen) -> None:
     texts = [
-        (_name(each), f"warning: {warning}") for each in partitions for warning in each["warnings"]
+        (partition_name(each), f"warning: {warning}")
+        for each in partitions
+        for warning in each["warnings"]
     ]
     for line in grouped_lines(texts):
         screen.line(line, style="yellow")
-
-
-def _name(partition: Value) -> str:
-    return f"{partition['topic']}-{partition['partition']}"
 
 
 def _show_records(answer: Value) -> None:
@@ -134,7 +126,7 @@ def _show_log(partition: Value, now_ms: int, screen: Screen, detail: Detail) -> 
     _show_warnings([partition], screen)
     segments = partition["segments"]
     print_text(
-        f"{_name(partition)}: cleanup.policy={partition['policy']}, "
+        f"{partition_name(partition)}: cleanup.policy={partition['policy']}, "
         f"{counted(len(segments), 'segment')}, "
         f"{format_bytes(partition['size_bytes'])}, offsets {partition['log_start_offset']} to "
         f"{partition['log_end_offset']} (high watermark {partition['high_watermark']}, last "

@@ -16,7 +16,7 @@ from cordwood.cleanup.clean import Survey, clean, survey
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.estimate.values import Estimator
-from cordwood.cleanup.report import Report
+from cordwood.cleanup.report import PartitionReport
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT, LOG_SUFFIX
@@ -30,6 +30,7 @@ from cordwood.model.extras import NATIVE, missing_packages
 from cordwood.storage.filesystem import OS, DirectoryLock
 from cordwood.storage.offline_directories import find_places, open_log_dirs
 from cordwood.storage.reread import reread
+from cordwood.surfaces.cli.clean_estimate import Estimates
 from cordwood.surfaces.cli.left_out import left_out
 from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
 
@@ -268,35 +269,28 @@ def _compaction(
         clock=clock,
         estimator=estimator,
     )
-    failed = _not_estimated(report, logs)
-    if failed and not any(each.estimate for each in report.partitions):
+    found = Estimates.of(report)
+    failed = _reasons(found.failed, logs)
+    if found.is_empty:
         return answer | {"why_not": "no log that is due can be read", "failed": failed}
-    found = [each.estimate for each in report.partitions if each.estimate is not None]
     return answer | {
-        "bytes_freed": sum(each.bytes_freed for each in found),
-        "bytes_error": round(sum(each.error**2 for each in found) ** 0.5),
-        "is_exact": not failed and all(each.is_exact for each in found),
-        "why_not": f"not counting {len(failed):,} that failed" * bool(failed),
+        "bytes_freed": found.bytes_freed,
+        "bytes_error": round(found.error),
+        "is_exact": found.is_exact,
+        "why_not": found.without,
         "failed": failed,
     }
 
 
-def _not_estimated(report: Report, logs: Sequence[Value]) -> list[Value]:
-    """The partitions of planned compactions that could not be estimated, with the reason."""
-    planned = {
-        (each["topic"], each["partition"])
-        for each in report.plan
-        if each.get("compaction", {}).get("groups")
-    }
+def _reasons(failed: Sequence[PartitionReport], logs: Sequence[Value]) -> list[Value]:
+    """The partitions that could not be estimated, with what is said of them beyond `logs`."""
     known = {(each["topic"], each["partition"]): each["warnings"] for each in logs}
-    failed = []
-    for each in report.partitions:
-        name = (each.topic, each.partition)
-        if name in planned and each.estimate is None:
-            said = [text for text in each.warnings if text not in known.get(name, ())]
-            place = {"topic": each.topic, "partition": each.partition}
-            failed.append(place | {"reason": "; ".join(said)})
-    return failed
+    found = []
+    for each in failed:
+        before = known.get((each.topic, each.partition), ())
+        reason = "; ".join(text for text in each.warnings if text not in before)
+        found.append({"topic": each.topic, "partition": each.partition, "reason": reason})
+    return found
 
 
 def _no_engine() -> Any:

@@ -10,7 +10,13 @@ from typing import Any, Final
 from cordwood.cleanup.report import Status
 from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
-from cordwood.surfaces.cli.left_out import FAILED, LEFT_ALONE, grouped_lines
+from cordwood.surfaces.cli.left_out import (
+    FAILED,
+    LEFT_ALONE,
+    grouped_lines,
+    in_use_line,
+    partition_name,
+)
 from cordwood.surfaces.cli.running_broker import broker_on
 from cordwood.surfaces.cli.values import counted, format_bytes, format_moment
 from cordwood.surfaces.http.client import ask
@@ -47,10 +53,7 @@ def _problems(answer: Value) -> Iterator[tuple[str, str]]:
             free = format_bytes(each["disk_free_bytes"])
             yield "disk-full", f"the disk of {path} is {share} full: {free} is free"
         if each["in_use_by"] is not None:
-            yield (
-                "in-use",
-                f"process {each['in_use_by']} uses {path}: this is a snapshot of its files",
-            )
+            yield "in-use", in_use_line(path, each["in_use_by"])
             yield from _cleaner_problems(Path(path))
         elif not each["stopped_cleanly"]:
             yield (
@@ -59,12 +62,12 @@ def _problems(answer: Value) -> Iterator[tuple[str, str]]:
                 "watermarks is not touched, and a broker recovers it when it starts",
             )
     yield from _overdue(answer["overdue_cleanings"])
-    damaged = [(_name(each), str(each["reason"])) for each in answer[FAILED]]
-    for line in grouped_lines(damaged):
-        yield "damaged", line
-    not_estimated = [(_name(each), str(each["reason"])) for each in answer["compaction"]["failed"]]
-    for line in grouped_lines(not_estimated):
-        yield "not-estimated", line
+    for code, failed in (
+        ("damaged", answer[FAILED]),
+        ("not-estimated", answer["compaction"]["failed"]),
+    ):
+        for line in grouped_lines([(partition_name(e), str(e["reason"])) for e in failed]):
+            yield code, line
     unknown = {e["topic"] for e in answer[LEFT_ALONE] if e["reason"].startswith(_UNDESCRIBED)}
     if unknown:
         yield (
@@ -78,14 +81,11 @@ def _problems(answer: Value) -> Iterator[tuple[str, str]]:
         for each in answer[LEFT_ALONE]
         if each["topic"] != CLUSTER_METADATA_TOPIC and not each["reason"].startswith(_UNDESCRIBED)
     ]
-    for line in grouped_lines([(_name(e), f"{Status.LEFT_ALONE}: {e['reason']}") for e in others]):
+    alone = [(partition_name(e), f"{Status.LEFT_ALONE}: {e['reason']}") for e in others]
+    for line in grouped_lines(alone):
         yield "left-alone", line
     for text in answer["warnings"]:
         yield "warning", text
-
-
-def _name(each: Value) -> str:
-    return f"{each['topic']}-{each['partition']}"
 
 
 def _overdue(overdue: Sequence[Value]) -> Iterator[tuple[str, str]]:
@@ -93,7 +93,7 @@ def _overdue(overdue: Sequence[Value]) -> Iterator[tuple[str, str]]:
     for log_dir in dict.fromkeys(each["log_dir"] for each in overdue):
         here = [each for each in overdue if each["log_dir"] == log_dir]
         here.sort(key=lambda each: -int(each["dirty_bytes"]))
-        names = ", ".join(map(_name, here[:_NAMED]))
+        names = ", ".join(map(partition_name, here[:_NAMED]))
         rest = f" and {len(here) - _NAMED:,} more" if len(here) > _NAMED else ""
         due_ms = max(each["due_ms"] for each in here)
         written_ms = max(each["written_ms"] for each in here)
@@ -134,7 +134,7 @@ def said_by_cleaner(answer: Any) -> Iterator[tuple[str, str]]:
             return
         dead = [thread["name"] for thread in answer["threads"] if not thread["alive"]]
         marked = [
-            (_name(each), f"the cleaner failed: {each['uncleanable']['reason']}")
+            (partition_name(each), f"the cleaner failed: {each['uncleanable']['reason']}")
             for each in answer["partitions"]
             if each["uncleanable"] is not None
         ]

@@ -28,6 +28,7 @@ from cordwood.cleanup.verification.findings import Finding, Level, Rule
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.storage.reread import reread
+from cordwood.surfaces.cli.left_out import show_in_use
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.values import counted, format_bytes
@@ -170,12 +171,7 @@ _COUNTED = frozenset({Rule.DELETED_FILE})
 
 
 def _show(result: Verification, screen: Screen) -> None:
-    for each in result.in_use:
-        screen.line(
-            f"process {each['pid']} uses {each['log_dir']}, a running broker or a cleaning: "
-            "this is a snapshot of its files at one moment",
-            style="yellow",
-        )
+    show_in_use(result.in_use, screen)
     for log_dir in result.unsettled:
         screen.line(f"{log_dir}: not checked: {'; '.join(NOT_CHECKED)}")
     rows = [_row("", finding) for finding in result.findings]

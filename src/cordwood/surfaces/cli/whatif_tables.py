@@ -12,7 +12,7 @@ import typer
 from cordwood.insight.comparison import NOW, SIDES, THEN
 from cordwood.insight.whatif import How
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
-from cordwood.surfaces.cli.left_out import grouped_lines, show_left_out
+from cordwood.surfaces.cli.left_out import grouped_lines, partition_name, show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_values import shown_setting, shown_text
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
@@ -34,14 +34,10 @@ _TOPICS_NAMED: Final = 3
 
 def show_answer(answer: Value, screen: Screen, choice: Choice) -> None:
     """The tables on standard output; warnings, and what could not be found out, on the screen."""
-    for each in answer["in_use"]:
-        screen.line(
-            f"process {each['pid']} uses {each['log_dir']}, a running broker or a cleaning: this "
-            "is a snapshot of its files at one moment",
-            style="yellow",
-        )
     show_left_out(answer, screen)
-    reasons = [(_name(each), each["reason"]) for each in answer["partitions"] if each["reason"]]
+    reasons = [
+        (partition_name(each), each["reason"]) for each in answer["partitions"] if each["reason"]
+    ]
     for line in grouped_lines(reasons):
         screen.line(line, style="red")
     if answer["partitions"]:
@@ -100,7 +96,7 @@ def _without_effect(answer: Value) -> list[str]:
         for each in answer.get("overruled", ())
     ]
     same = [
-        (_name(each), f"no effect: {shown_text(each['no_effect'])}")
+        (partition_name(each), f"no effect: {shown_text(each['no_effect'])}")
         for each in answer["partitions"]
         if each.get("no_effect")
     ]
@@ -109,10 +105,6 @@ def _without_effect(answer: Value) -> list[str]:
 
 def _shown(overruled: Value) -> str:
     return shown_setting(overruled["setting"], overruled["value"])
-
-
-def _name(partition: Value) -> str:
-    return f"{partition['topic']}-{partition['partition']}"
 
 
 def _show_changes(answer: Value) -> None:
@@ -172,7 +164,7 @@ def _signed(size_bytes: int) -> str:
 
 _PARTITIONS: Final[Listing[Value]] = Listing(
     heading="partition",
-    name=_name,
+    name=partition_name,
     keys={
         "difference": lambda each: abs(int(each["difference"]["bytes"])),
         "size": lambda each: int(each["bytes"]),
@@ -231,10 +223,10 @@ def _show_costs(answer: Value, shown: Sequence[Value]) -> None:
     for each in shown:
         costs = [None if each[side] is None else each[side]["cost"] for side in SIDES]
         if costs[0] == costs[1]:
-            rows += [_cost_row(_name(each), "both", costs[0])] if costs[0] else []
+            rows += [_cost_row(partition_name(each), "both", costs[0])] if costs[0] else []
         else:
             named = zip(SIDES, costs, strict=True)
-            rows += [_cost_row(_name(each), side, cost) for side, cost in named if cost]
+            rows += [_cost_row(partition_name(each), side, cost) for side, cost in named if cost]
     if rows:
         numbers = ("reads", "keys", "time", "memory", "Kafka's passes")
         columns = [Column("partition"), Column("settings")]

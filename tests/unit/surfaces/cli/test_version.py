@@ -10,7 +10,7 @@ import pytest
 
 from cordwood import __version__
 from cordwood.format.native import form
-from cordwood.surfaces.cli.version import kernels_form, version_text
+from cordwood.surfaces.cli.version import version_text
 
 SLOW = {"asyncio", "numba", "numpy", "rich", "typer", "yaml"}
 
@@ -53,5 +53,5 @@ def test_the_form_of_the_kernels_is_the_one_that_would_be_loaded(
         monkeypatch.setattr(form, "source_digest", lambda: digest + 1)
     if case == "old processor":
         monkeypatch.setattr(form, "_processor_flags", lambda: {"sse4_2"})
-    assert kernels_form() == form.form_here()
-    assert case == "as it is" or kernels_form() == form.NUMBA
+    assert form.form_without_loading() == form.form_here()
+    assert case == "as it is" or form.form_without_loading() == form.NUMBA
