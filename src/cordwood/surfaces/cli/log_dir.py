@@ -145,8 +145,11 @@ def _show(answer: Value, choice: Choice) -> None:
         f"{format_bytes(answer['bytes'])} of logs{rest}"
     )
     typer.echo()
-    show_outlook("What retention removes", answer["summary"])
-    print_text(_compaction_line(answer["compaction"]))
+    if answer["summary"]["partitions"]:
+        show_outlook("What retention removes", answer["summary"])
+        print_text(_compaction_line(answer["compaction"]))
+    else:
+        print_text("What goes is not known: no log was looked into.")
     typer.echo()
     listing = _LISTING
     if unread:
