@@ -132,10 +132,6 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     ),
     "model/held_signals.py": ({"signal"}, "holds signals back while a step is done"),
     "surfaces/cli/docs.py": ({"read_text"}, "reads the pages that are installed"),
-    "surfaces/cli/version.py": (
-        {"os", "read_bytes"},
-        "the environment and a file of the program say which form of the kernels is used",
-    ),
     "surfaces/cli/first_process.py": ({"os", "signal"}, "does the duties of process 1"),
     "surfaces/cli/service_manager.py": ({"os"}, "the number of this process"),
     "surfaces/cli/stopping.py": ({"os", "signal"}, "ends the process when a signal says so"),

@@ -21,7 +21,7 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Never, Self, TypeVar
+from typing import Self, TypeVar
 from uuid import uuid4
 
 from cordwood.broker.broker import Broker
@@ -32,7 +32,7 @@ from cordwood.network import turns
 from cordwood.node.node import EngineFactory, Node
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.testing.callers_line import shows_callers_line
-from cordwood.testing.clock_span import span_ms
+from cordwood.testing.clock_span import needs_units, span_ms
 from cordwood.testing.in_process_engine import InProcessEngine
 from cordwood.testing.setting_text import SettingValue, setting_text
 
@@ -244,7 +244,8 @@ class RunningBroker:
         return self.clock.now_ms()
 
     @shows_callers_line
-    def advance(self, *misplaced: Never, compact: bool = True, **span: float) -> None:
+    @needs_units
+    def advance(self, *, compact: bool = True, **span: float) -> None:
         """Advances the broker's clock, and does all work that is due by then before it returns.
 
         The clock drives retention, compaction, the deletion of files, and the expiry of committed
@@ -264,7 +265,6 @@ class RunningBroker:
         than the timestamp of the segment's first record.
 
         Args:
-            *misplaced: nothing; a number has a unit.
             compact: also compact what is due.
             **span: as `datetime.timedelta` takes it: `days=7`, `hours=1`, `milliseconds=5`.
 
@@ -275,7 +275,7 @@ class RunningBroker:
                 work that is due was done.
         """
         node = self.node
-        self.clock.advance(span_ms(span, misplaced=misplaced))
+        self.clock.advance(span_ms(span))
         try:
             node.run_due(compact=compact)
         except NotCompactedError as error:

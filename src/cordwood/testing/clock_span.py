@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from difflib import get_close_matches
-from typing import Final
+from functools import wraps
+from typing import Final, ParamSpec, TypeVar
 
 from cordwood.model.errors import ConfigError
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _UNITS: Final = ("weeks", "days", "hours", "minutes", "seconds", "milliseconds", "microseconds")
 
 
-def span_ms(span: Mapping[str, float], *, misplaced: tuple[object, ...] = ()) -> int:
+def needs_units(method: Callable[P, R]) -> Callable[P, R]:
+    """Has a method that takes a span refuse a number without a unit with a hint."""
+
+    @wraps(method)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        if len(args) > 1:
+            raise ConfigError(f"advance: {args[1]} of what? Such as days={args[1]}")
+        return method(*args, **kwargs)
+
+    return call
+
+
+def span_ms(span: Mapping[str, float]) -> int:
     """The milliseconds of a span, as `datetime.timedelta` takes it: `days=7, hours=1`.
 
-    Args:
-        span: numbers by unit.
-        misplaced: arguments without a unit.
-
     Raises:
-        ConfigError: a unit or a number is none, the span is negative, or a number has no unit.
+        ConfigError: a unit or a number is none, or the span is negative.
     """
-    if misplaced:
-        raise ConfigError(f"advance: {misplaced[0]} of what? Such as days={misplaced[0]}")
     for unit, count in span.items():
         if unit not in _UNITS:
             close = get_close_matches(unit, _UNITS, n=1)

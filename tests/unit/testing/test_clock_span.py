@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from cordwood.model.errors import ConfigError
-from cordwood.testing.clock_span import span_ms
+from cordwood.testing.clock_span import needs_units, span_ms
 
 
 @pytest.mark.parametrize(
@@ -43,6 +43,13 @@ def test_what_is_none_says_what_to_write(span: Mapping[str, float], said: str) -
     assert str(refused.value).startswith(f"advance: {said}")
 
 
+class _Clock:
+    @needs_units
+    def advance(self, **span: float) -> int:
+        return span_ms(span)
+
+
 def test_a_number_without_a_unit_has_one_proposed() -> None:
     with pytest.raises(ConfigError, match=r"advance: 8 of what\? Such as days=8"):
-        span_ms({}, misplaced=(8,))
+        _Clock().advance(8)  # type: ignore[misc]
+    assert _Clock().advance(days=1) == 86_400_000

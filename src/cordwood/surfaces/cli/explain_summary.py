@@ -25,7 +25,7 @@ _WHEN: Final = {
     When.STAYS: "stays",
 }
 #: The title of the column that has what is left when a day has passed: what goes later or never.
-AFTER_A_DAY: Final = "after 24 h"
+LEFT: Final = "left"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +119,7 @@ LISTING: Final[Listing[Log]] = Listing(
         _bytes("size"),
         _bytes("goes now", When.NOW),
         _bytes("in 24 h", When.DAY),
-        _bytes(AFTER_A_DAY, When.LATER, When.STAYS),
+        _bytes(LEFT, When.LATER, When.STAYS),
         Measure(
             column=Column("most left by", is_prose=True),
             text=lambda logs: logs[0].why,

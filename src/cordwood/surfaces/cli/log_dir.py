@@ -14,7 +14,7 @@ from cordwood.model.clock import SystemClock
 from cordwood.surfaces.cli.biggest import AllOption, Choice, Listing, Measure, TopOption
 from cordwood.surfaces.cli.clean_estimate import estimator_for, with_error
 from cordwood.surfaces.cli.clean_progress import CleanProgress
-from cordwood.surfaces.cli.explain_summary import AFTER_A_DAY, show_outlook
+from cordwood.surfaces.cli.explain_summary import LEFT, show_outlook
 from cordwood.surfaces.cli.left_out import FAILED
 from cordwood.surfaces.cli.log_dir_facts import readable, summary_of
 from cordwood.surfaces.cli.log_dir_problems import next_commands, problems_of
@@ -209,13 +209,13 @@ _LISTING: Final[Listing[Value]] = Listing(
             is_summed=False,
         ),
         Measure(
-            column=Column("partitions", is_number=True),
+            column=Column("partitions", is_number=True, is_optional=True),
             text=lambda topics: f"{sum(each['partitions'] for each in topics):,}",
         ),
         _number("size", "bytes"),
         _number("goes now", When.NOW),
         _number("in 24 h", When.DAY),
-        _number(AFTER_A_DAY, When.LATER, When.STAYS),
+        _number(LEFT, When.LATER, When.STAYS),
         _number("dirty", "dirty_bytes"),
     ),
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -85,7 +84,7 @@ def textfile_metrics(
 
 def _label(path: Path) -> str:
     """A path as UTF-8, which the exposition format is: other bytes are shown as `\\xe9`."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
+    return bytes(path).decode("utf-8", "backslashreplace")
 
 
 def _require_file(file: Path) -> None:
