@@ -51,5 +51,5 @@ class _Clock:
 
 def test_a_number_without_a_unit_has_one_proposed() -> None:
     with pytest.raises(ConfigError, match=r"advance: 8 of what\? Such as days=8"):
-        _Clock().advance(8)  # type: ignore[misc]
+        _Clock().advance(8)  # type: ignore[call-arg]
     assert _Clock().advance(days=1) == 86_400_000

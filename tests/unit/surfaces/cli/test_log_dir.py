@@ -300,7 +300,8 @@ def test_what_answers_in_the_place_of_a_lost_broker_is_not_taken_for_it(root: Pa
 
 
 def test_an_answer_that_is_none_of_a_cleaner_is_an_error() -> None:
-    for answer in ({}, [], {"enabled": True, "threads": None}):
+    answers: list[Any] = [{}, [], {"enabled": True, "threads": None}]
+    for answer in answers:
         with pytest.raises(CorruptError, match="not the answer of a cleaner"):
             list(said_by_cleaner(answer))
 
