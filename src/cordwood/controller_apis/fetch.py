@@ -18,6 +18,7 @@ from cordwood.metadata.quorum.leader import ReplicaKey
 from cordwood.metadata.quorum.observer import FetchAnswer, LogEnd, OffsetAndEpoch
 from cordwood.model.error_codes import ErrorCode
 from cordwood.network.api import Api, Fields, Response
+from cordwood.network.fetch_kinds import fetch_kind
 from cordwood.protocol.apis.fetch import FetchPartition, FetchRequest
 
 _TOPIC_IDS_SINCE: Final = 13
@@ -121,4 +122,4 @@ def _offset_and_epoch(found: OffsetAndEpoch | None) -> dict[str, int]:
     return _NO_OFFSET if found is None else {"end_offset": found.offset, "epoch": found.epoch}
 
 
-API = Api(1, "Fetch", 4, 18, handle, parks=True)
+API = Api(1, "Fetch", 4, 18, handle, parks=True, counted_as=fetch_kind)

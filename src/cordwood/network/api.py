@@ -89,6 +89,7 @@ class Api(NamedTuple, Generic[C]):
     elements of the request's array `distinct` are read once. `parks` says that an awaitable which
     `handle` returns is of the kind that `Parked` describes. `is_last_unstable` says that Kafka may
     still change the highest version: it is served with `unstable.api.versions.enable` only.
+    `counted_as` is the name under which metrics count a request, where that is not `name`.
     """
 
     key: int
@@ -101,3 +102,4 @@ class Api(NamedTuple, Generic[C]):
     is_long: Callable[[C, Any], bool] = never
     distinct: str = ""
     is_last_unstable: bool = False
+    counted_as: Callable[[Any], str] | None = None

@@ -79,8 +79,8 @@ class Dispatcher(Generic[C]):
             context_of: makes the context that a handler gets.
             slices: runs long requests.
             turns: learns which requests make a turn long.
-            request_done: called for each answered request with the API's name, the version, and the
-                time in seconds.
+            request_done: called for each answered request with the name that it counts under, the
+                version, and the time in seconds.
             monotonic_s: returns the time in seconds; it advances while a handler runs.
         """
         self._apis = apis
@@ -184,7 +184,8 @@ class Dispatcher(Generic[C]):
                 failed = self._failed(api, header, request, error)
                 parts = self._encoded(route, header, failed)
         seconds = self._monotonic_s() - begun
-        self._request_done(api.name, header.api_version, seconds)
+        name = api.name if api.counted_as is None else api.counted_as(request)
+        self._request_done(name, header.api_version, seconds)
         if seconds > _NOTED_S:
             self._turns.note(f"{api.name} of client {header.client_id}", seconds)
         return parts

@@ -57,6 +57,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.network.api import Api, Encoded, Response
+from cordwood.network.fetch_kinds import fetch_kind
 from cordwood.protocol.apis.fetch import FetchRequest
 from cordwood.purgatory.purgatory import Purgatory
 from cordwood.storage.log.log_reader import Isolation
@@ -633,4 +634,4 @@ def _is_long(context: RequestContext, request: FetchRequest) -> bool:
     )
 
 
-API = Api(1, "Fetch", 4, 18, handle, parks=True, is_long=_is_long)
+API = Api(1, "Fetch", 4, 18, handle, parks=True, is_long=_is_long, counted_as=fetch_kind)

@@ -6,21 +6,34 @@ Source: kafka.network.RequestMetrics, SocketServer.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
+from cordwood.network.fetch_kinds import FROM_CONSUMER, FROM_FOLLOWER
 from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
 from cordwood.surfaces.metrics.snapshot import NodeSnapshot, Requests
 
 _FETCH = "Fetch"
-_FETCH_CONSUMER = "FetchConsumer"
+_KINDS_OF_FETCH = (FROM_CONSUMER, FROM_FOLLOWER)
 
 
 def _by_request(snapshot: NodeSnapshot) -> Iterator[tuple[str, Requests]]:
-    """As in Kafka: all fetches, and again those of consumers, which are all of them here."""
-    for api, requests in snapshot.requests.items():
-        yield api, requests
-        if api == _FETCH:
-            yield _FETCH_CONSUMER, requests
+    """As in Kafka: fetches by who fetches, and all of them together."""
+    yield from snapshot.requests.items()
+    kinds = [snapshot.requests[kind] for kind in _KINDS_OF_FETCH if kind in snapshot.requests]
+    if kinds:
+        yield _FETCH, _together(kinds)
+
+
+def _together(kinds: Sequence[Requests]) -> Requests:
+    versions: Counter[int] = Counter()
+    for each in kinds:
+        versions.update(each.versions)
+    return Requests(
+        answered=sum(each.answered for each in kinds),
+        seconds=sum(each.seconds for each in kinds),
+        recent=[seconds for each in kinds for seconds in each.recent],
+        versions=versions,
+    )
 
 
 def _requests(snapshot: NodeSnapshot) -> Iterator[Value]:
@@ -85,7 +98,7 @@ REQUESTS: tuple[Metric[NodeSnapshot], ...] = (
         mbean="kafka.network:type=RequestMetrics,name=RequestsPerSec",
         kind=Kind.COUNTER,
         labels=("request", "version"),
-        help="Requests answered. FetchConsumer are those of Fetch: no other broker fetches here.",
+        help="Requests answered. FetchConsumer and FetchFollower are parts of Fetch.",
         read=_requests,
     ),
     Metric(

@@ -18,6 +18,7 @@ from cordwood.testing.broker import RunningBroker
 from support.in_process_engine import CompiledEngine
 from support.kafka import poll_until
 from support.scrape import Probe, probed
+from support.wire import Wire
 
 TOPIC = "kafka_server_brokertopicmetrics_"
 
@@ -128,6 +129,23 @@ def test_records_produced_are_counted_by_topic_and_in_all(
         assert scrape.value("kafka_log_log_logendoffset", **labels) == log.log_end_offset
         assert scrape.value("kafka_log_log_size", **labels) == log.size_bytes
         assert scrape.value("kafka_log_log_numlogsegments", **labels) == 1
+
+
+def test_fetches_of_followers_are_counted_apart_from_those_of_consumers(
+    broker: RunningBroker, probe: Probe
+) -> None:
+    create(broker, "orders")
+    nothing = {"max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1}
+    follower = {"replica_id": 2, "replica_epoch": -1}
+    with Wire(broker.port) as wire:
+        for version, sender in ((12, {"replica_id": -1}), (16, {}), (12, {"replica_id": 2})):
+            wire.ask("fetch", version, nothing | sender)
+        wire.ask("fetch", 16, nothing | {"replica_state": follower})
+    scrape = probe.scrape()
+    name = "kafka_network_requestmetrics_requests_total"
+    for request, count in (("FetchConsumer", 1), ("FetchFollower", 1), ("Fetch", 2)):
+        for version in ("12", "16"):
+            assert scrape.value(name, request=request, version=version) == count, request
 
 
 def test_a_consumer_shows_in_bytes_out_requests_connections_and_groups(
