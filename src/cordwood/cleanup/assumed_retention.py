@@ -7,7 +7,7 @@ of its own are kept: a missing file must never mean that they go after seven day
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -38,6 +38,10 @@ class AssumedRetention:
             "broker's is: give its file with --server-properties FILE, or say with --defaults "
             "that it has none"
         )
+
+    def among(self, topics: Collection[str]) -> AssumedRetention:
+        """Those that are among others."""
+        return AssumedRetention(topics=tuple(each for each in self.topics if each in topics))
 
     def require_none(self) -> None:
         """Refuses to remove records for it.

@@ -189,6 +189,19 @@ class Survey:
         free = self.free_bytes
         return plan_check_of(self.shared, limits, free_bytes=free, freeing=free, now_ms=now_ms)
 
+    def refused(self, checks: Sequence[CheckPlan], *, now_ms: int) -> AssumedRetention:
+        """Those of `assumed` for which `clean` would end: `checks` remove records by them."""
+        found = {
+            report.topic
+            for (report, captured), check in zip(self.logs, checks, strict=True)
+            if removes_by_time(check, compacts=_is_due(captured.view, now_ms))
+        }
+        return self.assumed.among(found)
+
+
+def _is_due(view: LogView, now_ms: int) -> bool:
+    return view.config.compact and plan_cleanable(view, now_ms=now_ms).reason is None
+
 
 def survey(request: CleanRequest, *, clock: Clock, listener: Listener | None = None) -> Survey:
     """Reads the logs that a dry run of `request` would plan on; changes nothing.
@@ -431,7 +444,7 @@ class _Cleaning:
             for owner, check in zip(self._alive(), self._first_checks(), strict=True)
             if removes_by_time(check, compacts=self._request.compaction and owner.is_due)
         }
-        return AssumedRetention(topics=tuple(each for each in assumed.topics if each in found))
+        return assumed.among(found)
 
     def emptied(self) -> Emptied:
         """The topics of which retention leaves nothing."""

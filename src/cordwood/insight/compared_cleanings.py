@@ -97,7 +97,7 @@ def compare(
     comparison.in_use = found.report.in_use
     planned = _planned(found, limits, then)
     comparison.partitions = [
-        _compared(report, each, now_ms=now.now_ms)
+        _compared(report, each, now_ms=now.now_ms, is_estimated=estimator is not None)
         for (report, _), each in zip(found.logs, planned, strict=True)
         if each.is_concerned
     ]
@@ -165,7 +165,9 @@ def _origins(topic: str, request: CleanRequest) -> Mapping[str, Origin]:
     return {} if resolved is None else resolved.origin
 
 
-def _compared(report: PartitionReport, planned: PlannedBoth, *, now_ms: int) -> Compared:
+def _compared(
+    report: PartitionReport, planned: PlannedBoth, *, now_ms: int, is_estimated: bool
+) -> Compared:
     log = planned.log
     view, then_view = log.log.view, log.then_view
     compared = Compared(
@@ -177,7 +179,7 @@ def _compared(report: PartitionReport, planned: PlannedBoth, *, now_ms: int) -> 
         is_same=planned.is_same,
         next_24h=planned.next_24h,
     )
-    if compared.is_same:
+    if compared.is_same and not is_estimated:  # an estimate takes little, and says the sizes
         compared.now = retention_outcome(view, planned.now, now_ms=now_ms)
         compared.then = retention_outcome(then_view, planned.then, now_ms=now_ms)
         return compared

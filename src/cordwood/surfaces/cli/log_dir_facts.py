@@ -100,7 +100,8 @@ def summary_of(
         dry_run=True,
     )
     found = survey(request, clock=clock)
-    logs = _explained(found, settings, request)
+    checks = found.checks(request.applied_limits, now_ms=now_ms)
+    logs = _explained(found, checks, settings, now_ms=now_ms)
     cleans = CleanerSettings.of(settings.broker).enable
     topics = _topics(found, logs, request)
     return {
@@ -113,7 +114,7 @@ def summary_of(
         "overdue_cleanings": _overdue(found, now_ms=now_ms) if cleans else [],
         "compaction": _compaction(request, logs, clock=clock, estimator=estimator),
         "in_use": found.report.in_use,
-        "retention_assumed": list(found.assumed.topics),
+        "retention_assumed": list(found.refused(checks, now_ms=now_ms).topics),
         **left_out(found.report.partitions),
         "warnings": [
             *settings.warnings,
@@ -123,19 +124,20 @@ def summary_of(
     }
 
 
-def _explained(found: Survey, settings: Settings, request: CleanRequest) -> list[Value]:
+def _explained(
+    found: Survey, checks: Sequence[CheckPlan], settings: Settings, *, now_ms: int
+) -> list[Value]:
     """Every log that was read, as `cordwood explain` explains it.
 
     `due` is the compaction that a cleaning does after its retention, None if it does none.
     """
-    checks = found.checks(request.applied_limits, now_ms=request.now_ms)
     documents = []
     for (report, captured), check in zip(found.logs, checks, strict=True):
         resolved = settings.resolve(report.topic)
         assert resolved is not None, "only topics with settings are captured"
         facts = offline_facts(report, captured, check, resolved, settings.broker)
-        document = explain(facts, now_ms=request.now_ms).to_json()
-        documents.append(document | {"due": _due(check, now_ms=request.now_ms)})
+        document = explain(facts, now_ms=now_ms).to_json()
+        documents.append(document | {"due": _due(check, now_ms=now_ms)})
     return documents
 
 

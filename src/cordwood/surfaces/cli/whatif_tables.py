@@ -71,6 +71,8 @@ def _summary(answer: Value) -> str:
     changed = "changes" if len(answer["partitions"]) == 1 else "change"
     count = counted(len(answer["partitions"]), "partition")
     count += f" of {counted(len(topics), 'topic')} {changed}"
+    if any(each[side] and each[side]["how"] == How.RETENTION for each, side in _sides(answer)):
+        count += ", compactions not counted"
     soon = _next_day(total)
     if not difference:
         return f"{count}: a cleaning leaves {_left(total[THEN])} of them, as it does now{soon}"
@@ -87,6 +89,10 @@ def _next_day(total: Value) -> str:
         return ""
     instead = ", as it does now" if now == then else f", instead of {format_bytes(now)}"
     return f"; in the next 24 h retention takes {format_bytes(then)} more{instead}"
+
+
+def _sides(answer: Value) -> list[tuple[Value, str]]:
+    return [(each, side) for each in answer["partitions"] for side in SIDES]
 
 
 def _without_effect(answer: Value) -> list[str]:
