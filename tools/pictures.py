@@ -33,11 +33,15 @@ def picture() -> str:
         with tarfile.open(ROOT / "examples" / "kafka-logs.tar.xz") as archive:
             archive.extractall(directory, filter="data")
         shown = in_terminal(
-            ["explain", "kafka-logs", "--now", now_ms], columns=COLUMNS, cwd=Path(directory)
+            ["explain", "kafka-logs", "--defaults", "--now", now_ms],
+            columns=COLUMNS,
+            cwd=Path(directory),
         )
     assert shown.code == 0, shown.stderr
     console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
-    console.print(Text.from_ansi("\n".join(["$ cordwood explain kafka-logs", *shown.lines])))
+    console.print(
+        Text.from_ansi("\n".join(["$ cordwood explain kafka-logs --defaults", *shown.lines]))
+    )
     drawn = _FETCHED.sub("", console.export_svg(title="cordwood", unique_id="look"))
     return "\n".join(line.rstrip() for line in drawn.splitlines()) + "\n"
 
