@@ -160,9 +160,9 @@ def test_the_wheel_holds_the_package_and_of_the_tests_only_what_users_need(wheel
 
 
 FOR_USERS = (
-    *("__init__", "broker", "callers_line", "cluster", "in_process_engine", "kafka_container"),
-    *("manual_clock", "pytest_plugin", "reference_cleaner", "reference_rules", "setting_text"),
-    *("simulated_disk", "simulated_filesystem", "simulated_tree", "switchboard"),
+    *("__init__", "broker", "callers_line", "clock_span", "cluster", "in_process_engine"),
+    *("kafka_container", "manual_clock", "pytest_plugin", "reference_cleaner", "reference_rules"),
+    *("setting_text", "simulated_disk", "simulated_filesystem", "simulated_tree", "switchboard"),
 )
 
 
