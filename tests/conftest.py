@@ -17,6 +17,7 @@ from support import kafka
 from support.class_archive import ASKED_BY as QUICK_START_ASKED_BY
 from support.golden import Golden
 from support.new_environment import build_plain_wheel
+from support.nights import EVERY_NIGHT, left_out_at
 from support.tiers import COLLECTED, place_of, tier_of
 
 GOLDEN = Path(__file__).parent / "golden" / "golden-a.tar.xz"
@@ -31,7 +32,7 @@ settings.register_profile(
 settings.register_profile(
     "nightly",
     deadline=None,
-    max_examples=2000,
+    max_examples=500,  # other ones each night
     print_blob=True,
     phases=list(Phase),
     suppress_health_check=list(HealthCheck),
@@ -73,6 +74,10 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile(os.environ.get("CORDWOOD_HYPOTHESIS_PROFILE", chosen))
 
 
+def _is_rotated(item: pytest.Item) -> bool:
+    return item.get_closest_marker("rotated") is not None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(
     config: pytest.Config, items: list[pytest.Item]
@@ -89,6 +94,10 @@ def pytest_collection_modifyitems(
         if tiers[item.nodeid] == "nightly" and not config.option.markexpr:
             item.add_marker(pytest.mark.skip(reason="nightly: run `make nightly`"))
     yield
+    night = os.environ.get("CORDWOOD_NIGHT", EVERY_NIGHT)
+    left_out = set(left_out_at(night, [item.nodeid for item in items if _is_rotated(item)]))
+    config.hook.pytest_deselected(items=[item for item in items if item.nodeid in left_out])
+    items[:] = [item for item in items if item.nodeid not in left_out]
     items.sort(key=lambda item: place_of(item.nodeid))
 
 

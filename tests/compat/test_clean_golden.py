@@ -49,6 +49,7 @@ def test_second_run_with_the_same_now_changes_no_byte(
 
 
 @pytest.mark.nightly
+@pytest.mark.rotated
 @pytest.mark.parametrize("seed", SEEDS)
 def test_golden_directories_made_anew_agree_with_kafka(
     tmp_path: Path, copy_of: Callable[[Path], Path], seed: int

@@ -253,6 +253,7 @@ def test_after_a_kill_kafka_ends_where_it_would_have_ended_alone(
 
 
 @pytest.mark.nightly
+@pytest.mark.rotated
 @pytest.mark.parametrize("seed", NIGHTLY_SEEDS)
 def test_further_seeds_agree_with_kafka(tmp_path: Path, seed: int) -> None:
     pairs = record_rounds(tmp_path / "recorded", seed=seed)
@@ -284,6 +285,7 @@ def test_a_few_random_topics_agree_with_kafka(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.rotated
 @pytest.mark.parametrize("seed", NIGHTLY_SEEDS)
 def test_random_topics_agree_with_kafka(tmp_path: Path, seed: int) -> None:
     require_random_topics_agree(tmp_path, seed=seed)

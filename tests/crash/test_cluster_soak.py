@@ -41,7 +41,11 @@ MIXES = {
     ("events", "module"),
     [
         (3, "support.serve_in_process"),
-        pytest.param(MANY, "cordwood", marks=[pytest.mark.nightly, pytest.mark.spark]),
+        pytest.param(
+            MANY,
+            "cordwood",
+            marks=[pytest.mark.nightly, pytest.mark.rotated, pytest.mark.spark],
+        ),
     ],
     ids=["few", "many"],
 )

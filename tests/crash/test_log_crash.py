@@ -103,6 +103,7 @@ FORGOTTEN: dict[str, tuple[object, str, Callable[..., Any]]] = {
 
 
 @pytest.mark.nightly
+@pytest.mark.rotated
 @pytest.mark.parametrize("what", FORGOTTEN)
 def test_a_step_that_is_forgotten_is_found(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
     where, name, instead = FORGOTTEN[what]

@@ -41,6 +41,7 @@ def test_no_guarantee_is_broken(first: int) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.rotated
 @pytest.mark.parametrize("first", range(0, _SEEDS_NIGHTLY, _SEEDS_A_NIGHTLY_TEST))
 def test_no_guarantee_is_broken_in_a_thousand_seeds(first: int) -> None:
     require_no_violation(first, _SEEDS_A_NIGHTLY_TEST)
@@ -54,6 +55,7 @@ def test_a_planted_bug_is_found(name: str, seed: int) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.rotated
 @pytest.mark.parametrize("name", [name for name, _ in FOUND])
 def test_a_planted_bug_is_found_from_the_first_seed_on(name: str) -> None:
     with BUGS[name].put_in():

@@ -217,7 +217,10 @@ def test_a_transaction_ends_in_all_partitions_or_in_none(
 @pytest.mark.parametrize(
     "which",
     # The first of some is where the outcome is on disk, and no marker is.
-    [slice(2, 3), pytest.param(slice(None), marks=pytest.mark.nightly)],
+    [
+        slice(2, 3),
+        pytest.param(slice(None), marks=[pytest.mark.nightly, pytest.mark.rotated]),
+    ],
     ids=["first", "all"],
 )
 def test_a_broker_that_is_lost_while_it_completes_what_it_has_found_is_followed_by_one_that_does(

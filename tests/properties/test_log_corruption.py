@@ -26,7 +26,10 @@ def _quiet() -> Iterator[None]:
     "first",
     [
         *range(0, 500, _CHUNK),
-        *(pytest.param(n, marks=pytest.mark.nightly) for n in range(500, 10_000, _CHUNK)),
+        *(
+            pytest.param(n, marks=[pytest.mark.nightly, pytest.mark.rotated])
+            for n in range(500, 10_000, _CHUNK)
+        ),
     ],
 )
 def test_damaged_files_give_typed_errors_and_never_a_record_that_was_not_written(
