@@ -40,7 +40,7 @@ WAYS = (
         stranger="an operator at night",
         page=TASKS / "disk-full.md",
         answers=(
-            (1, r"cordwood clean \S+ --retention-only\n *removes 608\.8K now, needs no Java"),
+            (1, r"cordwood clean .* --retention-only\n *removes 608\.8K now, needs no Java"),
             (3, r"2 cleaned, .*; freed 608\.8K"),
         ),
     ),

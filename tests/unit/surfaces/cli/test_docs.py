@@ -33,7 +33,7 @@ def test_all_pages_and_the_examples_are_listed() -> None:
     assert all(each["page"] in shown for each in listed["pages"])
     assert str(DOCS) in shown
     assert docs("--path") == f"{DOCS}\n"
-    assert json.loads(docs("--path", "--json")).keys() == {"docs", "examples"}
+    assert json.loads(docs("--path", "--json")).keys() == {"docs", "examples", "packaging"}
 
 
 @pytest.mark.parametrize(
