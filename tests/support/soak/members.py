@@ -36,6 +36,11 @@ _STEP_S = 0.02
 _COMMIT_S = 1.0
 _STUCK_S = 90.0
 _READ_S = 0.3
+_STATISTICS_MS = 15_000
+_OF_BROKER = (
+    *("nodeid", "state", "stateage", "waitresp_cnt", "outbuf_cnt", "tx", "txidle", "rxidle"),
+    *("txerrs", "txretries", "req_timeouts", "connects", "disconnects"),
+)
 _REPLACED = 0.2
 _PROTOCOLS = ("classic", "consumer")
 
@@ -50,6 +55,7 @@ class Member:
         self._next: dict[int, int] = {}
         self._is_committing = False
         self._committing_since = 0.0
+        self._statistics = ""
         #: Whether the client has given up: it does not say what it has lost.
         self.has_failed = False
         self._commits_at = time.monotonic()
@@ -63,6 +69,8 @@ class Member:
             "max.poll.interval.ms": REBALANCE_MS,
             "on_commit": self._on_commit,
             "error_cb": self._on_error,
+            "stats_cb": self._on_statistics,
+            "statistics.interval.ms": _STATISTICS_MS,
             "log_level": 0,
         }
         if protocol == "classic":
@@ -90,6 +98,7 @@ class Member:
         now = time.monotonic()
         if self._is_committing and now >= self._committing_since + _STUCK_S:
             self._fail("stuck")
+            self._show_statistics()
         elif self._next and not self._is_committing and now >= self._commits_at:
             self._commits_at = now + _COMMIT_S
             offsets = [
@@ -126,6 +135,17 @@ class Member:
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
             self._fail(f"fatal {error.str()}")
+
+    def _on_statistics(self, statistics: str) -> None:
+        self._statistics = statistics
+
+    def _show_statistics(self) -> None:
+        """Why a client hangs: its own view of the group and of its connections, on stderr."""
+        seen = json.loads(self._statistics or "{}")
+        shown: dict[str, object] = {"group": self._group, "cgrp": seen.get("cgrp")}
+        for name, broker in seen.get("brokers", {}).items():
+            shown[name] = {key: broker.get(key) for key in _OF_BROKER}
+        print(json.dumps(shown), file=sys.stderr, flush=True)  # noqa: T201  # read
 
     def _fail(self, kind: str) -> None:
         if not self.has_failed:
