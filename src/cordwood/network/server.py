@@ -112,7 +112,7 @@ class Server:
         return self._connections.values()
 
     def bind(self, listener: str, host: str, port: int) -> int:
-        """Binds an address; connections are served from `start` on.
+        """Binds an address; clients can connect from `start` on.
 
         Args:
             listener: its name.
@@ -133,18 +133,14 @@ class Server:
             family, _, _, _, address = found[0]
             sock = socket.socket(family, socket.SOCK_STREAM)
             try:
-                self._listen(sock, address)
+                self._bind(sock, address)
             except BaseException:
                 sock.close()
                 raise
         except OSError as error:
             where = f"{host or '0.0.0.0'}:{port}"  # noqa: S104  # only in the error's text
             if error.errno == errno.EADDRINUSE:
-                raise PortInUseError(
-                    f"Socket server failed to bind to {where}: Address already in use. Another "
-                    "process listens there: stop it, or choose another port with --port or in "
-                    "`listeners`."
-                ) from error
+                raise _in_use(where) from error
             raise CordwoodError(
                 f"Socket server failed to bind to {where}: {error.strerror}"
             ) from error
@@ -152,17 +148,37 @@ class Server:
         self.counters[listener] = ListenerCounters()
         return int(sock.getsockname()[1])
 
-    def _listen(self, sock: socket.socket, address: Any) -> None:
+    def _listen(self) -> None:
+        """Has clients connect from now on; before, they are refused, and try again.
+
+        A connection that waits to be accepted for longer than a client waits for ApiVersions makes
+        clients of librdkafka hang that were asking for a commit when the broker was killed.
+
+        Source: kafka.network.Acceptor.start, which opens the socket as late.
+        """
+        for _, sock in self._bound:
+            try:
+                sock.listen(_BACKLOG)
+            except OSError as error:
+                if error.errno == errno.EADDRINUSE:  # two may have bound it before one listens
+                    host, port, *_ = sock.getsockname()
+                    raise _in_use(f"{host}:{port}") from error
+                raise
+
+    def _bind(self, sock: socket.socket, address: Any) -> None:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if self._limits.receive_buffer_bytes is not None:  # accepted sockets inherit it
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._limits.receive_buffer_bytes)
         sock.bind(address)
-        # Connections from now on wait until everything is loaded.
-        sock.listen(_BACKLOG)
         sock.setblocking(False)
 
     def start(self, loop: asyncio.AbstractEventLoop, answer: Answer) -> None:
-        """Serves on every address that was bound, by `answer`."""
+        """Serves on every address that was bound, by `answer`.
+
+        Raises:
+            PortInUseError: another process listens at one of them since.
+        """
+        self._listen()
         self._loop = loop
         self._answer = answer
         self._resume_accepting()
@@ -316,3 +332,10 @@ class Server:
         if self._loop is not None and not self._closed_peers.closed:
             self._loop.remove_reader(self._closed_peers.fileno())
             self._closed_peers.close()
+
+
+def _in_use(where: str) -> PortInUseError:
+    return PortInUseError(
+        f"Socket server failed to bind to {where}: Address already in use. Another process listens "
+        "there: stop it, or choose another port with --port or in `listeners`."
+    )

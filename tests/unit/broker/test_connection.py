@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import resource
 import socket
@@ -16,6 +17,8 @@ import pytest
 from cordwood.broker.broker import Broker
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.network import server as server_module
+from cordwood.network.api import Peer
+from cordwood.network.connection import Later
 from cordwood.network.server import PortInUseError, Server, ServerLimits
 from cordwood.testing.broker import RunningBroker
 from support.kafka import poll_until
@@ -531,6 +534,39 @@ def test_an_address_that_cannot_be_listened_at_leaves_no_descriptor_open() -> No
         assert open_sockets() <= before
         assert "Address already in use" in str(caught.value)
         assert "another port with --port or in `listeners`" in str(caught.value)
+
+
+def answer_nothing(_request: memoryview, _peer: Peer) -> Later:
+    raise AssertionError("no request comes")
+
+
+def test_clients_are_refused_until_requests_are_served() -> None:
+    server = Server(limits=ServerLimits())
+    loop = asyncio.new_event_loop()
+    try:
+        address = "127.0.0.1", server.bind("PLAINTEXT", "127.0.0.1", 0)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address)
+        server.start(loop, answer_nothing)
+        socket.create_connection(address).close()
+    finally:
+        server.stop()
+        loop.close()
+
+
+def test_of_two_that_have_bound_an_address_the_second_to_serve_is_told_that_it_is_taken() -> None:
+    servers = [Server(limits=ServerLimits()) for _ in range(2)]
+    loop = asyncio.new_event_loop()
+    try:
+        port = servers[0].bind("PLAINTEXT", "127.0.0.1", 0)
+        servers[1].bind("PLAINTEXT", "127.0.0.1", port)
+        servers[0].start(loop, answer_nothing)
+        with pytest.raises(PortInUseError, match=f"127.0.0.1:{port}: Address already in use"):
+            servers[1].start(loop, answer_nothing)
+    finally:
+        for each in servers:
+            each.stop()
+        loop.close()
 
 
 def test_a_produce_without_acks_that_fails_closes_the_connection(running: RunningBroker) -> None:
