@@ -11,8 +11,8 @@ from typing import Any
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.unserved import UNSERVED
 from cordwood.controller_apis.apis import controller_apis
-from cordwood.network.api import Api
 from cordwood.protocol.apis import APIS
+from cordwood.serving.api import Api
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "apis.md"
 

@@ -13,7 +13,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
-from cordwood.broker.authorizer import AllowAll
 from cordwood.broker.broker import Broker
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
@@ -23,13 +22,14 @@ from cordwood.broker.handlers import (
     incremental_alter_configs,
     list_config_resources,
 )
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.metadata.image import BrokerImage, MetadataImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.kafka_errors import KafkaError
-from cordwood.network.api import Api, Peer
 from cordwood.protocol.headers import RequestHeader
+from cordwood.serving.api import Api, Peer
+from cordwood.serving.authorizer import AllowAll
 from support.config_client import Answer, Change
 
 _ELR = "eligible.leader.replicas.version"
@@ -186,7 +186,7 @@ class ConfigBroker:
             authorizer=AllowAll(),
         )
         header = RequestHeader(api.key, api.max_version, 1, "tests", 0)
-        context = RequestContext(
+        context = BrokerContext(
             cast("Broker", broker), header, Peer("127.0.0.1", "tests", "PLAINTEXT")
         )
         answer = api.handle(context, SimpleNamespace(**fields))

@@ -13,11 +13,11 @@ from contextlib import suppress
 from types import TracebackType
 from typing import NamedTuple, Self
 
-from cordwood.network.error_answers import error_answer
 from cordwood.protocol.apis import APIS
 from cordwood.protocol.headers import parse_start, response_header
 from cordwood.protocol.messages import encode, response_codec
 from cordwood.protocol.requests import RequestReader
+from cordwood.serving.error_answers import error_answer
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine
 

@@ -25,7 +25,7 @@ from cordwood.metadata.quorum.quorum_channel import QuorumChannel
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.model.clock import SystemClock
 from cordwood.model.rng import SystemRng
-from cordwood.network.slices import Slices
+from cordwood.serving.slices import Slices
 from cordwood.storage.log.log_context import LogContext
 from support.kafka import CLUSTER_ID
 from support.kafka_cluster import KafkaController

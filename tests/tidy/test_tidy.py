@@ -79,7 +79,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "model/rng.py": ({"random", "uuid"}, "the one place that draws lots for storage"),
     "cleanup/offline_owner.py": ({"secrets"}, "draws the secrets of key hashes"),
     "broker/configs/keys.py": ({"read_text"}, "reads the table of settings that ships with it"),
-    "network/connection.py": ({"os"}, "sends files to sockets"),
+    "serving/connection.py": ({"os"}, "sends files to sockets"),
     "cleanup/announcements.py": ({"uuid"}, "names no other task uses"),
     "cleanup/child_session.py": (
         {"os", "signal", "read_bytes"},
@@ -135,7 +135,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "surfaces/cli/first_process.py": ({"os", "signal"}, "does the duties of process 1"),
     "surfaces/cli/service_manager.py": ({"os"}, "the number of this process"),
     "surfaces/cli/stopping.py": ({"os", "signal"}, "ends the process when a signal says so"),
-    "network/frames.py": ({"mmap"}, "memory for large requests that is taken up as bytes come"),
+    "serving/frames.py": ({"mmap"}, "memory for large requests that is taken up as bytes come"),
     "surfaces/cli/serve.py": (
         {"os", "read_bytes", "signal"},
         "reads server.properties and the service manager's variables; stops in order when told to",

@@ -17,11 +17,11 @@ BUILD = ROOT / "tools" / "build_modules.py"
 #: As in the Makefile: a copy of the same source is not compiled again.
 COPY = ROOT / "build" / "compiled"
 TESTS = (
-    *("unit/broker", "unit/network", "unit/protocol", "unit/purgatory", "unit/storage"),
+    *("unit/broker", "unit/protocol", "unit/purgatory", "unit/serving", "unit/storage"),
     *("unit/format", "unit/testing", "properties", "hostile"),
 )
 SHOW = (
-    "from cordwood.network.form import request_path_form; "
+    "from cordwood.serving.form import request_path_form; "
     "import cordwood.storage.log.partition_log as log; "
     "print(request_path_form(), log.__file__.rpartition('.')[2])"
 )

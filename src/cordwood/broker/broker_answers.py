@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Final
 
-from cordwood.broker.broker_thread import BrokerThread
+from cordwood.serving.node_thread import NodeThread
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +27,7 @@ class BrokerAnswers:
         self._answered: set[int] = set()
         self._done = threading.Event()
 
-    def gather(self, thread: BrokerThread, ask: Callable[[], Collection[int]]) -> str | None:
+    def gather(self, thread: NodeThread, ask: Callable[[], Collection[int]]) -> str | None:
         """Has the event loop ask, and waits until all have answered, ten seconds at most.
 
         To be called once, by any thread but the event loop's.

@@ -13,7 +13,6 @@ from itertools import islice
 from typing import Any, Final
 
 from cordwood.broker.broker_answers import BrokerAnswers
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.group_offsets import GroupOffsets
 from cordwood.broker.peers import Peers
 from cordwood.coordinator.group.service import GroupCoordinator
@@ -22,6 +21,7 @@ from cordwood.metadata.image import NO_LEADER
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.serving.node_thread import NodeThread
 
 _GROUPS_AT_ONCE: Final = 100
 _NO_ANSWER: Final = "it has not answered"
@@ -44,7 +44,7 @@ class CommittedOffsets:
         offsets: GroupOffsets,
         metadata: MetadataCache,
         peers: Peers,
-        thread: BrokerThread,
+        thread: NodeThread,
         *,
         node_id: int,
     ) -> None:

@@ -6,8 +6,7 @@ kafka.server.ControllerApis.authorizeAlterResource, Kafka 4.3.
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import (
     ClusterAuthorizationError,
@@ -15,10 +14,11 @@ from cordwood.model.kafka_errors import (
     KafkaError,
     TopicAuthorizationError,
 )
+from cordwood.serving.authorizer import CLUSTER_NAME, Operation, ResourceType
 
 
 def config_authorization_error(
-    context: NodeContext, operation: Operation, kind: int, name: str
+    context: RequestContext, operation: Operation, kind: int, name: str
 ) -> KafkaError | None:
     """The error if the client may not perform the operation on the settings of a resource.
 

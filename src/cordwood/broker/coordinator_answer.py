@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from cordwood.broker.broker_thread import BrokerThread
-from cordwood.network.api import Encoded, Fields, Response
+from cordwood.serving.api import Encoded, Fields, Response
+from cordwood.serving.node_thread import NodeThread
 
 A = TypeVar("A")
 
@@ -15,7 +15,7 @@ A = TypeVar("A")
 class CoordinatorAnswer(Generic[A]):
     """Called once by the coordinator, with the answer."""
 
-    def __init__(self, thread: BrokerThread) -> None:
+    def __init__(self, thread: NodeThread) -> None:
         """Nothing is answered yet."""
         self._loop = thread.loop
         self._answers: list[A] = []

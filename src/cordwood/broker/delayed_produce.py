@@ -9,9 +9,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.kafka_errors import KafkaError, RequestTimedOutError
-from cordwood.network.api import Fields
+from cordwood.serving.api import Fields
 
 
 class Uncommitted(NamedTuple):
@@ -27,13 +27,13 @@ class Uncommitted(NamedTuple):
     answer: dict[str, Any]
 
 
-def is_replicated(context: RequestContext, topic: str, index: int) -> bool:
+def is_replicated(context: BrokerContext, topic: str, index: int) -> bool:
     """Whether other replicas may have to have what is appended before it is committed."""
     return context.broker.replicas.partition(topic, index).leadership is not None
 
 
 def when_committed(
-    context: RequestContext, fields: Fields, uncommitted: Sequence[Uncommitted], timeout_ms: int
+    context: BrokerContext, fields: Fields, uncommitted: Sequence[Uncommitted], timeout_ms: int
 ) -> asyncio.Future[Fields]:
     """The fields of the response, when all partitions are committed or the time is up.
 
@@ -56,7 +56,7 @@ class DelayedProduce:
     """
 
     def __init__(
-        self, context: RequestContext, fields: Fields, uncommitted: Sequence[Uncommitted]
+        self, context: BrokerContext, fields: Fields, uncommitted: Sequence[Uncommitted]
     ) -> None:
         self._replicas = context.broker.replicas
         self._fields = fields

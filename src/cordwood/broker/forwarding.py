@@ -23,11 +23,11 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import RequestTimedOutError, UnknownServerError
 from cordwood.model.utf8 import decode_utf8
-from cordwood.network.api import Api, Encoded, Principal
-from cordwood.network.request_errors import UnansweredRequestError
 from cordwood.protocol.apis import APIS
 from cordwood.protocol.headers import request_header
 from cordwood.protocol.messages import encode, request_codec
+from cordwood.serving.api import Api, Encoded, Principal
+from cordwood.serving.request_errors import UnansweredRequestError
 
 _log = logging.getLogger(__name__)
 
@@ -42,7 +42,7 @@ _CORRELATION_BYTES: Final = 4
 
 
 class Client(Protocol):
-    """The client whose request it is, as `RequestContext` has it."""
+    """The client whose request it is, as `BrokerContext` has it."""
 
     @property
     def api_version(self) -> int:

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from cordwood.broker.broker_answers import BrokerAnswers
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.peers import Peers
 from cordwood.cleanup.group_guard import Consumed
 from cordwood.coordinator.group.offset_requests import FetchTopic
@@ -23,6 +22,7 @@ from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID
+from cordwood.serving.node_thread import NodeThread
 
 _NO_ANSWER: Final = "its coordinator has not answered"
 
@@ -35,7 +35,7 @@ class GroupOffsets:
         groups: GroupCoordinator,
         metadata: MetadataCache,
         peers: Peers,
-        thread: BrokerThread,
+        thread: NodeThread,
         *,
         node_id: int,
     ) -> None:

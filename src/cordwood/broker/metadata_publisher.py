@@ -16,7 +16,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple
 
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.noted_topics import NotedTopics
@@ -35,6 +34,7 @@ from cordwood.model.kafka_errors import KafkaError, StorageError, UnknownServerE
 from cordwood.model.pauses import background, in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.serving.node_thread import NodeThread
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_set import NewLog
 
@@ -69,7 +69,7 @@ class BrokerMetadataPublisher:
         configs: ConfigService,
         cleaner: LogCleaner,
         metrics: BrokerMetrics,
-        thread: BrokerThread,
+        thread: NodeThread,
         between_updates: ChangeLock,
     ) -> None:
         """Creates the publisher; it applies nothing before the first update.

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cordwood.broker.authorizer import AllowAll, Authorizer
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.forwarding import Forwarding
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import AdminChannel
+from cordwood.serving.authorizer import AllowAll, Authorizer
+from cordwood.serving.node_thread import NodeThread
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +36,7 @@ class NodeParts:
 
     node_id: int
     cluster_id: str
-    thread: BrokerThread
+    thread: NodeThread
     settings: BrokerSettings
     configs: ConfigService
     metadata: MetadataCache

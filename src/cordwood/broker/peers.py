@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.replication.replication import ImageBrokers
 from cordwood.client.node_connection import MovingNodeConnection
 from cordwood.model.errors import CordwoodError
+from cordwood.serving.node_thread import NodeThread
 
 _log = logging.getLogger(__name__)
 
@@ -24,7 +24,7 @@ class Peers:
     def __init__(
         self,
         brokers: ImageBrokers,
-        thread: BrokerThread,
+        thread: NodeThread,
         *,
         node_id: int,
         listener: str,

@@ -8,9 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.metadata.controller_channel import ControllerChannel
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.serving.node_thread import NodeThread
 
 
 class ProducerIds:
@@ -19,7 +19,7 @@ class ProducerIds:
     As `cordwood.coordinator.transaction.service.ProducerIdSource`.
     """
 
-    def __init__(self, controller: ControllerChannel, thread: BrokerThread) -> None:
+    def __init__(self, controller: ControllerChannel, thread: NodeThread) -> None:
         """Creates the object; no block is allocated before the first id is needed."""
         self._controller = controller
         self._thread = thread

@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.delayed_operations import DelayedOperations
 from cordwood.broker.directory_moves import BeginMove, DirectoryMoves
@@ -46,6 +45,7 @@ from cordwood.model.kafka_errors import (
     UnknownTopicOrPartitionError,
 )
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.serving.node_thread import NodeThread
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
@@ -69,7 +69,7 @@ class ReplicaManager:
         logs: LogManager,
         metadata: MetadataCache,
         controller: ControllerChannel,
-        thread: BrokerThread,
+        thread: NodeThread,
         settings: BrokerSettings,
         metrics: BrokerMetrics,
         begin_move: BeginMove,

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cordwood.broker.authorizer import CLUSTER_NAME, OPERATIONS, Operation, ResourceType
 from cordwood.broker.broker import Broker
 from cordwood.broker.node_parts import NodeParts
 from cordwood.metadata.controller_channel import AdminChannel
 from cordwood.model.audit import Requester
 from cordwood.model.kafka_errors import ClusterAuthorizationError, GroupAuthorizationError
-from cordwood.network.api import Peer, Principal
 from cordwood.protocol.headers import RequestHeader
+from cordwood.serving.api import Peer, Principal
+from cordwood.serving.authorizer import CLUSTER_NAME, OPERATIONS, Operation, ResourceType
 
 
-class NodeContext:
+class RequestContext:
     """The context of one request to a broker or a controller: client, version, and authorization.
 
     `node` has the parts that serve the request.
@@ -119,7 +119,7 @@ class NodeContext:
         )
 
 
-class RequestContext(NodeContext):
+class BrokerContext(RequestContext):
     """The context of one request to a broker; `broker` has the parts that serve it."""
 
     __slots__ = ("broker",)

@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.delayed_operations import DelayedOperations
 from cordwood.broker.partition import Partition
 from cordwood.coordinator.runtime import Appended
@@ -25,6 +24,7 @@ from cordwood.model.kafka_errors import KafkaError, UnknownServerError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.serving.node_thread import NodeThread
 from cordwood.storage.log.append_result import AppendResult
 
 _log = logging.getLogger(__name__)
@@ -109,7 +109,7 @@ def is_impossible(marker: _OfProducer) -> bool:
 class MarkerWriter:
     """Writes markers to partitions that are led here."""
 
-    def __init__(self, replicas: Replicas, groups: GroupOffsets, thread: BrokerThread) -> None:
+    def __init__(self, replicas: Replicas, groups: GroupOffsets, thread: NodeThread) -> None:
         """Writes nothing yet.
 
         Args:
@@ -166,7 +166,7 @@ class MarkerSender:
         writer: MarkerWriter,
         replicas: Replicas,
         metadata: MetadataCache,
-        thread: BrokerThread,
+        thread: NodeThread,
         peers: Peers,
         *,
         node_id: int,

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.peers import Peers
 from cordwood.broker.producer_ids import ProducerIds
@@ -21,6 +20,7 @@ from cordwood.coordinator.transaction.service import TransactionCoordinator
 from cordwood.coordinator.transaction.settings import TransactionSettings
 from cordwood.metadata.cache import MetadataCache
 from cordwood.model.topic_names import TRANSACTION_STATE_TOPIC
+from cordwood.serving.node_thread import NodeThread
 
 
 class TransactionParts(NamedTuple):
@@ -43,7 +43,7 @@ class TransactionParts(NamedTuple):
         groups: GroupCoordinator,
         metadata: MetadataCache,
         producer_ids: ProducerIds,
-        thread: BrokerThread,
+        thread: NodeThread,
         peers: Peers,
     ) -> TransactionParts:
         """Connects the parts of a broker; they serve and write nothing yet."""

@@ -14,7 +14,6 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.partition import Partition
 from cordwood.broker.transaction_partitions import TransactionPartitions, TransactionRequest
@@ -22,6 +21,7 @@ from cordwood.client.errors import ClientError
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.serving.node_thread import NodeThread
 
 _PRODUCE_ADDS_SINCE: Final = 12
 _PRODUCE_HAS_ABORTABLE_SINCE: Final = 11
@@ -121,7 +121,7 @@ class TransactionVerification:
         self,
         replicas: Replicas,
         partitions: TransactionPartitions,
-        thread: BrokerThread,
+        thread: NodeThread,
         peers: Peers,
         *,
         node_id: int,

@@ -5,10 +5,10 @@ Source: kafka.server.ControllerApis.handleAllocateProducerIdsRequest, ProducerId
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation
 from cordwood.controller_apis.context import ControllerContext
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation
 
 
 def handle(context: ControllerContext, request: AllocateProducerIdsRequest) -> Response:

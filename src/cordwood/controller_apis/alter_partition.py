@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from cordwood.broker.authorizer import Operation
 from cordwood.controller_apis.context import ControllerContext
 from cordwood.metadata.controller_requests import AlteredIsr, IsrChange
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.apis.alter_partition import AlterPartitionRequest, PartitionData
+from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.serving.authorizer import Operation
 
 _EPOCHS_SINCE: Final = 3
 _NO_EPOCH: Final = -1

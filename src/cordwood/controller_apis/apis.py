@@ -38,7 +38,7 @@ from cordwood.controller_apis import (
     fetch,
     fetch_snapshot,
 )
-from cordwood.network.api import Api
+from cordwood.serving.api import Api
 
 #: APIs that a client may use at a controller, directly or through a broker.
 _OF_CLIENTS: tuple[Api[Any], ...] = (

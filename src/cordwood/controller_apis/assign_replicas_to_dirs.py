@@ -6,12 +6,12 @@ ReplicationControlManager.handleAssignReplicasToDirs.
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation
 from cordwood.controller_apis.context import ControllerContext
 from cordwood.metadata.controller_requests import DirectoryAssignment
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.apis.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.serving.authorizer import Operation
 
 
 def handle(context: ControllerContext, request: AssignReplicasToDirsRequest) -> Response:

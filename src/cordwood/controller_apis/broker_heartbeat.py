@@ -8,11 +8,11 @@ QuorumController.processBrokerHeartbeat; KIP-631.
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation
 from cordwood.controller_apis.context import ControllerContext
 from cordwood.metadata.quorum.lifecycle import Heartbeat, HeartbeatAnswer
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation
 
 
 def handle(context: ControllerContext, request: BrokerHeartbeatRequest) -> Response:

@@ -9,13 +9,13 @@ KIP-631.
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation
 from cordwood.controller_apis.context import ControllerContext
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.image import Endpoint
 from cordwood.model.kafka_errors import BrokerIdNotRegisteredError, InconsistentClusterIdError
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.broker_registration import BrokerRegistrationRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation
 
 
 def handle(context: ControllerContext, request: BrokerRegistrationRequest) -> Response:

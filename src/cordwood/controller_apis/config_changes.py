@@ -12,9 +12,9 @@ from functools import partial
 from cordwood.broker.handlers import alter_configs, incremental_alter_configs
 from cordwood.broker.handlers.config_changes import carry_out
 from cordwood.controller_apis.context import ControllerContext
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.alter_configs import AlterConfigsRequest
 from cordwood.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from cordwood.serving.api import Api, Response, always
 
 
 def replace(context: ControllerContext, request: AlterConfigsRequest) -> Response:

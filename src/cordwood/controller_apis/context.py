@@ -5,13 +5,13 @@ Source: org.apache.kafka.common.requests.RequestContext, kafka.server.Controller
 
 from __future__ import annotations
 
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.controller_apis.parts import ControllerParts
-from cordwood.network.api import Peer
 from cordwood.protocol.headers import RequestHeader
+from cordwood.serving.api import Peer
 
 
-class ControllerContext(NodeContext):
+class ControllerContext(RequestContext):
     """The context of one request to a controller; `controller` has the parts that serve it."""
 
     __slots__ = ("controller",)

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.cluster_facts import cluster_operations
 from cordwood.controller_apis.context import ControllerContext
 from cordwood.metadata.records import has_controller_registration
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import UnsupportedRequestError
-from cordwood.network.api import Api, Response
 from cordwood.protocol.apis.describe_cluster import DescribeClusterRequest
+from cordwood.serving.api import Api, Response
+from cordwood.serving.authorizer import Operation
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2

@@ -10,15 +10,15 @@ import logging
 from collections.abc import Awaitable, Sequence
 from typing import Any, Final
 
-from cordwood.broker.authorizer import Operation
 from cordwood.broker.forwarding import FORWARDED, read_principal
 from cordwood.controller_apis.context import ControllerContext
 from cordwood.model.error_codes import ErrorCode
-from cordwood.network.api import Api, Fields, Parked, Part, Peer, Response
-from cordwood.network.request_errors import UnansweredRequestError, UnservedRequestError
 from cordwood.protocol.apis.envelope import EnvelopeRequest
 from cordwood.protocol.headers import parse_start
 from cordwood.protocol.messages import MalformedMessageError
+from cordwood.serving.api import Api, Fields, Parked, Part, Peer, Response
+from cordwood.serving.authorizer import Operation
+from cordwood.serving.request_errors import UnansweredRequestError, UnservedRequestError
 
 _log = logging.getLogger(__name__)
 

@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from cordwood.broker.authorizer import Operation
 from cordwood.controller_apis.context import ControllerContext
 from cordwood.metadata.metadata_log import TOPIC_ID, TOPIC_PARTITION
 from cordwood.metadata.quorum.leader import ReplicaKey
 from cordwood.metadata.quorum.observer import FetchAnswer, LogEnd, OffsetAndEpoch
 from cordwood.model.error_codes import ErrorCode
-from cordwood.network.api import Api, Fields, Response
-from cordwood.network.fetch_kinds import fetch_kind
 from cordwood.protocol.apis.fetch import FetchPartition, FetchRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation
+from cordwood.serving.fetch_kinds import fetch_kind
 
 _TOPIC_IDS_SINCE: Final = 13
 _REPLICA_STATE_SINCE: Final = 15

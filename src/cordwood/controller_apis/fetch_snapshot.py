@@ -10,14 +10,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.authorizer import Operation
 from cordwood.controller_apis.context import ControllerContext
 from cordwood.metadata.metadata_log import TOPIC_PARTITION
 from cordwood.metadata.quorum.observer import OffsetAndEpoch, SnapshotAnswer
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.fetch_snapshot import FetchSnapshotRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation
 
 
 def handle(context: ControllerContext, request: FetchSnapshotRequest) -> Response:

@@ -14,7 +14,7 @@ from cordwood.controller.cluster_control import ClusterControl
 from cordwood.controller_apis.commit_watch import CommitWatch
 from cordwood.metadata.image import Endpoint
 from cordwood.metadata.quorum.leader import QuorumLeader
-from cordwood.network.api import Peer
+from cordwood.serving.api import Peer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 Code that may run for long calls `pause` in its loops, and does blocking work that does not use the
 broker's state in a `background` block. Both have an effect only on a thread on which
-`cordwood.network.slices` runs a request's work; elsewhere they do nothing. Never call either while
+`cordwood.serving.slices` runs a request's work; elsewhere they do nothing. Never call either while
 holding a lock: the other work may need that lock.
 """
 

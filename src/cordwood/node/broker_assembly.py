@@ -13,7 +13,6 @@ from pathlib import Path
 
 from cordwood.broker.auto_topic_creation import AutoTopicCreation
 from cordwood.broker.broker import Broker
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.committed_offsets import CommittedOffsets
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
@@ -25,7 +24,7 @@ from cordwood.broker.peers import Peers
 from cordwood.broker.producer_ids import ProducerIds
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.replication.replication import ImageBrokers
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.broker.transaction_parts import TransactionParts
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.paused_changes import PausedMove, truncate_fully_paused, truncate_paused
@@ -38,8 +37,9 @@ from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
 from cordwood.model.rng import Rng
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-from cordwood.network.api import Api
 from cordwood.node.cluster_member import ClusterMember
+from cordwood.serving.api import Api
+from cordwood.serving.node_thread import NodeThread
 from cordwood.storage.broker_trash import TRASH_DIR, TRASH_MS, BrokerTrash
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import FileSystem
@@ -131,8 +131,8 @@ def make_broker(
     metadata: MetadataCache,
     configs: ConfigService,
     member: ClusterMember,
-    thread: BrokerThread,
-    apis: Mapping[int, Api[RequestContext]],
+    thread: NodeThread,
+    apis: Mapping[int, Api[BrokerContext]],
     at_end: Callable[[Callable[[], None]], object],
     replica_manager: Callable[..., ReplicaManager] = ReplicaManager,
 ) -> Broker:
@@ -212,7 +212,7 @@ def _make_groups(
     replicas: ReplicaManager,
     metadata: MetadataCache,
     configs: ConfigService,
-    thread: BrokerThread,
+    thread: NodeThread,
 ) -> GroupCoordinator:
     of_groups = GroupSettings.of(settings.all)
     groups = GroupCoordinator(

@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.forwarding import Forwarding
 from cordwood.broker.replica_manager import ReplicaManager
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import AdminChannel, ControllerChannel
 from cordwood.metadata.controller_requests import BrokerRegistration
@@ -20,8 +19,9 @@ from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.metadata_log import MetadataLog
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
-from cordwood.network.api import Api
-from cordwood.network.slices import Slices
+from cordwood.serving.api import Api
+from cordwood.serving.node_thread import NodeThread
+from cordwood.serving.slices import Slices
 from cordwood.storage.log.log_context import LogContext
 
 
@@ -63,7 +63,7 @@ class ClusterMember(Protocol):
     def forwarding(self) -> Forwarding | None:
         """Sends such requests to a controller on another node; None without one."""
 
-    def served(self, apis: Mapping[int, Api[RequestContext]]) -> Mapping[int, Api[RequestContext]]:
+    def served(self, apis: Mapping[int, Api[BrokerContext]]) -> Mapping[int, Api[BrokerContext]]:
         """The APIs of a broker, those of the controller answered as this role does."""
 
     def connect(self, loader: MetadataLoader, configs: ConfigService, slices: Slices) -> None:
@@ -74,7 +74,7 @@ class ClusterMember(Protocol):
         registration: BrokerRegistration,
         replicas: ReplicaManager,
         metadata: MetadataCache,
-        thread: BrokerThread,
+        thread: NodeThread,
         fail: Callable[[str], None],
     ) -> int:
         """Registers the broker, and returns its epoch when the metadata has the registration.

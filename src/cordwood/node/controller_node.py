@@ -10,7 +10,6 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.controller.controller import Controller
@@ -18,9 +17,6 @@ from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.cache import MetadataCache
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.pauses import background
-from cordwood.network.server import Server
-from cordwood.network.slices import Slices
-from cordwood.network.turns import watch_of
 from cordwood.node.controller_server import ControllerServer
 from cordwood.node.directories import format_node, usable_directories
 from cordwood.node.loaded_metadata import load_metadata
@@ -30,6 +26,10 @@ from cordwood.node.parts_of_settings import (
     server_limits,
 )
 from cordwood.node.stop_sequence import StopSequence
+from cordwood.serving.node_thread import NodeThread
+from cordwood.serving.server import Server
+from cordwood.serving.slices import Slices
+from cordwood.serving.turns import watch_of
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem, Lock
 from cordwood.storage.log.log_context import LogContext
@@ -117,7 +117,7 @@ class ControllerNode:
         self._at_end(controller.close)
         slices = Slices(loop)
         scheduler = self._due = Scheduler(self.clock, catch_up=False)
-        thread = self.thread = BrokerThread(
+        thread = self.thread = NodeThread(
             loop, slices=slices, clock=self.clock, scheduler=scheduler
         )
         self._serve(controller, self._load(controller, slices), thread, server)
@@ -143,7 +143,7 @@ class ControllerNode:
         return self.metadata
 
     def _serve(
-        self, controller: Controller, metadata: MetadataCache, thread: BrokerThread, server: Server
+        self, controller: Controller, metadata: MetadataCache, thread: NodeThread, server: Server
     ) -> None:
         channel = LocalControllerChannel(
             controller, run=thread.slices.run, published=self._loader.published

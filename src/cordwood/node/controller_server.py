@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.metrics import BrokerMetrics
@@ -26,9 +25,10 @@ from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import Endpoint, MetadataImage
 from cordwood.metadata.quorum.leader import QuorumLeader
 from cordwood.model.clock import Clock, SystemClock
-from cordwood.network.api import Peer
-from cordwood.network.dispatch import Dispatcher
-from cordwood.network.server import Server
+from cordwood.serving.api import Peer
+from cordwood.serving.dispatch import Dispatcher
+from cordwood.serving.node_thread import NodeThread
+from cordwood.serving.server import Server
 
 _log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ class ControllerServer:
         cluster_id: str,
         configs: ConfigService,
         metadata: MetadataCache,
-        thread: BrokerThread,
+        thread: NodeThread,
         endpoints: Sequence[Endpoint],
         clock: Clock | None = None,
     ) -> None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.forwarding import Forwarding
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.replication.replication import Replication
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.cache import MetadataCache
@@ -24,11 +23,12 @@ from cordwood.metadata.metadata_log import MetadataLog
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.pauses import background
-from cordwood.network.api import Api
-from cordwood.network.server import Server
-from cordwood.network.slices import Slices
 from cordwood.node.controller_server import ControllerServer
 from cordwood.node.replicating import begin_replication, remove_lagging
+from cordwood.serving.api import Api
+from cordwood.serving.node_thread import NodeThread
+from cordwood.serving.server import Server
+from cordwood.serving.slices import Slices
 from cordwood.storage.log.log_context import LogContext
 
 
@@ -99,7 +99,7 @@ class EmbeddedController:
         """As `ClusterMember`."""
         return None
 
-    def served(self, apis: Mapping[int, Api[RequestContext]]) -> Mapping[int, Api[RequestContext]]:
+    def served(self, apis: Mapping[int, Api[BrokerContext]]) -> Mapping[int, Api[BrokerContext]]:
         """As `ClusterMember`."""
         return apis
 
@@ -117,7 +117,7 @@ class EmbeddedController:
         registration: BrokerRegistration,
         replicas: ReplicaManager,
         metadata: MetadataCache,
-        thread: BrokerThread,
+        thread: NodeThread,
         _fail: Callable[[str], None],
     ) -> int:
         """As `ClusterMember`; from now on other brokers are served."""

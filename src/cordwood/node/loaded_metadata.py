@@ -13,7 +13,7 @@ from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.metadata_log import MetadataLog
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
-from cordwood.network.slices import Slices
+from cordwood.serving.slices import Slices
 from cordwood.storage.log.log_context import LogContext
 
 

@@ -21,14 +21,13 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from cordwood.broker.broker import Broker
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.describe import topic_origins
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.configs.values import BrokerValues
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import (
     SPARK_IDLE_MS,
@@ -49,12 +48,6 @@ from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import OWN_PREFIX, LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.model.uuids import fresh_uuid
-from cordwood.network.addresses import is_wildcard
-from cordwood.network.api import Api
-from cordwood.network.dispatch import Dispatcher
-from cordwood.network.server import Server
-from cordwood.network.slices import Slices
-from cordwood.network.turns import watch_of
 from cordwood.node.broker_assembly import is_stray, make_broker, open_logs
 from cordwood.node.cluster_member import ClusterMember
 from cordwood.node.directories import format_node, usable_directories
@@ -68,6 +61,13 @@ from cordwood.node.parts_of_settings import (
 from cordwood.node.quorum_member import QuorumMember
 from cordwood.node.stop_sequence import StopSequence
 from cordwood.node.topic_restoration import TopicRestoration
+from cordwood.serving.addresses import is_wildcard
+from cordwood.serving.api import Api
+from cordwood.serving.dispatch import Dispatcher
+from cordwood.serving.node_thread import NodeThread
+from cordwood.serving.server import Server
+from cordwood.serving.slices import Slices
+from cordwood.serving.turns import watch_of
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
@@ -134,7 +134,7 @@ class Node:
                 set for a broker: one look at all objects takes a second in a large process.
         """
         self.settings = settings
-        self._apis: Mapping[int, Api[RequestContext]] = served_apis(
+        self._apis: Mapping[int, Api[BrokerContext]] = served_apis(
             unstable_versions=settings.unstable_api_versions_enable
         )
         self._owns_process = owns_process
@@ -196,9 +196,7 @@ class Node:
         metadata = self._load_metadata(member, slices)
         member.connect(self.loader, configs, slices)
         self._at_end(lambda: member.close(self._snapshots))
-        thread = BrokerThread(
-            loop, slices=slices, clock=self.clock, scheduler=logs.context.scheduler
-        )
+        thread = NodeThread(loop, slices=slices, clock=self.clock, scheduler=logs.context.scheduler)
         self._apis = member.served(self._apis)
         broker = self.broker = self._make_broker(cluster_id, logs, metadata, member, thread)
         self._at_end(lambda: self._finish_requests(slices))
@@ -242,7 +240,7 @@ class Node:
         thread = broker.thread
         dispatcher = Dispatcher(
             self._apis,
-            context_of=partial(RequestContext, broker),
+            context_of=partial(BrokerContext, broker),
             slices=thread.slices,
             turns=thread.turns,
             request_done=broker.metrics.request_done,
@@ -277,7 +275,7 @@ class Node:
         logs: LogManager,
         metadata: MetadataCache,
         member: ClusterMember,
-        thread: BrokerThread,
+        thread: NodeThread,
     ) -> Broker:
         self._cleaner_manager = CleanerManager(logs)
         return make_broker(

@@ -11,7 +11,7 @@ from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.configs.values import BrokerValues
 from cordwood.controller.settings import ControllerSettings
 from cordwood.metadata.image import Endpoint
-from cordwood.network.server import ServerLimits
+from cordwood.serving.server import ServerLimits
 
 _log = logging.getLogger(__name__)
 

@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.forwarding import Forwarding
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.replication.replication import Replication
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.client.node_connection import NodeAddress
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import AdminChannel
@@ -39,10 +38,11 @@ from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.errors import CordwoodError
 from cordwood.model.pauses import background
-from cordwood.network.api import Api
-from cordwood.network.request_errors import UnansweredRequestError
-from cordwood.network.slices import Slices
 from cordwood.node.replicating import begin_replication, remove_lagging
+from cordwood.serving.api import Api
+from cordwood.serving.node_thread import NodeThread
+from cordwood.serving.request_errors import UnansweredRequestError
+from cordwood.serving.slices import Slices
 from cordwood.storage.log.log_context import LogContext
 
 _log = logging.getLogger(__name__)
@@ -137,7 +137,7 @@ class QuorumMember:
         """That of the registration; -1 before it."""
         return -1 if self._membership is None else self._membership.broker_epoch
 
-    def served(self, apis: Mapping[int, Api[RequestContext]]) -> Mapping[int, Api[RequestContext]]:
+    def served(self, apis: Mapping[int, Api[BrokerContext]]) -> Mapping[int, Api[BrokerContext]]:
         """As `ClusterMember`."""
         return self.forwarding.served(apis)
 
@@ -165,7 +165,7 @@ class QuorumMember:
         registration: BrokerRegistration,
         replicas: ReplicaManager,
         metadata: MetadataCache,
-        thread: BrokerThread,
+        thread: NodeThread,
         fail: Callable[[str], None],
     ) -> int:
         """As `ClusterMember`."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.replication.fetch_session import FetchLimits
@@ -17,6 +16,7 @@ from cordwood.broker.replication.isr_changes import IsrChanges
 from cordwood.broker.replication.replication import FollowerSettings, ImageBrokers, Replication
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
+from cordwood.serving.node_thread import NodeThread
 
 
 def begin_replication(
@@ -24,7 +24,7 @@ def begin_replication(
     channel: ControllerChannel,
     replicas: ReplicaManager,
     metadata: MetadataCache,
-    thread: BrokerThread,
+    thread: NodeThread,
     broker_epoch: Callable[[], int],
 ) -> Replication:
     """What fetches for the partitions of `replicas`, which have it from now on.

@@ -28,8 +28,8 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.configs.settings import SINGLE_BROKER_DEFAULTS, BrokerSettings
 from cordwood.model.clock import MovableClock
 from cordwood.model.errors import CordwoodError, NotCompactedError
-from cordwood.network import turns
 from cordwood.node.node import EngineFactory, Node
+from cordwood.serving import turns
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.testing.callers_line import shows_callers_line
 from cordwood.testing.clock_span import needs_units, span_ms

@@ -17,11 +17,10 @@ from typing import Any
 from uuid import UUID
 
 from cordwood.broker.broker import Broker
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.log_cleaner import LogCleaner
@@ -35,10 +34,11 @@ from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.model.uuids import fresh_uuid
-from cordwood.network.dispatch import Dispatcher
 from cordwood.node.broker_assembly import is_stray, make_broker, open_logs
 from cordwood.node.loaded_metadata import load_metadata
 from cordwood.node.quorum_member import QuorumMember
+from cordwood.serving.dispatch import Dispatcher
+from cordwood.serving.node_thread import NodeThread
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log_manager import LogManager
@@ -132,7 +132,7 @@ class BrokerProcess:
             slices=slices,  # type: ignore[arg-type]  # as real ones
         )
         member.connect(self.loader, configs, slices)  # type: ignore[arg-type]  # as real ones
-        thread = BrokerThread(
+        thread = NodeThread(
             loop,
             slices=slices,  # type: ignore[arg-type]  # as real ones
             clock=clock,
@@ -173,7 +173,7 @@ class BrokerProcess:
         )
 
     def _make_broker(
-        self, member: QuorumMember, metadata: MetadataCache, thread: BrokerThread
+        self, member: QuorumMember, metadata: MetadataCache, thread: NodeThread
     ) -> Broker:
         self._cleaner_manager = CleanerManager(self.logs)
         self._apis = member.served(APIS)
@@ -239,10 +239,10 @@ class BrokerProcess:
             await asyncio.sleep(_RUN_DUE_S)
             scheduler.run_due()
 
-    def _serve(self, broker: Broker, thread: BrokerThread) -> None:
+    def _serve(self, broker: Broker, thread: NodeThread) -> None:
         dispatcher: Dispatcher[Any] = Dispatcher(
             self._apis,
-            context_of=partial(RequestContext, broker),
+            context_of=partial(BrokerContext, broker),
             slices=thread.slices,
             turns=thread.turns,
             request_done=broker.metrics.request_done,

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from cordwood.broker.broker_thread import BrokerThread
 from cordwood.broker.configs.service import ConfigService
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel
@@ -20,6 +19,7 @@ from cordwood.model.clock import Clock
 from cordwood.node.controller_server import ControllerServer
 from cordwood.node.loaded_metadata import load_metadata
 from cordwood.node.parts_of_settings import controller_endpoints, controller_settings
+from cordwood.serving.node_thread import NodeThread
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.scheduler import Scheduler
@@ -94,7 +94,7 @@ class ControllerProcess:
         )
         slices = Slices(self._loop)
         scheduler = Scheduler(clock, catch_up=False)
-        thread = BrokerThread(
+        thread = NodeThread(
             self._loop,
             slices=slices,  # type: ignore[arg-type]  # as real ones
             clock=clock,

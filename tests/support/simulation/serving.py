@@ -12,8 +12,8 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from cordwood.network.api import Parked, Part, Peer
-from cordwood.network.request_errors import UnansweredRequestError
+from cordwood.serving.api import Parked, Part, Peer
+from cordwood.serving.request_errors import UnansweredRequestError
 from cordwood.storage.segment.batch_walk import FileRange
 from support.simulation.event_loop import Process, SimulatedLoop
 from support.simulation.network import Network, Transport
@@ -23,7 +23,7 @@ _SIZE = struct.Struct(">i")
 
 
 class Slices:
-    """As `cordwood.network.slices.Slices`: work of a later turn, done at once."""
+    """As `cordwood.serving.slices.Slices`: work of a later turn, done at once."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         """Nothing is to do."""
@@ -53,7 +53,7 @@ class Slices:
 
 
 class SimulatedServer:
-    """As `cordwood.network.server.Server`: answers the requests of connections."""
+    """As `cordwood.serving.server.Server`: answers the requests of connections."""
 
     def __init__(self, network: Network, process: Process, *ports: tuple[str, int]) -> None:
         """Listens to nobody yet.

@@ -16,15 +16,15 @@ from uuid import UUID
 
 import pytest
 
-from cordwood.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
 from cordwood.broker.broker import Broker
 from cordwood.broker.handlers import served_apis
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
 from cordwood.model.kafka_errors import TopicAuthorizationError
-from cordwood.network.api import ANONYMOUS, Parked, Peer, Principal
-from cordwood.network.dispatch import Dispatcher
+from cordwood.serving.api import ANONYMOUS, Parked, Peer, Principal
+from cordwood.serving.authorizer import CLUSTER_NAME, Operation, ResourceType
+from cordwood.serving.dispatch import Dispatcher
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine
 from support.wire import Plain, Wire, read_response, request_body, request_frame
@@ -554,7 +554,7 @@ def ask(
     async def answer(broker: Broker) -> bytes:
         dispatcher = Dispatcher(
             served_apis(unstable_versions=True),
-            context_of=partial(RequestContext, replace(broker, authorizer=rules)),
+            context_of=partial(BrokerContext, replace(broker, authorizer=rules)),
             slices=broker.thread.slices,
             turns=broker.thread.turns,
             request_done=lambda _api, _version, _seconds: None,

@@ -12,7 +12,7 @@ from cordwood.broker.broker_answers import BrokerAnswers
 
 
 class EventLoop:
-    """As a `BrokerThread` that is free: what it is given is done at once."""
+    """As a `NodeThread` that is free: what it is given is done at once."""
 
     def call_soon(self, run: Callable[[], Any]) -> None:
         run()

@@ -16,10 +16,10 @@ import pytest
 
 from cordwood.broker.broker import Broker
 from cordwood.format.record_batch import Record, build_batch
-from cordwood.network import server as server_module
-from cordwood.network.api import Peer
-from cordwood.network.connection import Later
-from cordwood.network.server import PortInUseError, Server, ServerLimits
+from cordwood.serving import server as server_module
+from cordwood.serving.api import Peer
+from cordwood.serving.connection import Later
+from cordwood.serving.server import PortInUseError, Server, ServerLimits
 from cordwood.testing.broker import RunningBroker
 from support.kafka import poll_until
 from support.no_engine import NoEngine

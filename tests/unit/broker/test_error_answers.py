@@ -12,8 +12,8 @@ import pytest
 
 from cordwood.broker.handlers import served_apis
 from cordwood.format.messages.codec import MessageCodec
-from cordwood.network.error_answers import error_answer
 from cordwood.protocol.messages import build, encode, request_codec, response_codec
+from cordwood.serving.error_answers import error_answer
 from cordwood.testing.broker import RunningBroker
 from support.message_fields import nested
 from support.wire import Wire

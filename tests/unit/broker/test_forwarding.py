@@ -6,7 +6,7 @@ from typing import cast
 
 from cordwood.broker.forwarding import Forwarding, _principal, read_principal
 from cordwood.metadata.quorum.active_controller import ActiveController
-from cordwood.network.api import Principal
+from cordwood.serving.api import Principal
 
 _CREATE_TOPICS, _ADD_VOTER, _PRODUCE = 19, 80, 0
 _OWN = {_PRODUCE: (3, 13), _CREATE_TOPICS: (2, 7), _ADD_VOTER: (0, 1)}

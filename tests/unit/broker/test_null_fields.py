@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.broker.handlers import served_apis
-from cordwood.network import dispatch
+from cordwood.serving import dispatch
 from cordwood.testing.broker import RunningBroker
 from support.differential import Broker
 from support.differential_requests import draws_of, opening

@@ -17,7 +17,7 @@ import pytest
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.pauses import background, in_steps, is_pausing
-from cordwood.network.turns import TurnWatch
+from cordwood.serving.turns import TurnWatch
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.testing.broker import RunningBroker
 from support.kafka import poll_until
@@ -370,7 +370,7 @@ def test_turns_before_a_broker_serves_are_not_counted() -> None:
 def test_long_turns_are_counted_and_logged_once_a_second(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "cordwood.network.turns")
+    caplog.set_level(logging.INFO, "cordwood.serving.turns")
     now = [100.0]
     watch = TurnWatch(lambda: now[0])
     for taken_s in (0.049, 0.06, 0.07, 0.08, 1.0):

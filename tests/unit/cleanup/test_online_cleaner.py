@@ -32,7 +32,7 @@ from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_
 from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import EngineError, NoSpaceError, StagingError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.network.slices import Slices
+from cordwood.serving.slices import Slices
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.manual_clock import ManualClock

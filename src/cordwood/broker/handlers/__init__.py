@@ -8,16 +8,16 @@ from __future__ import annotations
 import importlib
 import pkgutil
 
-from cordwood.broker.request_context import RequestContext
-from cordwood.network.api import Api
+from cordwood.broker.request_context import BrokerContext
+from cordwood.serving.api import Api
 
 
-def served_apis(*, unstable_versions: bool = False) -> dict[int, Api[RequestContext]]:
+def served_apis(*, unstable_versions: bool = False) -> dict[int, Api[BrokerContext]]:
     """The served APIs by key; `unstable_versions` is unstable.api.versions.enable.
 
     Source: org.apache.kafka.common.message.ApiMessageType.highestSupportedVersion.
     """
-    apis: dict[int, Api[RequestContext]] = {}
+    apis: dict[int, Api[BrokerContext]] = {}
     for found in pkgutil.iter_modules(__path__, f"{__name__}."):
         module = importlib.import_module(found.name)
         for api in (*getattr(module, "APIS", ()), getattr(module, "API", None)):

@@ -7,13 +7,13 @@ Source: kafka.server.AclApis.
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
-from cordwood.network.api import Api, Response
 from cordwood.protocol.apis.create_acls import CreateAclsRequest
 from cordwood.protocol.apis.delete_acls import DeleteAclsRequest
 from cordwood.protocol.apis.describe_acls import DescribeAclsRequest
+from cordwood.serving.api import Api, Response
+from cordwood.serving.authorizer import Operation
 
 _REFUSAL = {
     "error_code": ErrorCode.SECURITY_DISABLED,
@@ -22,19 +22,19 @@ _REFUSAL = {
 """SECURITY_DISABLED."""
 
 
-def describe(context: NodeContext, _request: DescribeAclsRequest) -> Response:
+def describe(context: RequestContext, _request: DescribeAclsRequest) -> Response:
     """Refuses."""
     context.require_cluster(Operation.DESCRIBE)
     return _REFUSAL | {"error_message": "No Authorizer is configured on the broker"}
 
 
-def create(context: NodeContext, request: CreateAclsRequest) -> Response:
+def create(context: RequestContext, request: CreateAclsRequest) -> Response:
     """Refuses each."""
     context.require_cluster(Operation.ALTER)
     return {"results": [_REFUSAL for _ in request.creations]}
 
 
-def delete(context: NodeContext, request: DeleteAclsRequest) -> Response:
+def delete(context: RequestContext, request: DeleteAclsRequest) -> Response:
     """Refuses each."""
     context.require_cluster(Operation.ALTER)
     return {"filter_results": [_REFUSAL for _ in request.filters]}

@@ -7,21 +7,21 @@ Source: kafka.server.KafkaApis.handleAddOffsetsToTxnRequest.
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _FENCED_SINCE = 2
 #: Clients of transaction version 2 do not send this request.
 _TV_0 = 0
 
 
-def handle(context: RequestContext, request: AddOffsetsToTxnRequest) -> Response:
+def handle(context: BrokerContext, request: AddOffsetsToTxnRequest) -> Response:
     """Answers when the change is committed."""
     transactional_id, group_id = request.transactional_id, request.group_id
     if not context.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):

@@ -11,19 +11,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.handlers.cluster_facts import is_internal
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.broker.transaction_partitions import TransactionRequest
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
     AddPartitionsToTxnTransaction,
 )
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _BATCHED_SINCE = 4
 _FENCED_SINCE = 2
@@ -32,7 +32,7 @@ _TV_0, _TV_2 = 0, 2
 _Errors = Mapping[TopicPartition, int]
 
 
-def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> Response:
+def handle(context: BrokerContext, request: AddPartitionsToTxnRequest) -> Response:
     """Answers when the changes of all transactions are committed."""
     if context.api_version >= _BATCHED_SINCE:
         context.require_cluster(Operation.CLUSTER_ACTION)
@@ -49,7 +49,7 @@ def handle(context: RequestContext, request: AddPartitionsToTxnRequest) -> Respo
 
 
 def _answer_of_broker(
-    context: RequestContext, asked: AddPartitionsToTxnTransaction
+    context: BrokerContext, asked: AddPartitionsToTxnTransaction
 ) -> CoordinatorAnswer[_Errors]:
     answer = CoordinatorAnswer[_Errors](context.broker.thread)
     context.broker.transaction_partitions.handle(
@@ -67,7 +67,7 @@ def _answer_of_broker(
 
 
 def _answer_of_client(
-    context: RequestContext, request: AddPartitionsToTxnRequest
+    context: BrokerContext, request: AddPartitionsToTxnRequest
 ) -> CoordinatorAnswer[_Errors]:
     answer = CoordinatorAnswer[_Errors](context.broker.thread)
     transactional_id = request.v3_and_below_transactional_id

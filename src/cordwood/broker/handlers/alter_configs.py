@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from cordwood.broker.configs.alter import Alteration, Resource
 from cordwood.broker.handlers.config_changes import carry_out
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.alter_configs import AlterConfigsRequest
+from cordwood.serving.api import Api, Response, always
 
 
-def handle(context: NodeContext, request: AlterConfigsRequest) -> Response:
+def handle(context: RequestContext, request: AlterConfigsRequest) -> Response:
     """Checks each resource for itself, then writes down all that may be."""
     check = context.node.configs.check_replacement
     return carry_out(context, API.key, request, resources_of(request), check)

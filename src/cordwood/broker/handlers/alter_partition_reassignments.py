@@ -11,18 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import Reassignment
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.serving.authorizer import Operation
 
 
-def handle(context: NodeContext, request: AlterPartitionReassignmentsRequest) -> Response:
+def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest) -> Response:
     """Answers for each partition."""
     context.require_cluster(Operation.ALTER)
     wanted = [

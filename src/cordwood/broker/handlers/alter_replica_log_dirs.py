@@ -13,8 +13,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from cordwood.broker.authorizer import Operation
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     KafkaError,
@@ -23,12 +22,13 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from cordwood.serving.api import Api, Response, always
+from cordwood.serving.authorizer import Operation
 from cordwood.storage.directory_names import has_future_directory_name
 
 
-def handle(context: RequestContext, request: AlterReplicaLogDirsRequest) -> Response:
+def handle(context: BrokerContext, request: AlterReplicaLogDirsRequest) -> Response:
     """Begins every move that is not done already."""
     context.require_cluster(Operation.ALTER)
     topics: dict[str, list[dict[str, Any]]] = {}
@@ -65,7 +65,7 @@ async def _answer(
 
 
 def _begin(
-    context: RequestContext, partition: TopicPartition, target: Path
+    context: BrokerContext, partition: TopicPartition, target: Path
 ) -> int | asyncio.Future[Any]:
     """The code of what is wrong, or the beginning of the move."""
     if not has_future_directory_name(partition):

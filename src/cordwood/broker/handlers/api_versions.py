@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import re
 
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
-from cordwood.network.api import Api, Response
 from cordwood.protocol.apis.api_versions import ApiVersionsRequest
+from cordwood.serving.api import Api, Response
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 _SOFTWARE_SINCE = 3
@@ -21,7 +21,7 @@ _ZERO_LEVELS_SINCE = 4
 _PRODUCE = 0
 
 
-def handle(context: NodeContext, request: ApiVersionsRequest) -> Response:
+def handle(context: RequestContext, request: ApiVersionsRequest) -> Response:
     """Answers from the table of handlers."""
     if context.api_version >= _SOFTWARE_SINCE:
         software = request.client_software_name, request.client_software_version

@@ -11,11 +11,11 @@ from itertools import zip_longest
 from typing import Any
 from uuid import UUID
 
-from cordwood.broker.authorizer import CLUSTER_NAME, Operation, ResourceType
-from cordwood.broker.request_context import NodeContext, RequestContext
+from cordwood.broker.request_context import BrokerContext, RequestContext
 from cordwood.metadata.image import NO_LEADER, BrokerImage, Endpoint, MetadataImage, PartitionImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import INTERNAL_TOPICS
+from cordwood.serving.authorizer import CLUSTER_NAME, Operation, ResourceType
 
 NOT_ASKED = -(2**31)
 """For operations that the client did not ask about."""
@@ -29,7 +29,7 @@ def is_internal(topic: str) -> bool:
     return topic in INTERNAL_TOPICS
 
 
-def cluster_operations(context: NodeContext, *, is_asked: bool) -> int:
+def cluster_operations(context: RequestContext, *, is_asked: bool) -> int:
     """The operations that a client may perform on the cluster, as bits; 0 if it may not know.
 
     Source: AuthHelper.computeDescribeClusterResponse; KIP-430.
@@ -41,7 +41,7 @@ def cluster_operations(context: NodeContext, *, is_asked: bool) -> int:
     return context.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME)
 
 
-def endpoint_for(context: RequestContext, broker: BrokerImage) -> Endpoint | None:
+def endpoint_for(context: BrokerContext, broker: BrokerImage) -> Endpoint | None:
     """Where a client reaches a broker by the listener that it has used; None if it cannot.
 
     Differs: a lone broker with `cordwood.advertise.reached.address` names to each client the
@@ -55,7 +55,7 @@ def endpoint_for(context: RequestContext, broker: BrokerImage) -> Endpoint | Non
 
 
 def brokers_of(
-    context: RequestContext, id_field: str, *, with_fenced: bool = False
+    context: BrokerContext, id_field: str, *, with_fenced: bool = False
 ) -> list[dict[str, Any]]:
     """The brokers that are alive and have a listener of the client's name, and where it is."""
     found = []
@@ -84,7 +84,7 @@ def current_leader(image: MetadataImage, topic: str, index: int) -> tuple[int, i
     return (-1, -1) if partition is None else (partition.leader, partition.leader_epoch)
 
 
-def endpoints_of(context: RequestContext, leaders: Iterable[int]) -> list[dict[str, Any]]:
+def endpoints_of(context: BrokerContext, leaders: Iterable[int]) -> list[dict[str, Any]]:
     """Where leaders are that are alive, each once."""
     wanted = set(leaders)
     return [each for each in brokers_of(context, "node_id") if each["node_id"] in wanted]

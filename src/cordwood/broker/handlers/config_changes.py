@@ -8,25 +8,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from cordwood.broker.authorizer import Operation
 from cordwood.broker.config_authorization import config_authorization_error
 from cordwood.broker.configs.alter import Outcome, Resource
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Fields, Response
 from cordwood.protocol.messages import read, response_codec
+from cordwood.serving.api import Fields, Response
+from cordwood.serving.authorizer import Operation
 
 #: What a broker checks, and for loggers does, before the controller gets the rest.
 _OF_THIS_BROKER = frozenset({ConfigResource.BROKER, ConfigResource.BROKER_LOGGER})
 
 
 def carry_out(
-    context: NodeContext,
+    context: RequestContext,
     api_key: int,
     request: Any,
     resources: Sequence[Resource],
@@ -64,7 +64,7 @@ def carry_out(
 
 
 async def _forward(
-    context: NodeContext,
+    context: RequestContext,
     api_key: int,
     request: Any,
     resources: Sequence[Resource],
@@ -112,7 +112,7 @@ async def _forward(
 
 
 def _authorized_outcomes(
-    context: NodeContext,
+    context: RequestContext,
     resources: Sequence[Resource],
     check: Callable[[Sequence[Resource]], Sequence[Outcome]],
 ) -> list[Outcome]:

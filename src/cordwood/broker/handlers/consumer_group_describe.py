@@ -12,22 +12,22 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import NOT_ASKED
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import ConsumerMember
 from cordwood.format.java_map import JavaHashSet
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
+from cordwood.serving.api import Api, Response, always
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 
 
-def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Response:
+def handle(context: BrokerContext, request: ConsumerGroupDescribeRequest) -> Response:
     """Answers from memory."""
     if not context.broker.serves_consumer_groups:
         code = ErrorCode.UNSUPPORTED_VERSION
@@ -47,7 +47,7 @@ def handle(context: RequestContext, request: ConsumerGroupDescribeRequest) -> Re
     return {"groups": denied + groups}
 
 
-def _describe(context: RequestContext, group_id: str) -> dict[str, Any]:
+def _describe(context: BrokerContext, group_id: str) -> dict[str, Any]:
     if not group_id:
         return _refused(group_id, ErrorCode.INVALID_GROUP_ID)
     try:
@@ -81,7 +81,7 @@ def _refused(group_id: str, code: int, message: str | None = None) -> dict[str, 
     }
 
 
-def _described(context: RequestContext, group: ConsumerGroup) -> dict[str, Any]:
+def _described(context: BrokerContext, group: ConsumerGroup) -> dict[str, Any]:
     default = context.broker.groups.settings.consumer.assignors[0]
     return {
         "group_id": group.group_id,
@@ -94,9 +94,7 @@ def _described(context: RequestContext, group: ConsumerGroup) -> dict[str, Any]:
     }
 
 
-def _member(
-    context: RequestContext, group: ConsumerGroup, member: ConsumerMember
-) -> dict[str, Any]:
+def _member(context: BrokerContext, group: ConsumerGroup, member: ConsumerMember) -> dict[str, Any]:
     # What a member has still to give up is its own.
     assigned: dict[UUID, list[int]] = {}
     for epochs in (member.assigned, member.revoking):
@@ -117,9 +115,7 @@ def _member(
     }
 
 
-def _assignment(
-    context: RequestContext, partitions: Mapping[UUID, Iterable[int]]
-) -> dict[str, Any]:
+def _assignment(context: BrokerContext, partitions: Mapping[UUID, Iterable[int]]) -> dict[str, Any]:
     names = context.broker.metadata.image.topic_names
     return {
         "topic_partitions": [

@@ -7,19 +7,19 @@ Source: kafka.server.KafkaApis.handleConsumerGroupHeartbeat.
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
 from cordwood.coordinator.group.member import Client
 from cordwood.model.error_codes import ErrorCode
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _CLIENT_MAKES_IDS_SINCE = 1
 
 
-def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Response:
+def handle(context: BrokerContext, request: ConsumerGroupHeartbeatRequest) -> Response:
     """Answers when what the member has changed is committed."""
     if not context.broker.serves_consumer_groups:
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
@@ -36,7 +36,7 @@ def handle(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> R
     return answer.response(_fields)
 
 
-def _question(context: RequestContext, request: ConsumerGroupHeartbeatRequest) -> HeartbeatRequest:
+def _question(context: BrokerContext, request: ConsumerGroupHeartbeatRequest) -> HeartbeatRequest:
     names, owned = request.subscribed_topic_names, request.topic_partitions
     return HeartbeatRequest(
         group_id=request.group_id,

@@ -1,7 +1,7 @@
 """Responses that wait for the controller's answer.
 
 A handler checks its request and asks; when the controller has answered, the response is made in
-slices (`cordwood.network.slices`), for it may be as long as the request.
+slices (`cordwood.serving.slices`), for it may be as long as the request.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import KafkaError
-from cordwood.network.api import Fields
+from cordwood.serving.api import Fields
 
 T = TypeVar("T")
 
 
 async def after_answer(
-    context: NodeContext, asked: Awaitable[T], respond: Callable[[T], Fields]
+    context: RequestContext, asked: Awaitable[T], respond: Callable[[T], Fields]
 ) -> Fields:
     """The response that `respond` makes of the controller's answer.
 

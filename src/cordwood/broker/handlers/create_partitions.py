@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import NewPartitions
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.apis.create_partitions import CreatePartitionsRequest
+from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.serving.authorizer import Operation, ResourceType
 
 
-def handle(context: NodeContext, request: CreatePartitionsRequest) -> Response:
+def handle(context: RequestContext, request: CreatePartitionsRequest) -> Response:
     """Makes what can be made, and answers for each topic."""
     times = Counter(topic.name for topic in in_steps(request.topics, every=64))
     duplicate = InvalidRequestError("Duplicate topic name.")

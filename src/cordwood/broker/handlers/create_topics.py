@@ -14,23 +14,23 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import CreatedTopic, NewTopic
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import is_reserved
-from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _SETTINGS_SINCE = 5
 _OF_SETTINGS = ("name", "value", "read_only", "config_source", "is_sensitive")
 
 
-def handle(context: NodeContext, request: CreateTopicsRequest) -> Response:
+def handle(context: RequestContext, request: CreateTopicsRequest) -> Response:
     """Makes what can be made, and answers for each topic by its name."""
     times = Counter(topic.name for topic in in_steps(request.topics, every=64))
     once = [name for name, count in times.items() if count == 1]
@@ -51,7 +51,7 @@ def handle(context: NodeContext, request: CreateTopicsRequest) -> Response:
 
 
 def _response(
-    context: NodeContext,
+    context: RequestContext,
     wanted: Sequence[NewTopic],
     results: Sequence[CreatedTopic | KafkaError | None],
     times: Mapping[str, int],
@@ -85,7 +85,7 @@ def _new_topic(topic: CreatableTopic) -> NewTopic:
 
 
 def _result(
-    context: NodeContext,
+    context: RequestContext,
     topic: NewTopic,
     result: CreatedTopic | KafkaError | None,
 ) -> dict[str, Any]:

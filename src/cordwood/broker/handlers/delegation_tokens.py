@@ -8,15 +8,15 @@ Source: kafka.server.KafkaApis.handleCreateTokenRequest and its neighbours.
 
 from __future__ import annotations
 
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.format.messages.message import Message
 from cordwood.model.error_codes import ErrorCode
-from cordwood.network.api import Api, Response
+from cordwood.serving.api import Api, Response
 
 _NONE = -1
 
 
-def refuse(_context: NodeContext, _request: Message) -> Response:
+def refuse(_context: RequestContext, _request: Message) -> Response:
     """Refuses."""
     times = dict.fromkeys(("issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"), _NONE)
     anonymous = {"principal_type": "User", "principal_name": "ANONYMOUS"}

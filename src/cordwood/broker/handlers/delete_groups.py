@@ -8,16 +8,16 @@ Source: kafka.server.KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorShard.
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.apis.delete_groups import DeleteGroupsRequest
+from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.serving.authorizer import Operation, ResourceType
 
 
-def handle(context: RequestContext, request: DeleteGroupsRequest) -> Response:
+def handle(context: BrokerContext, request: DeleteGroupsRequest) -> Response:
     """Answers for each group when its tombstones are committed."""
     answers: dict[str, CoordinatorAnswer[int]] = {}
     for group_id in in_steps(dict.fromkeys(request.groups_names)):

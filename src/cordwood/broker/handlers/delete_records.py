@@ -13,9 +13,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import is_internal
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.audit import RecordsDeleted, audit
 from cordwood.model.hold import held_by
 from cordwood.model.kafka_errors import (
@@ -26,15 +25,16 @@ from cordwood.model.kafka_errors import (
     TopicAuthorizationError,
 )
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
+from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _log = logging.getLogger(__name__)
 
 _NO_LOW_WATERMARK = -1
 
 
-def handle(context: RequestContext, request: DeleteRecordsRequest) -> Response:
+def handle(context: BrokerContext, request: DeleteRecordsRequest) -> Response:
     """Deletes, and answers with the low watermark of each partition."""
     topics: dict[str, dict[int, Any]] = {}
     for topic in in_steps(request.topics):
@@ -63,7 +63,7 @@ def handle(context: RequestContext, request: DeleteRecordsRequest) -> Response:
 
 
 def _delete(
-    context: RequestContext, topic: str, asked: DeleteRecordsPartition, pending: list[_Pending]
+    context: BrokerContext, topic: str, asked: DeleteRecordsPartition, pending: list[_Pending]
 ) -> dict[str, Any]:
     fields = {"partition_index": asked.partition_index, "low_watermark": _NO_LOW_WATERMARK}
     try:
@@ -120,9 +120,7 @@ class DelayedDeleteRecords:
     Source: kafka.server.DelayedDeleteRecords.
     """
 
-    def __init__(
-        self, context: RequestContext, fields: Fields, pending: Sequence[_Pending]
-    ) -> None:
+    def __init__(self, context: BrokerContext, fields: Fields, pending: Sequence[_Pending]) -> None:
         self._replicas = context.broker.replicas
         self._fields = fields
         self._pending = list(pending)

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.kafka_errors import (
     InvalidRequestError,
     KafkaError,
@@ -24,14 +23,15 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.apis.delete_topics import DeleteTopicsRequest
+from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _Asked = tuple[str | None, UUID]
 _Answer = dict[str, Any]
 
 
-def handle(context: NodeContext, request: DeleteTopicsRequest) -> Response:
+def handle(context: RequestContext, request: DeleteTopicsRequest) -> Response:
     """Deletes what is there, and answers for each topic as it was asked for."""
     asked = _asked(request)
     if not context.node.settings.delete_topic_enable:
@@ -55,7 +55,7 @@ def handle(context: NodeContext, request: DeleteTopicsRequest) -> Response:
     return after_answer(context, deleting, respond)
 
 
-def _both(context: NodeContext, name: str | None, topic_id: UUID) -> _Asked:
+def _both(context: RequestContext, name: str | None, topic_id: UUID) -> _Asked:
     """The name and the id of a topic of which one is given, as far as it is there."""
     image = context.node.metadata.image
     if name is None:
@@ -71,7 +71,7 @@ def _asked(request: DeleteTopicsRequest) -> list[_Asked]:
 
 
 def _without_faults(
-    context: NodeContext, asked: list[_Asked], answers: list[_Answer]
+    context: RequestContext, asked: list[_Asked], answers: list[_Answer]
 ) -> list[_Asked]:
     """What is asked for once and clearly; `answers` gets the rest."""
     times = Counter(in_steps(asked, every=64))
@@ -99,7 +99,7 @@ def _without_faults(
     return list(wanted)
 
 
-def _denied(context: NodeContext, name: str | None, topic_id: UUID) -> _Answer | None:
+def _denied(context: RequestContext, name: str | None, topic_id: UUID) -> _Answer | None:
     """The answer for a topic that the client may not delete; None if it may, or there is none.
 
     Source: ControllerApis.deleteTopics.

@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.authorizer import Operation
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, UnsupportedRequestError
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from cordwood.serving.api import Api, Response, always
+from cordwood.serving.authorizer import Operation
 
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 _KINDS = ("user", "client-id", "ip")
 
 
-def handle(context: RequestContext, request: DescribeClientQuotasRequest) -> Response:
+def handle(context: BrokerContext, request: DescribeClientQuotasRequest) -> Response:
     """Answers from the image."""
     context.require_cluster(Operation.DESCRIBE_CONFIGS)
     try:

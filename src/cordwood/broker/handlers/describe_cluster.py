@@ -8,15 +8,15 @@ Source: kafka.server.AuthHelper.computeDescribeClusterResponse.
 from __future__ import annotations
 
 from cordwood.broker.handlers.cluster_facts import brokers_of, cluster_operations
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
-from cordwood.network.api import Api, Response
 from cordwood.protocol.apis.describe_cluster import DescribeClusterRequest
+from cordwood.serving.api import Api, Response
 
 _BROKERS, _CONTROLLERS = 1, 2
 
 
-def handle(context: RequestContext, request: DescribeClusterRequest) -> Response:
+def handle(context: BrokerContext, request: DescribeClusterRequest) -> Response:
     """Answers from the image."""
     endpoint_type = request.endpoint_type
     if endpoint_type == _CONTROLLERS:

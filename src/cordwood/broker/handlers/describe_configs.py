@@ -11,15 +11,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.authorizer import Operation
 from cordwood.broker.config_authorization import config_authorization_error
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from cordwood.serving.api import Api, Response, always
+from cordwood.serving.authorizer import Operation
 
 _MALFORMED = (
     "This most likely occurs because of a request being malformed by the client library or the "
@@ -27,7 +27,7 @@ _MALFORMED = (
 )
 
 
-def handle(context: NodeContext, request: DescribeConfigsRequest) -> Response:
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> Response:
     """Answers from the image and the settings in force; a kind that none is fails all of them."""
     kinds = {int(kind) for kind in ConfigResource}
     if any(asked.resource_type not in kinds for asked in in_steps(request.resources, every=64)):
@@ -41,7 +41,7 @@ def handle(context: NodeContext, request: DescribeConfigsRequest) -> Response:
 
 
 def _described(
-    context: NodeContext, asked: DescribeConfigsResource, request: DescribeConfigsRequest
+    context: RequestContext, asked: DescribeConfigsResource, request: DescribeConfigsRequest
 ) -> dict[str, Any]:
     denied = config_authorization_error(
         context, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name

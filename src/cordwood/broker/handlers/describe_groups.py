@@ -10,20 +10,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import NOT_ASKED
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.describe_groups import DescribeGroupsRequest
+from cordwood.serving.api import Api, Response, always
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _NOT_FOUND_SINCE = 6
 
 
-def handle(context: RequestContext, request: DescribeGroupsRequest) -> Response:
+def handle(context: BrokerContext, request: DescribeGroupsRequest) -> Response:
     """Answers from memory."""
     wants_operations = bool(request.include_authorized_operations)
     groups = []
@@ -44,7 +44,7 @@ def handle(context: RequestContext, request: DescribeGroupsRequest) -> Response:
     return {"groups": denied + groups}
 
 
-def _describe(context: RequestContext, group_id: str, version: int) -> dict[str, Any]:
+def _describe(context: BrokerContext, group_id: str, version: int) -> dict[str, Any]:
     try:
         group = context.broker.groups.describe(group_id)
         is_other = group is None and context.broker.groups.is_of_other_protocol(group_id)

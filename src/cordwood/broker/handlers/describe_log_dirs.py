@@ -12,18 +12,18 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from cordwood.broker.authorizer import Operation
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from cordwood.serving.api import Api, Response, always
+from cordwood.serving.authorizer import Operation
 from cordwood.storage.log.partition_log import PartitionLog
 
 _UNKNOWN = -1
 
 
-def handle(context: RequestContext, request: DescribeLogDirsRequest) -> Response:
+def handle(context: BrokerContext, request: DescribeLogDirsRequest) -> Response:
     """Lists every directory, with the partitions asked for or all."""
     if not context.authorize_cluster(Operation.DESCRIBE):
         return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
@@ -74,7 +74,7 @@ def _offline(directory: Path) -> dict[str, Any]:
     }
 
 
-def _topics(context: RequestContext, logs: list[tuple[PartitionLog, bool]]) -> list[dict[str, Any]]:
+def _topics(context: BrokerContext, logs: list[tuple[PartitionLog, bool]]) -> list[dict[str, Any]]:
     topics: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for log, is_future in in_steps(logs, every=16):
         topics[log.topic_partition.topic].append(
@@ -88,7 +88,7 @@ def _topics(context: RequestContext, logs: list[tuple[PartitionLog, bool]]) -> l
     return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
 
 
-def _lag(context: RequestContext, future: PartitionLog) -> int:
+def _lag(context: BrokerContext, future: PartitionLog) -> int:
     current = context.broker.replicas.logs.get(future.topic_partition)
     return 0 if current is None else max(0, current.log_end_offset - future.log_end_offset)
 

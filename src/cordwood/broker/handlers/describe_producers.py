@@ -7,19 +7,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.kafka_errors import KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.describe_producers import DescribeProducersRequest
+from cordwood.serving.api import Api, Response, always
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _NONE = -1
 
 
-def handle(context: RequestContext, request: DescribeProducersRequest) -> Response:
+def handle(context: BrokerContext, request: DescribeProducersRequest) -> Response:
     """Lists the producers that have not expired."""
     return {
         "topics": [
@@ -35,7 +35,7 @@ def handle(context: RequestContext, request: DescribeProducersRequest) -> Respon
     }
 
 
-def _describe(context: RequestContext, topic: str, index: int) -> dict[str, Any]:
+def _describe(context: BrokerContext, topic: str, index: int) -> dict[str, Any]:
     fields: dict[str, Any] = {"partition_index": index}
     if not context.authorize(Operation.READ, ResourceType.TOPIC, topic):
         error = TopicAuthorizationError("Topic authorization failed.")

@@ -11,16 +11,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable
 from typing import Any
 
-from cordwood.broker.authorizer import Operation
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import QuorumInfo, QuorumReplica
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.describe_quorum import DescribeQuorumRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation
 
 
-def handle(context: NodeContext, request: DescribeQuorumRequest) -> Response:
+def handle(context: RequestContext, request: DescribeQuorumRequest) -> Response:
     """Answers for partition 0 of the metadata log, and knows no other."""
     context.require_cluster(Operation.DESCRIBE)
     asked = [

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import (
     PartitionPlaces,
     is_internal,
 )
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InvalidTopicError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
+from cordwood.serving.api import Api, Response, always
+from cordwood.serving.authorizer import Operation, ResourceType
 
 
-def handle(context: RequestContext, request: DescribeTopicPartitionsRequest) -> Response:
+def handle(context: BrokerContext, request: DescribeTopicPartitionsRequest) -> Response:
     """Answers from the image, topics by name, up to the limit of partitions."""
     image = context.broker.metadata.image
     cursor = request.cursor
@@ -86,7 +86,7 @@ def _unauthorized(name: str) -> dict[str, Any]:
     return {"name": name, "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
-def _unknown(context: RequestContext, name: str) -> dict[str, Any]:
+def _unknown(context: BrokerContext, name: str) -> dict[str, Any]:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         require_topic_name(name)

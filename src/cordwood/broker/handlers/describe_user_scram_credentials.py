@@ -10,16 +10,16 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from typing import Any
 
-from cordwood.broker.authorizer import Operation
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.describe_user_scram_credentials import (
     DescribeUserScramCredentialsRequest,
 )
+from cordwood.serving.api import Api, Response, always
+from cordwood.serving.authorizer import Operation
 
 
-def handle(context: NodeContext, request: DescribeUserScramCredentialsRequest) -> Response:
+def handle(context: RequestContext, request: DescribeUserScramCredentialsRequest) -> Response:
     """Lists mechanisms and iterations, never a digest."""
     context.require_cluster(Operation.DESCRIBE)
     found: dict[str, list[dict[str, Any]]] = defaultdict(list)

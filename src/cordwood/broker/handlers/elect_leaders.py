@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import after_answer, result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import ElectionResult
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.apis.elect_leaders import ElectLeadersRequest
+from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.serving.authorizer import Operation
 
 
-def handle(context: NodeContext, request: ElectLeadersRequest) -> Response:
+def handle(context: RequestContext, request: ElectLeadersRequest) -> Response:
     """Answers for each partition; asked about all, for those alone that needed an election."""
     context.require_cluster(Operation.ALTER)
     wanted = None

@@ -8,20 +8,20 @@ Source: kafka.server.KafkaApis.handleEndTxnRequest.
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.transaction.requests import EndAnswer, EndRequest
 from cordwood.model.error_codes import ErrorCode
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.end_txn import EndTxnRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _FENCED_SINCE = 2
 _NEW_EPOCHS_SINCE = 5
 _TV_0, _TV_2 = 0, 2
 
 
-def handle(context: RequestContext, request: EndTxnRequest) -> Response:
+def handle(context: BrokerContext, request: EndTxnRequest) -> Response:
     """Answers when the outcome is committed; the markers are written afterwards."""
     transactional_id = request.transactional_id
     if not context.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):

@@ -24,7 +24,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.configs.settings import RACK_AWARE_SELECTOR
 from cordwood.broker.delayed_operations import WaitKey
 from cordwood.broker.fetch_sessions import (
@@ -38,7 +37,7 @@ from cordwood.broker.fetch_sessions import (
 from cordwood.broker.handlers.cluster_facts import current_leader, endpoints_of
 from cordwood.broker.handlers.fetch_response import PartitionAnswer, build_response
 from cordwood.broker.partition import Partition
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     FencedLeaderEpochError,
@@ -56,10 +55,11 @@ from cordwood.model.kafka_errors import (
     UnknownTopicOrPartitionError,
 )
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Encoded, Response
-from cordwood.network.fetch_kinds import fetch_kind
 from cordwood.protocol.apis.fetch import FetchRequest
 from cordwood.purgatory.purgatory import Purgatory
+from cordwood.serving.api import Api, Encoded, Response
+from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.fetch_kinds import fetch_kind
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 
@@ -101,7 +101,7 @@ class _Fetch(NamedTuple):
     to, none if this one is in it.
     """
 
-    context: RequestContext
+    context: BrokerContext
     fetch_context: FetchContext
     isolation: Isolation
     max_bytes: int
@@ -124,7 +124,7 @@ class _Read(NamedTuple):
     """An error, or a log that has diverged: there is no use in waiting."""
 
 
-def handle(context: RequestContext, request: FetchRequest) -> Response:
+def handle(context: BrokerContext, request: FetchRequest) -> Response:
     """Answers at once if there is enough, or nothing to wait for."""
     follower = _follower_of(context, request)
     try:
@@ -161,7 +161,7 @@ def handle(context: RequestContext, request: FetchRequest) -> Response:
     return _delay(fetch, read, wait_ms, min_bytes - read.size_bytes)
 
 
-def _follower_of(context: RequestContext, request: FetchRequest) -> Follower | None:
+def _follower_of(context: BrokerContext, request: FetchRequest) -> Follower | None:
     if context.api_version >= _REPLICA_STATE_SINCE:
         state = request.replica_state
         found = Follower(state.replica_id, state.replica_epoch)
@@ -170,7 +170,7 @@ def _follower_of(context: RequestContext, request: FetchRequest) -> Follower | N
     return found if found.broker_id >= 0 else None
 
 
-def _neighbours(context: RequestContext, rack: str) -> frozenset[int]:
+def _neighbours(context: BrokerContext, rack: str) -> frozenset[int]:
     """The brokers in a consumer's rack that are alive, if it is to read from the nearest."""
     broker = context.broker
     if not rack or context.api_version < _RACKS_SINCE or broker.settings.rack == rack:
@@ -185,7 +185,7 @@ def _neighbours(context: RequestContext, rack: str) -> frozenset[int]:
 
 
 def _fetch_context(
-    context: RequestContext, request: FetchRequest, follower: Follower | None
+    context: BrokerContext, request: FetchRequest, follower: Follower | None
 ) -> FetchContext:
     names: Mapping[Any, str] = context.broker.metadata.image.topic_names
     by_id = context.api_version >= _TOPIC_IDS_SINCE
@@ -233,7 +233,7 @@ def _fetch_context(
 
 
 def _take_back(
-    context: RequestContext,
+    context: BrokerContext,
     follower: Follower,
     session: FetchSession,
     forgotten: Sequence[PartitionKey],
@@ -581,7 +581,7 @@ def _leave_out(fetch: _Fetch, session: FetchSession, answers: list[PartitionAnsw
 
 
 def _endpoints(
-    context: RequestContext, answers: list[PartitionAnswer]
+    context: BrokerContext, answers: list[PartitionAnswer]
 ) -> Sequence[Mapping[str, Any]]:
     leaders = [each.current_leader[0] for each in answers if each.current_leader is not None]
     if not leaders:
@@ -602,7 +602,7 @@ def _is_news(answer: PartitionAnswer) -> bool:
     )
 
 
-def _count(context: RequestContext, answers: list[PartitionAnswer]) -> None:
+def _count(context: BrokerContext, answers: list[PartitionAnswer]) -> None:
     metrics = context.broker.metrics
     for answer in in_steps(answers, every=16):
         topic = answer.wanted.key.topic
@@ -616,7 +616,7 @@ def _count(context: RequestContext, answers: list[PartitionAnswer]) -> None:
             each.bytes_out += answer.size_bytes
 
 
-def _count_replication(context: RequestContext, answers: list[PartitionAnswer]) -> None:
+def _count_replication(context: BrokerContext, answers: list[PartitionAnswer]) -> None:
     """Source: KafkaApis.sizeOfThrottledPartitions; without what is around the records."""
     throttle = context.broker.replicas.throttles.leader
     for answer in in_steps(answers, every=64):
@@ -625,7 +625,7 @@ def _count_replication(context: RequestContext, answers: list[PartitionAnswer]) 
             throttle.record(answer.size_bytes)
 
 
-def _is_long(context: RequestContext, request: FetchRequest) -> bool:
+def _is_long(context: BrokerContext, request: FetchRequest) -> bool:
     """Whether it reads many partitions of its session."""
     session_id = request.session_id
     return (

@@ -13,7 +13,7 @@ from cordwood.broker.fetch_sessions import FetchPartition
 from cordwood.format.messages.primitives import write_uvarint
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Encoded, Part
+from cordwood.serving.api import Encoded, Part
 from cordwood.storage.segment.batch_walk import FileRange
 
 _FLEXIBLE_SINCE = 12

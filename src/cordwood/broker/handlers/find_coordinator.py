@@ -14,14 +14,14 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import endpoint_for
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.find_coordinator import FindCoordinatorRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class _Found(NamedTuple):
     message: str
 
 
-def handle(context: RequestContext, request: FindCoordinatorRequest) -> Response:
+def handle(context: BrokerContext, request: FindCoordinatorRequest) -> Response:
     """Answers with this broker, or with the reason why there is no coordinator."""
     topic = _TOPICS.get(request.key_type)
     is_asked = context.api_version < _BATCHED_SINCE or bool(request.coordinator_keys)
@@ -48,7 +48,7 @@ def handle(context: RequestContext, request: FindCoordinatorRequest) -> Response
 
 
 async def _after_creation(
-    context: RequestContext, request: FindCoordinatorRequest, topic: str
+    context: BrokerContext, request: FindCoordinatorRequest, topic: str
 ) -> Fields:
     """As `_response`, of which every key has no coordinator yet: the topic is created now."""
     (error,) = await context.broker.topic_creation.create([topic])
@@ -58,7 +58,7 @@ async def _after_creation(
 
 
 def _response(
-    context: RequestContext, request: FindCoordinatorRequest, *, is_new: bool = False
+    context: BrokerContext, request: FindCoordinatorRequest, *, is_new: bool = False
 ) -> Fields:
     kind = request.key_type
     if context.api_version >= _BATCHED_SINCE:
@@ -76,7 +76,7 @@ def _response(
     }
 
 
-def _coordinator(context: RequestContext, kind: int, key: str, *, is_new: bool) -> dict[str, Any]:
+def _coordinator(context: BrokerContext, kind: int, key: str, *, is_new: bool) -> dict[str, Any]:
     found = _find(context, kind, key, is_new=is_new)
     is_failed = kind not in {_GROUP, _TRANSACTION, _SHARE}  # as a whole, and only then with a text
     return {
@@ -87,7 +87,7 @@ def _coordinator(context: RequestContext, kind: int, key: str, *, is_new: bool) 
     }
 
 
-def _find(context: RequestContext, kind: int, key: str, *, is_new: bool) -> _Found:
+def _find(context: BrokerContext, kind: int, key: str, *, is_new: bool) -> _Found:
     if kind == _GROUP and not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, key):
         return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED, _NO_NODE, "Group authorization failed.")
     if kind == _SHARE and context.api_version >= _SHARE_SINCE:

@@ -7,14 +7,14 @@ Source: kafka.server.KafkaApis.handleHeartbeatRequest.
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import RequestContext
-from cordwood.network.api import Api, Response
+from cordwood.broker.request_context import BrokerContext
 from cordwood.protocol.apis.heartbeat import HeartbeatRequest
+from cordwood.serving.api import Api, Response
+from cordwood.serving.authorizer import Operation
 
 
-def handle(context: RequestContext, request: HeartbeatRequest) -> Response:
+def handle(context: BrokerContext, request: HeartbeatRequest) -> Response:
     """Answers with an error code alone."""
     context.require_group(Operation.READ, request.group_id)
     answer = CoordinatorAnswer[int](context.broker.thread)

@@ -12,13 +12,13 @@ from functools import partial
 
 from cordwood.broker.configs.alter import Alteration, Resource
 from cordwood.broker.handlers.config_changes import carry_out
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from cordwood.serving.api import Api, Response, always
 
 
-def handle(context: NodeContext, request: IncrementalAlterConfigsRequest) -> Response:
+def handle(context: RequestContext, request: IncrementalAlterConfigsRequest) -> Response:
     """Checks each resource for itself, then writes down all that may be."""
     check = partial(context.node.configs.check_incremental, validate_only=request.validate_only)
     return carry_out(context, API.key, request, resources_of(request), check)

@@ -10,19 +10,19 @@ Source: kafka.server.KafkaApis.handleInitProducerIdRequest.
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.transaction import requests
 from cordwood.model.error_codes import ErrorCode
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.init_producer_id import InitProducerIdRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _FENCED_SINCE = 4
 _REFUSED = {"producer_id": -1, "producer_epoch": -1}
 
 
-def handle(context: RequestContext, request: InitProducerIdRequest) -> Response:
+def handle(context: BrokerContext, request: InitProducerIdRequest) -> Response:
     """Gives an idempotent producer the next id, a transactional one its own."""
     refusal = _refusal(context, request)
     if refusal is not None:
@@ -40,7 +40,7 @@ def handle(context: RequestContext, request: InitProducerIdRequest) -> Response:
     return answer.response(lambda found: _fields(found, context.api_version))
 
 
-def _refusal(context: RequestContext, request: InitProducerIdRequest) -> ErrorCode | None:
+def _refusal(context: BrokerContext, request: InitProducerIdRequest) -> ErrorCode | None:
     """The error of a client that may not do this."""
     transactional_id = request.transactional_id
     if transactional_id is None:

@@ -8,12 +8,12 @@ Source: kafka.server.KafkaApis.handleJoinGroupRequest, JoinGroupRequest, JoinGro
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.member import Client, JoinAnswer, JoinRequest, Protocol
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.join_group import JoinGroupRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _NULLABLE_PROTOCOL_SINCE = 7
@@ -21,7 +21,7 @@ _SKIPS_ASSIGNMENT_SINCE = 9
 _REBALANCE_TIMEOUT_SINCE = 1
 
 
-def handle(context: RequestContext, request: JoinGroupRequest) -> Response:
+def handle(context: BrokerContext, request: JoinGroupRequest) -> Response:
     """Answers when the group's next generation begins."""
     context.require_group(Operation.READ, request.group_id)
     answer = CoordinatorAnswer[JoinAnswer](context.broker.thread)
@@ -29,7 +29,7 @@ def handle(context: RequestContext, request: JoinGroupRequest) -> Response:
     return answer.response(lambda found: _fields(found, context.api_version))
 
 
-def _question(context: RequestContext, request: JoinGroupRequest) -> JoinRequest:
+def _question(context: BrokerContext, request: JoinGroupRequest) -> JoinRequest:
     has_rebalance_timeout = context.api_version >= _REBALANCE_TIMEOUT_SINCE
     return JoinRequest(
         group_id=request.group_id,

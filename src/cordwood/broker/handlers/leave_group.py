@@ -7,17 +7,17 @@ Source: kafka.server.KafkaApis.handleLeaveGroupRequest, LeaveGroupResponse.
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.member import LeaveReply, LeavingMember
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.leave_group import LeaveGroupRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation
 
 _SEVERAL_SINCE = 3
 
 
-def handle(context: RequestContext, request: LeaveGroupRequest) -> Response:
+def handle(context: BrokerContext, request: LeaveGroupRequest) -> Response:
     """Answers for each member; for one alone, in old versions, as for all."""
     context.require_group(Operation.READ, request.group_id)
     is_single = context.api_version < _SEVERAL_SINCE

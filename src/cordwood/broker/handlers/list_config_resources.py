@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cordwood.broker.authorizer import Operation
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.config import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.list_config_resources import ListConfigResourcesRequest
+from cordwood.serving.api import Api, Response, always
+from cordwood.serving.authorizer import Operation
 
 
-def handle(context: RequestContext, request: ListConfigResourcesRequest) -> Response:
+def handle(context: BrokerContext, request: ListConfigResourcesRequest) -> Response:
     """Answers from the image."""
     context.require_cluster(Operation.DESCRIBE_CONFIGS)
     if context.api_version == 0:
@@ -40,7 +40,7 @@ def handle(context: RequestContext, request: ListConfigResourcesRequest) -> Resp
     }
 
 
-def _names(context: RequestContext, kind: int) -> Iterable[str]:
+def _names(context: BrokerContext, kind: int) -> Iterable[str]:
     image = context.broker.metadata.image
     match kind:
         case ConfigResource.TOPIC:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import asyncio
 
-from cordwood.broker.authorizer import Operation, ResourceType
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.apis.list_groups import ListGroupsRequest
+from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.serving.authorizer import Operation, ResourceType
 
 
-def handle(context: RequestContext, request: ListGroupsRequest) -> Response:
+def handle(context: BrokerContext, request: ListGroupsRequest) -> Response:
     """Answers from memory."""
     loaded: asyncio.Future[None] = context.broker.thread.loop.create_future()
 
@@ -29,13 +29,13 @@ def handle(context: RequestContext, request: ListGroupsRequest) -> Response:
 
 
 async def _later(
-    context: RequestContext, request: ListGroupsRequest, loaded: asyncio.Future[None]
+    context: BrokerContext, request: ListGroupsRequest, loaded: asyncio.Future[None]
 ) -> Fields:
     await loaded
     return _list(context, request)
 
 
-def _list(context: RequestContext, request: ListGroupsRequest) -> Fields:
+def _list(context: BrokerContext, request: ListGroupsRequest) -> Fields:
     groups = context.broker.groups.list_groups(request.states_filter, request.types_filter)
     sees_all = context.authorize_cluster(Operation.DESCRIBE)
     return {

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from cordwood.broker.authorizer import Operation, ResourceType
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, OffsetNotAvailableError
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Response
 from cordwood.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from cordwood.serving.api import Api, Response
+from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.storage.log.log_reader import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -43,7 +43,7 @@ _STARTS = frozenset({EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP})
 _LOWEST = EARLIEST_PENDING_UPLOAD_TIMESTAMP
 
 
-def handle(context: RequestContext, request: ListOffsetsRequest) -> Response:
+def handle(context: BrokerContext, request: ListOffsetsRequest) -> Response:
     """Looks every partition up; one that is asked for twice is refused, and answered once."""
     isolation = Isolation.HIGH_WATERMARK
     if request.isolation_level == _READ_COMMITTED:
@@ -79,7 +79,7 @@ def handle(context: RequestContext, request: ListOffsetsRequest) -> Response:
 
 
 def _look_up(
-    context: RequestContext,
+    context: BrokerContext,
     topic: str,
     asked: ListOffsetsPartition,
     isolation: Isolation,

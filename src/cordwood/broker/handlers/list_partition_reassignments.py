@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cordwood.broker.authorizer import Operation
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
+from cordwood.serving.api import Api, Response, always
+from cordwood.serving.authorizer import Operation
 
 
-def handle(context: NodeContext, request: ListPartitionReassignmentsRequest) -> Response:
+def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Response:
     """Answers from the image; of topics that are not there, and partitions, nothing is said."""
     context.require_cluster(Operation.DESCRIBE)
     image = context.node.metadata.image

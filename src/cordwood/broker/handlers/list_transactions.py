@@ -8,16 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.authorizer import Operation, ResourceType
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Response, always
 from cordwood.protocol.apis.describe_transactions import DescribeTransactionsRequest
 from cordwood.protocol.apis.list_transactions import ListTransactionsRequest
+from cordwood.serving.api import Api, Response, always
+from cordwood.serving.authorizer import Operation, ResourceType
 
 
-def list_all(context: RequestContext, request: ListTransactionsRequest) -> Response:
+def list_all(context: BrokerContext, request: ListTransactionsRequest) -> Response:
     """Lists those that the client may describe.
 
     Raises:
@@ -44,7 +44,7 @@ def list_all(context: RequestContext, request: ListTransactionsRequest) -> Respo
     }
 
 
-def describe(context: RequestContext, request: DescribeTransactionsRequest) -> Response:
+def describe(context: BrokerContext, request: DescribeTransactionsRequest) -> Response:
     """Describes transactions, with those of their topics that the client may describe."""
     return {
         "transaction_states": [
@@ -53,7 +53,7 @@ def describe(context: RequestContext, request: DescribeTransactionsRequest) -> R
     }
 
 
-def _described(context: RequestContext, transactional_id: str) -> dict[str, Any]:
+def _described(context: BrokerContext, transactional_id: str) -> dict[str, Any]:
     if not _may_describe(context, transactional_id):
         code: int = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return _failed(transactional_id, code)
@@ -84,7 +84,7 @@ def _failed(transactional_id: str, code: int) -> dict[str, Any]:
     }
 
 
-def _may_describe(context: RequestContext, transactional_id: str) -> bool:
+def _may_describe(context: BrokerContext, transactional_id: str) -> bool:
     return context.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
 

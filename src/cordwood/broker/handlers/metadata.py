@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers.cluster_facts import (
     NOT_ASKED,
     PartitionPlaces,
@@ -25,15 +24,16 @@ from cordwood.broker.handlers.cluster_facts import (
     cluster_operations,
     is_internal,
 )
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.metadata.image import TopicImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.metadata import MetadataRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ _Asked = tuple[UUID, str | None]
 _INLINE_PARTITIONS_MAX = 64
 
 
-def handle(context: RequestContext, request: MetadataRequest) -> Response:
+def handle(context: BrokerContext, request: MetadataRequest) -> Response:
     """Answers from the image, once topics that are missing have been created."""
     if request.topics is None or (context.api_version == 0 and not request.topics):
         places = PartitionPlaces(context.broker.metadata.image, context.listener)
@@ -72,7 +72,7 @@ def handle(context: RequestContext, request: MetadataRequest) -> Response:
 
 
 def _describable(
-    context: RequestContext, asked: Sequence[_Asked]
+    context: BrokerContext, asked: Sequence[_Asked]
 ) -> tuple[list[_Asked], list[dict[str, Any]]]:
     """The topics that the client may describe, and the answers for the others.
 
@@ -92,7 +92,7 @@ def _describable(
 
 
 async def _after_creation(
-    context: RequestContext,
+    context: BrokerContext,
     request: MetadataRequest,
     asked: Sequence[_Asked],
     missing: Sequence[str],
@@ -120,14 +120,14 @@ def _codes_of(missing: Sequence[str], errors: Sequence[KafkaError | None]) -> di
 
 
 def _all_asked(
-    context: RequestContext, asked: Sequence[_Asked], made: Mapping[str, int]
+    context: BrokerContext, asked: Sequence[_Asked], made: Mapping[str, int]
 ) -> list[dict[str, Any]]:
     places = PartitionPlaces(context.broker.metadata.image, context.listener)
     return [_asked(places, topic_id, name, made) for topic_id, name in in_steps(asked, every=16)]
 
 
 def _response(
-    context: RequestContext,
+    context: BrokerContext,
     request: MetadataRequest,
     topics: list[dict[str, Any]],
     denied: list[dict[str, Any]],
@@ -204,7 +204,7 @@ def _unknown(name: str | None, code: int, topic_id: UUID = ZERO_UUID) -> dict[st
     }
 
 
-def _is_long(context: RequestContext, request: MetadataRequest) -> bool:
+def _is_long(context: BrokerContext, request: MetadataRequest) -> bool:
     """Whether many partitions are described."""
     image = context.broker.metadata.image
     if not request.topics:

@@ -11,16 +11,16 @@ import struct
 from typing import Any
 from uuid import UUID
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.format.varint import encode_unsigned_varint
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.network.api import Api, Encoded, Fields, Response
 from cordwood.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from cordwood.serving.api import Api, Encoded, Fields, Response
+from cordwood.serving.authorizer import Operation, ResourceType
 
 # Looked up once: members of an enum are slow to look up.
 _READ, _TOPIC = Operation.READ, ResourceType.TOPIC
@@ -44,7 +44,7 @@ class _Asked:
     """A topic of the request, and what is to be answered of it by partition."""
 
     def __init__(
-        self, context: RequestContext, topic: OffsetCommitRequestTopic, *, by_id: bool
+        self, context: BrokerContext, topic: OffsetCommitRequestTopic, *, by_id: bool
     ) -> None:
         self.topic_id: UUID = topic.topic_id
         image = context.broker.metadata.image
@@ -90,7 +90,7 @@ class _Asked:
         """Answers with that error wherever there is none yet."""
         self.errors = [error or code for error in self.errors]
 
-    def refuse_long_metadata(self, context: RequestContext) -> None:
+    def refuse_long_metadata(self, context: BrokerContext) -> None:
         """Answers with an error where the metadata was too long to be committed."""
         for number, each in in_steps(enumerate(self.partitions), every=64):
             metadata = each.committed_metadata
@@ -114,7 +114,7 @@ class _Asked:
         }
 
 
-def handle(context: RequestContext, request: OffsetCommitRequest) -> Response:
+def handle(context: BrokerContext, request: OffsetCommitRequest) -> Response:
     """Answers when the offsets are committed."""
     context.require_group(_READ, request.group_id)
     version = context.api_version
@@ -137,7 +137,7 @@ def handle(context: RequestContext, request: OffsetCommitRequest) -> Response:
     return answer.response(lambda code: _committed(context, asked, code))
 
 
-def _committed(context: RequestContext, asked: list[_Asked], code: int) -> Fields | Encoded:
+def _committed(context: BrokerContext, asked: list[_Asked], code: int) -> Fields | Encoded:
     for each in asked:
         if code:
             each.fail(code)

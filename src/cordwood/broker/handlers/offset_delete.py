@@ -8,19 +8,19 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Fields, Response, always
 from cordwood.protocol.apis.offset_delete import OffsetDeleteRequest
+from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _MISSING = "is_missing"  # a key that no version of the response has
 
 
-def handle(context: RequestContext, request: OffsetDeleteRequest) -> Response:
+def handle(context: BrokerContext, request: OffsetDeleteRequest) -> Response:
     """Answers for each partition when the tombstone of its offset is committed."""
     context.require_group(Operation.DELETE, request.group_id)
     image = context.broker.metadata.image

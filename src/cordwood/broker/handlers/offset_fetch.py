@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.offset_requests import (
     NO_MEMBER,
     FetchedOffset,
@@ -28,8 +27,9 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps, is_pausing
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.offset_fetch import OffsetFetchRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _TOP_LEVEL_ERROR_SINCE = 2
 _GROUPS_SINCE = 8
@@ -59,14 +59,14 @@ _Group = _Asked | dict[str, Any]
 """What is read of a group; or its answer, if nothing is."""
 
 
-def handle(context: RequestContext, request: OffsetFetchRequest) -> Response:
+def handle(context: BrokerContext, request: OffsetFetchRequest) -> Response:
     """Answers from memory; with `require_stable` when nothing that is written may be lost."""
     requests = list(request.groups) if context.api_version >= _GROUPS_SINCE else [request]
     groups = [_checked(context, each) for each in in_steps(requests)]
     return _stable(context, groups) if request.require_stable else _fields(context, groups, None)
 
 
-def _stable(context: RequestContext, groups: Sequence[_Group]) -> Response:
+def _stable(context: BrokerContext, groups: Sequence[_Group]) -> Response:
     """Waits for all groups at once; then the answer is built in slices if the request runs so."""
     commits: dict[str, CoordinatorAnswer[int]] = {}
     for each in in_steps(groups):
@@ -88,7 +88,7 @@ def _stable(context: RequestContext, groups: Sequence[_Group]) -> Response:
 
 
 def _fields(
-    context: RequestContext, groups: Sequence[_Group], commits: Mapping[str, int] | None
+    context: BrokerContext, groups: Sequence[_Group], commits: Mapping[str, int] | None
 ) -> Fields:
     """The response; `commits` has the error code of each group whose commit was waited for."""
     answers = [
@@ -99,7 +99,7 @@ def _fields(
 
 
 def _answer(
-    context: RequestContext, asked: _Asked, commits: Mapping[str, int] | None
+    context: BrokerContext, asked: _Asked, commits: Mapping[str, int] | None
 ) -> dict[str, Any]:
     if commits is not None and commits[asked.group_id]:
         return _failed(asked.request, commits[asked.group_id], context.api_version)
@@ -112,7 +112,7 @@ def _answer(
     return _found(context, asked, found)
 
 
-def _checked(context: RequestContext, request: Any) -> _Group:
+def _checked(context: BrokerContext, request: Any) -> _Group:
     """Which offsets of a group the client may read."""
     version = context.api_version
     by_id = version >= _TOPIC_IDS_SINCE
@@ -141,7 +141,7 @@ def _checked(context: RequestContext, request: Any) -> _Group:
     return _Asked(request=request, topics=known, others=others, member=member)
 
 
-def _found(context: RequestContext, asked: _Asked, found: list[FetchedTopic]) -> dict[str, Any]:
+def _found(context: BrokerContext, asked: _Asked, found: list[FetchedTopic]) -> dict[str, Any]:
     by_id = context.api_version >= _TOPIC_IDS_SINCE
     answered = [
         _topic(context, topic, by_id=by_id)
@@ -174,7 +174,7 @@ def _all_failed(partitions: Iterable[int], code: int) -> list[dict[str, Any]]:
     ]
 
 
-def _topic(context: RequestContext, topic: FetchedTopic, *, by_id: bool) -> dict[str, Any] | None:
+def _topic(context: BrokerContext, topic: FetchedTopic, *, by_id: bool) -> dict[str, Any] | None:
     """A topic of the response; None for one that has no id to name it by."""
     topic_id = ZERO_UUID
     if by_id:
@@ -214,7 +214,7 @@ def _unknown(topic_id: UUID, partitions: tuple[int, ...]) -> dict[str, Any]:
     }
 
 
-def _is_long(_context: RequestContext, request: OffsetFetchRequest) -> bool:
+def _is_long(_context: BrokerContext, request: OffsetFetchRequest) -> bool:
     """Whether all offsets of a group are asked for."""
     return any(each.topics is None for each in (request.groups or (request,)))
 

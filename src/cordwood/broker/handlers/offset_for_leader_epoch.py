@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.authorizer import Operation, ResourceType
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.model.kafka_errors import KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
-from cordwood.network.api import Api, Response
 from cordwood.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from cordwood.serving.api import Api, Response
+from cordwood.serving.authorizer import Operation, ResourceType
 
 
-def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Response:
+def handle(context: BrokerContext, request: OffsetForLeaderEpochRequest) -> Response:
     """Looks every partition up."""
     return {
         "topics": [
@@ -33,7 +33,7 @@ def handle(context: RequestContext, request: OffsetForLeaderEpochRequest) -> Res
     }
 
 
-def _look_up(context: RequestContext, topic: str, asked: Any) -> dict[str, Any]:
+def _look_up(context: BrokerContext, topic: str, asked: Any) -> dict[str, Any]:
     fields = {"partition": asked.partition}
     try:
         if not (

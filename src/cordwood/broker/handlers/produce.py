@@ -20,7 +20,6 @@ import struct
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_committed
 from cordwood.broker.handlers.cluster_facts import current_leader, endpoints_of, is_internal
 from cordwood.broker.handlers.produce_checks import (
@@ -28,7 +27,7 @@ from cordwood.broker.handlers.produce_checks import (
     require_one_batch,
     transactional_batch,
 )
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.broker.transaction_verification import Support, TransactionalWrite, Verified
 from cordwood.format.record_batch import may_expand_beyond
 from cordwood.model.append_origin import AppendOrigin
@@ -49,10 +48,11 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.network.api import Api, Encoded, Fields, Response
-from cordwood.network.request_errors import UnansweredRequestError
 from cordwood.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from cordwood.protocol.messages import build, request_codec
+from cordwood.serving.api import Api, Encoded, Fields, Response
+from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.request_errors import UnansweredRequestError
 from cordwood.storage.log.append_result import AppendResult
 
 _log = logging.getLogger(__name__)
@@ -100,7 +100,7 @@ _WITHOUT_START_OFFSET = (
 _DONE = struct.Struct(">ihqqq")
 
 
-def handle(context: RequestContext, request: ProduceRequest) -> Response:
+def handle(context: BrokerContext, request: ProduceRequest) -> Response:
     """Appends all; answers at once, but acks=all when all is committed."""
     try:
         is_transactional = has_transactional_batch(request)
@@ -111,7 +111,7 @@ def handle(context: RequestContext, request: ProduceRequest) -> Response:
     return _append_all(context, request, _UNVERIFIED)
 
 
-def _append_all(context: RequestContext, request: ProduceRequest, verified: Verified) -> Response:
+def _append_all(context: BrokerContext, request: ProduceRequest, verified: Verified) -> Response:
     topics = []
     failed = False
     single = _single(request)
@@ -154,7 +154,7 @@ def _append_all(context: RequestContext, request: ProduceRequest, verified: Veri
     return {"responses": topics, **(_leaders(context, topics) if failed else {})}
 
 
-def _leaders(context: RequestContext, topics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _leaders(context: BrokerContext, topics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Notes where the leaders of partitions are that are not led here (KIP-951)."""
     if context.api_version < _LEADERS_SINCE:
         return {}
@@ -175,7 +175,7 @@ def _single(request: ProduceRequest) -> bool:
 
 
 def _name_of(
-    context: RequestContext, topic: TopicProduceData, version: int
+    context: BrokerContext, topic: TopicProduceData, version: int
 ) -> tuple[str, KafkaError | None]:
     if version < _TOPIC_IDS_SINCE:
         name = topic.name
@@ -209,7 +209,7 @@ def _all_refused(request: ProduceRequest, fault: KafkaError) -> Response:
 
 
 def _append(
-    context: RequestContext,
+    context: BrokerContext,
     name: str,
     data: PartitionProduceData,
     verified: Verified,
@@ -248,7 +248,7 @@ def _append(
 # ---- transactions
 
 
-def _handle_transaction(context: RequestContext, request: ProduceRequest) -> Response:
+def _handle_transaction(context: BrokerContext, request: ProduceRequest) -> Response:
     transactional_id = request.transactional_id
     if transactional_id is None or not context.authorize(
         Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
@@ -261,7 +261,7 @@ def _handle_transaction(context: RequestContext, request: ProduceRequest) -> Res
     return _verify_and_append(context, _kept(context, request), write)
 
 
-def _kept(context: RequestContext, request: ProduceRequest) -> ProduceRequest:
+def _kept(context: BrokerContext, request: ProduceRequest) -> ProduceRequest:
     """The request for a later turn, when its buffer may serve other connections."""
     if _records_bytes(request) > _INLINE_BYTES_MAX:
         return request  # it has a buffer of its own
@@ -270,7 +270,7 @@ def _kept(context: RequestContext, request: ProduceRequest) -> ProduceRequest:
 
 
 def _transactional_write(
-    context: RequestContext, request: ProduceRequest, transactional_id: str
+    context: BrokerContext, request: ProduceRequest, transactional_id: str
 ) -> TransactionalWrite | None:
     """The partitions to verify; None if none of them can be written.
 
@@ -305,7 +305,7 @@ def _transactional_write(
 
 
 async def _verify_and_append(
-    context: RequestContext, request: ProduceRequest, write: TransactionalWrite | None
+    context: BrokerContext, request: ProduceRequest, write: TransactionalWrite | None
 ) -> Fields | Encoded | None:
     verified = Verified({}, {})
     if write is not None:
@@ -336,7 +336,7 @@ def _unverified(code: int, support: Support) -> tuple[int, str | None]:
     return code, None
 
 
-def _error(index: int, error: KafkaError, context: RequestContext, name: str) -> _Partition:
+def _error(index: int, error: KafkaError, context: BrokerContext, name: str) -> _Partition:
     if isinstance(error, _WITHOUT_START_OFFSET):
         return _refused(index, error.code, None)
     try:
@@ -401,7 +401,7 @@ def _quick(topic: TopicProduceData, index: int, result: AppendResult, version: i
     return Encoded([head + done + b"\0\0\0\0"])
 
 
-def _is_long(_context: RequestContext, request: ProduceRequest) -> bool:
+def _is_long(_context: BrokerContext, request: ProduceRequest) -> bool:
     """Whether a compressed batch may expand to more than can be validated in a turn."""
     for topic in request.topic_data:
         for data in topic.partition_data:
@@ -411,7 +411,7 @@ def _is_long(_context: RequestContext, request: ProduceRequest) -> bool:
     return False
 
 
-def _is_large(context: RequestContext, request: ProduceRequest) -> bool:
+def _is_large(context: BrokerContext, request: ProduceRequest) -> bool:
     """Whether a request is too large for one turn of the event loop."""
     return _records_bytes(request) > _INLINE_BYTES_MAX or _is_long(context, request)
 

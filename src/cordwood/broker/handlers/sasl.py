@@ -7,19 +7,19 @@ Source: kafka.server.KafkaApis.handleSaslHandshakeRequest, handleSaslAuthenticat
 
 from __future__ import annotations
 
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.model.error_codes import ErrorCode
-from cordwood.network.api import Api, Response
 from cordwood.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
 from cordwood.protocol.apis.sasl_handshake import SaslHandshakeRequest
+from cordwood.serving.api import Api, Response
 
 
-def shake(_context: NodeContext, _request: SaslHandshakeRequest) -> Response:
+def shake(_context: RequestContext, _request: SaslHandshakeRequest) -> Response:
     """Refuses."""
     return {"error_code": ErrorCode.ILLEGAL_SASL_STATE}
 
 
-def authenticate(_context: NodeContext, _request: SaslAuthenticateRequest) -> Response:
+def authenticate(_context: RequestContext, _request: SaslAuthenticateRequest) -> Response:
     """Refuses."""
     return {
         "error_code": ErrorCode.ILLEGAL_SASL_STATE,

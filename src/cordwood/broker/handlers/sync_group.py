@@ -7,18 +7,18 @@ Source: kafka.server.KafkaApis.handleSyncGroupRequest.
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.member import SyncAnswer, SyncRequest
 from cordwood.model.error_codes import ErrorCode
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.sync_group import SyncGroupRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation
 
 _PROTOCOL_REQUIRED_SINCE = 5
 
 
-def handle(context: RequestContext, request: SyncGroupRequest) -> Response:
+def handle(context: BrokerContext, request: SyncGroupRequest) -> Response:
     """Answers when the leader has brought the assignments."""
     protocol_type, protocol_name = request.protocol_type, request.protocol_name
     if context.api_version >= _PROTOCOL_REQUIRED_SINCE and None in {protocol_type, protocol_name}:

@@ -9,9 +9,8 @@ GroupCoordinatorService.commitTransactionalOffsets.
 
 from __future__ import annotations
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.broker.transaction_verification import Support, TransactionalWrite
 from cordwood.coordinator.effects import TransactionalProducer
 from cordwood.coordinator.errors import CoordinatorRequestError, error_of_append
@@ -20,11 +19,12 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitRequestTopic,
 )
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation, ResourceType
 
 _LOADING_SINCE = 2
 _NO_SEQUENCE = -1
@@ -57,7 +57,7 @@ class _Answer:
         }
 
 
-def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Response:
+def handle(context: BrokerContext, request: TxnOffsetCommitRequest) -> Response:
     """Answers when the offsets are in the log of the group; they count when the marker is there."""
     refusal = _refusal(context, request)
     answer = _Answer()
@@ -74,7 +74,7 @@ def handle(context: RequestContext, request: TxnOffsetCommitRequest) -> Response
     return _commit(context, request, tuple(topics), answer)
 
 
-def _refusal(context: RequestContext, request: TxnOffsetCommitRequest) -> ErrorCode | None:
+def _refusal(context: BrokerContext, request: TxnOffsetCommitRequest) -> ErrorCode | None:
     """The error for the whole request of a client that may not do this."""
     if not context.authorize(
         Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
@@ -92,7 +92,7 @@ def _refuse(answer: _Answer, request: TxnOffsetCommitRequest, code: int) -> None
 
 
 def _to_commit(
-    context: RequestContext, topic: TxnOffsetCommitRequestTopic, answer: _Answer
+    context: BrokerContext, topic: TxnOffsetCommitRequestTopic, answer: _Answer
 ) -> CommitTopic | None:
     """What of a topic can be committed; the rest is answered."""
     name = topic.name
@@ -119,7 +119,7 @@ def _to_commit(
 
 
 async def _commit(
-    context: RequestContext,
+    context: BrokerContext,
     request: TxnOffsetCommitRequest,
     topics: tuple[CommitTopic, ...],
     answer: _Answer,
@@ -154,7 +154,7 @@ async def _commit(
 
 
 async def _verified(
-    context: RequestContext, request: TxnOffsetCommitRequest
+    context: BrokerContext, request: TxnOffsetCommitRequest
 ) -> TransactionalProducer:
     """The producer, whose transaction has the group's offsets in it.
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.broker.request_context import NodeContext
-from cordwood.network.api import Api, Fields, Response
+from cordwood.broker.request_context import RequestContext
 from cordwood.protocol.apis.unregister_broker import UnregisterBrokerRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation
 
 
-def handle(context: NodeContext, request: UnregisterBrokerRequest) -> Response:
+def handle(context: RequestContext, request: UnregisterBrokerRequest) -> Response:
     """As in Kafka, this broker as well: it then has to be started again."""
     context.require_cluster(Operation.ALTER)
     return _response(context.admin.unregister_broker(request.broker_id))

@@ -10,16 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 
-from cordwood.broker.authorizer import Operation
 from cordwood.broker.handlers.controller_answers import result_or_error
 from cordwood.broker.handlers.error_fields import error_fields
-from cordwood.broker.request_context import NodeContext
+from cordwood.broker.request_context import RequestContext
 from cordwood.metadata.controller_requests import FeatureUpdate
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.update_features import UpdateFeaturesRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation
 
 
-def handle(context: NodeContext, request: UpdateFeaturesRequest) -> Response:
+def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Response:
     """All levels are set, or none."""
     context.require_cluster(Operation.ALTER)
     updates = [

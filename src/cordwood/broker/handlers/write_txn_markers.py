@@ -13,17 +13,17 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from cordwood.broker.authorizer import Operation
 from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_committed
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.broker.transaction_markers import is_impossible
 from cordwood.coordinator.transaction.service import TransactionMarker
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.network.api import Api, Fields, Response
 from cordwood.protocol.apis.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation
 
 _log = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class _Written(NamedTuple):
 _Answers = dict[TopicPartition, _Written]
 
 
-def handle(context: RequestContext, request: WriteTxnMarkersRequest) -> Response:
+def handle(context: BrokerContext, request: WriteTxnMarkersRequest) -> Response:
     """Writes a marker to each partition; answers when all are committed.
 
     A partition of a producer is answered once, even if it is named twice, or in two markers: with
@@ -112,7 +112,7 @@ def _by_topic(answers: _Answers) -> list[dict[str, Any]]:
     return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
 
 
-def _write_all(context: RequestContext, asked: WritableTxnMarker, answers: _Answers) -> None:
+def _write_all(context: BrokerContext, asked: WritableTxnMarker, answers: _Answers) -> None:
     """Writes a marker to its partitions; adds their answers."""
     marker = TransactionMarker(
         asked.producer_id,
@@ -125,7 +125,7 @@ def _write_all(context: RequestContext, asked: WritableTxnMarker, answers: _Answ
         answers[partition] = _write(context, marker, partition.topic, partition.partition)
 
 
-def _is_built(context: RequestContext, asked: WritableTxnMarker) -> bool:
+def _is_built(context: BrokerContext, asked: WritableTxnMarker) -> bool:
     """Whether there is a partition for which the broker itself builds the marker's batch.
 
     The group coordinator builds that of a partition of __consumer_offsets.
@@ -140,7 +140,7 @@ def _is_built(context: RequestContext, asked: WritableTxnMarker) -> bool:
     return False
 
 
-def _write(context: RequestContext, marker: TransactionMarker, topic: str, index: int) -> _Written:
+def _write(context: BrokerContext, marker: TransactionMarker, topic: str, index: int) -> _Written:
     try:
         offset = context.broker.markers.writer.write(marker, topic, index)
     except KafkaError as error:

@@ -53,7 +53,7 @@ class FollowerSettings(NamedTuple):
 
 
 class LoopThread(Protocol):
-    """The methods of `BrokerThread` that are used here."""
+    """The methods of `NodeThread` that are used here."""
 
     @property
     def clock(self) -> Clock:

@@ -23,7 +23,7 @@ from cordwood.model.errors import (
     MissingExtraError,
     NotALogDirError,
 )
-from cordwood.network.addresses import in_url, is_wildcard
+from cordwood.serving.addresses import in_url, is_wildcard
 from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.log_options import LogFormat, LogLevel, LogOptions, logging_to

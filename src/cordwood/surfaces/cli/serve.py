@@ -214,9 +214,9 @@ def _run_until_stopped(
     settings: BrokerSettings, clock: Clock, http: HttpPlace, screen: Screen
 ) -> None:
     """Makes the node, and all that it loads, before there is an event loop to hold up."""
-    from cordwood.network import turns  # noqa: PLC0415
     from cordwood.node.controller_node import ControllerNode  # noqa: PLC0415
     from cordwood.node.node import Node  # noqa: PLC0415
+    from cordwood.serving import turns  # noqa: PLC0415
     from cordwood.surfaces.http import endpoint  # noqa: F401, PLC0415
     from cordwood.surfaces.http.observed import (  # noqa: PLC0415
         ObservedBroker,

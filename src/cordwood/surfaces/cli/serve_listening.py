@@ -108,7 +108,7 @@ def listening_settings(bind: str | None, port: int | None, advertise: str | None
         ConfigError: `advertise` is not of the form HOST[:PORT], or names no single machine.
     """
     from cordwood.broker.configs.listeners import ADVERTISE_REACHED  # noqa: PLC0415
-    from cordwood.network.addresses import in_url, is_wildcard  # noqa: PLC0415
+    from cordwood.serving.addresses import in_url, is_wildcard  # noqa: PLC0415
 
     found = {}
     if bind is not None or port is not None:
@@ -136,7 +136,7 @@ def without_reached(settings: Mapping[str, str]) -> dict[str, str]:
 
 def _parsed(advertise: str) -> tuple[str, int]:
     """A host and a port, which is 0 for the one that is listened at."""
-    from cordwood.network.addresses import is_wildcard  # noqa: PLC0415
+    from cordwood.serving.addresses import is_wildcard  # noqa: PLC0415
 
     host, colon, port = advertise.rpartition(":")
     if not colon or advertise.endswith("]") or (advertise.count(":") > 1 and "[" not in advertise):
@@ -152,7 +152,7 @@ def _parsed(advertise: str) -> tuple[str, int]:
 
 def notices(settings: BrokerSettings, http: HttpPlace) -> list[tuple[int, str]]:
     """What is to be said of the addresses, with the levels of the log; none for loopback alone."""
-    from cordwood.network.addresses import is_loopback  # noqa: PLC0415
+    from cordwood.serving.addresses import is_loopback  # noqa: PLC0415
 
     said = []
     open_ones = [

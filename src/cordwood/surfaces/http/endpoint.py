@@ -52,9 +52,9 @@ from cordwood.model.errors import (
     CordwoodError,
     NotCompactedError,
 )
-from cordwood.network.addresses import in_url, is_loopback, is_wildcard
-from cordwood.network.request_errors import UnansweredRequestError
-from cordwood.network.server import PortInUseError
+from cordwood.serving.addresses import in_url, is_loopback, is_wildcard
+from cordwood.serving.request_errors import UnansweredRequestError
+from cordwood.serving.server import PortInUseError
 from cordwood.surfaces.http.identity import NodeIdentity
 from cordwood.surfaces.http.lane import Lane
 from cordwood.surfaces.http.observed import Action, Document, ObservedNode

@@ -22,7 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from cordwood import __version__
 from cordwood.model.errors import CordwoodError
-from cordwood.network.addresses import unmapped
+from cordwood.serving.addresses import unmapped
 
 _log = logging.getLogger(__name__)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
-from cordwood.network.fetch_kinds import FROM_CONSUMER, FROM_FOLLOWER
+from cordwood.serving.fetch_kinds import FROM_CONSUMER, FROM_FOLLOWER
 from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
 from cordwood.surfaces.metrics.snapshot import NodeSnapshot, Requests
 

@@ -22,9 +22,9 @@ from cordwood.coordinator.runtime import LoadTime
 from cordwood.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from cordwood.model.clock import Clock
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.network.api import Peer
-from cordwood.network.server import ListenerCounters
 from cordwood.purgatory.purgatory import Purgatory
+from cordwood.serving.api import Peer
+from cordwood.serving.server import ListenerCounters
 from cordwood.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:

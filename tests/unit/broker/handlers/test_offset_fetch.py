@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import pytest
 
-from cordwood.broker.authorizer import Operation, ResourceType
 from cordwood.broker.handlers import offset_fetch
-from cordwood.broker.request_context import RequestContext
+from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.model.pauses import is_pausing
-from cordwood.network.slices import Slices
+from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.slices import Slices
 from support.groups_under_test import GroupBroker, GroupRun
 
 GROUPS_SINCE = 8
@@ -52,7 +52,7 @@ def test_an_answer_that_has_waited_is_built_as_its_request_was_handled(
 
     async def scenario() -> Any:
         context = Context(run.groups, asyncio.get_running_loop())
-        given = cast("RequestContext", context)
+        given = cast("BrokerContext", context)
         response: Any = offset_fetch.handle(given, request) if not is_long else None
         if is_long:
             response = await context.slices.run(lambda: offset_fetch.handle(given, request))

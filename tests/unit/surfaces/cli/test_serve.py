@@ -247,7 +247,7 @@ def test_a_damaged_metadata_log_is_reported_without_a_traceback(tmp_path: Path) 
 def test_what_a_node_loads_is_loaded_before_there_is_an_event_loop(tmp_path: Path) -> None:
     program = (
         "import sys\n"
-        "from cordwood.network import turns\n"
+        "from cordwood.serving import turns\n"
         "def run(main):\n"
         "    before = set(sys.modules)\n"
         "    try:\n"

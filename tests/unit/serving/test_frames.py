@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.network.frames import FrameReader, InvalidReceiveError
+from cordwood.serving.frames import FrameReader, InvalidReceiveError
 
 
 def framed(*bodies: bytes) -> bytes:

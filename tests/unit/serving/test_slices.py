@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cordwood.network.request_errors import UnansweredRequestError
-from cordwood.network.slices import Slices
+from cordwood.serving.request_errors import UnansweredRequestError
+from cordwood.serving.slices import Slices
 
 Scenario = Callable[[Slices], Awaitable[None]]
 

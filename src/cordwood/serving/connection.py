@@ -22,10 +22,10 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from cordwood.network.api import Parked, Part, Peer
-from cordwood.network.frames import FrameReader, InvalidReceiveError
-from cordwood.network.request_errors import UnansweredRequestError, UnservedRequestError
 from cordwood.protocol.messages import MalformedMessageError, UnknownMessageError
+from cordwood.serving.api import Parked, Part, Peer
+from cordwood.serving.frames import FrameReader, InvalidReceiveError
+from cordwood.serving.request_errors import UnansweredRequestError, UnservedRequestError
 from cordwood.storage.segment.batch_walk import FileRange
 
 _log = logging.getLogger(__name__)

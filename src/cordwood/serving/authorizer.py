@@ -9,7 +9,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Final, Protocol
 
-from cordwood.network.api import Principal
+from cordwood.serving.api import Principal
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the one resource of type CLUSTER. Source: Resource.CLUSTER_NAME."""

@@ -16,9 +16,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cordwood.model.errors import CordwoodError
-from cordwood.network.addresses import reached_address
-from cordwood.network.api import Peer
-from cordwood.network.connection import Answer, Connection
+from cordwood.serving.addresses import reached_address
+from cordwood.serving.api import Peer
+from cordwood.serving.connection import Answer, Connection
 
 _log = logging.getLogger(__name__)
 

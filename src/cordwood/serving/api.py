@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
-from cordwood.network.addresses import Address
+from cordwood.serving.addresses import Address
 from cordwood.storage.segment.batch_walk import FileRange
 
 C = TypeVar("C")
@@ -84,7 +84,7 @@ class Api(NamedTuple, Generic[C]):
     """A served API, with the lowest and the highest version served, both inclusive.
 
     `handle` gets the context of the request and the request. It runs in a turn of the event loop,
-    or in slices (`cordwood.network.slices`) if the request has
+    or in slices (`cordwood.serving.slices`) if the request has
     more than `inline_bytes_max` bytes or `is_long` says so; `is_long` runs in a turn. Equal
     elements of the request's array `distinct` are read once. `parks` says that an awaitable which
     `handle` returns is of the kind that `Parked` describes. `is_last_unstable` says that Kafka may

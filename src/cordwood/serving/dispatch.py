@@ -12,7 +12,14 @@ from typing import Any, Generic, TypeVar
 
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
-from cordwood.network.api import (
+from cordwood.protocol.headers import API_VERSIONS, RequestHeader, parse_start
+from cordwood.protocol.messages import (
+    MalformedMessageError,
+    encoded,
+    response_codec,
+)
+from cordwood.protocol.requests import RequestReader
+from cordwood.serving.api import (
     Api,
     Encoded,
     Fields,
@@ -21,17 +28,10 @@ from cordwood.network.api import (
     Peer,
     never,
 )
-from cordwood.network.error_answers import error_answer
-from cordwood.network.request_errors import UnansweredRequestError, UnservedRequestError
-from cordwood.network.slices import Slices
-from cordwood.network.turns import TurnWatch
-from cordwood.protocol.headers import API_VERSIONS, RequestHeader, parse_start
-from cordwood.protocol.messages import (
-    MalformedMessageError,
-    encoded,
-    response_codec,
-)
-from cordwood.protocol.requests import RequestReader
+from cordwood.serving.error_answers import error_answer
+from cordwood.serving.request_errors import UnansweredRequestError, UnservedRequestError
+from cordwood.serving.slices import Slices
+from cordwood.serving.turns import TurnWatch
 from cordwood.storage.segment.batch_walk import FileRange
 
 C = TypeVar("C")
@@ -135,7 +135,7 @@ class Dispatcher(Generic[C]):
     def _in_slices(
         self, route: _Route[C], header: RequestHeader, context: C, frame: memoryview, begun: float
     ) -> Awaitable[Parked | list[Part] | None]:
-        """The request is read, handled and answered in slices (`cordwood.network.slices`)."""
+        """The request is read, handled and answered in slices (`cordwood.serving.slices`)."""
         # A small one lies in a buffer that serves other connections soon.
         kept = memoryview(bytes(frame)) if len(frame) < _COPIED_BYTES_MAX else frame
 

@@ -19,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from cordwood.model import pauses
 from cordwood.model.clock import SystemClock, thread_cpu_s
-from cordwood.network.request_errors import UnansweredRequestError
+from cordwood.serving.request_errors import UnansweredRequestError
 
 T = TypeVar("T")
 

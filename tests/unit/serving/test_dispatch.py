@@ -10,13 +10,13 @@ from typing import Any, cast
 import pytest
 
 from cordwood.model.error_codes import ErrorCode
-from cordwood.network.api import Api, Peer
-from cordwood.network.dispatch import Dispatcher
-from cordwood.network.request_errors import UnservedRequestError
-from cordwood.network.slices import Slices
-from cordwood.network.turns import TurnWatch
 from cordwood.protocol.headers import API_VERSIONS
 from cordwood.protocol.messages import MalformedMessageError
+from cordwood.serving.api import Api, Peer
+from cordwood.serving.dispatch import Dispatcher
+from cordwood.serving.request_errors import UnservedRequestError
+from cordwood.serving.slices import Slices
+from cordwood.serving.turns import TurnWatch
 from support.wire import request_body, request_frame
 
 HEARTBEAT = 12

@@ -16,6 +16,6 @@ PLAIN: Final = "Python"
 
 def request_path_form() -> str:
     """`COMPILED` or `PLAIN`; all modules of the request path have the same."""
-    spec = find_spec("cordwood.network.dispatch")
+    spec = find_spec("cordwood.serving.dispatch")
     origin = (spec and spec.origin) or ""
     return COMPILED if origin.endswith(tuple(EXTENSION_SUFFIXES)) else PLAIN

@@ -1,4 +1,4 @@
-"""The thread that owns the broker's state, which is the thread of the event loop.
+"""The thread that owns a node's state, which is the thread of the event loop.
 
 Source: kafka.server.KafkaRequestHandler and the timers of org.apache.kafka.server.util.timer. Kafka
 has many such threads, and locks; here one thread owns the state.
@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from cordwood.model.clock import Clock
 from cordwood.model.timers import Timer
-from cordwood.network.slices import Slices
-from cordwood.network.turns import watch_of
+from cordwood.serving.slices import Slices
+from cordwood.serving.turns import watch_of
 from cordwood.storage.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class BrokerThread:
+class NodeThread:
     """Calls functions on the event loop's thread: soon, later, periodically or in slices."""
 
     def __init__(
