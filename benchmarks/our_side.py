@@ -110,7 +110,7 @@ def serve() -> None:
     from cordwood.cleanup.spark.job import SparkEngine, TaskLimits, Watch
     from cordwood.cleanup.spark.session import default_memory_bytes, spark_runner
     from cordwood.model.clock import SystemClock
-    from cordwood.surfaces.settings import SettingOptions, read_settings
+    from cordwood.queries.settings import SettingOptions, read_settings
 
     class Stepping:
         """The engine, and the time it took to put groups in place, noted as a step."""

@@ -22,7 +22,7 @@ from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.scan import SegmentReader
 from cordwood.format.file_names import LOG_SUFFIX, base_offset_of
 from cordwood.model.clock import SystemClock
-from cordwood.surfaces.settings import SettingOptions, read_settings
+from cordwood.queries.settings import SettingOptions, read_settings
 from loggen import TOPIC
 from support.in_process_engine import CompiledEngine
 from support.whole_compaction import survivors_of

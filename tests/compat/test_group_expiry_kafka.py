@@ -16,8 +16,8 @@ from typing import NamedTuple, Self
 import pytest
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
+from cordwood.queries.http_client import ask
 from cordwood.surfaces.cli.dump_log import dump_log
-from cordwood.surfaces.http.client import ask
 from support.kafka import poll_until
 from support.kafka_tools import KafkaTools
 from support.served import ServedBroker

@@ -20,11 +20,11 @@ from cordwood.metadata.replay import read_metadata_image
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.settings import SettingOptions, read_settings
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
-from cordwood.surfaces.settings import SettingOptions, read_settings
 from cordwood.testing.manual_clock import ManualClock
 from support.kafka import RealKafka, poll_until
 from support.workload import Workload

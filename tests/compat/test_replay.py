@@ -15,7 +15,7 @@ from cordwood.format.file_names import (
 )
 from cordwood.format.offset_checkpoint import parse_offset_checkpoint
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.surfaces.settings import SettingOptions, read_settings
+from cordwood.queries.settings import SettingOptions, read_settings
 from support.golden import Golden
 from support.replay import batches_of, replay
 

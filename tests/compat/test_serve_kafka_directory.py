@@ -18,8 +18,8 @@ from confluent_kafka.admin import (
 from typer.testing import CliRunner
 
 from cordwood.format.file_names import RUNTIME_FILE
+from cordwood.queries.identity import NodeIdentity
 from cordwood.surfaces.cli.main import app
-from cordwood.surfaces.http.identity import NodeIdentity
 from support.commits import commit
 from support.kafka import RealKafka
 from support.ports import free_port

@@ -14,11 +14,11 @@ import pytest
 from cordwood.cleanup.report import PartitionReport
 from cordwood.cleanup.request import CleanRequest, Resolved
 from cordwood.cleanup.shared_retention import DIRECTORY_BYTES, TOPIC_BYTES, DirectoryLimits
-from cordwood.insight.compared_cleanings import compare
-from cordwood.insight.comparison import Compared
-from cordwood.insight.whatif import How, Outcome
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
+from cordwood.queries.whatif.compared_cleanings import compare
+from cordwood.queries.whatif.comparison import Compared
+from cordwood.queries.whatif.effects import How, Outcome
 from support.clean import digest_tree
 from support.in_process_engine import clean_in_process, in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir

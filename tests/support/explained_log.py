@@ -9,10 +9,10 @@ from cordwood.cleanup.blockers import Code
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.log_cleaner import LogCleaner
 from cordwood.cleanup.online_check import plan_next_check
-from cordwood.insight.explain import LogExplanation, explain
-from cordwood.insight.online_facts import online_facts
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.explain.explanation import LogExplanation, explain
+from cordwood.queries.explain.online_facts import online_facts
 from cordwood.storage.segment.log_segment import LogSegment
 from support.in_process_engine import CompiledEngine
 from support.running_logs import RunningLogs

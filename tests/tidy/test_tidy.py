@@ -125,7 +125,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
         "hides what the virtual machine prints",
     ),
     "cleanup/spark/warm_daemon.py": ({"os"}, "takes the place of another process"),
-    "surfaces/settings.py": ({"read_text"}, "reads the files that options name, whole"),
+    "queries/settings.py": ({"read_text"}, "reads the files that options name, whole"),
     "surfaces/cli/entry.py": (
         {"io", "open", "os"},
         "ends the process when the reader of a pipe is gone",
@@ -153,7 +153,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     ),
     "surfaces/local_cluster/kafka_installation.py": ({"os", "shutil"}, "finds Java"),
     "surfaces/local_cluster/local_node.py": ({"os"}, "the environment of a node"),
-    "surfaces/http/identity.py": ({"os"}, "the number of this process"),
+    "queries/identity.py": ({"os"}, "the number of this process"),
     "surfaces/dump/files.py": ({"os"}, "the working directory, for absolute names"),
     "surfaces/dump/batches.py": ({"os", "open"}, "reads a log of any size, piece by piece"),
     "surfaces/dump/indexes.py": ({"read_bytes"}, "reads an index, whole"),

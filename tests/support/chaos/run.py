@@ -28,7 +28,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from cordwood.surfaces.http.client import EndpointError, ask
+from cordwood.queries.http_client import EndpointError, ask
 from support.chaos.churn import Churn
 from support.chaos.groups import Group
 from support.chaos.ledger import Cleanup, Ledger, Place, ReadRecord, judge

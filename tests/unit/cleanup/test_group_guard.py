@@ -27,10 +27,10 @@ from cordwood.format.offset_commit import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from cordwood.insight.segment_fate import segment_fates
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID
+from cordwood.queries.explain.segment_fate import segment_fates
 from support.clean import run_clean
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.running_logs import RunningLogs

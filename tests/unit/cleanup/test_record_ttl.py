@@ -15,9 +15,9 @@ from cordwood.cleanup.capture import capture
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.record_longs import Expiry
 from cordwood.format.record_batch import LOG_APPEND_TIME, Header, Record, build_batch
-from cordwood.insight.record_fate import RecordFate, key_fates
-from cordwood.insight.record_search import RecordSearch
 from cordwood.model.config import LogConfig
+from cordwood.queries.explain.record_fate import RecordFate, key_fates
+from cordwood.queries.explain.record_search import RecordSearch
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.surfaces.cli.main import app

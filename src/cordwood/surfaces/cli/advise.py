@@ -13,7 +13,21 @@ from cordwood.cleanup.check_plan import CheckPlan
 from cordwood.cleanup.clean import Survey, survey
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.request import CleanRequest
-from cordwood.insight.comparison import (
+from cordwood.model.clock import Clock, SystemClock
+from cordwood.model.errors import ConfigError
+from cordwood.queries.advise.lint import remarks
+from cordwood.queries.advise.promise import (
+    Promise,
+    age_promise,
+    disk_overhead,
+    keep_age,
+    keep_size,
+    peak_bytes_a_second,
+)
+from cordwood.queries.explain.log_facts import LogFacts
+from cordwood.queries.explain.offline_facts import offline_facts
+from cordwood.queries.settings import SettingOptions, Settings, read_settings
+from cordwood.queries.whatif.comparison import (
     NOW,
     SIDES,
     THEN,
@@ -22,20 +36,7 @@ from cordwood.insight.comparison import (
     Space,
     plan_both,
 )
-from cordwood.insight.lint import remarks
-from cordwood.insight.log_facts import LogFacts
-from cordwood.insight.offline_facts import offline_facts
-from cordwood.insight.promise import (
-    Promise,
-    age_promise,
-    disk_overhead,
-    keep_age,
-    keep_size,
-    peak_bytes_a_second,
-)
-from cordwood.insight.whatif import kafka_keys_a_pass
-from cordwood.model.clock import Clock, SystemClock
-from cordwood.model.errors import ConfigError
+from cordwood.queries.whatif.effects import kafka_keys_a_pass
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.advise_tables import SORTS, show_topics
 from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
@@ -58,7 +59,6 @@ from cordwood.surfaces.cli.setting_options import (
     TopicsOption,
 )
 from cordwood.surfaces.cli.values import parse_duration, parse_size, parse_time
-from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
 
 EPILOG = """\b
 Examples:

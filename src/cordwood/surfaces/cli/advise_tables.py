@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import typer
 
-from cordwood.insight.comparison import NOW, THEN
+from cordwood.queries.whatif.comparison import NOW, THEN
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.setting_values import shown_text
 from cordwood.surfaces.cli.tables import Column, print_table, print_text

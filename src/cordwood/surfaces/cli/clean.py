@@ -27,6 +27,7 @@ from cordwood.model.errors import (
     MissingExtraError,
     NotALogDirError,
 )
+from cordwood.queries.settings import SettingOptions, Settings, read_settings
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
 from cordwood.surfaces.cli.clean_engine import (
@@ -68,7 +69,6 @@ from cordwood.surfaces.cli.textfile import (
     textfile_metrics,
 )
 from cordwood.surfaces.cli.values import parse_path, parse_size, parse_time
-from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
 
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
 _STOPPED: Final = {

@@ -33,6 +33,7 @@ from cordwood.model.errors import (
 )
 from cordwood.model.extras import NATIVE, require_extra
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.settings import SettingOptions, Settings, node_ids_of, read_settings
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.clean_progress import CleanProgress, columns
 from cordwood.surfaces.cli.erase_running import erase_running
@@ -60,7 +61,6 @@ from cordwood.surfaces.cli.stopping import STOPPING
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.user import user_name
 from cordwood.surfaces.cli.values import counted, format_bytes, parse_path, parse_size, parse_time
-from cordwood.surfaces.settings import SettingOptions, Settings, node_ids_of, read_settings
 
 _EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
 _STOPPED: Final = {

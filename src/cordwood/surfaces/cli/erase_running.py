@@ -7,9 +7,9 @@ from typing import Any
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure
 from cordwood.model.clock import pause
 from cordwood.model.errors import ConfigError, CordwoodError
+from cordwood.queries.http_client import EndpointError, query_of
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.running_broker import AddressedBroker
-from cordwood.surfaces.http.client import EndpointError, query_of
 from cordwood.surfaces.http.erasures import build_erasure
 
 _LOOK_S = 0.2

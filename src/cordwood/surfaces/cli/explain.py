@@ -8,9 +8,11 @@ from typing import Annotated, Any
 
 import typer
 
-from cordwood.insight.outlook import outlook
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
+from cordwood.queries.explain.outlook import outlook
+from cordwood.queries.http_client import query_of
+from cordwood.queries.settings import SettingOptions
 from cordwood.surfaces.cli import explain_tables
 from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
 from cordwood.surfaces.cli.explain_files import DirectoryQuestion, RecordQuestion, explain_files
@@ -45,8 +47,6 @@ from cordwood.surfaces.cli.textfile import (
     MetricsTextfileOption,
     textfile_metrics,
 )
-from cordwood.surfaces.http.client import query_of
-from cordwood.surfaces.settings import SettingOptions
 
 EPILOG = """\b
 Examples:

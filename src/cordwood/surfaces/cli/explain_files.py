@@ -12,17 +12,17 @@ from cordwood.cleanup.clean import survey
 from cordwood.cleanup.report import PartitionReport
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.shared_retention import DirectoryLimits
-from cordwood.insight.explain import LogExplanation, explain
-from cordwood.insight.offline_facts import offline_facts
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.model.extras import NATIVE, require_extra
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.explain.explanation import LogExplanation, explain
+from cordwood.queries.explain.offline_facts import offline_facts
+from cordwood.queries.settings import SettingOptions, Settings, read_settings
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.left_out import left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.values import parse_time
-from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
 
 _PARTS = 3
 _NAMED = 3

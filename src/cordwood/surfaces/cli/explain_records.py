@@ -9,9 +9,9 @@ from typing import Any
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 
 from cordwood.cleanup.capture import Captured
-from cordwood.insight.explain import LogExplanation
-from cordwood.insight.record_fate import RecordFate, key_fates, record_fate
-from cordwood.insight.record_search import RecordSearch
+from cordwood.queries.explain.explanation import LogExplanation
+from cordwood.queries.explain.record_fate import RecordFate, key_fates, record_fate
+from cordwood.queries.explain.record_search import RecordSearch
 from cordwood.surfaces.cli.screen import Screen
 
 _Log = tuple[Captured, LogExplanation]

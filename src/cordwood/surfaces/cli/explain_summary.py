@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import typer
 
-from cordwood.insight.outlook import Outlook, When, outlook
+from cordwood.queries.explain.outlook import Outlook, When, outlook
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.left_out import partition_name
 from cordwood.surfaces.cli.tables import Column, print_table

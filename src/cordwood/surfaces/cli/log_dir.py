@@ -9,8 +9,9 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from cordwood.insight.outlook import When
 from cordwood.model.clock import SystemClock
+from cordwood.queries.explain.outlook import When
+from cordwood.queries.settings import SettingOptions
 from cordwood.surfaces.cli.biggest import AllOption, Choice, Listing, Measure, TopOption
 from cordwood.surfaces.cli.clean_estimate import estimator_for, with_error
 from cordwood.surfaces.cli.clean_progress import CleanProgress
@@ -35,7 +36,6 @@ from cordwood.surfaces.cli.setting_options import (
 )
 from cordwood.surfaces.cli.tables import Column, print_text
 from cordwood.surfaces.cli.values import counted, format_bytes, parse_time
-from cordwood.surfaces.settings import SettingOptions
 
 Value = dict[str, Any]
 

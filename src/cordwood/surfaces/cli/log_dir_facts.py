@@ -20,19 +20,19 @@ from cordwood.cleanup.report import PartitionReport
 from cordwood.cleanup.request import CleanRequest
 from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT, LOG_SUFFIX
-from cordwood.insight.explain import explain
-from cordwood.insight.offline_facts import offline_facts
-from cordwood.insight.outlook import When, outlook
-from cordwood.insight.overdue_cleaning import overdue_cleaning
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.extras import NATIVE, missing_packages
+from cordwood.queries.explain.explanation import explain
+from cordwood.queries.explain.offline_facts import offline_facts
+from cordwood.queries.explain.outlook import When, outlook
+from cordwood.queries.overdue_cleaning import overdue_cleaning
+from cordwood.queries.settings import SettingOptions, Settings, read_settings
 from cordwood.storage.filesystem import OS, DirectoryLock
 from cordwood.storage.offline_directories import find_places, open_log_dirs
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.clean_estimate import Estimates
 from cordwood.surfaces.cli.left_out import left_out
-from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
 
 Value = dict[str, Any]
 

@@ -10,6 +10,8 @@ from typing import Any, Final
 from cordwood.cleanup.report import Status
 from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
+from cordwood.queries.http_client import ask
+from cordwood.queries.identity import CONTROLLER, read_runtime_file
 from cordwood.surfaces.cli.left_out import (
     FAILED,
     LEFT_ALONE,
@@ -19,8 +21,6 @@ from cordwood.surfaces.cli.left_out import (
 )
 from cordwood.surfaces.cli.running_broker import broker_on
 from cordwood.surfaces.cli.values import counted, format_bytes, format_moment
-from cordwood.surfaces.http.client import ask
-from cordwood.surfaces.http.identity import CONTROLLER, read_runtime_file
 
 Value = Mapping[str, Any]
 

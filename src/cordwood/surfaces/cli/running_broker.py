@@ -23,13 +23,13 @@ from cordwood.model.errors import (
     MissingExtraError,
     NotALogDirError,
 )
+from cordwood.queries.http_client import ANSWER_S, EndpointError, ask, parse_url
+from cordwood.queries.identity import NodeIdentity, other_brokers, read_runtime_file
 from cordwood.serving.addresses import in_url, is_wildcard
 from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.log_options import LogFormat, LogLevel, LogOptions, logging_to
 from cordwood.surfaces.cli.screen import Screen
-from cordwood.surfaces.http.client import ANSWER_S, EndpointError, ask, parse_url
-from cordwood.surfaces.http.identity import NodeIdentity, other_brokers, read_runtime_file
 
 _API_TIMEOUT_MS = 10_000
 _REFUSED_MS = 1_500

@@ -281,8 +281,8 @@ async def _serve_node(
 
     The port for HTTP is taken first: a node that cannot have it does not start.
     """
+    from cordwood.queries.identity import runtime_files  # noqa: PLC0415
     from cordwood.surfaces.http.endpoint import HttpEndpoint, listen  # noqa: PLC0415
-    from cordwood.surfaces.http.identity import runtime_files  # noqa: PLC0415
 
     try:
         sock = None

@@ -27,13 +27,13 @@ from cordwood.cleanup.verification.directories import (
 from cordwood.cleanup.verification.findings import Finding, Level, Rule
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
+from cordwood.queries.settings import SettingOptions, read_settings
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.left_out import show_in_use
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.values import counted, format_bytes
 from cordwood.surfaces.cluster_facts import ClusterFacts
-from cordwood.surfaces.settings import SettingOptions, read_settings
 
 
 def check_logs(

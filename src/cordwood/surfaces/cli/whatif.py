@@ -8,6 +8,8 @@ from typing import Annotated, Any, Final
 import typer
 
 from cordwood.model.errors import ConfigError
+from cordwood.queries.http_client import RefusedError, query_of
+from cordwood.queries.settings import SettingOptions
 from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
 from cordwood.surfaces.cli.log_options import (
     LogFileOption,
@@ -35,8 +37,6 @@ from cordwood.surfaces.cli.setting_options import (
 )
 from cordwood.surfaces.cli.tables import print_text
 from cordwood.surfaces.cli.whatif_tables import SORTS, show_answer
-from cordwood.surfaces.http.client import RefusedError, query_of
-from cordwood.surfaces.settings import SettingOptions
 
 _FAILED: Final = 1
 _BAD_REQUEST: Final = 400

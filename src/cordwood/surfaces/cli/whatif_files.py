@@ -13,15 +13,16 @@ from cordwood.cleanup.run_directory import temporary_directory
 from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.cleanup.spark.machine import has_java
 from cordwood.cleanup.spark.session import cores_here
-from cordwood.insight.compared_cleanings import compare
-from cordwood.insight.comparison import NOW, THEN, Comparison
-from cordwood.insight.whatif import Unread, unread
-from cordwood.insight.whatif_answer import Question, answer_of, starts_of
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import TOPIC_SETTINGS
 from cordwood.model.config_file import merge_set_options
 from cordwood.model.extras import NATIVE, SPARK, missing_packages, require_extra
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.queries.settings import SettingOptions, Settings, read_settings
+from cordwood.queries.whatif.answer import Question, answer_of, starts_of
+from cordwood.queries.whatif.compared_cleanings import compare
+from cordwood.queries.whatif.comparison import NOW, THEN, Comparison
+from cordwood.queries.whatif.effects import Unread, unread
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.clean_engine import (
     CleanEngine,
@@ -33,7 +34,6 @@ from cordwood.surfaces.cli.clean_estimate import estimator_for
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.values import parse_time
-from cordwood.surfaces.settings import SettingOptions, Settings, read_settings
 
 _RETENTION_OF_TOPICS: Final = {
     name for name in TOPIC_SETTINGS if name.startswith(("retention.", "cordwood.retention."))

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import typer
 
-from cordwood.insight.comparison import NOW, SIDES, THEN
-from cordwood.insight.whatif import How
+from cordwood.queries.whatif.comparison import NOW, SIDES, THEN
+from cordwood.queries.whatif.effects import How
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.left_out import grouped_lines, partition_name, show_left_out
 from cordwood.surfaces.cli.screen import Screen

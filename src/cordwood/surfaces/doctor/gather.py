@@ -29,6 +29,7 @@ from cordwood.format.native.form import form_here
 from cordwood.model.clock import Clock
 from cordwood.model.errors import CordwoodError, EngineError
 from cordwood.model.extras import PACKAGES, missing_packages
+from cordwood.queries.identity import read_runtime_file
 from cordwood.serving.form import request_path_form
 from cordwood.storage.filesystem import OS, DirectoryLock
 from cordwood.storage.offline_log_directory import OfflineLogDirectory, named_partition
@@ -41,7 +42,6 @@ from cordwood.surfaces.doctor.facts import (
     Port,
     Space,
 )
-from cordwood.surfaces.http.identity import read_runtime_file
 
 KAFKA_PORT: Final = 9092
 HTTP_PORT: Final = 9464
@@ -388,7 +388,7 @@ def _meta(path: Path) -> tuple[str, str]:
 
 def _described(path: Path) -> tuple[int | None, str]:
     """How many topics the metadata log here has, or why it cannot be read."""
-    from cordwood.surfaces.settings import metadata_topics  # noqa: PLC0415
+    from cordwood.queries.settings import metadata_topics  # noqa: PLC0415
 
     try:
         return metadata_topics(path), ""

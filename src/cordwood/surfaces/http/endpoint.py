@@ -52,10 +52,10 @@ from cordwood.model.errors import (
     CordwoodError,
     NotCompactedError,
 )
+from cordwood.queries.identity import NodeIdentity
 from cordwood.serving.addresses import in_url, is_loopback, is_wildcard
 from cordwood.serving.request_errors import UnansweredRequestError
 from cordwood.serving.server import PortInUseError
-from cordwood.surfaces.http.identity import NodeIdentity
 from cordwood.surfaces.http.lane import Lane
 from cordwood.surfaces.http.observed import Action, Document, ObservedNode
 from cordwood.surfaces.http.server import Answer, HttpServer, Refusal, Request, RequestLimits

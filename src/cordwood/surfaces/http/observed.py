@@ -19,19 +19,19 @@ from cordwood.cleanup.erasure.online_erasures import ErasureRunsError
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.online_check import plan_next_check
 from cordwood.cleanup.online_holds import add_hold
-from cordwood.insight.explain import explain
-from cordwood.insight.online_facts import online_facts
 from cordwood.model.clock import Clock
 from cordwood.model.hold import Hold, parse_target
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.controller_node import ControllerNode
 from cordwood.node.node import Node
+from cordwood.queries.explain.explanation import explain
+from cordwood.queries.explain.online_facts import online_facts
+from cordwood.queries.identity import BROKER, CONTROLLER, NodeIdentity
+from cordwood.queries.on_loop import OnLoop
 from cordwood.storage.holds import HoldRegistry, holds_status
 from cordwood.surfaces.http import trash
 from cordwood.surfaces.http.erasures import parse_erasure
-from cordwood.surfaces.http.identity import BROKER, CONTROLLER, NodeIdentity
-from cordwood.surfaces.http.on_loop import OnLoop
 from cordwood.surfaces.http.readiness import why_not_ready
 from cordwood.surfaces.http.server import Refusal, Request
 from cordwood.surfaces.metrics.collector import registry

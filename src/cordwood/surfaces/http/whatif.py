@@ -20,19 +20,6 @@ from cordwood.cleanup.due import DueRule
 from cordwood.cleanup.online_check import free_space, frozen_logs, logs_to_plan
 from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.cleanup.spark.session import cores_here
-from cordwood.insight.comparison import (
-    NOW,
-    THEN,
-    BothSettings,
-    Comparison,
-    Overruled,
-    Space,
-    overruled_by_topics,
-)
-from cordwood.insight.online_comparison import compare_running
-from cordwood.insight.online_facts import cleaner_blockers
-from cordwood.insight.whatif import Unread, unread
-from cordwood.insight.whatif_answer import Question, answer_of, starts_of
 from cordwood.model.config import ConfigResource, LogConfig
 from cordwood.model.config_file import merge_set_options
 from cordwood.model.config_levels import settings_of_topic
@@ -43,8 +30,21 @@ from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import ALL_TOPICS
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.node import Node
+from cordwood.queries.explain.online_facts import cleaner_blockers
+from cordwood.queries.on_loop import OnLoop
+from cordwood.queries.whatif.answer import Question, answer_of, starts_of
+from cordwood.queries.whatif.comparison import (
+    NOW,
+    THEN,
+    BothSettings,
+    Comparison,
+    Overruled,
+    Space,
+    overruled_by_topics,
+)
+from cordwood.queries.whatif.effects import Unread, unread
+from cordwood.queries.whatif.online_comparison import compare_running
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.surfaces.http.on_loop import OnLoop
 from cordwood.surfaces.http.server import Request
 
 _DAYS_MAX: Final = 366

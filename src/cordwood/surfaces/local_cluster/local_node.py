@@ -13,8 +13,8 @@ from typing import Any, Final, NamedTuple
 from cordwood.metadata.formatting import format_directories
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import CordwoodError
+from cordwood.queries.http_client import ask, read
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.surfaces.http.client import ask, read
 from cordwood.surfaces.local_cluster.child_process import ChildProcess
 from cordwood.surfaces.local_cluster.kafka_installation import KafkaInstallation, write_logging
 from cordwood.surfaces.local_cluster.ports import HOST

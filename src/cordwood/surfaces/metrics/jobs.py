@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.cleanup.report import PartitionReport, Report, Status
 from cordwood.cleanup.verification.findings import has_damage
-from cordwood.insight.outlook import Outlook, When, outlook
+from cordwood.queries.explain.outlook import Outlook, When, outlook
 from cordwood.surfaces.metrics.job_run import JobRun, run_metrics, topic_metric
 from cordwood.surfaces.metrics.metric import Metric
 

@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner, Result
 
+from cordwood.queries.http_client import EndpointError, ask
 from cordwood.surfaces.cli.main import app
-from cordwood.surfaces.http.client import EndpointError, ask
 from cordwood.surfaces.http.endpoint import HttpEndpoint, listen
 from cordwood.surfaces.http.observed import ObservedBroker
 from cordwood.testing.broker import RunningBroker

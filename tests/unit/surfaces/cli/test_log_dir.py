@@ -24,12 +24,12 @@ from cordwood.format.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     RUNTIME_FILE,
 )
-from cordwood.insight.outlook import When
 from cordwood.model.errors import CorruptError
+from cordwood.queries.explain.outlook import When
+from cordwood.queries.identity import BROKER, CONTROLLER, NodeIdentity
 from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.log_dir_problems import said_by_cleaner
 from cordwood.surfaces.cli.main import app
-from cordwood.surfaces.http.identity import BROKER, CONTROLLER, NodeIdentity
 from support.clean import digest_tree
 from support.golden import Golden
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir

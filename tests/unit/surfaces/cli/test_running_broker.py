@@ -14,9 +14,9 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from cordwood.format.file_names import RUNTIME_FILE
+from cordwood.queries.identity import NodeIdentity, runtime_files
 from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.main import app
-from cordwood.surfaces.http.identity import NodeIdentity, runtime_files
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine
 from support.ports import free_port

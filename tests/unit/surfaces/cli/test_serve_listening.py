@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 
 from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.model.errors import ConfigError
+from cordwood.queries.identity import read_runtime_file
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.cli.serve_listening import (
     HttpBindOption,
@@ -22,7 +23,6 @@ from cordwood.surfaces.cli.serve_listening import (
     notices,
     without_reached,
 )
-from cordwood.surfaces.http.identity import read_runtime_file
 from support.served import ServedBroker
 from support.wire import Wire
 

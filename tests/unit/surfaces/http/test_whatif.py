@@ -15,8 +15,8 @@ from cordwood.cleanup.online_holds import add_hold
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.model.hold import Hold
 from cordwood.model.kafka_errors import CoordinatorLoadInProgressError
+from cordwood.queries.http_client import query_of
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.surfaces.http.client import query_of
 from cordwood.testing.broker import RunningBroker
 from support.aged_topic import HOUR_MS, PARTITIONS, RECORDS, AgedTopic
 from support.kafka import poll_until

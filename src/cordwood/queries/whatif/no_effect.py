@@ -8,9 +8,9 @@ from typing import Final
 from cordwood.cleanup.blockers import Code
 from cordwood.cleanup.check_plan import plan_check_alone
 from cordwood.cleanup.cleanable import plan_cleanable
-from cordwood.insight.comparison import Compared
-from cordwood.insight.segment_fate import segment_fates
-from cordwood.insight.whatif import How, changed_settings
+from cordwood.queries.explain.segment_fate import segment_fates
+from cordwood.queries.whatif.comparison import Compared
+from cordwood.queries.whatif.effects import How, changed_settings
 
 _BY_RETENTION: Final = frozenset({"retention.ms", "retention.bytes"})
 _BY_COMPACTION: Final = frozenset(

@@ -9,9 +9,9 @@ import pytest
 from cordwood.cleanup.blockers import Code
 from cordwood.cleanup.log_view import LogView, SegmentView
 from cordwood.cleanup.retention import plan_retention
-from cordwood.insight.segment_fate import SegmentFate, segment_fates
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.explain.segment_fate import SegmentFate, segment_fates
 
 NOW_MS = 1_000_000
 Seg = tuple[int, int, int]

@@ -20,7 +20,10 @@ from cordwood.cleanup.named_topics import missing_topics
 from cordwood.cleanup.report import PartitionReport, Report, Status, Timing
 from cordwood.cleanup.request import CleanRequest, EngineFactory, Listener
 from cordwood.cleanup.shared_retention import DirectoryLimits
-from cordwood.insight.comparison import (
+from cordwood.model.clock import Clock
+from cordwood.model.config_levels import Origin
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.whatif.comparison import (
     NOW,
     THEN,
     BothSettings,
@@ -32,8 +35,7 @@ from cordwood.insight.comparison import (
     overruled_by_topics,
     plan_both,
 )
-from cordwood.insight.estimated_cleaning import estimated_outcome
-from cordwood.insight.whatif import (
+from cordwood.queries.whatif.effects import (
     How,
     Outcome,
     bytes_to_read,
@@ -41,9 +43,7 @@ from cordwood.insight.whatif import (
     retention_outcome,
     settled,
 )
-from cordwood.model.clock import Clock
-from cordwood.model.config_levels import Origin
-from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.whatif.estimated_cleaning import estimated_outcome
 from cordwood.storage.offline_directories import find_places, open_log_dirs
 
 

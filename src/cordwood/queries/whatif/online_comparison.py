@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from cordwood.insight.comparison import (
+from cordwood.queries.whatif.comparison import (
     BothSettings,
     Compared,
     Comparison,
@@ -17,7 +17,7 @@ from cordwood.insight.comparison import (
     Space,
     plan_both,
 )
-from cordwood.insight.whatif import retention_outcome
+from cordwood.queries.whatif.effects import retention_outcome
 
 
 def compare_running(

@@ -9,10 +9,10 @@ import pytest
 from cordwood.cleanup.blockers import Code
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.log_view import LogView, SegmentView
-from cordwood.insight.compaction_forecast import compaction_forecast, covered_ms
 from cordwood.model.config import LogConfig
 from cordwood.model.config_values import LONG_MAX
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.explain.compaction_forecast import compaction_forecast, covered_ms
 
 NOW_MS = 1_000_000
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cordwood.cleanup.log_view import LogView, SegmentView
-from cordwood.insight.overdue_cleaning import OverdueCleaning, overdue_cleaning
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.overdue_cleaning import OverdueCleaning, overdue_cleaning
 from support.log_builder import NOW_MS
 
 DAY_MS = 86_400_000

@@ -10,9 +10,9 @@ from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.cleaner_status import cleaner_blocker
 from cordwood.cleanup.shared_retention import SharedLog
-from cordwood.insight.log_facts import Delays, LogFacts, OpenTransaction
-from cordwood.insight.offline_facts import bytes_a_second
 from cordwood.model.config_levels import Origin
+from cordwood.queries.explain.log_facts import Delays, LogFacts, OpenTransaction
+from cordwood.queries.explain.offline_facts import bytes_a_second
 from cordwood.storage.log.open_transactions import open_transactions
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.removal_notes import is_trashed

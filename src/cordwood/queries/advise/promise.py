@@ -27,9 +27,9 @@ from typing import Final
 
 from cordwood.cleanup.group_guard import GROUPS, MAX_BYTES, MAX_MS
 from cordwood.cleanup.log_view import LogView
-from cordwood.insight.log_facts import Delays
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
+from cordwood.queries.explain.log_facts import Delays
 
 _LOG_APPEND_TIME: Final = "LogAppendTime"
 #: The share of the age that a segment may take, where segment.ms has to be lowered.

@@ -12,15 +12,15 @@ import pytest
 from cordwood.cleanup.capture import capture
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.compaction_values import VersionRule
-from cordwood.insight.record_fate import (
+from cordwood.model.config import LogConfig
+from cordwood.queries.explain.record_fate import (
     RecordFate,
     RecordState,
     key_fates,
     record_fate,
     winners,
 )
-from cordwood.insight.record_search import FoundRecord, RecordSearch
-from cordwood.model.config import LogConfig
+from cordwood.queries.explain.record_search import FoundRecord, RecordSearch
 from support.explained_log import HOUR_MS, ExplainedLog
 from support.running_logs import read_records
 

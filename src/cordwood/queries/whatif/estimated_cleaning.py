@@ -7,7 +7,7 @@ from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.report import PartitionReport
-from cordwood.insight.whatif import How, Outcome, bytes_to_read
+from cordwood.queries.whatif.effects import How, Outcome, bytes_to_read
 
 
 def estimated_outcome(

@@ -19,8 +19,8 @@ from cordwood.cleanup.cleanable import due_end
 from cordwood.cleanup.compaction_values import VersionRule
 from cordwood.cleanup.due import lag_ends_ms
 from cordwood.format.record_longs import expiry_ms
-from cordwood.insight.explain import LogExplanation
-from cordwood.insight.record_search import FoundRecord
+from cordwood.queries.explain.explanation import LogExplanation
+from cordwood.queries.explain.record_search import FoundRecord
 
 
 class RecordState(enum.StrEnum):

@@ -16,16 +16,16 @@ from cordwood.cleanup.group_guard import GROUPS, MAX_BYTES, MAX_MS
 from cordwood.cleanup.idle_roll import ROLL_IDLE, idle_from_ms
 from cordwood.cleanup.retention import RetentionPlan
 from cordwood.cleanup.shared_retention import TOPIC_LIMIT
-from cordwood.insight.compaction_forecast import (
+from cordwood.model.config import LogConfig
+from cordwood.model.config_levels import Origin
+from cordwood.model.config_values import LONG_MAX
+from cordwood.queries.explain.compaction_forecast import (
     CompactionForecast,
     compaction_forecast,
     covered_ms,
 )
-from cordwood.insight.log_facts import LogFacts, OpenTransaction
-from cordwood.insight.segment_fate import SegmentFate, segment_fates
-from cordwood.model.config import LogConfig
-from cordwood.model.config_levels import Origin
-from cordwood.model.config_values import LONG_MAX
+from cordwood.queries.explain.log_facts import LogFacts, OpenTransaction
+from cordwood.queries.explain.segment_fate import SegmentFate, segment_fates
 
 Value = dict[str, Any]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cordwood.insight.lint import remarks
 from cordwood.model.config import LogConfig
 from cordwood.model.config_levels import Origin
 from cordwood.model.config_resolver import Level
 from cordwood.model.config_values import LONG_MAX
+from cordwood.queries.advise.lint import remarks
 
 DELETE = LogConfig(
     cleanup_policy=frozenset({"delete"}),

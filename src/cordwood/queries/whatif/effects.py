@@ -1,7 +1,7 @@
 """The effect of a changed setting on one log: pure functions of a view, its settings and the time.
 
 Where no compaction is due, what a cleaning would do follows from the view alone: `settled` gives
-it. Where one is due, records have to be read; `cordwood.insight.compared_cleanings` does that.
+it. Where one is due, records have to be read, by `compared_cleanings`.
 """
 
 from __future__ import annotations

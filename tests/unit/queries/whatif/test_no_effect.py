@@ -8,10 +8,10 @@ import pytest
 
 from cordwood.cleanup.check_plan import plan_check_alone
 from cordwood.cleanup.log_view import LogView
-from cordwood.insight.comparison import Compared
-from cordwood.insight.no_effect import why_no_effect
-from cordwood.insight.whatif import How, Outcome, retention_outcome, settled
 from cordwood.model.config import LogConfig
+from cordwood.queries.whatif.comparison import Compared
+from cordwood.queries.whatif.effects import How, Outcome, retention_outcome, settled
+from cordwood.queries.whatif.no_effect import why_no_effect
 from support.aged_view import aged_view
 from support.log_builder import NOW_MS
 

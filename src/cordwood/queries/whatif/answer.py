@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.insight.comparison import SIDES, Compared, Comparison
-from cordwood.insight.no_effect import why_no_effect
-from cordwood.insight.whatif import Cost, How, Outcome, Unread, cost_of, forecast
+from cordwood.queries.whatif.comparison import SIDES, Compared, Comparison
+from cordwood.queries.whatif.effects import Cost, How, Outcome, Unread, cost_of, forecast
+from cordwood.queries.whatif.no_effect import why_no_effect
 
 _SUMMED: Final = (
     "segments",

@@ -12,11 +12,11 @@ from typing import Any, Final
 from cordwood.cleanup.check_plan import DAY_MS, CheckPlan, bytes_of_next_day, plan_check_of
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.shared_retention import DirectoryLimits, SharedLog
-from cordwood.insight.whatif import Outcome, changed_settings
 from cordwood.model.config import TOPIC_SETTINGS, LogConfig
 from cordwood.model.config_levels import Origin
 from cordwood.model.config_resolver import Level
 from cordwood.model.static_topics import property_name
+from cordwood.queries.whatif.effects import Outcome, changed_settings
 
 #: Settings that a log without `delete` in its policy does not use.
 _OF_RETENTION: Final = ("retention.", "cordwood.retention.")

@@ -6,8 +6,8 @@ from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.check_plan import CheckPlan
 from cordwood.cleanup.report import PartitionReport
 from cordwood.cleanup.request import Resolved
-from cordwood.insight.log_facts import Delays, LogFacts, OpenTransaction
 from cordwood.model.config import BrokerConfig
+from cordwood.queries.explain.log_facts import Delays, LogFacts, OpenTransaction
 
 
 def offline_facts(

@@ -11,8 +11,10 @@ import pytest
 
 from cordwood.cleanup.capture import view_of
 from cordwood.cleanup.online_retention import retention_pass
-from cordwood.insight.log_facts import Delays
-from cordwood.insight.promise import (
+from cordwood.model.config import LogConfig
+from cordwood.model.config_values import LONG_MAX
+from cordwood.model.errors import ConfigError
+from cordwood.queries.advise.promise import (
     age_promise,
     disk_overhead,
     keep_age,
@@ -20,9 +22,7 @@ from cordwood.insight.promise import (
     peak_bytes_a_second,
     size_promise,
 )
-from cordwood.model.config import LogConfig
-from cordwood.model.config_values import LONG_MAX
-from cordwood.model.errors import ConfigError
+from cordwood.queries.explain.log_facts import Delays
 from cordwood.testing.manual_clock import ManualClock
 from support.running_logs import RunningLogs, read_records
 

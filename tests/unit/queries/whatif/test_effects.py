@@ -8,7 +8,11 @@ from cordwood.cleanup.check_plan import plan_check_alone
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.log_view import LogView, SegmentView
 from cordwood.cleanup.shared_retention import SharedLog
-from cordwood.insight.comparison import (
+from cordwood.model.config import LogConfig
+from cordwood.model.config_levels import METADATA_LOG, Origin
+from cordwood.model.config_resolver import Level
+from cordwood.model.static_topics import property_name
+from cordwood.queries.whatif.comparison import (
     NOW,
     THEN,
     BothSettings,
@@ -16,7 +20,7 @@ from cordwood.insight.comparison import (
     overruled_by_topics,
     plan_both,
 )
-from cordwood.insight.whatif import (
+from cordwood.queries.whatif.effects import (
     Outcome,
     append_rate,
     changed_settings,
@@ -26,10 +30,6 @@ from cordwood.insight.whatif import (
     settled,
     unread,
 )
-from cordwood.model.config import LogConfig
-from cordwood.model.config_levels import METADATA_LOG, Origin
-from cordwood.model.config_resolver import Level
-from cordwood.model.static_topics import property_name
 from support.aged_view import DAILY, aged_view
 from support.log_builder import NOW_MS
 

@@ -18,9 +18,9 @@ from cordwood.cleanup.group_guard import Consumed
 from cordwood.cleanup.online_holds import add_hold
 from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch
-from cordwood.insight.explain import ACTIVE, CLEAN, DIRTY, UNCLEANABLE
 from cordwood.model.config import LogConfig
 from cordwood.model.hold import Hold
+from cordwood.queries.explain.explanation import ACTIVE, CLEAN, DIRTY, UNCLEANABLE
 from support.explained_log import HOUR_MS, NAME, PARTITION, TEN, ExplainedLog
 
 DELETE = LogConfig(

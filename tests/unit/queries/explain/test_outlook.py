@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from cordwood.insight.outlook import When, outlook
+from cordwood.queries.explain.outlook import When, outlook
 from cordwood.surfaces.cli.main import app
 from support.golden import Golden
 

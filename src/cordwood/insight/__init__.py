@@ -1,1 +1,0 @@
-"""Questions about logs, answered from the views and plans that a cleaning is made of."""

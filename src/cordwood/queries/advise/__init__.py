@@ -1,0 +1,1 @@
+"""Settings that keep a promise, and remarks on settings."""

@@ -1,0 +1,1 @@
+"""The effect of changed settings on a cleaning."""
