@@ -13,8 +13,8 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cordwood.coordinator.group.group import GroupState
-from cordwood.coordinator.group.member import LeavingMember
+from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.member import LeavingMember
 from cordwood.coordinator.group.records import (
     GroupRecord,
     KeyValue,

@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.transaction_markers import MarkerSender
+from cordwood.broker.coordinators.transaction_markers import MarkerSender
 from cordwood.coordinator.group.machine import GroupStateMachine
 from cordwood.coordinator.transaction.machine import TransactionStateMachine
 from cordwood.coordinator.transaction.service import TransactionCoordinator

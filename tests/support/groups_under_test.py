@@ -16,12 +16,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cordwood.broker.group_cluster import GroupCluster
-from cordwood.broker.group_metadata_log import GroupMetadataLog
-from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
-from cordwood.coordinator.group.events import DeletedOffsets
-from cordwood.coordinator.group.group import GroupState
-from cordwood.coordinator.group.member import (
+from cordwood.broker.coordinators.group_cluster import GroupCluster
+from cordwood.broker.coordinators.group_metadata_log import GroupMetadataLog
+from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.member import (
     Client,
     JoinAnswer,
     JoinRequest,
@@ -33,6 +31,8 @@ from cordwood.coordinator.group.member import (
     SyncAnswer,
     SyncRequest,
 )
+from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
+from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.coordinator.group.offset_requests import (
     CommitPartition,
     CommitRequest,

@@ -10,12 +10,12 @@ from dataclasses import dataclass
 
 from cordwood.broker.auto_topic_creation import AutoTopicCreation
 from cordwood.broker.committed_offsets import CommittedOffsets
+from cordwood.broker.coordinators.transaction_markers import MarkerSender
+from cordwood.broker.coordinators.transaction_partitions import TransactionPartitions
+from cordwood.broker.coordinators.transaction_verification import TransactionVerification
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.node_parts import NodeParts
 from cordwood.broker.replica_manager import ReplicaManager
-from cordwood.broker.transaction_markers import MarkerSender
-from cordwood.broker.transaction_partitions import TransactionPartitions
-from cordwood.broker.transaction_verification import TransactionVerification
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.transaction.service import TransactionCoordinator
 

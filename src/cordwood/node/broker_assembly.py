@@ -16,16 +16,16 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.committed_offsets import CommittedOffsets
 from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.configs.settings import BrokerSettings
-from cordwood.broker.group_cluster import GroupCluster
-from cordwood.broker.group_metadata_log import GroupMetadataLog
+from cordwood.broker.coordinators.group_cluster import GroupCluster
+from cordwood.broker.coordinators.group_metadata_log import GroupMetadataLog
+from cordwood.broker.coordinators.producer_ids import ProducerIds
+from cordwood.broker.coordinators.transaction_parts import TransactionParts
 from cordwood.broker.group_offsets import GroupOffsets
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.peers import Peers
-from cordwood.broker.producer_ids import ProducerIds
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.replication.replication import ImageBrokers
 from cordwood.broker.request_context import BrokerContext
-from cordwood.broker.transaction_parts import TransactionParts
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.paused_changes import PausedMove, truncate_fully_paused, truncate_paused
 from cordwood.coordinator.group.service import GroupCoordinator

@@ -7,8 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from cordwood.coordinator.effects import ReplyTo
 from cordwood.coordinator.group import events
-from cordwood.coordinator.group.consumer.member import HeartbeatRequest, Owned
-from cordwood.coordinator.group.member import (
+from cordwood.coordinator.group.classic.member import (
     Client,
     JoinRequest,
     LeavingMember,
@@ -16,6 +15,7 @@ from cordwood.coordinator.group.member import (
     Protocols,
     SyncRequest,
 )
+from cordwood.coordinator.group.consumer.member import HeartbeatRequest, Owned
 from cordwood.coordinator.group.offset_requests import (
     CommitPartition,
     CommitRequest,

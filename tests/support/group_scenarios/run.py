@@ -8,13 +8,13 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from cordwood.broker.group_cluster import GroupCluster
+from cordwood.broker.coordinators.group_cluster import GroupCluster
 from cordwood.coordinator.effects import Effects, SetTimer, StartTask
 from cordwood.coordinator.group import records
+from cordwood.coordinator.group.classic.group import ClassicGroup
+from cordwood.coordinator.group.classic.member import MemberIds
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
-from cordwood.coordinator.group.group import ClassicGroup
 from cordwood.coordinator.group.machine import GroupStateMachine
-from cordwood.coordinator.group.member import MemberIds
 from cordwood.coordinator.group.records import CoordinatorRecord
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.coordinator.group.shard import GroupShard

@@ -7,6 +7,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from cordwood.coordinator.effects import Answer
+from cordwood.coordinator.group.classic.group import ClassicGroup
+from cordwood.coordinator.group.classic.member import JoinAnswer, LeaveReply, SyncAnswer
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import (
     ConsumerMember,
@@ -14,8 +16,6 @@ from cordwood.coordinator.group.consumer.member import (
     MemberState,
 )
 from cordwood.coordinator.group.consumer.records import ConsumerRecord, RecordType
-from cordwood.coordinator.group.group import ClassicGroup
-from cordwood.coordinator.group.member import JoinAnswer, LeaveReply, SyncAnswer
 from cordwood.coordinator.group.records import CoordinatorRecord, GroupRecord, OffsetRecord
 from cordwood.coordinator.group.shard import Group
 from cordwood.format.group_metadata import parse_consumer_assignment

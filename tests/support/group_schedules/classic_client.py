@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 from uuid import UUID
 
-from cordwood.coordinator.group.member import JoinAnswer, JoinedMember, Protocol, SyncAnswer
+from cordwood.coordinator.group.classic.member import JoinAnswer, JoinedMember, Protocol, SyncAnswer
 from cordwood.format.group_metadata import (
     CONSUMER_PROTOCOL_SCHEMAS,
     build_consumer_assignment,

@@ -17,13 +17,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import (
     JOIN_EPOCH,
     LEAVE_EPOCH,
     LEAVE_STATIC_EPOCH,
 )
-from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.settings import MigrationPolicy
 from cordwood.model.error_codes import ErrorCode
 from support.group_schedules.client import Beat

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.member import LeavingMember
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import JOIN_EPOCH
-from cordwood.coordinator.group.group import GroupState
-from cordwood.coordinator.group.member import LeavingMember
 from cordwood.coordinator.group.settings import ConsumerGroupSettings, MigrationPolicy
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, NotLeaderOrFollowerError

@@ -68,8 +68,8 @@ _CHECK_S: Final = 0.4
 _NOT_NOW: Final = frozenset({ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.NOT_COORDINATOR})
 _NEVER_FAILS: Final = (
     "cordwood.broker.replication",
-    "cordwood.broker.coordinator_log",
-    "cordwood.broker.transaction_markers",
+    "cordwood.broker.coordinators.coordinator_log",
+    "cordwood.broker.coordinators.transaction_markers",
     "cordwood.coordinator",
 )
 

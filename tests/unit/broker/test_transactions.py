@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.transaction_markers import MarkerWriter
+from cordwood.broker.coordinators.transaction_markers import MarkerWriter
 from cordwood.model.kafka_errors import StorageError
 from cordwood.testing.broker import RunningBroker
 from support.kafka import poll_until

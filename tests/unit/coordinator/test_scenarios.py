@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.coordinator.group.group import GroupState
+from cordwood.coordinator.group.classic.group import GroupState
 from cordwood.coordinator.timeline import Timeline
 from support.group_scenarios.requests import GROUP, NamedReply
 from support.group_scenarios.run import Run

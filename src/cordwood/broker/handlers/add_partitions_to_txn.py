@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.coordinators.transaction_partitions import TransactionRequest
 from cordwood.broker.handlers.cluster_facts import is_internal
 from cordwood.broker.request_context import BrokerContext
-from cordwood.broker.transaction_partitions import TransactionRequest
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.apis.add_partitions_to_txn import (

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import BrokerContext
+from cordwood.coordinator.group.classic.member import Client
 from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
-from cordwood.coordinator.group.member import Client
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from cordwood.serving.api import Api, Fields, Response

@@ -12,7 +12,7 @@ from typing import Any
 
 from cordwood.broker.handlers.cluster_facts import NOT_ASKED
 from cordwood.broker.request_context import BrokerContext
-from cordwood.coordinator.group.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import BrokerContext
-from cordwood.coordinator.group.member import Client, JoinAnswer, JoinRequest, Protocol
+from cordwood.coordinator.group.classic.member import Client, JoinAnswer, JoinRequest, Protocol
 from cordwood.protocol.apis.join_group import JoinGroupRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import BrokerContext
-from cordwood.coordinator.group.member import LeaveReply, LeavingMember
+from cordwood.coordinator.group.classic.member import LeaveReply, LeavingMember
 from cordwood.protocol.apis.leave_group import LeaveGroupRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation

@@ -20,6 +20,11 @@ import struct
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
 
+from cordwood.broker.coordinators.transaction_verification import (
+    Support,
+    TransactionalWrite,
+    Verified,
+)
 from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_committed
 from cordwood.broker.handlers.cluster_facts import current_leader, endpoints_of, is_internal
 from cordwood.broker.handlers.produce_checks import (
@@ -28,7 +33,6 @@ from cordwood.broker.handlers.produce_checks import (
     transactional_batch,
 )
 from cordwood.broker.request_context import BrokerContext
-from cordwood.broker.transaction_verification import Support, TransactionalWrite, Verified
 from cordwood.format.record_batch import may_expand_beyond
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.error_codes import ErrorCode

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.request_context import BrokerContext
-from cordwood.coordinator.group.member import SyncAnswer, SyncRequest
+from cordwood.coordinator.group.classic.member import SyncAnswer, SyncRequest
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.apis.sync_group import SyncGroupRequest
 from cordwood.serving.api import Api, Fields, Response

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from cordwood.broker.coordinators.transaction_markers import is_impossible
 from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_committed
 from cordwood.broker.request_context import BrokerContext
-from cordwood.broker.transaction_markers import is_impossible
 from cordwood.coordinator.transaction.service import TransactionMarker
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError

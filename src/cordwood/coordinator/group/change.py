@@ -14,9 +14,9 @@ from cordwood.coordinator.effects import (
     StartTask,
     TransactionalProducer,
 )
+from cordwood.coordinator.group.classic.group import ClassicGroup
 from cordwood.coordinator.group.counters import Count, Counts
 from cordwood.coordinator.group.events import GroupEvent
-from cordwood.coordinator.group.group import ClassicGroup
 from cordwood.coordinator.group.records import CoordinatorRecord
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.model.audit import AuditEvent, audit

@@ -9,9 +9,7 @@ from uuid import UUID
 
 from cordwood.coordinator.effects import ReplyTo
 from cordwood.coordinator.events import CoordinatorEvent
-from cordwood.coordinator.group.consumer.group import ResolvedRegex
-from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
-from cordwood.coordinator.group.member import (
+from cordwood.coordinator.group.classic.member import (
     JoinReply,
     JoinRequest,
     LeaveReply,
@@ -19,6 +17,8 @@ from cordwood.coordinator.group.member import (
     SyncReply,
     SyncRequest,
 )
+from cordwood.coordinator.group.consumer.group import ResolvedRegex
+from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
 from cordwood.coordinator.group.offset_requests import (
     CommitRequest,
 )

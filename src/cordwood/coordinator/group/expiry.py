@@ -11,8 +11,8 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from cordwood.coordinator.group.classic.group import GroupState
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
-from cordwood.coordinator.group.group import GroupState
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
 from cordwood.coordinator.group.shard import Group, GroupShard
 

@@ -12,8 +12,18 @@ from typing import Any
 from cordwood.coordinator.effects import Answer, Effects
 from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group import events, offset_requests, records
-from cordwood.coordinator.group.answers import answers_at_unload, refused
 from cordwood.coordinator.group.change import Change
+from cordwood.coordinator.group.classic.answers import answers_at_unload, refused
+from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.classic.member import (
+    UNKNOWN_MEMBER_ID,
+    JoinAnswer,
+    LeaveAnswer,
+    LeaveReply,
+    MemberIds,
+    SyncAnswer,
+)
+from cordwood.coordinator.group.classic.rebalance import Rebalance
 from cordwood.coordinator.group.consumer.classic_members import ClassicMembers
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import (
@@ -25,17 +35,7 @@ from cordwood.coordinator.group.consumer.rebalance import Cluster, ConsumerRebal
 from cordwood.coordinator.group.consumer.records import group_tombstones
 from cordwood.coordinator.group.counters import Count, Counts
 from cordwood.coordinator.group.expiry import expired, forecast
-from cordwood.coordinator.group.group import ClassicGroup, GroupState
-from cordwood.coordinator.group.member import (
-    UNKNOWN_MEMBER_ID,
-    JoinAnswer,
-    LeaveAnswer,
-    LeaveReply,
-    MemberIds,
-    SyncAnswer,
-)
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
-from cordwood.coordinator.group.rebalance import Rebalance
 from cordwood.coordinator.group.records import CoordinatorRecord, OffsetRecord
 from cordwood.coordinator.group.settings import (
     GROUP_OFFSETS_RETENTION,

@@ -15,8 +15,8 @@ from uuid import UUID
 
 from cordwood.coordinator.effects import TransactionalProducer
 from cordwood.coordinator.errors import CoordinatorRequestError
+from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
-from cordwood.coordinator.group.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.offsets import NO_OFFSET, CommittedOffset, OffsetKey, offset_key
 from cordwood.coordinator.group.records import OffsetRecord
 from cordwood.coordinator.group.shard import Group, GroupShard

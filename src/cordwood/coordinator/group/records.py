@@ -16,9 +16,9 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from cordwood.coordinator.effects import TransactionalProducer
+from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.classic.member import Client, Member, Protocol
 from cordwood.coordinator.group.consumer.records import CONSUMER_RECORD_TYPES, ConsumerRecord
-from cordwood.coordinator.group.group import ClassicGroup, GroupState
-from cordwood.coordinator.group.member import Client, Member, Protocol
 from cordwood.coordinator.group.offsets import KEYS_CACHED_MAX, CommittedOffset, OffsetKey
 from cordwood.coordinator.runtime import EncodedRecord
 from cordwood.format.compression import Codec

@@ -18,6 +18,20 @@ from uuid import UUID
 from cordwood.coordinator.effects import Answer, ReplyTo
 from cordwood.coordinator.errors import CoordinatorRequestError, error_of_append, error_of_fetch
 from cordwood.coordinator.group import events, offset_requests
+from cordwood.coordinator.group.classic.group import (
+    CONSUMER_PROTOCOL_TYPE,
+    ClassicGroup,
+    GroupState,
+)
+from cordwood.coordinator.group.classic.member import (
+    JoinAnswer,
+    JoinRequest,
+    LeaveReply,
+    LeavingMember,
+    MemberIds,
+    SyncAnswer,
+    SyncRequest,
+)
 from cordwood.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from cordwood.coordinator.group.consumer.member import (
     JOIN_EPOCH,
@@ -29,17 +43,7 @@ from cordwood.coordinator.group.consumer.member import (
 from cordwood.coordinator.group.consumer.rebalance import Cluster
 from cordwood.coordinator.group.counters import Count
 from cordwood.coordinator.group.events import DeletedOffsets
-from cordwood.coordinator.group.group import CONSUMER_PROTOCOL_TYPE, ClassicGroup, GroupState
 from cordwood.coordinator.group.machine import GroupStateMachine
-from cordwood.coordinator.group.member import (
-    JoinAnswer,
-    JoinRequest,
-    LeaveReply,
-    LeavingMember,
-    MemberIds,
-    SyncAnswer,
-    SyncRequest,
-)
 from cordwood.coordinator.group.offset_requests import (
     NO_MEMBER,
     CommitRequest,

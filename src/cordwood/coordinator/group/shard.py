@@ -8,10 +8,10 @@ GroupMetadataManager.replay, OffsetMetadataManager.replay.
 
 from __future__ import annotations
 
+from cordwood.coordinator.group.classic.group import ClassicGroup
 from cordwood.coordinator.group.consumer import records as consumer_records
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.records import ConsumerRecord, RecordType
-from cordwood.coordinator.group.group import ClassicGroup
 from cordwood.coordinator.group.ids import GroupIds
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey, OffsetStore
 from cordwood.coordinator.group.records import (

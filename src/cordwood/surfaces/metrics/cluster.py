@@ -12,9 +12,9 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from statistics import fmean
 
+from cordwood.coordinator.group.classic.group import GroupState
 from cordwood.coordinator.group.consumer.group import ConsumerGroupState
 from cordwood.coordinator.group.counters import Count
-from cordwood.coordinator.group.group import GroupState
 from cordwood.surfaces.metrics.controller import lag_ms
 from cordwood.surfaces.metrics.logs import min_isr
 from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from cordwood.broker.coordinator_log import LogLoader
+from cordwood.broker.coordinators.coordinator_log import LogLoader
 from cordwood.coordinator.deferred_answers import DeferredAnswerQueue
 from cordwood.coordinator.group import offset_requests
 from cordwood.coordinator.group.consumer import rebalance

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any
 
-from cordwood.broker import transaction_markers
+from cordwood.broker.coordinators import transaction_markers
 from cordwood.coordinator.group import offset_requests
 from cordwood.coordinator.group.offsets import OffsetStore
 from cordwood.coordinator.transaction.machine import TransactionStateMachine

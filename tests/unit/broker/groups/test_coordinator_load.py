@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker import coordinator_log
-from cordwood.coordinator.group.group import GroupState
+from cordwood.broker.coordinators import coordinator_log
+from cordwood.coordinator.group.classic.group import GroupState
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitTopic
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
 from cordwood.coordinator.group.records import KeyValue, batch_of, offset_commit, offset_tombstone

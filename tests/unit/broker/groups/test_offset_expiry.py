@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.coordinator.effects import TransactionalProducer
-from cordwood.coordinator.group.group import GroupState
-from cordwood.coordinator.group.member import LeavingMember, Protocol
+from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.member import LeavingMember, Protocol
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.model.error_codes import ErrorCode
 from support.groups_under_test import GroupBroker, GroupRun

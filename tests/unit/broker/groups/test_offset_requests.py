@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.coordinator.group.group import GroupState
-from cordwood.coordinator.group.member import LeavingMember, Protocol
+from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.member import LeavingMember, Protocol
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitTopic
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import RecordTooLargeError

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cordwood.coordinator.group.group import GroupState
-from cordwood.coordinator.group.member import Client, LeavingMember, Protocol
+from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.member import Client, LeavingMember, Protocol
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import StorageError, UnknownTopicOrPartitionError
 from support.groups_under_test import RANGE, GroupBroker, GroupRun, assigned, codes

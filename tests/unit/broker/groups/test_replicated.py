@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cordwood.coordinator.effects import TransactionalProducer
-from cordwood.coordinator.group.group import GroupState
-from cordwood.coordinator.group.member import LeaveReply, LeavingMember
+from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.member import LeaveReply, LeavingMember
 from cordwood.coordinator.group.offset_requests import (
     CommitPartition,
     CommitRequest,

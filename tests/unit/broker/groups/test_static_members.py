@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.coordinator.group.group import GroupState
-from cordwood.coordinator.group.member import JoinAnswer, LeavingMember, Protocol
+from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.member import JoinAnswer, LeavingMember, Protocol
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import StorageError
 from support.groups_under_test import GroupBroker, GroupRun, codes

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cordwood.broker.broker import Broker
-from cordwood.broker.transaction_partitions import TransactionPartitions
+from cordwood.broker.coordinators.transaction_partitions import TransactionPartitions
 from cordwood.model.error_codes import ErrorCode
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine

@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.group_cluster import GroupCluster
+from cordwood.broker.coordinators.group_cluster import GroupCluster
+from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.member import LeavingMember
 from cordwood.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, MemberState, Owned
 from cordwood.coordinator.group.consumer.regexes import resolve
-from cordwood.coordinator.group.group import GroupState
-from cordwood.coordinator.group.member import LeavingMember
 from cordwood.coordinator.group.settings import ConsumerGroupSettings, MigrationPolicy
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, NotLeaderOrFollowerError

@@ -18,8 +18,27 @@ from uuid import UUID
 
 from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group import events, records
-from cordwood.coordinator.group.answers import heartbeat_key
 from cordwood.coordinator.group.change import Change
+from cordwood.coordinator.group.classic.answers import heartbeat_key
+from cordwood.coordinator.group.classic.group import (
+    CONSUMER_PROTOCOL_TYPE,
+    ClassicGroup,
+    GroupState,
+)
+from cordwood.coordinator.group.classic.member import (
+    EMPTY_ASSIGNMENT,
+    UNKNOWN_MEMBER_ID,
+    JoinAnswer,
+    JoinReply,
+    JoinRequest,
+    LeaveAnswer,
+    LeaveReply,
+    LeavingMember,
+    Member,
+    SyncAnswer,
+    SyncRequest,
+)
+from cordwood.coordinator.group.classic.rebalance import Rebalance
 from cordwood.coordinator.group.consumer.group import ConsumerGroup, Target
 from cordwood.coordinator.group.consumer.member import (
     LEAVE_STATIC_EPOCH,
@@ -41,25 +60,6 @@ from cordwood.coordinator.group.consumer.rebalance import (
 )
 from cordwood.coordinator.group.consumer.records import group_records, group_tombstones
 from cordwood.coordinator.group.consumer.topics import Topics
-from cordwood.coordinator.group.group import (
-    CONSUMER_PROTOCOL_TYPE,
-    ClassicGroup,
-    GroupState,
-)
-from cordwood.coordinator.group.member import (
-    EMPTY_ASSIGNMENT,
-    UNKNOWN_MEMBER_ID,
-    JoinAnswer,
-    JoinReply,
-    JoinRequest,
-    LeaveAnswer,
-    LeaveReply,
-    LeavingMember,
-    Member,
-    SyncAnswer,
-    SyncRequest,
-)
-from cordwood.coordinator.group.rebalance import Rebalance
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.format.group_metadata import (
     ConsumerSubscription,

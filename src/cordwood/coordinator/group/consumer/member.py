@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 from uuid import UUID
 
-from cordwood.coordinator.group.member import Client, Protocols
+from cordwood.coordinator.group.classic.member import Client, Protocols
 
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1

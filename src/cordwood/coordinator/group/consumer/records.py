@@ -13,6 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from cordwood.coordinator.group.assignors.spec import stored_assignment
+from cordwood.coordinator.group.classic.member import Client, Protocol
 from cordwood.coordinator.group.consumer.group import (
     NO_EPOCH,
     ConsumerGroup,
@@ -26,7 +27,6 @@ from cordwood.coordinator.group.consumer.member import (
     Epochs,
     MemberState,
 )
-from cordwood.coordinator.group.member import Client, Protocol
 from cordwood.format.group_metadata import GROUP_RECORDS
 from cordwood.format.java_map import JavaHashMap
 from cordwood.model.errors import CorruptError

@@ -8,13 +8,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.broker.coordinators.producer_ids import ProducerIds
+from cordwood.broker.coordinators.transaction_log import TransactionLog
+from cordwood.broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
+from cordwood.broker.coordinators.transaction_partitions import TransactionPartitions
+from cordwood.broker.coordinators.transaction_verification import TransactionVerification
 from cordwood.broker.peers import Peers
-from cordwood.broker.producer_ids import ProducerIds
 from cordwood.broker.replica_manager import ReplicaManager
-from cordwood.broker.transaction_log import TransactionLog
-from cordwood.broker.transaction_markers import MarkerSender, MarkerWriter
-from cordwood.broker.transaction_partitions import TransactionPartitions
-from cordwood.broker.transaction_verification import TransactionVerification
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.transaction.service import TransactionCoordinator
 from cordwood.coordinator.transaction.settings import TransactionSettings

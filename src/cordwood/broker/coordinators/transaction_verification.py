@@ -15,8 +15,11 @@ from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
+from cordwood.broker.coordinators.transaction_partitions import (
+    TransactionPartitions,
+    TransactionRequest,
+)
 from cordwood.broker.partition import Partition
-from cordwood.broker.transaction_partitions import TransactionPartitions, TransactionRequest
 from cordwood.client.errors import ClientError
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError

@@ -9,7 +9,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Sequence
 
-from cordwood.broker.coordinator_log import CoordinatorTopic, LogLoader, Metadata, Partitions
+from cordwood.broker.coordinators.coordinator_log import (
+    CoordinatorTopic,
+    LogLoader,
+    Metadata,
+    Partitions,
+)
 from cordwood.coordinator.effects import TransactionalProducer
 from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.runtime import Appended, EncodedRecord

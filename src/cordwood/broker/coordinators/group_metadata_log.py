@@ -9,8 +9,13 @@ import logging
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from uuid import UUID
 
-from cordwood.broker.coordinator_log import CoordinatorTopic, LogLoader, Metadata, Partitions
-from cordwood.broker.group_loader import REMEDY, GroupReplay
+from cordwood.broker.coordinators.coordinator_log import (
+    CoordinatorTopic,
+    LogLoader,
+    Metadata,
+    Partitions,
+)
+from cordwood.broker.coordinators.group_loader import REMEDY, GroupReplay
 from cordwood.coordinator.effects import TransactionalProducer
 from cordwood.coordinator.errors import CoordinatorRequestError, error_of_append
 from cordwood.coordinator.group import records

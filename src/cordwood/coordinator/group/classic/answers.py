@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from cordwood.coordinator.effects import Answer
 from cordwood.coordinator.errors import CoordinatorRequestError
-from cordwood.coordinator.group.group import ClassicGroup, GroupState
-from cordwood.coordinator.group.member import JoinAnswer, JoinRequest, SyncAnswer, SyncRequest
+from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.classic.member import (
+    JoinAnswer,
+    JoinRequest,
+    SyncAnswer,
+    SyncRequest,
+)
 from cordwood.model.error_codes import ErrorCode
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker import coordinator_log
-from cordwood.broker.transaction_log import TransactionLog
+from cordwood.broker.coordinators import coordinator_log
+from cordwood.broker.coordinators.transaction_log import TransactionLog
 from cordwood.coordinator.transaction import records
 from cordwood.coordinator.transaction.records import TransactionRecord
 from cordwood.coordinator.transaction.requests import (

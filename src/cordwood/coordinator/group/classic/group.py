@@ -1,8 +1,8 @@
 """A classic group: its members, state and generation, and the requests that wait in it.
 
-The transitions are in `cordwood.coordinator.group.rebalance`. A group in the coordinator's state is
-immutable: an event changes a copy and replaces the group with it, so that the change can be
-reverted. Copies share the members, which are immutable.
+The transitions are in `cordwood.coordinator.group.classic.rebalance`. A group in the coordinator's
+state is immutable: an event changes a copy and replaces the group with it, so that the change can
+be reverted. Copies share the members, which are immutable.
 
 Source: org.apache.kafka.coordinator.group.classic.ClassicGroup, ClassicGroupState.
 """
@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from cordwood.coordinator.errors import CoordinatorRequestError
-from cordwood.coordinator.group.member import (
+from cordwood.coordinator.group.classic.member import (
     JoinedMember,
     JoinReply,
     Member,

@@ -16,7 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from cordwood.coordinator.effects import ReplyTo
 from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group import events, records
-from cordwood.coordinator.group.answers import (
+from cordwood.coordinator.group.change import Change
+from cordwood.coordinator.group.classic.answers import (
     assignments,
     client_reason,
     heartbeat_key,
@@ -26,10 +27,8 @@ from cordwood.coordinator.group.answers import (
     sync_error,
     sync_key,
 )
-from cordwood.coordinator.group.change import Change
-from cordwood.coordinator.group.counters import Count
-from cordwood.coordinator.group.group import ClassicGroup, GroupState
-from cordwood.coordinator.group.member import (
+from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.classic.member import (
     EMPTY_ASSIGNMENT,
     UNKNOWN_MEMBER_ID,
     JoinAnswer,
@@ -43,6 +42,7 @@ from cordwood.coordinator.group.member import (
     SyncReply,
     SyncRequest,
 )
+from cordwood.coordinator.group.counters import Count
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.format.message_schema import STRING_BYTES_MAX
 from cordwood.model.error_codes import ErrorCode

@@ -1,0 +1,1 @@
+"""Coordinators in a broker: their logs, the metadata they see, markers of transactions."""

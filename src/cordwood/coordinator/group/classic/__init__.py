@@ -1,0 +1,1 @@
+"""Groups of the classic protocol, whose leader, one of the members, assigns."""
