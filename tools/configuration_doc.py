@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from cordwood.broker.configs.keys import (
+from cordwood.configs.keys import (
     ConfigKey,
     Dynamic,
     broker_keys,
@@ -22,7 +22,7 @@ INTRODUCTION = """\
 # Settings
 
 <!-- Written by tools/configuration_doc.py from src/cordwood/model/config.py and
-src/cordwood/broker/configs/kafka_4_3.tsv: change it there. -->
+src/cordwood/configs/kafka_4_3.tsv: change it there. -->
 
 Cordwood's settings are Kafka 4.3's, with their names, types, defaults, bounds and error texts.
 Those that begin with `cordwood.` are its own.

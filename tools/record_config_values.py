@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from cordwood.broker.configs.keys import (
+from cordwood.configs.keys import (
     ConfigKey,
     broker_keys,
     client_metrics_keys,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.configs.settings import BrokerSettings
 from cordwood.testing.broker import RunningBroker
 from support.config_broker import ConfigBroker
 from support.config_client import ConfigClient, entries

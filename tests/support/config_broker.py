@@ -14,8 +14,6 @@ from typing import Any, cast
 from uuid import UUID
 
 from cordwood.broker.broker import Broker
-from cordwood.broker.configs.service import ConfigService
-from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.handlers import (
     alter_configs,
     describe_configs,
@@ -23,6 +21,8 @@ from cordwood.broker.handlers import (
     list_config_resources,
 )
 from cordwood.broker.request_context import BrokerContext
+from cordwood.configs.service import ConfigService
+from cordwood.configs.settings import BrokerSettings
 from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.metadata.image import BrokerImage, MetadataImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap

@@ -134,8 +134,8 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
     ),
     "replication": ("tests/compat/test_replication_kafka.py",),
     "settings": (
-        "tests/unit/broker/configs/test_as_recorded.py",
-        "tests/unit/broker/configs/test_values_as_recorded.py",
+        "tests/unit/configs/test_as_recorded.py",
+        "tests/unit/configs/test_values_as_recorded.py",
     ),
     "groups": ("tests/unit/broker/groups/test_as_recorded.py",),
     "consumer groups": (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.configs.settings import BrokerSettings
 from cordwood.metadata.controller_channel import ControllerChannel
 from cordwood.metadata.controller_requests import NewTopic
 from cordwood.model.internal_topics import INTERNAL_TOPIC_CREATION

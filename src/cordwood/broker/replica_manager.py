@@ -15,7 +15,6 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
-from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.delayed_operations import DelayedOperations
 from cordwood.broker.directory_moves import BeginMove, DirectoryMoves
 from cordwood.broker.directory_reports import DirectoryReports
@@ -34,6 +33,7 @@ from cordwood.broker.replication.leadership import (
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.broker.replication.replication import ImageBrokers, Replication
 from cordwood.broker.replication.throttles import ReplicationThrottles
+from cordwood.configs.settings import BrokerSettings
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
 from cordwood.metadata.image import NO_LEADER, PartitionImage, TopicImage

@@ -21,6 +21,8 @@ from typing import Final
 from cordwood.model.config_values import LONG_MAX, Kind, Rule, Value, parse_value
 
 OWN_PREFIX: Final = "cordwood."
+#: A setting of groups, which comes before the broker's offsets.retention.minutes.
+GROUP_OFFSETS_RETENTION: Final = "cordwood.offsets.retention.minutes"
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000

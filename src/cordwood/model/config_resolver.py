@@ -3,7 +3,7 @@
 A level hides the levels below it. Inside a level the synonyms of a setting have an order:
 milliseconds come before minutes before hours. Kafka merges the levels, so that a value at a higher
 level hides all synonyms of its setting at lower levels. `config_levels` (stopped logs) and
-`broker.configs` (a running broker) both resolve by these functions; values are texts or parsed.
+`configs` (a running broker) both resolve by these functions; values are texts or parsed.
 
 Source: kafka.server.DynamicBrokerConfig.updateCurrentConfig and overrideProps,
 org.apache.kafka.server.config.DynamicBrokerConfig.brokerConfigSynonyms,

@@ -14,8 +14,6 @@ from pathlib import Path
 from cordwood.broker.auto_topic_creation import AutoTopicCreation
 from cordwood.broker.broker import Broker
 from cordwood.broker.committed_offsets import CommittedOffsets
-from cordwood.broker.configs.service import ConfigService
-from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.coordinators.group_cluster import GroupCluster
 from cordwood.broker.coordinators.group_metadata_log import GroupMetadataLog
 from cordwood.broker.coordinators.producer_ids import ProducerIds
@@ -28,6 +26,8 @@ from cordwood.broker.replication.replication import ImageBrokers
 from cordwood.broker.request_context import BrokerContext
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.paused_changes import PausedMove, truncate_fully_paused, truncate_paused
+from cordwood.configs.service import ConfigService
+from cordwood.configs.settings import BrokerSettings
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.metadata.cache import MetadataCache

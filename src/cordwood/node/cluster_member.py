@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
-from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.forwarding import Forwarding
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.request_context import BrokerContext
+from cordwood.configs.service import ConfigService
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import AdminChannel, ControllerChannel
 from cordwood.metadata.controller_requests import BrokerRegistration

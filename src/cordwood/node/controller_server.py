@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from cordwood.broker.configs.service import ConfigService
-from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.metrics import BrokerMetrics
+from cordwood.configs.service import ConfigService
+from cordwood.configs.settings import BrokerSettings
 from cordwood.controller.cluster_control import ClusterControl
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from cordwood.broker.configs.service import ConfigService
-from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.forwarding import Forwarding
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.replication.replication import Replication
 from cordwood.broker.request_context import BrokerContext
+from cordwood.configs.service import ConfigService
+from cordwood.configs.settings import BrokerSettings
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.cache import MetadataCache

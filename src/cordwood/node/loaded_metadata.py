@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cordwood.broker.configs.service import ConfigService
+from cordwood.configs.service import ConfigService
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.metadata_log import MetadataLog

@@ -21,10 +21,6 @@ from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from cordwood.broker.broker import Broker
-from cordwood.broker.configs.describe import topic_origins
-from cordwood.broker.configs.service import ConfigService
-from cordwood.broker.configs.settings import BrokerSettings
-from cordwood.broker.configs.values import BrokerValues
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
 from cordwood.broker.request_context import BrokerContext
@@ -38,6 +34,10 @@ from cordwood.cleanup.cleaner_settings import (
 )
 from cordwood.cleanup.erasure.online_erasures import OnlineErasures
 from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
+from cordwood.configs.describe import topic_origins
+from cordwood.configs.service import ConfigService
+from cordwood.configs.settings import BrokerSettings
+from cordwood.configs.values import BrokerValues
 from cordwood.controller.controller import Controller
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.metadata.cache import MetadataCache

@@ -7,8 +7,8 @@ import socket
 from collections.abc import Mapping
 from typing import Final
 
-from cordwood.broker.configs.settings import BrokerSettings
-from cordwood.broker.configs.values import BrokerValues
+from cordwood.configs.settings import BrokerSettings
+from cordwood.configs.values import BrokerValues
 from cordwood.controller.settings import ControllerSettings
 from cordwood.metadata.image import Endpoint
 from cordwood.serving.server import ServerLimits

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from cordwood.broker.configs.service import ConfigService
-from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.forwarding import Forwarding
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.replication.replication import Replication
 from cordwood.broker.request_context import BrokerContext
 from cordwood.client.node_connection import NodeAddress
+from cordwood.configs.service import ConfigService
+from cordwood.configs.settings import BrokerSettings
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import AdminChannel
 from cordwood.metadata.controller_requests import BrokerRegistration

@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.replication.fetch_session import FetchLimits
 from cordwood.broker.replication.isr_changes import IsrChanges
 from cordwood.broker.replication.replication import FollowerSettings, ImageBrokers, Replication
+from cordwood.configs.settings import BrokerSettings
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
 from cordwood.serving.node_thread import NodeThread

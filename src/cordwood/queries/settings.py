@@ -162,7 +162,7 @@ def _unknown(properties: Mapping[str, str]) -> Mapping[str, str]:
     if not properties:
         return {}
     # What knows every setting of a broker is loaded where a file has some.
-    from cordwood.broker.configs.unknown import unknown_settings  # noqa: PLC0415
+    from cordwood.configs.unknown import unknown_settings  # noqa: PLC0415
 
     return unknown_settings(properties)
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
-from cordwood.broker.configs.unknown import unknown_settings
+from cordwood.configs.unknown import unknown_settings
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError, UnknownSettingError
 from cordwood.surfaces.local_cluster.kafka_installation import KafkaInstallation

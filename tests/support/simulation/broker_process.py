@@ -17,7 +17,6 @@ from typing import Any
 from uuid import UUID
 
 from cordwood.broker.broker import Broker
-from cordwood.broker.configs.service import ConfigService
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
 from cordwood.broker.request_context import BrokerContext
@@ -25,6 +24,7 @@ from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.log_cleaner import LogCleaner
 from cordwood.cleanup.online_retention import start_retention
+from cordwood.configs.service import ConfigService
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.formatting import read_previous_broker_epoch

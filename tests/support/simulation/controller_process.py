@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 
-from cordwood.broker.configs.service import ConfigService
+from cordwood.configs.service import ConfigService
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.publisher import MetadataPublisher

@@ -17,7 +17,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.configs.settings import BrokerSettings
 from cordwood.model.properties import parse_properties
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.cli.serve_listening import listening_settings

@@ -21,11 +21,11 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.broker.configs.settings import SINGLE_BROKER_DEFAULTS, BrokerSettings
 from cordwood.cleanup.cleaner_manager import CleanerManager
 from cordwood.cleanup.log_cleaner import ManagedEngine
 from cordwood.cleanup.online_retention import retention_pass
 from cordwood.cleanup.spark_process import Backoff, SparkProcess
+from cordwood.configs.settings import SINGLE_BROKER_DEFAULTS, BrokerSettings
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import (
     ConfigError,

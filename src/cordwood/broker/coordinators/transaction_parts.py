@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cordwood.broker.configs.settings import BrokerSettings
 from cordwood.broker.coordinators.producer_ids import ProducerIds
 from cordwood.broker.coordinators.transaction_log import TransactionLog
 from cordwood.broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
@@ -15,6 +14,7 @@ from cordwood.broker.coordinators.transaction_partitions import TransactionParti
 from cordwood.broker.coordinators.transaction_verification import TransactionVerification
 from cordwood.broker.peers import Peers
 from cordwood.broker.replica_manager import ReplicaManager
+from cordwood.configs.settings import BrokerSettings
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.transaction.service import TransactionCoordinator
 from cordwood.coordinator.transaction.settings import TransactionSettings

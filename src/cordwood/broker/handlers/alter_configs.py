@@ -8,9 +8,9 @@ Kafka 4.3; KIP-133.
 
 from __future__ import annotations
 
-from cordwood.broker.configs.alter import Alteration, Resource
 from cordwood.broker.handlers.config_changes import carry_out
 from cordwood.broker.request_context import RequestContext
+from cordwood.configs.alter import Alteration, Resource
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.apis.alter_configs import AlterConfigsRequest
 from cordwood.serving.api import Api, Response, always

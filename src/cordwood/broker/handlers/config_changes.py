@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from cordwood.broker.config_authorization import config_authorization_error
-from cordwood.broker.configs.alter import Outcome, Resource
 from cordwood.broker.handlers.controller_answers import after_answer, all_or_error
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.broker.request_context import RequestContext
+from cordwood.configs.alter import Outcome, Resource
 from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import KafkaError

@@ -24,7 +24,6 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from cordwood.broker.configs.settings import RACK_AWARE_SELECTOR
 from cordwood.broker.delayed_operations import WaitKey
 from cordwood.broker.fetch_sessions import (
     NO_SESSION,
@@ -38,6 +37,7 @@ from cordwood.broker.handlers.cluster_facts import current_leader, endpoints_of
 from cordwood.broker.handlers.fetch_response import PartitionAnswer, build_response
 from cordwood.broker.partition import Partition
 from cordwood.broker.request_context import BrokerContext
+from cordwood.configs.settings import RACK_AWARE_SELECTOR
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     FencedLeaderEpochError,

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from cordwood.broker.configs.alter import Alteration, Resource
 from cordwood.broker.handlers.config_changes import carry_out
 from cordwood.broker.request_context import RequestContext
+from cordwood.configs.alter import Alteration, Resource
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
 from cordwood.serving.api import Api, Response, always

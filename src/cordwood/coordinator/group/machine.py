@@ -37,14 +37,11 @@ from cordwood.coordinator.group.counters import Count, Counts
 from cordwood.coordinator.group.expiry import expired, forecast
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
 from cordwood.coordinator.group.records import CoordinatorRecord, OffsetRecord
-from cordwood.coordinator.group.settings import (
-    GROUP_OFFSETS_RETENTION,
-    GroupSettings,
-    retention_ms_of,
-)
+from cordwood.coordinator.group.settings import GroupSettings, retention_ms_of
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.timeline import Timeline
 from cordwood.model.audit import GroupDeleted, OffsetsDeleted, OffsetsExpired, Requester
+from cordwood.model.config import GROUP_OFFSETS_RETENTION
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 

@@ -5,13 +5,11 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 from cordwood.format.compression import Codec
 
 _MS_PER_MINUTE = 60_000
-#: Cordwood's own setting of a group, which goes before the broker's offsets.retention.minutes.
-GROUP_OFFSETS_RETENTION: Final = "cordwood.offsets.retention.minutes"
 _CODECS = tuple(Codec)
 
 

@@ -243,11 +243,11 @@ def _is_one_of(log_dir: Path, log_dirs: Iterable[str]) -> bool:
 
 def _by_kafka_address(servers: str) -> AddressedBroker:
     # The client is not loaded by commands that read files.
-    from cordwood.broker.configs.describe import HTTP_URL  # noqa: PLC0415
     from cordwood.client.addressed import find_addressed  # noqa: PLC0415
     from cordwood.client.cluster import Cluster  # noqa: PLC0415
     from cordwood.client.core import ClientSettings  # noqa: PLC0415
     from cordwood.client.errors import ClientError  # noqa: PLC0415
+    from cordwood.configs.describe import HTTP_URL  # noqa: PLC0415
 
     settings = ClientSettings(
         bootstrap_servers=servers,

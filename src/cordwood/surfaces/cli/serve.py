@@ -53,7 +53,7 @@ from cordwood.surfaces.cli.setting_values import setting_value
 from cordwood.surfaces.cli.values import parse_duration
 
 if TYPE_CHECKING:
-    from cordwood.broker.configs.settings import BrokerSettings
+    from cordwood.configs.settings import BrokerSettings
     from cordwood.model.clock import Clock
     from cordwood.node.controller_node import ControllerNode
     from cordwood.node.node import Node
@@ -126,7 +126,7 @@ def serve_command(
     audit_log: AuditLogOption = None,
 ) -> None:
     """Runs a Kafka broker or controller, until it is stopped by SIGTERM or Ctrl-C."""
-    from cordwood.broker.configs.settings import (  # noqa: PLC0415
+    from cordwood.configs.settings import (  # noqa: PLC0415
         SINGLE_BROKER_DEFAULTS,
         BrokerSettings,
     )

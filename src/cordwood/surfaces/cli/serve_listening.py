@@ -12,7 +12,7 @@ import typer
 from cordwood.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from cordwood.broker.configs.settings import BrokerSettings
+    from cordwood.configs.settings import BrokerSettings
 
 _PORT: Final = 9092
 _PORT_MAX: Final = 65_535
@@ -107,7 +107,7 @@ def listening_settings(bind: str | None, port: int | None, advertise: str | None
     Raises:
         ConfigError: `advertise` is not of the form HOST[:PORT], or names no single machine.
     """
-    from cordwood.broker.configs.listeners import ADVERTISE_REACHED  # noqa: PLC0415
+    from cordwood.configs.listeners import ADVERTISE_REACHED  # noqa: PLC0415
     from cordwood.serving.addresses import in_url, is_wildcard  # noqa: PLC0415
 
     found = {}
@@ -124,7 +124,7 @@ def listening_settings(bind: str | None, port: int | None, advertise: str | None
 
 def without_reached(settings: Mapping[str, str]) -> dict[str, str]:
     """The settings, where what is advertised wins over what `--bind` stands for."""
-    from cordwood.broker.configs.listeners import ADVERTISE_REACHED  # noqa: PLC0415
+    from cordwood.configs.listeners import ADVERTISE_REACHED  # noqa: PLC0415
 
     is_advertised = bool(settings.get("advertised.listeners"))
     return {

@@ -14,11 +14,11 @@ from typing import Any, Protocol, TypeVar
 from prometheus_client import CollectorRegistry
 
 from cordwood import __version__
-from cordwood.broker.configs.describe import topic_origins
 from cordwood.cleanup.erasure.online_erasures import ErasureRunsError
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.online_check import plan_next_check
 from cordwood.cleanup.online_holds import add_hold
+from cordwood.configs.describe import topic_origins
 from cordwood.model.clock import Clock
 from cordwood.model.hold import Hold, parse_target
 from cordwood.model.pauses import in_steps

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from cordwood.broker.configs.alter import Alteration, Resource
-from cordwood.broker.configs.describe import topic_origins
-from cordwood.broker.configs.service import ConfigService
-from cordwood.broker.configs.values import key_of
 from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.due import DueRule
 from cordwood.cleanup.online_check import free_space, frozen_logs, logs_to_plan
 from cordwood.cleanup.shared_retention import DirectoryLimits
 from cordwood.cleanup.spark.session import cores_here
+from cordwood.configs.alter import Alteration, Resource
+from cordwood.configs.describe import topic_origins
+from cordwood.configs.service import ConfigService
+from cordwood.configs.values import key_of
 from cordwood.model.config import ConfigResource, LogConfig
 from cordwood.model.config_file import merge_set_options
 from cordwood.model.config_levels import settings_of_topic

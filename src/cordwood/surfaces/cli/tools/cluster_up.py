@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from rich.progress import Progress, TaskID
 
-from cordwood.broker.configs.unknown import unknown_settings
+from cordwood.configs.unknown import unknown_settings
 from cordwood.model.clock import pause
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.held_signals import STOP_SIGNALS

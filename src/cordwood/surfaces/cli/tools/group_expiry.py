@@ -20,11 +20,11 @@ from cordwood.client.errors import RefusedError
 from cordwood.client.offsets import EARLIEST, LATEST, Offsets
 from cordwood.coordinator.group import records
 from cordwood.coordinator.group.expiry import Expiry, forecast
-from cordwood.coordinator.group.settings import GROUP_OFFSETS_RETENTION, retention_ms_of
+from cordwood.coordinator.group.settings import retention_ms_of
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.timeline import Timeline
 from cordwood.format.java_map import absolute_hash
-from cordwood.model.config import ConfigResource
+from cordwood.model.config import GROUP_OFFSETS_RETENTION, ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cordwood.broker.configs.keys import broker_keys
-from cordwood.broker.configs.listeners import listeners_of
-from cordwood.broker.configs.values import BrokerValues, java_order, parse_texts
+from cordwood.configs.keys import broker_keys
+from cordwood.configs.listeners import listeners_of
+from cordwood.configs.values import BrokerValues, java_order, parse_texts
 from cordwood.format.file_names import META_PROPERTIES
 from cordwood.format.meta_properties import MetaProperties
 from cordwood.metadata.formatting import format_directories, read_directory, require_own

@@ -16,11 +16,11 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from cordwood.broker.configs.checks import require_ordered_lags, require_quorum, require_sound
-from cordwood.broker.configs.keys import broker_keys
-from cordwood.broker.configs.listeners import ADVERTISE_REACHED, PLAINTEXT, listeners_of
-from cordwood.broker.configs.unknown import unknown_settings
-from cordwood.broker.configs.values import (
+from cordwood.configs.checks import require_ordered_lags, require_quorum, require_sound
+from cordwood.configs.keys import broker_keys
+from cordwood.configs.listeners import ADVERTISE_REACHED, PLAINTEXT, listeners_of
+from cordwood.configs.unknown import unknown_settings
+from cordwood.configs.values import (
     BrokerValues,
     Texts,
     parse_texts,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.broker.configs.keys import broker_keys
-from cordwood.broker.configs.values import (
+from cordwood.configs.keys import broker_keys
+from cordwood.configs.values import (
     java_order,
     key_of,
     parse_counts,

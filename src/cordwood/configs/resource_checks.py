@@ -14,16 +14,16 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from cordwood.broker.configs.checks import require_ordered_lags
-from cordwood.broker.configs.effective import EffectiveConfigs
-from cordwood.broker.configs.keys import (
+from cordwood.configs.checks import require_ordered_lags
+from cordwood.configs.effective import EffectiveConfigs
+from cordwood.configs.keys import (
     GROUP_BOUNDS,
     Keys,
     client_metrics_keys,
     group_keys,
     topic_keys,
 )
-from cordwood.broker.configs.values import Texts, parse_texts, parse_topic
+from cordwood.configs.values import Texts, parse_texts, parse_topic
 from cordwood.model.config_values import Value
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError

@@ -8,10 +8,10 @@ from uuid import UUID
 
 import pytest
 
-from cordwood.broker.configs.alter import DELETE, SET, Alteration, Outcome, Resource
-from cordwood.broker.configs.service import ConfigService
-from cordwood.broker.configs.settings import BrokerSettings
-from cordwood.broker.configs.values import BrokerValues
+from cordwood.configs.alter import DELETE, SET, Alteration, Outcome, Resource
+from cordwood.configs.service import ConfigService
+from cordwood.configs.settings import BrokerSettings
+from cordwood.configs.values import BrokerValues
 from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.metadata.image import MetadataImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap

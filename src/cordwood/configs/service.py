@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
-from cordwood.broker.configs import alter, describe
-from cordwood.broker.configs.alter import Outcome, Resource
-from cordwood.broker.configs.describe import Entry
-from cordwood.broker.configs.effective import EffectiveConfigs
-from cordwood.broker.configs.resource_checks import require_topic
+from cordwood.configs import alter, describe
+from cordwood.configs.alter import Outcome, Resource
+from cordwood.configs.describe import Entry
+from cordwood.configs.effective import EffectiveConfigs
+from cordwood.configs.resource_checks import require_topic
 from cordwood.model.config import ConfigResource
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, KafkaError

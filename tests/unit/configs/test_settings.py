@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.broker.configs.listeners import Listener
-from cordwood.broker.configs.settings import BrokerSettings
+from cordwood.configs.listeners import Listener
+from cordwood.configs.settings import BrokerSettings
 from cordwood.model.errors import ConfigError, UnsupportedSettingError
 
 COMBINED = """\

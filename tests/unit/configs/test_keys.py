@@ -6,7 +6,7 @@ from importlib import resources
 
 import pytest
 
-from cordwood.broker.configs.keys import (
+from cordwood.configs.keys import (
     Dynamic,
     broker_keys,
     client_metrics_keys,
@@ -20,7 +20,7 @@ from cordwood.model.errors import ConfigError
 
 ROWS = [
     line.split("\t")
-    for line in resources.files("cordwood.broker.configs")
+    for line in resources.files("cordwood.configs")
     .joinpath("kafka_4_3.tsv")
     .read_text(encoding="utf-8")
     .splitlines()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import lzma
 from pathlib import Path
 
-from cordwood.broker.configs.keys import (
+from cordwood.configs.keys import (
     ConfigKey,
     broker_keys,
     client_metrics_keys,

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import overload
 
-from cordwood.broker.configs.keys import ConfigKey, Keys, broker_keys, dynamic_keys, topic_keys
+from cordwood.configs.keys import ConfigKey, Keys, broker_keys, dynamic_keys, topic_keys
 from cordwood.format.java_map import JavaHashMap
 from cordwood.model.config import TOPIC_SETTINGS, BrokerConfig
 from cordwood.model.config_resolver import broker_name_of, synonyms_of

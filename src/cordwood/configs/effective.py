@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from cordwood.broker.configs.keys import (
+from cordwood.configs.keys import (
     GROUP_BOUNDS,
     Dynamic,
     broker_keys,
@@ -21,9 +21,9 @@ from cordwood.broker.configs.keys import (
     dynamic_keys,
     group_keys,
 )
-from cordwood.broker.configs.loggers import LoggerLevels
-from cordwood.broker.configs.settings import BrokerSettings
-from cordwood.broker.configs.values import (
+from cordwood.configs.loggers import LoggerLevels
+from cordwood.configs.settings import BrokerSettings
+from cordwood.configs.values import (
     BrokerValues,
     Texts,
     changed,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.broker.configs.keys import broker_keys
-from cordwood.broker.configs.unknown import unknown_settings
+from cordwood.configs.keys import broker_keys
+from cordwood.configs.unknown import unknown_settings
 from cordwood.model.errors import UnknownSettingError
 from cordwood.testing.cluster import Cluster
 

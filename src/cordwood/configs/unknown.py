@@ -9,14 +9,14 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from cordwood.broker.configs.keys import broker_keys, dynamic_keys, topic_keys
-from cordwood.broker.configs.listeners import ADVERTISE_REACHED
 from cordwood.cleanup.cleaner_settings import (
     SPARK_IDLE_MS,
     UNCLEANABLE_RETRY_MAX_MS,
     UNCLEANABLE_RETRY_MS,
     VERIFY,
 )
+from cordwood.configs.keys import broker_keys, dynamic_keys, topic_keys
+from cordwood.configs.listeners import ADVERTISE_REACHED
 from cordwood.model.config_names import advise_on_broker_name, is_misnamed_broker_setting
 from cordwood.model.static_topics import PREFIX as STATIC_TOPIC_PREFIX
 

@@ -15,26 +15,26 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from cordwood.broker.configs.checks import require_reachable, require_sound
-from cordwood.broker.configs.describe import parse_node_id
-from cordwood.broker.configs.effective import (
+from cordwood.configs.checks import require_reachable, require_sound
+from cordwood.configs.describe import parse_node_id
+from cordwood.configs.effective import (
     EffectiveConfigs,
     is_per_broker,
     is_store_of_keys,
     usable,
 )
-from cordwood.broker.configs.keys import Dynamic, Keys, broker_keys, dynamic_keys, topic_keys
-from cordwood.broker.configs.listeners import (
+from cordwood.configs.keys import Dynamic, Keys, broker_keys, dynamic_keys, topic_keys
+from cordwood.configs.listeners import (
     listeners_of,
     require_controller_listener,
     require_same_listeners,
 )
-from cordwood.broker.configs.resource_checks import (
+from cordwood.configs.resource_checks import (
     require_client_metrics,
     require_group,
     require_topic,
 )
-from cordwood.broker.configs.values import (
+from cordwood.configs.values import (
     BrokerValues,
     Texts,
     changed,

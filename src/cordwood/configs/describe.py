@@ -12,8 +12,8 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from cordwood.broker.configs.effective import EffectiveConfigs
-from cordwood.broker.configs.keys import (
+from cordwood.configs.effective import EffectiveConfigs
+from cordwood.configs.keys import (
     ConfigKey,
     Dynamic,
     Keys,
@@ -24,7 +24,7 @@ from cordwood.broker.configs.keys import (
     group_keys,
     topic_keys,
 )
-from cordwood.broker.configs.values import Texts, java_order, key_of, parse_topic
+from cordwood.configs.values import Texts, java_order, key_of, parse_topic
 from cordwood.model.config import (
     BROKER_NAME_OF_TOPIC_SETTING,
     OWN_PREFIX,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cordwood.broker.configs.loggers import LoggerLevels
+from cordwood.configs.loggers import LoggerLevels
 from support.config_broker import ConfigBroker
 from support.config_client import Change, entries
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from cordwood.broker.configs.values import BrokerValues, parse_counts, topic_defaults
+from cordwood.configs.values import BrokerValues, parse_counts, topic_defaults
 from cordwood.model.config_values import Value
 from cordwood.model.errors import ConfigError
 

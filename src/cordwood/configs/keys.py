@@ -17,9 +17,9 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
-from cordwood.coordinator.group.settings import GROUP_OFFSETS_RETENTION
 from cordwood.model.config import (
     BROKER_SETTINGS,
+    GROUP_OFFSETS_RETENTION,
     TOPIC_SETTINGS,
     BrokerSetting,
     TopicSetting,
