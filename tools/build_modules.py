@@ -27,6 +27,7 @@ SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 MODULES = (
     "broker/coordinator_answer.py",
+    "broker/delayed_fetch.py",
     "broker/delayed_operations.py",
     "broker/delayed_produce.py",
     "broker/coordinators/group_metadata_log.py",
@@ -37,6 +38,7 @@ MODULES = (
     "broker/handlers/produce_checks.py",
     "broker/metrics.py",
     "broker/partition.py",
+    "broker/reading.py",
     "broker/replica_manager.py",
     "broker/request_context.py",
     "broker/coordinators/transaction_log.py",

@@ -24,6 +24,13 @@ from cordwood.model.kafka_errors import (
 from cordwood.model.pauses import in_steps
 from cordwood.model.rng import Rng
 
+SESSION_ERRORS = (
+    FetchSessionIdNotFoundError,
+    FetchSessionTopicIdError,
+    InvalidFetchSessionEpochError,
+)
+"""A request that is of no session."""
+
 NO_SESSION = 0
 FINAL_EPOCH = -1
 INITIAL_EPOCH = 0
@@ -188,6 +195,13 @@ class FetchContext(NamedTuple):
         if self.session is None or not self.is_incremental:
             return len(self.asked)
         return len(self.session.due)
+
+    def session_of(self, follower: Follower | None) -> FetchSession | None:
+        """The session, if it is one of a follower, and a follower fetches."""
+        session = self.session
+        if session is None or session.follower is None or follower is None:
+            return None
+        return session
 
 
 class FetchSessionCache:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import Any
 
-from cordwood.broker.handlers import fetch
+from cordwood.broker import reading
 from cordwood.broker.replication import following, leadership
 from cordwood.broker.replication.following import Effect as FollowerEffect
 from cordwood.broker.replication.following import FetchedPartition, FetchPosition
@@ -73,7 +73,7 @@ def divergence_ignored() -> AbstractContextManager[None]:
 
     return all_of(
         replaced(following.PartitionFollowing, "on_fetched", on_fetched),
-        replaced(fetch, "_diverging_epoch", lambda _log, _wanted: None),
+        replaced(reading, "_diverging_epoch", lambda _log, _wanted: None),
     )
 
 
