@@ -12,14 +12,8 @@ from typing import Final, NamedTuple
 
 from cordwood.configs.values import BrokerValues, Texts, parse_pairs
 from cordwood.model.errors import ConfigError
+from cordwood.model.security_protocol import SecurityProtocol
 
-PLAINTEXT: Final = "PLAINTEXT"
-PROTOCOLS: Final[Mapping[str, int]] = {
-    "PLAINTEXT": 0,
-    "SSL": 1,
-    "SASL_PLAINTEXT": 2,
-    "SASL_SSL": 3,
-}
 #: Whether a broker that is alone in its cluster, and listens at every address of its machine, names
 #: to each client the address that this client has reached.
 ADVERTISE_REACHED: Final = "cordwood.advertise.reached.address"
@@ -33,12 +27,7 @@ class Listener(NamedTuple):
     name: str
     host: str
     port: int
-    protocol: str = PLAINTEXT
-
-    @property
-    def security_protocol(self) -> int:
-        """The protocol as a registration has it."""
-        return PROTOCOLS[self.protocol]
+    protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
 
 def listeners_of(
@@ -52,7 +41,7 @@ def listeners_of(
     Raises:
         ConfigError: Kafka would not take them.
     """
-    protocols = _protocols(values, is_given=_MAP in given)
+    protocols = listener_protocols(values, given)
     entries = values.strings(setting)
     shown = ", ".join(entries)
     try:
@@ -60,6 +49,26 @@ def listeners_of(
         _require_distinct(setting, found, shown)
     except ConfigError as error:
         raise ConfigError(f"Error creating broker listeners from '[{shown}]': {error}") from error
+    return found
+
+
+def listener_protocols(values: BrokerValues, given: Texts) -> dict[str, SecurityProtocol]:
+    """The security protocol of each listener name, those of the controllers' listeners among them.
+
+    Raises:
+        ConfigError: a protocol is unknown.
+    """
+    found: dict[str, SecurityProtocol] = {}
+    for name, protocol in parse_pairs(_MAP, values.text(_MAP) or "").items():
+        if protocol.upper() not in SecurityProtocol.__members__:
+            raise ConfigError(
+                "No enum constant org.apache.kafka.common.security.auth.SecurityProtocol."
+                f"{protocol.upper()}"
+            )
+        found[name.upper()] = SecurityProtocol[protocol.upper()]
+    if _MAP not in given:
+        for name in values.strings("controller.listener.names"):
+            found.setdefault(name.upper(), SecurityProtocol.PLAINTEXT)
     return found
 
 
@@ -98,22 +107,7 @@ def require_same_listeners(old: Iterable[Listener], new: Iterable[Listener]) -> 
         raise ConfigError("Listeners cannot be added or removed while the broker runs")
 
 
-def _protocols(values: BrokerValues, *, is_given: bool) -> dict[str, str]:
-    found: dict[str, str] = {}
-    for name, protocol in parse_pairs(_MAP, values.text(_MAP) or "").items():
-        if protocol.upper() not in PROTOCOLS:
-            raise ConfigError(
-                "No enum constant org.apache.kafka.common.security.auth.SecurityProtocol."
-                f"{protocol.upper()}"
-            )
-        found[name.upper()] = protocol.upper()
-    if not is_given:
-        for name in values.strings("controller.listener.names"):
-            found.setdefault(name.upper(), PLAINTEXT)
-    return found
-
-
-def _listener(entry: str, protocols: Mapping[str, str]) -> Listener:
+def _listener(entry: str, protocols: Mapping[str, SecurityProtocol]) -> Listener:
     match = _ENDPOINT.fullmatch(entry.strip())
     if match is None or not -1 <= int(match[3]) <= 65535:
         raise ConfigError(f"Unable to parse {entry} to a broker endpoint")

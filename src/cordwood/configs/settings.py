@@ -18,7 +18,7 @@ from typing import Final
 
 from cordwood.configs.checks import require_ordered_lags, require_quorum, require_sound
 from cordwood.configs.keys import broker_keys
-from cordwood.configs.listeners import ADVERTISE_REACHED, PLAINTEXT, listeners_of
+from cordwood.configs.listeners import ADVERTISE_REACHED, listener_protocols, listeners_of
 from cordwood.configs.unknown import unknown_settings
 from cordwood.configs.values import (
     BrokerValues,
@@ -31,6 +31,7 @@ from cordwood.model.config_resolver import LISTENER_KEY
 from cordwood.model.config_values import format_value
 from cordwood.model.errors import ConfigError, UnknownSettingError, UnsupportedSettingError
 from cordwood.model.properties import parse_properties
+from cordwood.model.security_protocol import SecurityProtocol
 from cordwood.model.static_topics import StaticTopics, static_topics
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
@@ -220,17 +221,14 @@ class BrokerSettings(BrokerValues):
         for name in ("controller.quorum.voters", "controller.quorum.bootstrap.servers"):
             if self.is_controller and len(self.strings(name)) > 1:
                 raise self._unsupported(name, "name only this node: it is its only controller")
-        if self.text("security.inter.broker.protocol") != PLAINTEXT:
+        if self.text("security.inter.broker.protocol") != SecurityProtocol.PLAINTEXT.name:
             raise self._unsupported("security.inter.broker.protocol", "set it to PLAINTEXT")
 
     def _read_listeners(self) -> None:
         controllers = {name.upper() for name in self.strings("controller.listener.names")}
         listed = listeners_of(self, self.given)
         for each in listed:
-            if each.protocol != PLAINTEXT:
-                raise self._unsupported(
-                    "listeners", f"listener {each.name} is {each.protocol}; use PLAINTEXT"
-                )
+            self._require_plain("listeners", each.name, each.protocol)
         self.controller_listeners = tuple(each for each in listed if each.name in controllers)
         self.advertised_controller_listeners = self.controller_listeners
         self.listeners = tuple(each for each in listed if each.name not in controllers)
@@ -252,6 +250,12 @@ class BrokerSettings(BrokerValues):
         else:
             self.inter_broker_listener = ""
             self._require_controller_alone()
+
+    def _require_plain(self, setting: str, listener: str, protocol: SecurityProtocol) -> None:
+        if protocol is not SecurityProtocol.PLAINTEXT:
+            raise self._unsupported(
+                setting, f"listener {listener} is {protocol.name}; use PLAINTEXT"
+            )
 
     def _require_controller_alone(self) -> None:
         """Source: KafkaConfig.validateValues, for process.roles=controller."""
@@ -298,6 +302,18 @@ class BrokerSettings(BrokerValues):
                 "requirement failed: controller.listener.names must not contain a value appearing "
                 "in the 'listeners' configuration when running KRaft with just the broker role"
             )
+        protocols = listener_protocols(self, self.given)
+        names = [name.upper() for name in self.strings("controller.listener.names")]
+        for name in names:
+            if name not in protocols:
+                raise ConfigError(
+                    f"Controller listener with name {name} defined in controller.listener.names "
+                    "not found in listener.security.protocol.map  (an explicit security mapping "
+                    "for each controller listener is required if listener.security.protocol.map "
+                    "is non-empty, or if there are security protocols other than PLAINTEXT in use)"
+                )
+        # The others are not used: the controllers' addresses are those of the first.
+        self._require_plain("controller.listener.names", names[0], protocols[names[0]])
 
     def _inter_broker_listener(self) -> str:
         names = [each.name for each in self.advertised_listeners]
@@ -308,13 +324,7 @@ class BrokerSettings(BrokerValues):
                 "Perhaps all listeners appear in controller.listener.names?"
             )
         name = self.text("inter.broker.listener.name")
-        chosen = (
-            name.upper()
-            if name
-            else next(
-                (each.name for each in self.advertised_listeners if each.protocol == PLAINTEXT), ""
-            )
-        )
+        chosen = name.upper() if name else names[0]
         if chosen not in names:
             raise ConfigError(
                 "requirement failed: inter.broker.listener.name must be a listener name defined in "

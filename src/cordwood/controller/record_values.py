@@ -21,10 +21,9 @@ from cordwood.metadata.image import Endpoint
 from cordwood.metadata.records import ApiRecord
 from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import InvalidRequestError
+from cordwood.model.security_protocol import SecurityProtocol
 from cordwood.model.topic_names import topic_name_fault
 
-#: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL.
-SECURITY_PROTOCOLS: Final = range(4)
 #: RECOVERED, RECOVERING.
 RECOVERY_STATES: Final = range(2)
 #: SCRAM-SHA-256, SCRAM-SHA-512.
@@ -98,7 +97,7 @@ def _endpoint(name: str, host: str, port: int, security_protocol: int) -> None:
     _require(bool(host), f"the host of listener {name}", host)
     _require(0 < port <= _PORT_MAX, f"the port of listener {name}", port)
     _require(
-        security_protocol in SECURITY_PROTOCOLS,
+        security_protocol in tuple(SecurityProtocol),
         f"the security protocol of listener {name}",
         security_protocol,
     )

@@ -464,7 +464,7 @@ class Node:
                 name=each.name,
                 host=socket.getfqdn() if is_wildcard(each.host) else each.host,
                 port=each.port or self.ports[each.name],
-                security_protocol=each.security_protocol,
+                security_protocol=each.protocol,
             )
             for each in self.settings.advertised_listeners
         )

@@ -27,7 +27,7 @@ def controller_endpoints(settings: BrokerSettings, ports: Mapping[str, int]) -> 
             name=each.name,
             host=each.host or "localhost",
             port=each.port or ports[each.name],
-            security_protocol=each.security_protocol,
+            security_protocol=each.protocol,
         )
         for each in settings.advertised_controller_listeners
     ]

@@ -23,6 +23,13 @@ log.dirs=/data/a,/data/b
 num.partitions=4
 log.retention.hours=24
 """
+MAP = "listener.security.protocol.map"
+OF_QUORUM = {
+    "process.roles": "broker",
+    "node.id": "1",
+    "controller.quorum.bootstrap.servers": "localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+}
 
 
 def test_the_properties_that_ship_with_kafka_are_understood() -> None:
@@ -78,10 +85,20 @@ def test_an_own_key_that_is_no_number_is_refused() -> None:
         (
             {
                 "listeners": "CLIENTS://:9093",
-                "listener.security.protocol.map": "CLIENTS:SASL_PLAINTEXT",
+                MAP: "CLIENTS:SASL_PLAINTEXT",
             },
             "listeners",
             "use PLAINTEXT",
+        ),
+        (
+            {**OF_QUORUM, "controller.listener.names": "SSL"},
+            "controller.listener.names",
+            "listener SSL is SSL; use PLAINTEXT",
+        ),
+        (
+            {**OF_QUORUM, MAP: "CONTROLLER:SASL_SSL,PLAINTEXT:PLAINTEXT"},
+            "controller.listener.names",
+            "listener CONTROLLER is SASL_SSL; use PLAINTEXT",
         ),
         ({"ssl.keystore.location": "/k"}, "ssl.keystore.location", "not encrypted"),
         (
@@ -135,6 +152,7 @@ def test_a_password_is_not_shown_in_a_refusal() -> None:
         {"authorizer.class.name": ""},
         {"remote.log.storage.system.enable": "false"},
         {"controller.quorum.voters": "1@localhost:9093"},
+        {**OF_QUORUM, "controller.listener.names": "CONTROLLER,SSL"},
         {"replica.selector.class": "x.Y"},
         {"some.plugin.setting": "z"},
     ],
@@ -167,6 +185,10 @@ def test_what_changes_nothing_is_taken(properties: dict[str, str]) -> None:
         ({"controller.quorum.voters": "1@b"}, "Failed to parse host name from entry 1@b"),
         ({"controller.quorum.voters": "1@b:99999"}, "port out of range:99999"),
         ({"controller.quorum.bootstrap.servers": "b"}, "Failed to parse host name from b for"),
+        (
+            {**OF_QUORUM, MAP: "PLAINTEXT:PLAINTEXT"},
+            "Controller listener with name CONTROLLER defined in controller.listener.names not",
+        ),
         ({"listeners": "nonsense"}, "Unable to parse nonsense"),
         ({"listeners": "A://:1"}, "No security protocol defined for listener A"),
         ({"listeners": "PLAINTEXT://:1,PLAINTEXT://:2"}, "must have a different name"),
