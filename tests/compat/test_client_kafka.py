@@ -1,4 +1,4 @@
-"""Both shells of the client against a real Kafka: versions, nodes by id, pipelined calls."""
+"""The client against a real Kafka: versions, nodes by id, requests beside each other."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from cordwood.client.admin import Admin
-from cordwood.client.async_cluster import AsyncCluster
-from cordwood.client.cluster import Cluster
-from cordwood.client.core import BrokerEndpoint, ClientSettings
+from cordwood.client.cluster_client import BrokerEndpoint, ClusterClient
 from cordwood.client.errors import NotSupportedError
+from cordwood.client.node_connection import NodeAddress, NodeConnection
+from cordwood.client.settings import ClientSettings
 from support.kafka import RealKafka
 
 pytestmark = pytest.mark.kafka
@@ -28,29 +28,26 @@ def settings(
         yield ClientSettings(bootstrap_servers=kafka.bootstrap_servers)
 
 
-def test_both_shells_reach_a_real_kafka(settings: ClientSettings) -> None:
-    with Cluster(settings, warn=pytest.fail) as blocking:
+def test_both_kinds_of_connections_reach_a_real_kafka(settings: ClientSettings) -> None:
+    with ClusterClient(settings, warn=pytest.fail) as blocking:
         for topic in TOPICS:
             Admin(blocking).create_topic(topic, partitions=1, replication_factor=1)
         (node,) = Admin(blocking).describe_cluster().nodes
         versions = blocking.versions(node.id)
         with pytest.raises(NotSupportedError):
             blocking.call("vote", {})
-    assert asyncio.run(seen_by_asyncio(settings)) == (node, versions, sorted(TOPICS))
+    assert asyncio.run(seen_by_asyncio(node)) == (node, versions, sorted(TOPICS))
 
 
-async def seen_by_asyncio(
-    settings: ClientSettings,
-) -> tuple[BrokerEndpoint, object, list[str]]:
-    async with AsyncCluster(settings, warn=pytest.fail) as cluster:
-        with pytest.raises(NotSupportedError):
-            await cluster.call("vote", {})
-        (found,) = (await cluster.call("describe_cluster", {})).brokers
-        node = BrokerEndpoint(int(found.broker_id), found.host, found.port, found.rack)
-        cluster.learn([node])
-        wanted = [
-            cluster.call("metadata", {"topics": [{"name": topic}]}, node_id=node.id)
-            for topic in TOPICS
-        ]
-        topics = [answer.topics[0].name for answer in await asyncio.gather(*wanted)]
-        return node, await cluster.versions(node.id), sorted(topics)
+async def seen_by_asyncio(node: BrokerEndpoint) -> tuple[BrokerEndpoint, object, list[str]]:
+    connection = NodeConnection(
+        lambda: NodeAddress(node.host, node.port), client_id="c", timeout_s=30
+    )
+    with pytest.raises(NotSupportedError):
+        await connection.call("vote", {})
+    (found,) = (await connection.call("describe_cluster", {})).brokers
+    wanted = [connection.call("metadata", {"topics": [{"name": topic}]}) for topic in TOPICS]
+    topics = [answer.topics[0].name for answer in await asyncio.gather(*wanted)]
+    connection.close()
+    seen = BrokerEndpoint(int(found.broker_id), found.host, found.port, found.rack)
+    return seen, connection.versions, sorted(topics)

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from typer.testing import CliRunner
 
-from cordwood.client.node_connection import NodeConnection
+from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.surfaces.cli.main import app
 from support.kafka import poll_until
 from support.kafka_tools import KafkaTools, ToolResult
@@ -234,7 +234,9 @@ def test_a_consumer_is_sent_to_the_follower_in_its_rack(cluster: Cluster, reader
 
 async def ask(port: int, fields: dict[str, Any]) -> Any:
     """The answer to a Fetch of the last version with names of topics."""
-    node = NodeConnection("127.0.0.1", port, client_id="test", timeout_s=WAIT_S)
+    node = NodeConnection(
+        lambda: NodeAddress("127.0.0.1", port), client_id="test", timeout_s=WAIT_S
+    )
     try:
         return await node.call("fetch", fields, version_max=12)
     finally:

@@ -15,7 +15,7 @@ from cordwood.broker.replication.fetcher import Followed, ReplicaFetcher
 from cordwood.broker.replication.following import PartitionFollowing
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
-from cordwood.client.node_connection import MovingNodeConnection, NodeAddress
+from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
@@ -50,7 +50,7 @@ async def following(
     """Fetches meanwhile, in the leader epoch that the image has."""
     topic = member.observer.image.topics[TOPIC]
     address = NodeAddress("127.0.0.1", leader.port)
-    connection = MovingNodeConnection(lambda: address, client_id="fetcher", timeout_s=30)
+    connection = NodeConnection(lambda: address, client_id="fetcher", timeout_s=30)
     fetcher = ReplicaFetcher(
         connection,
         ReplicaFetchSession(NODE_ID),

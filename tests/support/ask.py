@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from cordwood.client.node_connection import NodeConnection
+from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.testing.broker import RunningBroker
 
 
@@ -15,7 +15,9 @@ def ask(
     """The answer, in the newest version that the broker has, or in at most `version_max`."""
 
     async def call() -> Any:
-        node = NodeConnection("127.0.0.1", running.port, client_id="test", timeout_s=60)
+        node = NodeConnection(
+            lambda: NodeAddress("127.0.0.1", running.port), client_id="test", timeout_s=60
+        )
         try:
             return await node.call(api, fields, version_max=version_max)
         finally:

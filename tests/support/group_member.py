@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.consumer import Consumer
 from cordwood.client.group import GroupConsumer
 from cordwood.client.offsets import EARLIEST
 
 
-def member_of(cluster: Cluster, group: str, topic: str) -> GroupConsumer:
+def member_of(cluster: ClusterClient, group: str, topic: str) -> GroupConsumer:
     """A member that reads a topic from its start; a warning fails the test."""
     return GroupConsumer(
         cluster=cluster,

@@ -114,7 +114,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
     "recovery": ("tests/compat/test_recovery_kafka.py",),
     "error codes": ("tests/compat/test_error_codes.py",),
     "schemas of messages": ("tests/compat/test_message_schemas.py",),
-    "client": ("tests/unit/client/test_async_cluster.py",),
+    "client": ("tests/unit/client/test_node_connection.py",),
     "directories": (
         "tests/compat/test_groups_kafka.py::test_kafka_takes_over_a_directory_that_was_served_here",
         "tests/compat/test_transactions_exchange.py::"

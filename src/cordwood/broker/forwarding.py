@@ -14,8 +14,8 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
-from cordwood.client.core import Versions
 from cordwood.client.errors import ClientError
+from cordwood.client.session import Versions
 from cordwood.format.messages.primitives import read_uvarint, write_uvarint
 from cordwood.format.varint import Buffer
 from cordwood.metadata.quorum.active_controller import ActiveController

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from cordwood.broker.replication.replication import ImageBrokers
-from cordwood.client.node_connection import MovingNodeConnection
+from cordwood.client.node_connection import NodeConnection
 from cordwood.model.errors import CordwoodError
 from cordwood.serving.node_thread import NodeThread
 
@@ -44,7 +44,7 @@ class Peers:
         self._client_id = f"broker-{node_id}"
         self._listener = listener
         self._timeout_s = timeout_ms / 1000
-        self._connections: dict[int, MovingNodeConnection] = {}
+        self._connections: dict[int, NodeConnection] = {}
         self._asking: set[asyncio.Task[None]] = set()
 
     async def ask(self, broker_id: int, api: str, fields: Mapping[str, Any]) -> Any:
@@ -55,7 +55,7 @@ class Peers:
         """
         connection = self._connections.get(broker_id)
         if connection is None:
-            connection = self._connections[broker_id] = MovingNodeConnection(
+            connection = self._connections[broker_id] = NodeConnection(
                 lambda: self._brokers.address_of(broker_id, self._listener),
                 client_id=self._client_id,
                 timeout_s=self._timeout_s,

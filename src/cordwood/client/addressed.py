@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from cordwood.client.admin import BROKER, Admin
-from cordwood.client.cluster import Cluster
-from cordwood.client.core import BrokerEndpoint
+from cordwood.client.cluster_client import BrokerEndpoint, ClusterClient
 from cordwood.client.errors import NotSupportedError, RefusedError
 from cordwood.model.error_codes import ErrorCode
 
@@ -26,7 +25,7 @@ class AddressedBroker(NamedTuple):
     configs: Mapping[str, str | None]
 
 
-def find_addressed(cluster: Cluster, keys: Sequence[str]) -> AddressedBroker | None:
+def find_addressed(cluster: ClusterClient, keys: Sequence[str]) -> AddressedBroker | None:
     """The broker at the first bootstrap address that answers; None if it is none of its cluster's.
 
     Args:

@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from cordwood.client.cluster import Cluster
-from cordwood.client.core import BrokerEndpoint
+from cordwood.client.cluster_client import BrokerEndpoint, ClusterClient
 from cordwood.client.errors import NotSupportedError, RefusedError, require
 from cordwood.client.retry import action
 from cordwood.model.config_resolver import Level
@@ -133,7 +132,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 class Admin:
     """The administrator's calls, on a cluster that the caller closes."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
 
     # ---- the cluster
@@ -232,7 +231,7 @@ class Admin:
     def find_topics(
         self, names: Iterable[str], *, is_single: bool = False, deadline: float | None = None
     ) -> dict[str, TopicFacts | RefusedError]:
-        """The topics of those names, each found or refused; `deadline` as with `ClientCore.call`.
+        """The topics of those names, found or refused; `deadline` as with `ClusterClient.call`.
 
         Raises:
             DisconnectedError: no broker answered, with `is_single`.

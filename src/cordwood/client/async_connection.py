@@ -1,4 +1,4 @@
-"""One asyncio connection to a node."""
+"""Connections of an event loop, on which any number of requests wait for their answers."""
 
 from __future__ import annotations
 
@@ -6,16 +6,34 @@ import asyncio
 from typing import Any, cast
 
 from cordwood.client.errors import DisconnectedError, TimedOutError
-from cordwood.client.wire import Answer, Request, Wire
+from cordwood.client.session import ClientSession
+from cordwood.client.wire import RequestFrame, ResponseFrame
 
 
 class AsyncConnection(asyncio.Protocol):
-    """A connection on which any number of requests wait for their answers."""
+    """A connection, whose session is READY once `open` has returned."""
 
     def __init__(self, client_id: str) -> None:
-        self._wire = Wire(client_id)
-        self._waiting: dict[int, asyncio.Future[Answer]] = {}
+        self.session = ClientSession(client_id)
+        self._waiting: dict[int, asyncio.Future[ResponseFrame]] = {}
         self._transport: asyncio.Transport | None = None
+
+    async def open(self, *, timeout_s: float) -> None:
+        """Has the session agree with the node; closes the connection if that fails.
+
+        Args:
+            timeout_s: of each answer.
+
+        Raises:
+            TimedOutError, DisconnectedError: as `exchange`.
+            RefusedError: the node refuses.
+        """
+        try:
+            while (request := self.session.next_request()) is not None:
+                self.session.on_answer(await self.exchange(request, timeout_s=timeout_s))
+        except BaseException:
+            self.close()
+            raise
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As `asyncio.Protocol`."""
@@ -25,7 +43,7 @@ class AsyncConnection(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """As `asyncio.Protocol`."""
         try:
-            answers = self._wire.receive(data)
+            answers = self.session.wire.receive(data)
         except DisconnectedError as error:
             self._fail(error)
             return
@@ -48,8 +66,8 @@ class AsyncConnection(asyncio.Protocol):
         """Whether requests can be sent."""
         return self._transport is not None
 
-    async def exchange(self, request: Request, *, timeout_s: float) -> Any:
-        """Sends a request and waits for its answer; None where none is to come.
+    async def exchange(self, request: RequestFrame, *, timeout_s: float) -> Any:
+        """Sends a request and waits for its answer.
 
         Raises:
             TimedOutError: no answer came in time.
@@ -57,11 +75,9 @@ class AsyncConnection(asyncio.Protocol):
         """
         if self._transport is None:
             raise DisconnectedError("the broker closed the connection")
-        correlation_id, data = self._wire.send(request)
+        correlation_id, data = self.session.wire.send(request)
         self._transport.write(data)
-        if not request.is_answered:
-            return None
-        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        waiting: asyncio.Future[ResponseFrame] = asyncio.get_running_loop().create_future()
         self._waiting[correlation_id] = waiting
         try:
             async with asyncio.timeout(timeout_s):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeVar
 
 from cordwood.client.admin import Admin
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import RefusedError, require
 from cordwood.client.offsets import LATEST, Offsets
 from cordwood.client.transactions import Transaction, describe_producers, describe_transaction
@@ -44,7 +44,7 @@ class BlockingTransaction(NamedTuple):
 
 
 def find_blocking(
-    cluster: Cluster, partitions: Iterable[TopicPartition]
+    cluster: ClusterClient, partitions: Iterable[TopicPartition]
 ) -> list[BlockingTransaction]:
     """The open transactions of those of the partitions that they hold back, by first offset.
 
@@ -94,7 +94,7 @@ def _require_all(found: Mapping[TopicPartition, T | RefusedError]) -> dict[Topic
     return values
 
 
-def _coordinated(cluster: Cluster) -> dict[int, tuple[str, Transaction]]:
+def _coordinated(cluster: ClusterClient) -> dict[int, tuple[str, Transaction]]:
     """The transactional id and the transaction of each producer id that a coordinator knows."""
     found = {}
     for node in Admin(cluster).describe_cluster().nodes:

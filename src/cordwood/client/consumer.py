@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from cordwood.client.admin import Admin
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError, DisconnectedError, RefusedError, TimedOutError
 from cordwood.client.offsets import LATEST, Offsets
 from cordwood.client.retry import Action, action
@@ -57,7 +57,7 @@ class _Place:
 class Consumer:
     """Reads assigned partitions; `reset` is `EARLIEST`, `LATEST` or None for an error."""
 
-    cluster: Cluster
+    cluster: ClusterClient
     isolation: int = READ_UNCOMMITTED
     reset: int | None = LATEST
     check_crcs: bool = True

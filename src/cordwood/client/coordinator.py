@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from cordwood.client.admin import by_topic
-from cordwood.client.cluster import Cluster
-from cordwood.client.core import GROUP, Coordinator
+from cordwood.client.cluster_client import GROUP, ClusterClient, Coordinator
 from cordwood.client.errors import require
 from cordwood.model.topic_partition import TopicPartition
 
@@ -26,7 +25,7 @@ class Committed(NamedTuple):
 
 
 def fetch_committed(
-    cluster: Cluster, group_id: str, partitions: Sequence[TopicPartition] | None
+    cluster: ClusterClient, group_id: str, partitions: Sequence[TopicPartition] | None
 ) -> dict[TopicPartition, Committed]:
     """What a group has committed for those partitions, or for all it ever committed for."""
     topics = None
@@ -58,7 +57,7 @@ def fetch_committed(
 
 
 def committed_offsets(
-    cluster: Cluster, group_id: str, partitions: Sequence[TopicPartition]
+    cluster: ClusterClient, group_id: str, partitions: Sequence[TopicPartition]
 ) -> dict[TopicPartition, int]:
     """The offsets that a group has committed, without those that it has not."""
     if not partitions:

@@ -29,6 +29,12 @@ class BadAddressError(ClientError):
     java_class = "org.apache.kafka.common.config.ConfigException"
 
 
+class UnservedProtocolError(ClientError):
+    """A security protocol that this client does not have."""
+
+    java_class = "org.apache.kafka.common.config.ConfigException"
+
+
 class TimedOutError(ClientError):
     """No broker answered within the time given."""
 

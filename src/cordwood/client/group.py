@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from cordwood.client.admin import Admin
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import GROUP, ClusterClient, Coordinator
 from cordwood.client.consumer import ConsumedRecord, Consumer
 from cordwood.client.consumer_protocol import (
     assignment,
@@ -24,7 +24,6 @@ from cordwood.client.consumer_protocol import (
     subscription,
 )
 from cordwood.client.coordinator import committed_offsets, offset_commit_topics
-from cordwood.client.core import GROUP, Coordinator
 from cordwood.client.errors import ClientError, DisconnectedError, RefusedError, TimedOutError
 from cordwood.client.offsets import LATEST
 from cordwood.client.retry import Action, action
@@ -67,7 +66,7 @@ class GroupConsumer:
     `warn` is called for offsets that could not be committed.
     """
 
-    cluster: Cluster
+    cluster: ClusterClient
     consumer: Consumer
     group_id: str
     topics: Callable[[], Sequence[str]]
@@ -85,7 +84,7 @@ class GroupConsumer:
 
         It joins as often as it must, with a back-off, until `timeout_ms` is over. What has begun by
         then is ended: a JoinGroup waits for the other members, and every other call has a time of
-        its own (`client.core`).
+        its own (`ClusterClient.call`).
         """
         end = self.clock.monotonic_s() + timeout_ms / 1000
         retries = self.cluster.retries(timeout_ms / 1000)

@@ -9,10 +9,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cordwood.client.admin import by_topic
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import GROUP, BrokerEndpoint, ClusterClient, Coordinator
 from cordwood.client.consumer_protocol import parse_assignment
 from cordwood.client.coordinator import offset_commit_topics
-from cordwood.client.core import GROUP, BrokerEndpoint, Coordinator
 from cordwood.client.errors import NotSupportedError, RefusedError, require
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
@@ -49,7 +48,7 @@ class Group(NamedTuple):
 class Groups:
     """Calls about groups, on a cluster that the caller closes."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
 
     def describe(self, group_id: str) -> Group:

@@ -1,4 +1,4 @@
-"""A connection to one node at a known address, for requests that are tried once.
+"""A connection to one node, for requests that are tried once.
 
 Another part decides what to do after an error: there is no retry here.
 
@@ -12,46 +12,47 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from cordwood.client.async_connection import AsyncConnection
-from cordwood.client.core import VERSIONS_REQUEST, Versions, api_key, usable_version, versions_of
 from cordwood.client.errors import ClientError, DisconnectedError
-from cordwood.client.wire import Request
+from cordwood.client.session import Versions
+from cordwood.client.transport import transport_of
+from cordwood.model.security_protocol import SecurityProtocol
 
 
 class NodeAddress(NamedTuple):
-    """A host and a port."""
+    """A host and a port, and the security protocol of the listener there."""
 
     host: str
     port: int
+    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
 
 
 class NodeConnection:
-    """Requests to the node at an address, on a connection that is opened when first needed.
+    """Requests to a node, on a connection that is opened when first needed.
 
     Requests may run at the same time: the node answers them in their order. A request that has no
-    answer in time closes the connection, for the others, too; the next request opens another.
+    answer in time closes the connection, for the others, too; the next request opens another. So
+    does a request after the address has changed.
     """
 
-    def __init__(self, host: str, port: int, *, client_id: str, timeout_s: float) -> None:
+    def __init__(
+        self, address: Callable[[], NodeAddress | None], *, client_id: str, timeout_s: float
+    ) -> None:
         """Connects to nothing yet.
 
         Args:
-            host: a name or an address.
-            port: where it listens.
+            address: where the node is now; None while that is not known.
             client_id: what requests say of their sender.
             timeout_s: how long to wait for a connection, and for an answer, unless a call says.
         """
-        self.host = host
-        self.port = port
+        self._address = address
         self._client_id = client_id
         self._timeout_s = timeout_s
-        self._connection: AsyncConnection | None = None
-        self._versions: Versions = {}
-        self._opening = asyncio.Lock()
+        self._link: _Link | None = None
 
     @property
     def versions(self) -> Versions:
-        """What the node serves; empty before the first connection."""
-        return self._versions
+        """The versions of the node that was asked last; empty if none has answered."""
+        return {} if self._link is None else self._link.versions
 
     async def call(
         self,
@@ -64,100 +65,63 @@ class NodeConnection:
         """Sends a request and waits for the answer, whose error is not looked at.
 
         Raises:
-            DisconnectedError: nobody listens there, or the connection ended.
+            DisconnectedError: the address is not known, nobody listens there, or the connection
+                ended.
             TimedOutError: no answer came in time.
             NotSupportedError: the node has no version of the API in common with this client.
+            UnservedProtocolError: there is no transport for the listener's security protocol.
         """
         wait_s = timeout_s or self._timeout_s
-        connection = await self._open(wait_s)
-        version = usable_version(api, self._versions, version_max)
+        connection = await self._current().connected(self._client_id, wait_s)
+        request = connection.session.request(api, fields, version_max=version_max)
         try:
-            return await connection.exchange(
-                Request(api_key(api), version, fields), timeout_s=wait_s
-            )
+            return await connection.exchange(request, timeout_s=wait_s)
         except ClientError:
             connection.close()
             raise
 
     def close(self) -> None:
         """Closes the connection: requests that wait fail with DisconnectedError."""
-        if self._connection is not None:
-            self._connection.close()
+        if self._link is not None:
+            self._link.close()
 
-    async def _open(self, timeout_s: float) -> AsyncConnection:
-        try:
-            # The time of those that wait for the same attempt counts, too.
-            async with asyncio.timeout(timeout_s), self._opening:
-                known = self._connection
-                if known is not None and known.is_open:
-                    return known
-                _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: AsyncConnection(self._client_id), self.host, self.port
-                )
-                try:
-                    answer = await connection.exchange(VERSIONS_REQUEST, timeout_s=timeout_s)
-                    self._versions = versions_of(answer)
-                except BaseException:
-                    connection.close()
-                    raise
-                self._connection = connection
-                return connection
-        except OSError as error:  # TimeoutError is one of them
-            raise DisconnectedError(f"no connection to {self.host}:{self.port}: {error}") from error
-
-
-class MovingNodeConnection:
-    """Requests to a node whose address may change, as `NodeConnection`."""
-
-    def __init__(
-        self, address: Callable[[], NodeAddress | None], *, client_id: str, timeout_s: float
-    ) -> None:
-        """Connects to nothing yet.
-
-        Args:
-            address: where the node is now; None while that is not known.
-            client_id: as `NodeConnection`.
-            timeout_s: as `NodeConnection`.
-        """
-        self._address = address
-        self._client_id = client_id
-        self._timeout_s = timeout_s
-        self._connection: NodeConnection | None = None
-
-    @property
-    def versions(self) -> Versions:
-        """What the node serves that was asked last; empty if none has answered."""
-        return {} if self._connection is None else self._connection.versions
-
-    async def call(
-        self,
-        api: str,
-        fields: Mapping[str, Any],
-        *,
-        version_max: int | None = None,
-        timeout_s: float | None = None,
-    ) -> Any:
-        """As `NodeConnection.call`.
-
-        Raises:
-            DisconnectedError: the address is not known, or as there.
-            ClientError: as there.
-        """
-        return await self._current().call(api, fields, version_max=version_max, timeout_s=timeout_s)
-
-    def close(self) -> None:
-        """Closes the connection: requests that wait fail with DisconnectedError."""
-        if self._connection is not None:
-            self._connection.close()
-
-    def _current(self) -> NodeConnection:
+    def _current(self) -> _Link:
         address = self._address()
         if address is None:
             raise DisconnectedError("the address of the node is not known")
-        known = self._connection
-        if known is None or (known.host, known.port) != address:
+        if self._link is None or self._link.address != address:
             self.close()
-            self._connection = known = NodeConnection(
-                *address, client_id=self._client_id, timeout_s=self._timeout_s
-            )
-        return known
+            self._link = _Link(address)
+        return self._link
+
+
+class _Link:
+    """The connection to an address, and the versions of the node there."""
+
+    def __init__(self, address: NodeAddress) -> None:
+        self.address = address
+        self.versions: Versions = {}
+        self._connection: AsyncConnection | None = None
+        self._opening = asyncio.Lock()
+
+    async def connected(self, client_id: str, timeout_s: float) -> AsyncConnection:
+        host, port, protocol = self.address
+        transport = transport_of(protocol)
+        loop = asyncio.get_running_loop()
+        try:
+            # The time of those that wait for the same attempt counts, too.
+            async with asyncio.timeout(timeout_s), self._opening:
+                if self._connection is None or not self._connection.is_open:
+                    found = await transport.connect_in(
+                        loop, lambda: AsyncConnection(client_id), host, port
+                    )
+                    await found.open(timeout_s=timeout_s)
+                    self._connection = found
+                    self.versions = found.session.versions
+                return self._connection
+        except OSError as error:  # TimeoutError is one of them
+            raise DisconnectedError(f"no connection to {host}:{port}: {error}") from error
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()

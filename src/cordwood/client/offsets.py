@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from cordwood.client.admin import Admin, TopicFacts, by_topic
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import (
     ClientError,
     DisconnectedError,
@@ -39,7 +39,7 @@ _LIST_OFFSETS_VERSIONS: Mapping[int, int] = {
 class Offsets:
     """Calls about the offsets of partitions, on a cluster that the caller closes."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: ClusterClient) -> None:
         self._cluster = cluster
         self._admin = Admin(cluster)
 

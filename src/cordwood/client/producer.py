@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from cordwood.client.admin import Admin, TopicFacts
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import (
     ClientError,
     DisconnectedError,
@@ -121,7 +121,7 @@ class Producer:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: ClusterClient,
         settings: ProducerSettings,
         failed: Failed,
         *,

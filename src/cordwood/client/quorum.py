@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError, require
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.model.uuids import ZERO_UUID
@@ -47,7 +47,7 @@ class QuorumFacts(NamedTuple):
         raise ClientError("No value present")
 
 
-def describe_quorum(cluster: Cluster, *, node_id: int | None = None) -> QuorumFacts:
+def describe_quorum(cluster: ClusterClient, *, node_id: int | None = None) -> QuorumFacts:
     """The metadata quorum.
 
     Args:

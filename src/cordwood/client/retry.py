@@ -1,7 +1,7 @@
 """Which error codes do not end a call, and what follows them: the rules of Kafka's clients.
 
 `RULES` has a row for each request that the client sends. A code without an action is an error of
-the call. `client.core` sends a request again where the row says that it does; else the caller
+the call. `ClusterClient` sends a request again where the row says that it does; else the caller
 does, since another node may have to be asked or the request has to be another one.
 
 Source: org.apache.kafka.clients.admin.internals (the handlers), KafkaAdminClient,
@@ -55,13 +55,13 @@ class Backoff:
 class Rule:
     """The row of a request.
 
-    `places` are the paths to the error codes in its answer. `by_core` is true if `client.core`
-    sends the request again for `AGAIN` and `COORDINATOR`.
+    `places` are the paths to the error codes in its answer. `by_client` is true if
+    `ClusterClient` sends the request again for `AGAIN` and `COORDINATOR`.
     """
 
     actions: Mapping[ErrorCode, Action]
     places: tuple[str, ...] = ("error_code",)
-    by_core: bool = True
+    by_client: bool = True
 
 
 INVALID_METADATA = frozenset(
@@ -131,7 +131,7 @@ RULES: Mapping[str, Rule] = {
             ErrorCode.DUPLICATE_SEQUENCE_NUMBER: Action.DELIVERED,
         },
         places=("responses.partition_responses.error_code",),
-        by_core=False,
+        by_client=False,
     ),
     "fetch": Rule(
         actions={
@@ -144,17 +144,17 @@ RULES: Mapping[str, Rule] = {
             ErrorCode.OFFSET_OUT_OF_RANGE: Action.RESET,
         },
         places=("error_code", "responses.partitions.error_code"),
-        by_core=False,
+        by_client=False,
     ),
-    "list_offsets": Rule(actions=_AT_LEADER, places=_PARTITIONS, by_core=False),
-    "delete_records": Rule(actions=_AT_LEADER, places=_PARTITIONS, by_core=False),
+    "list_offsets": Rule(actions=_AT_LEADER, places=_PARTITIONS, by_client=False),
+    "delete_records": Rule(actions=_AT_LEADER, places=_PARTITIONS, by_client=False),
     "describe_producers": Rule(
         actions={
             ErrorCode.NOT_LEADER_OR_FOLLOWER: Action.METADATA,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Action.METADATA,
         },
         places=_PARTITIONS,
-        by_core=False,
+        by_client=False,
     ),
     "write_txn_markers": Rule(
         actions=dict.fromkeys(
@@ -167,12 +167,12 @@ RULES: Mapping[str, Rule] = {
             Action.METADATA,
         ),
         places=("markers.topics.partitions.error_code",),
-        by_core=False,
+        by_client=False,
     ),
     "metadata": Rule(
         actions=_AGAIN,
         places=("topics.error_code",),
-        by_core=False,
+        by_client=False,
     ),
     # ---- coordinators, and what they look after
     "find_coordinator": Rule(actions=_LISTED, places=("error_code", "coordinators.error_code")),
@@ -206,9 +206,9 @@ RULES: Mapping[str, Rule] = {
     "delete_groups": Rule(actions=_COORDINATED, places=_RESULTS),
     "list_groups": Rule(actions=_LISTED),
     # ---- topics and settings, which the active controller changes
-    "create_topics": Rule(actions=_TOPICS_CHANGED, places=("topics.error_code",), by_core=False),
-    "delete_topics": Rule(actions=_TOPICS_CHANGED, places=_RESPONSES, by_core=False),
-    "create_partitions": Rule(actions=_TOPICS_CHANGED, places=_RESULTS, by_core=False),
+    "create_topics": Rule(actions=_TOPICS_CHANGED, places=("topics.error_code",), by_client=False),
+    "delete_topics": Rule(actions=_TOPICS_CHANGED, places=_RESPONSES, by_client=False),
+    "create_partitions": Rule(actions=_TOPICS_CHANGED, places=_RESULTS, by_client=False),
     "list_partition_reassignments": Rule(actions=_CONTROLLED),
     "incremental_alter_configs": Rule(actions=_CONTROLLED, places=_RESPONSES),
     "alter_client_quotas": Rule(actions=_CONTROLLED, places=("entries.error_code",)),
@@ -233,9 +233,9 @@ def action(api: str, code: int) -> Action | None:
 
 
 def repeated(api: str, answer: Any) -> Action | None:
-    """`COORDINATOR` or `AGAIN` if `client.core` sends a request with that answer again."""
+    """`COORDINATOR` or `AGAIN` if `ClusterClient` sends a request with that answer again."""
     rule = RULES.get(api)
-    if rule is None or not rule.by_core:
+    if rule is None or not rule.by_client:
         return None
     found = {rule.actions.get(ErrorCode.of(code)) for code in _codes(answer, rule.places)}
     return next((each for each in (Action.COORDINATOR, Action.AGAIN) if each in found), None)

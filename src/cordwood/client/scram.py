@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import RefusedError, require
 from cordwood.model.error_codes import ErrorCode
 
@@ -36,7 +36,7 @@ class ScramUser(NamedTuple):
     error: RefusedError | None = None
 
 
-def describe_users(cluster: Cluster, names: Sequence[str]) -> list[ScramUser]:
+def describe_users(cluster: ClusterClient, names: Sequence[str]) -> list[ScramUser]:
     """Users that have passwords, all where none is named; without those that have none."""
     fields = {"users": [{"name": name} for name in names] or None}
     answer = cluster.call("describe_user_scram_credentials", fields)
@@ -58,7 +58,7 @@ def describe_users(cluster: Cluster, names: Sequence[str]) -> list[ScramUser]:
 
 
 def alter_user(
-    cluster: Cluster,
+    cluster: ClusterClient,
     user: str,
     *,
     deletions: Sequence[str],

@@ -10,8 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cordwood.client.admin import by_topic
-from cordwood.client.cluster import Cluster
-from cordwood.client.core import TRANSACTION, Coordinator
+from cordwood.client.cluster_client import TRANSACTION, ClusterClient, Coordinator
 from cordwood.client.errors import RefusedError, require
 from cordwood.client.offsets import Offsets
 from cordwood.model.error_codes import ErrorCode
@@ -35,7 +34,7 @@ class Transaction(NamedTuple):
     partitions: tuple[str, ...]
 
 
-def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction:
+def describe_transaction(cluster: ClusterClient, transactional_id: str) -> Transaction:
     """What the coordinator of that id says of it.
 
     Raises:
@@ -66,7 +65,7 @@ def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction
     )
 
 
-def terminate_transaction(cluster: Cluster, transactional_id: str) -> None:
+def terminate_transaction(cluster: ClusterClient, transactional_id: str) -> None:
     """Aborts the transaction of that id if one is open, and fences its producer.
 
     An id that is not known becomes known.
@@ -92,7 +91,7 @@ def terminate_transaction(cluster: Cluster, transactional_id: str) -> None:
 
 
 def describe_producers(
-    cluster: Cluster, partitions: Iterable[TopicPartition]
+    cluster: ClusterClient, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, Sequence[Any] | RefusedError]:
     """The active producers of each partition, as its leader knows them."""
 
@@ -122,7 +121,9 @@ def describe_producers(
     return Offsets(cluster).at_leaders("describe_producers", partitions, ask)
 
 
-def abort_in_partition(cluster: Cluster, tp: TopicPartition, marker: Mapping[str, int]) -> None:
+def abort_in_partition(
+    cluster: ClusterClient, tp: TopicPartition, marker: Mapping[str, int]
+) -> None:
     """Has the leader of a partition write an abort marker; `marker` names producer and epochs.
 
     Raises:

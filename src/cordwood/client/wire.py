@@ -23,7 +23,7 @@ _SIZE = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class RequestFrame:
     """A request to encode."""
 
     api_key: int
@@ -33,11 +33,11 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ResponseFrame:
     """An answer to `request` as it was received."""
 
     correlation_id: int
-    request: Request
+    request: RequestFrame
     data: bytes
 
     def read(self) -> Any:
@@ -63,10 +63,10 @@ class Wire:
     def __init__(self, client_id: str) -> None:
         self._client_id = client_id
         self._correlation_id = 0
-        self._pending: deque[tuple[int, Request]] = deque()
+        self._pending: deque[tuple[int, RequestFrame]] = deque()
         self._received = bytearray()
 
-    def send(self, request: Request) -> tuple[int, bytes]:
+    def send(self, request: RequestFrame) -> tuple[int, bytes]:
         """The correlation id of the request, and its bytes to send."""
         codec = request_codec(request.api_key, request.version)
         body = encode(codec, request.fields)
@@ -82,7 +82,7 @@ class Wire:
             self._pending.append((self._correlation_id, request))
         return self._correlation_id, _SIZE.pack(len(header) + len(body)) + header + body
 
-    def receive(self, data: bytes) -> list[Answer]:
+    def receive(self, data: bytes) -> list[ResponseFrame]:
         """The answers that are complete once `data` has arrived.
 
         Raises:
@@ -103,11 +103,11 @@ class Wire:
             answers.append(self._answer(frame))
         return answers
 
-    def _answer(self, frame: bytes) -> Answer:
+    def _answer(self, frame: bytes) -> ResponseFrame:
         (correlation_id,) = _SIZE.unpack_from(frame)
         if not self._pending:
             raise DisconnectedError(f"the broker answered request {correlation_id}, not sent")
         expected, request = self._pending.popleft()
         if correlation_id != expected:
             raise DisconnectedError(f"the broker answered request {correlation_id}, not {expected}")
-        return Answer(correlation_id, request, frame)
+        return ResponseFrame(correlation_id, request, frame)

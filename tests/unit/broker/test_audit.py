@@ -10,9 +10,9 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.client.admin import Admin
-from cordwood.client.cluster import Cluster
-from cordwood.client.core import ClientSettings
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.groups import Groups
+from cordwood.client.settings import ClientSettings
 from cordwood.model.audit import (
     AppliedSetting,
     GroupDeleted,
@@ -161,7 +161,7 @@ def test_offsets_of_groups_that_clients_delete_are_noted(
     create(broker, "clicks")
     settings = ClientSettings(bootstrap_servers=broker.bootstrap_servers, client_id="tool")
     first, second = Partition("orders", 0), Partition("clicks", 0)
-    with Cluster(settings, warn=pytest.fail) as cluster:
+    with ClusterClient(settings, warn=pytest.fail) as cluster:
         groups = Groups(cluster)
         for group in ("billing", "shop"):
             groups.alter_offsets(group, {first: 3, second: 5})

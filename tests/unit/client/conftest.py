@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cordwood.client.cluster import Cluster
-from cordwood.client.core import ClientSettings
+from cordwood.client.cluster_client import ClusterClient
+from cordwood.client.settings import ClientSettings
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine
 
@@ -24,7 +24,7 @@ def broker() -> Iterator[RunningBroker]:
 
 
 @pytest.fixture
-def cluster(broker: RunningBroker) -> Iterator[Cluster]:
+def cluster(broker: RunningBroker) -> Iterator[ClusterClient]:
     settings = ClientSettings(bootstrap_servers=broker.bootstrap_servers)
-    with Cluster(settings, warn=_fail) as found:
+    with ClusterClient(settings, warn=_fail) as found:
         yield found

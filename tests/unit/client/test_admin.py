@@ -3,12 +3,12 @@ from __future__ import annotations
 import pytest
 
 from cordwood.client.admin import DELETE, SET, TOPIC, Admin, by_topic
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import RefusedError
 from cordwood.model.topic_partition import TopicPartition
 
 
-def test_a_topic_is_created_described_grown_and_deleted(cluster: Cluster) -> None:
+def test_a_topic_is_created_described_grown_and_deleted(cluster: ClusterClient) -> None:
     admin = Admin(cluster)
     admin.create_topic("life", partitions=2, configs={"retention.ms": "5"})
     (topic,) = admin.describe_topics(["life"])
@@ -22,7 +22,7 @@ def test_a_topic_is_created_described_grown_and_deleted(cluster: Cluster) -> Non
     assert "life" not in [t.name for t in admin.topics()]
 
 
-def test_what_a_broker_refuses_is_an_error_with_its_code(cluster: Cluster) -> None:
+def test_what_a_broker_refuses_is_an_error_with_its_code(cluster: ClusterClient) -> None:
     admin = Admin(cluster)
     admin.create_topic("twice")
     with pytest.raises(RefusedError, match=r"Topic 'twice' already exists\.") as caught:
@@ -33,7 +33,7 @@ def test_what_a_broker_refuses_is_an_error_with_its_code(cluster: Cluster) -> No
     assert caught.value.code == 3
 
 
-def test_configs_are_set_and_taken_back(cluster: Cluster) -> None:
+def test_configs_are_set_and_taken_back(cluster: ClusterClient) -> None:
     admin = Admin(cluster)
     admin.create_topic("set")
     admin.alter_configs(TOPIC, "set", [("segment.ms", SET, "7000")])
@@ -48,7 +48,7 @@ def test_configs_are_set_and_taken_back(cluster: Cluster) -> None:
     assert configs["segment.ms"].is_default
 
 
-def test_quotas_are_set_and_taken_back(cluster: Cluster) -> None:
+def test_quotas_are_set_and_taken_back(cluster: ClusterClient) -> None:
     admin = Admin(cluster)
     entity = (("user", "u"), ("client-id", None))
     admin.alter_client_quotas(entity, {"producer_byte_rate": 1024.0})
@@ -59,7 +59,7 @@ def test_quotas_are_set_and_taken_back(cluster: Cluster) -> None:
     assert admin.describe_client_quotas(components) == []
 
 
-def test_log_dirs_tell_what_is_in_them(cluster: Cluster) -> None:
+def test_log_dirs_tell_what_is_in_them(cluster: ClusterClient) -> None:
     admin = Admin(cluster)
     admin.create_topic("sized")
     (node,) = admin.describe_cluster().nodes

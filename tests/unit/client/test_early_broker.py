@@ -10,16 +10,16 @@ from uuid import uuid4
 import pytest
 
 from cordwood.client.admin import Admin
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.consumer import Consumer
 from cordwood.client.coordinator import fetch_committed
-from cordwood.client.core import ClientSettings
 from cordwood.client.errors import ClientError, RefusedError
 from cordwood.client.groups import Groups
 from cordwood.client.offsets import EARLIEST, LATEST, Offsets
 from cordwood.client.partitioner import partition_of
 from cordwood.client.producer import Producer, ProducerRecord, ProducerSettings
 from cordwood.client.retry import RULES, Action
+from cordwood.client.settings import ClientSettings
 from cordwood.client.transactions import (
     describe_producers,
     describe_transaction,
@@ -45,11 +45,11 @@ def early() -> Iterator[EarlyBroker]:
 
 
 @pytest.fixture
-def cluster(early: EarlyBroker) -> Iterator[Cluster]:
+def cluster(early: EarlyBroker) -> Iterator[ClusterClient]:
     settings = ClientSettings(
         bootstrap_servers=early.bootstrap_servers, api_timeout_ms=20_000, retry_backoff_ms=1
     )
-    with Cluster(settings, warn=pytest.fail) as found:
+    with ClusterClient(settings, warn=pytest.fail) as found:
         yield found
     assert not early.unsaid
 
@@ -58,7 +58,7 @@ def refuse(record: ProducerRecord, error: ClientError) -> None:
     pytest.fail(f"{record}: {error.described}")
 
 
-def values(cluster: Cluster, topic: str) -> list[bytes | None]:
+def values(cluster: ClusterClient, topic: str) -> list[bytes | None]:
     consumer = Consumer(cluster=cluster)
     tp = TopicPartition(topic, 0)
     end = Offsets(cluster).list_offsets({tp: LATEST})[tp]
@@ -70,7 +70,7 @@ def values(cluster: Cluster, topic: str) -> list[bytes | None]:
     return found
 
 
-def send(cluster: Cluster, topic: str, *sent: bytes) -> None:
+def send(cluster: ClusterClient, topic: str, *sent: bytes) -> None:
     producer = Producer(cluster, QUICK, refuse)
     for value in sent:
         producer.send(ProducerRecord(topic, None, value))
@@ -81,7 +81,7 @@ def retried(api: str, *actions: Action) -> list[int]:
     return [int(code) for code, action in RULES[api].actions.items() if action in actions]
 
 
-def test_a_record_waits_for_a_producer_id(early: EarlyBroker, cluster: Cluster) -> None:
+def test_a_record_waits_for_a_producer_id(early: EarlyBroker, cluster: ClusterClient) -> None:
     Admin(cluster).create_topic("identity")
     early.say(init_producer_id=[*COORDINATION, LOST])
     send(cluster, "identity", b"1")
@@ -90,7 +90,7 @@ def test_a_record_waits_for_a_producer_id(early: EarlyBroker, cluster: Cluster) 
 
 @pytest.mark.parametrize("code", retried("produce", Action.AGAIN, Action.METADATA))
 def test_a_batch_is_sent_again_after_each_retriable_error(
-    early: EarlyBroker, cluster: Cluster, code: int
+    early: EarlyBroker, cluster: ClusterClient, code: int
 ) -> None:
     topic = f"batch-{code}"
     Admin(cluster).create_topic(topic)
@@ -99,7 +99,9 @@ def test_a_batch_is_sent_again_after_each_retriable_error(
     assert values(cluster, topic) == [b"1", b"2"]
 
 
-def test_a_batch_whose_answer_was_lost_is_there_once(early: EarlyBroker, cluster: Cluster) -> None:
+def test_a_batch_whose_answer_was_lost_is_there_once(
+    early: EarlyBroker, cluster: ClusterClient
+) -> None:
     Admin(cluster).create_topic("once")
     early.say(produce=[LOST, LOST])
     send(cluster, "once", b"1", b"2", b"3")
@@ -108,7 +110,7 @@ def test_a_batch_whose_answer_was_lost_is_there_once(early: EarlyBroker, cluster
 
 @pytest.mark.parametrize("code", retried("produce", Action.NEW_EPOCH))
 def test_a_producer_that_the_broker_has_forgotten_begins_an_epoch(
-    early: EarlyBroker, cluster: Cluster, code: int
+    early: EarlyBroker, cluster: ClusterClient, code: int
 ) -> None:
     topic = f"epoch-{code}"
     Admin(cluster).create_topic(topic)
@@ -123,7 +125,7 @@ def test_a_producer_that_the_broker_has_forgotten_begins_an_epoch(
 
 
 def test_a_batch_that_the_broker_has_already_is_delivered(
-    early: EarlyBroker, cluster: Cluster
+    early: EarlyBroker, cluster: ClusterClient
 ) -> None:
     Admin(cluster).create_topic("already")
     early.say(produce=[int(ErrorCode.DUPLICATE_SEQUENCE_NUMBER)])
@@ -141,14 +143,14 @@ def test_a_batch_that_the_broker_has_already_is_delivered(
     ids=str,
 )
 def test_a_record_after_one_whose_fate_is_unknown_is_no_duplicate(
-    early: EarlyBroker, cluster: Cluster, answers: list[int | CarriedOut]
+    early: EarlyBroker, cluster: ClusterClient, answers: list[int | CarriedOut]
 ) -> None:
     settings = ProducerSettings(retries=len(answers) - 1, retry_backoff_ms=1)
     require_first_lost(early, cluster, settings, answers)
 
 
 def test_a_record_after_one_whose_time_is_over_is_no_duplicate(
-    early: EarlyBroker, cluster: Cluster
+    early: EarlyBroker, cluster: ClusterClient
 ) -> None:
     answers = [CarriedOut(ErrorCode.REQUEST_TIMED_OUT)]
     require_first_lost(early, cluster, ProducerSettings(delivery_timeout_ms=0), answers)
@@ -156,7 +158,7 @@ def test_a_record_after_one_whose_time_is_over_is_no_duplicate(
 
 def require_first_lost(
     early: EarlyBroker,
-    cluster: Cluster,
+    cluster: ClusterClient,
     settings: ProducerSettings,
     answers: Sequence[int | CarriedOut],
 ) -> None:
@@ -174,7 +176,7 @@ def require_first_lost(
 
 
 def test_a_partition_that_is_gone_is_one_without_a_leader(
-    early: EarlyBroker, cluster: Cluster
+    early: EarlyBroker, cluster: ClusterClient
 ) -> None:
     admin, topic = Admin(cluster), "fewer"
     admin.create_topic(topic, partitions=2)
@@ -196,7 +198,7 @@ def test_a_partition_that_is_gone_is_one_without_a_leader(
     assert values(cluster, topic) == [b"3"] * 3
 
 
-class Moved(Cluster):
+class Moved(ClusterClient):
     """Partition 1 is led elsewhere, until the client has asked by whom so many times."""
 
     asks_to_go = 0
@@ -242,7 +244,7 @@ def test_a_partition_that_has_moved_is_found_while_another_is_busy(early: EarlyB
 
 
 def test_a_record_that_may_not_be_sent_is_lost_at_once(
-    early: EarlyBroker, cluster: Cluster
+    early: EarlyBroker, cluster: ClusterClient
 ) -> None:
     Admin(cluster).create_topic("denied")
     lost: list[str] = []
@@ -253,7 +255,9 @@ def test_a_record_that_may_not_be_sent_is_lost_at_once(
     assert lost == ["org.apache.kafka.common.errors.TopicAuthorizationException"]
 
 
-def test_records_are_lost_when_their_time_is_over(early: EarlyBroker, cluster: Cluster) -> None:
+def test_records_are_lost_when_their_time_is_over(
+    early: EarlyBroker, cluster: ClusterClient
+) -> None:
     Admin(cluster).create_topic("late")
     lost: list[str] = []
     settings = ProducerSettings(delivery_timeout_ms=0)
@@ -268,7 +272,7 @@ def test_records_are_lost_when_their_time_is_over(early: EarlyBroker, cluster: C
 
 @pytest.mark.parametrize("code", [*retried("fetch", Action.AGAIN, Action.METADATA), LOST])
 def test_records_are_fetched_again_after_each_error_of_a_leader(
-    early: EarlyBroker, cluster: Cluster, code: int
+    early: EarlyBroker, cluster: ClusterClient, code: int
 ) -> None:
     topic = f"fetched-{code}"
     Admin(cluster).create_topic(topic)
@@ -278,7 +282,7 @@ def test_records_are_fetched_again_after_each_error_of_a_leader(
 
 
 @pytest.mark.parametrize("api", ["list_offsets", "delete_records", "describe_producers"])
-def test_leaders_are_asked_again(early: EarlyBroker, cluster: Cluster, api: str) -> None:
+def test_leaders_are_asked_again(early: EarlyBroker, cluster: ClusterClient, api: str) -> None:
     topic = f"led-{api}".replace("_", "-")
     Admin(cluster).create_topic(topic)
     send(cluster, topic, b"1")
@@ -295,7 +299,7 @@ def test_leaders_are_asked_again(early: EarlyBroker, cluster: Cluster, api: str)
         assert len(found) == 1
 
 
-class Leaderless(Cluster):
+class Leaderless(ClusterClient):
     """Partition 1 has no leader any more: its leader says so first, if it is asked to delete."""
 
     is_leaderless = False
@@ -341,7 +345,7 @@ def outcomes(
     ]
 
 
-def test_a_group_waits_for_its_coordinator(early: EarlyBroker, cluster: Cluster) -> None:
+def test_a_group_waits_for_its_coordinator(early: EarlyBroker, cluster: ClusterClient) -> None:
     Admin(cluster).create_topic("grouped")
     send(cluster, "grouped", b"1")
     tp = TopicPartition("grouped", 0)
@@ -366,7 +370,7 @@ LONGER_THAN_A_POLL = 12
 
 @pytest.mark.parametrize("code", [LOADING, ELSEWHERE])
 def test_a_member_joins_for_no_longer_than_the_poll(
-    early: EarlyBroker, cluster: Cluster, code: int
+    early: EarlyBroker, cluster: ClusterClient, code: int
 ) -> None:
     topic = f"slowly-joined-{code}"
     Admin(cluster).create_topic(topic)
@@ -381,7 +385,7 @@ def test_a_member_joins_for_no_longer_than_the_poll(
 
 
 def test_a_member_that_cannot_read_its_partitions_joins_again_after_a_back_off(
-    early: EarlyBroker, cluster: Cluster
+    early: EarlyBroker, cluster: ClusterClient
 ) -> None:
     attempts: list[int] = []
 
@@ -397,7 +401,7 @@ def test_a_member_that_cannot_read_its_partitions_joins_again_after_a_back_off(
 
 @pytest.mark.parametrize("code", [ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.ILLEGAL_GENERATION])
 def test_a_member_that_a_commit_shows_to_be_fenced_reads_nothing_before_it_has_joined(
-    early: EarlyBroker, cluster: Cluster, code: ErrorCode
+    early: EarlyBroker, cluster: ClusterClient, code: ErrorCode
 ) -> None:
     topic = f"fenced-{code.name}"
     Admin(cluster).create_topic(topic)
@@ -425,7 +429,7 @@ def test_a_member_that_a_commit_shows_to_be_fenced_reads_nothing_before_it_has_j
 
 @pytest.mark.parametrize("code", [UNAVAILABLE, DENIED])
 def test_a_member_that_is_closed_looks_for_its_coordinator_once(
-    early: EarlyBroker, cluster: Cluster, code: int
+    early: EarlyBroker, cluster: ClusterClient, code: int
 ) -> None:
     topic = f"closed-{code}"
     Admin(cluster).create_topic(topic)
@@ -442,7 +446,7 @@ def test_a_member_that_is_closed_looks_for_its_coordinator_once(
 
 
 def test_offsets_are_committed_before_a_member_rejoins(
-    early: EarlyBroker, cluster: Cluster
+    early: EarlyBroker, cluster: ClusterClient
 ) -> None:
     Admin(cluster).create_topic("rejoined")
     send(cluster, "rejoined", b"1")
@@ -457,7 +461,7 @@ def test_offsets_are_committed_before_a_member_rejoins(
 
 
 def test_groups_are_looked_after_where_their_coordinator_is(
-    early: EarlyBroker, cluster: Cluster
+    early: EarlyBroker, cluster: ClusterClient
 ) -> None:
     Admin(cluster).create_topic("looked-after")
     groups, tp = Groups(cluster), TopicPartition("looked-after", 0)
@@ -478,7 +482,7 @@ def test_groups_are_looked_after_where_their_coordinator_is(
 
 
 def test_transactions_are_looked_after_where_their_coordinator_is(
-    early: EarlyBroker, cluster: Cluster
+    early: EarlyBroker, cluster: ClusterClient
 ) -> None:
     several = [*COORDINATION, int(ErrorCode.CONCURRENT_TRANSACTIONS), LOST]
     early.say(init_producer_id=several, describe_transactions=[*COORDINATION, LOST])
@@ -487,7 +491,7 @@ def test_transactions_are_looked_after_where_their_coordinator_is(
 
 
 def test_topics_are_changed_once_there_is_a_controller(
-    early: EarlyBroker, cluster: Cluster
+    early: EarlyBroker, cluster: ClusterClient
 ) -> None:
     admin = Admin(cluster)
     early_codes = [int(ErrorCode.NOT_CONTROLLER), int(ErrorCode.THROTTLING_QUOTA_EXCEEDED)]

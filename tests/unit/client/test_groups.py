@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cordwood.client.admin import Admin
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.consumer_protocol import (
     assignment,
     parse_assignment,
@@ -44,7 +44,7 @@ def test_a_subscription_of_a_later_version_is_read() -> None:
     assert parse_subscription(later) == ["a"]
 
 
-def fill(cluster: Cluster, topic: str, values: list[bytes]) -> None:
+def fill(cluster: ClusterClient, topic: str, values: list[bytes]) -> None:
     Admin(cluster).create_topic(topic)
 
     def refuse(record: ProducerRecord, error: ClientError) -> None:
@@ -56,7 +56,7 @@ def fill(cluster: Cluster, topic: str, values: list[bytes]) -> None:
     producer.flush()
 
 
-def test_a_member_goes_on_where_the_last_one_ended(cluster: Cluster) -> None:
+def test_a_member_goes_on_where_the_last_one_ended(cluster: ClusterClient) -> None:
     fill(cluster, "read", [b"1", b"2", b"3"])
     tp = TopicPartition("read", 0)
     first = member_of(cluster, "readers", "read")
@@ -71,7 +71,9 @@ def test_a_member_goes_on_where_the_last_one_ended(cluster: Cluster) -> None:
     assert fetch_committed(cluster, "readers", None)[tp].offset == 3
 
 
-def test_offsets_of_a_group_without_members_are_changed_and_forgotten(cluster: Cluster) -> None:
+def test_offsets_of_a_group_without_members_are_changed_and_forgotten(
+    cluster: ClusterClient,
+) -> None:
     Admin(cluster).create_topic("kept")
     groups, tp = Groups(cluster), TopicPartition("kept", 0)
     groups.alter_offsets("idle", {tp: 4})
@@ -85,7 +87,7 @@ def test_offsets_of_a_group_without_members_are_changed_and_forgotten(cluster: C
         groups.describe("idle")
 
 
-def test_offsets_of_no_group_cannot_be_forgotten(cluster: Cluster) -> None:
+def test_offsets_of_no_group_cannot_be_forgotten(cluster: ClusterClient) -> None:
     error, found = Groups(cluster).delete_offsets("nobody", partitions("kept", 0))
     assert error is not None
     assert error.code == 69

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cordwood.client.admin import Admin
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.consumer import ConsumedRecord, Consumer, NoOffsetError
 from cordwood.client.errors import ClientError, RefusedError
 from cordwood.client.offsets import EARLIEST, LATEST, MAX_TIMESTAMP, Offsets
@@ -18,14 +18,14 @@ def refuse(record: ProducerRecord, error: ClientError) -> None:
     pytest.fail(f"{record}: {error.described}")
 
 
-def send(cluster: Cluster, records: list[ProducerRecord], settings: ProducerSettings) -> None:
+def send(cluster: ClusterClient, records: list[ProducerRecord], settings: ProducerSettings) -> None:
     producer = Producer(cluster, settings, refuse)
     for record in records:
         producer.send(record)
     producer.flush()
 
 
-def read(cluster: Cluster, topic: str, start: int = EARLIEST) -> list[ConsumedRecord]:
+def read(cluster: ClusterClient, topic: str, start: int = EARLIEST) -> list[ConsumedRecord]:
     consumer = Consumer(cluster=cluster)
     (facts,) = Admin(cluster).topics([topic])
     consumer.assign({TopicPartition(topic, p.partition): start for p in facts.partitions})
@@ -37,7 +37,7 @@ def read(cluster: Cluster, topic: str, start: int = EARLIEST) -> list[ConsumedRe
 
 @pytest.mark.parametrize("codec", Codec)
 @pytest.mark.parametrize("acks", ["all", "1"])
-def test_what_is_sent_is_read(cluster: Cluster, codec: Codec, acks: str) -> None:
+def test_what_is_sent_is_read(cluster: ClusterClient, codec: Codec, acks: str) -> None:
     topic = f"echo-{codec.config_name}-{acks}"
     Admin(cluster).create_topic(topic)
     records = [
@@ -52,13 +52,13 @@ def test_what_is_sent_is_read(cluster: Cluster, codec: Codec, acks: str) -> None
     ]
 
 
-def test_without_acks_nothing_is_waited_for(cluster: Cluster) -> None:
+def test_without_acks_nothing_is_waited_for(cluster: ClusterClient) -> None:
     Admin(cluster).create_topic("quick")
     send(cluster, [ProducerRecord("quick", None, b"v")], ProducerSettings(acks="0"))
     assert [consumed.record.value for consumed in read(cluster, "quick")] == [b"v"]
 
 
-def test_keys_decide_the_partition(cluster: Cluster) -> None:
+def test_keys_decide_the_partition(cluster: ClusterClient) -> None:
     Admin(cluster).create_topic("keyed", partitions=5)
     keys = [str(number).encode() for number in range(40)]
     send(cluster, [ProducerRecord("keyed", key, b"") for key in keys], ProducerSettings())
@@ -68,7 +68,7 @@ def test_keys_decide_the_partition(cluster: Cluster) -> None:
         assert consumed.partition.partition == partition_of(consumed.record.key or b"", 5)
 
 
-def test_full_batches_go_out_by_themselves(cluster: Cluster) -> None:
+def test_full_batches_go_out_by_themselves(cluster: ClusterClient) -> None:
     Admin(cluster).create_topic("batches")
     producer = Producer(cluster, ProducerSettings(batch_bytes=200), refuse)
     for number in range(10):
@@ -80,7 +80,7 @@ def test_full_batches_go_out_by_themselves(cluster: Cluster) -> None:
 
 
 def test_a_batch_that_is_too_large_is_divided_and_a_record_that_is_is_lost(
-    cluster: Cluster,
+    cluster: ClusterClient,
 ) -> None:
     Admin(cluster).create_topic("small", configs={"max.message.bytes": "150"})
     lost: list[tuple[bytes | None, str]] = []
@@ -97,7 +97,7 @@ def test_a_batch_that_is_too_large_is_divided_and_a_record_that_is_is_lost(
     assert lost == [(values[2], "RecordTooLargeException")]
 
 
-def test_records_that_break_a_rule_are_told_one_by_one(cluster: Cluster) -> None:
+def test_records_that_break_a_rule_are_told_one_by_one(cluster: ClusterClient) -> None:
     Admin(cluster).create_topic("compacted", configs={"cleanup.policy": "compact"})
     told: list[str] = []
     producer = Producer(
@@ -114,7 +114,7 @@ def test_records_that_break_a_rule_are_told_one_by_one(cluster: Cluster) -> None
     ]
 
 
-def test_a_record_that_no_request_may_hold_is_not_sent(cluster: Cluster) -> None:
+def test_a_record_that_no_request_may_hold_is_not_sent(cluster: ClusterClient) -> None:
     told: list[str] = []
     producer = Producer(
         cluster,
@@ -129,7 +129,7 @@ def test_a_record_that_no_request_may_hold_is_not_sent(cluster: Cluster) -> None
 
 
 def test_a_topic_that_does_not_come_is_waited_for_no_longer_than_allowed(
-    cluster: Cluster,
+    cluster: ClusterClient,
 ) -> None:
     told: list[str] = []
     producer = Producer(
@@ -139,7 +139,7 @@ def test_a_topic_that_does_not_come_is_waited_for_no_longer_than_allowed(
     assert told == ["Topic absent not present in metadata after 0 ms."]
 
 
-def test_offsets_are_found_and_what_is_before_them_deleted(cluster: Cluster) -> None:
+def test_offsets_are_found_and_what_is_before_them_deleted(cluster: ClusterClient) -> None:
     Admin(cluster).create_topic("offsets")
     send(cluster, [ProducerRecord("offsets", None, b"v")] * 5, ProducerSettings())
     offsets, tp = Offsets(cluster), TopicPartition("offsets", 0)
@@ -155,7 +155,7 @@ def test_offsets_are_found_and_what_is_before_them_deleted(cluster: Cluster) -> 
 
 
 def test_a_position_outside_the_log_is_an_error_where_nothing_says_what_to_do(
-    cluster: Cluster,
+    cluster: ClusterClient,
 ) -> None:
     Admin(cluster).create_topic("outside")
     consumer = Consumer(cluster=cluster, reset=None)

@@ -12,30 +12,21 @@ import pytest
 
 import cordwood.client
 import cordwood.surfaces
-from cordwood.client.core import (
-    GROUP,
-    Address,
-    ClientCore,
-    ClientSettings,
-    Coordinator,
-    Effect,
-    Exchange,
-    Once,
-    Open,
-    Pause,
-    Steps,
-)
+from cordwood.client.cluster_client import GROUP, ClusterClient, Coordinator
 from cordwood.client.errors import RefusedError
 from cordwood.client.retry import RULES, Action, Backoff, action
+from cordwood.client.session import ClientSession
+from cordwood.client.settings import ClientSettings
+from cordwood.client.wire import RequestFrame
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.apis import APIS
 from cordwood.testing.manual_clock import ManualClock
 
 CALL = re.compile(r'\._?call\(\s*"(\w+)"')
-OF_CORE = [
+OF_CLIENT = [
     pytest.param(api, code, follows, id=f"{api}-{code.name}")
     for api, rule in RULES.items()
-    if rule.by_core
+    if rule.by_client
     for code, follows in rule.actions.items()
     if follows in {Action.AGAIN, Action.COORDINATOR}
 ]
@@ -58,42 +49,44 @@ def answer(api: str, code: int) -> Any:
 
 
 class Broker:
-    """Answers a request with a code so often, then without an error; counts requests by API."""
+    """A `Network` to one broker, and its `Connection`.
+
+    It answers a request with a code so often, then without an error; it counts requests by API.
+    """
 
     def __init__(self, clock: ManualClock, api: str, *codes: int) -> None:
         self.clock = clock
         self.codes = {api: list(codes)}
         self.asked: dict[str, int] = {}
         self.pauses: list[float] = []
+        self.session = ClientSession("c")
+        keys = [SimpleNamespace(api_key=key, min_version=0, max_version=99) for key in APIS]
+        self.session.on_answer(SimpleNamespace(error_code=0, api_keys=keys))
 
-    def run(self, steps: Steps[Any]) -> Any:
-        try:
-            effect = next(steps)
-            while True:
-                effect = steps.send(self._result(effect))
-        except StopIteration as end:
-            return end.value
+    def client(self) -> ClusterClient:
+        settings = ClientSettings(bootstrap_servers="localhost:1", api_timeout_ms=2_000)
+        return ClusterClient(settings, warn=pytest.fail, clock=self.clock, network=self)
 
-    def _result(self, effect: Effect) -> Any:
-        match effect:
-            case Open():
-                return True
-            case Once():
-                return self.run(effect.steps)
-            case Pause():
-                self.pauses.append(effect.seconds)
-                self.clock.advance(int(effect.seconds * 1000))
-            case Exchange():
-                return self._answer(APIS[effect.request.api_key].module)
-        return None
+    def resolve(self, _host: str, _port: int) -> str:
+        return "127.0.0.1"
 
-    def _answer(self, api: str) -> Any:
+    def connect(self, _ip: str, _port: int, *, timeout_s: float) -> Broker:
+        assert timeout_s <= 2
+        return self
+
+    def pause(self, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.clock.advance(int(seconds * 1000))
+
+    def exchange(self, request: RequestFrame, *, timeout_s: float) -> Any:
+        assert timeout_s <= 2
+        api = APIS[request.api_key].module
         self.asked[api] = self.asked.get(api, 0) + 1
-        if api == "api_versions":
-            keys = [SimpleNamespace(api_key=key, min_version=0, max_version=99) for key in APIS]
-            return SimpleNamespace(error_code=0, api_keys=keys)
         codes = self.codes.get(api)
         return answer(api, codes.pop(0) if codes else 0)
+
+    def close(self) -> None:
+        pytest.fail("closed")
 
 
 @pytest.fixture
@@ -101,24 +94,17 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
-@pytest.fixture
-def core(clock: ManualClock) -> ClientCore:
-    settings = ClientSettings(bootstrap_servers="", api_timeout_ms=2_000)
-    address = Address("localhost", "127.0.0.1", 1)
-    return ClientCore(settings, [address], warn=pytest.fail, clock=clock)
-
-
 def test_every_request_of_the_client_has_a_row_and_every_row_a_request() -> None:
     assert set(sent()) == set(RULES)
 
 
-@pytest.mark.parametrize(("api", "code", "follows"), OF_CORE)
+@pytest.mark.parametrize(("api", "code", "follows"), OF_CLIENT)
 def test_a_request_is_sent_again_after_a_code_that_the_table_names(
-    core: ClientCore, clock: ManualClock, api: str, code: ErrorCode, follows: Action
+    clock: ManualClock, api: str, code: ErrorCode, follows: Action
 ) -> None:
     broker = Broker(clock, api, code, code)
     of = None if api == "find_coordinator" else Coordinator(GROUP, "g")
-    found = broker.run(core.call(api, {}, coordinator=of))
+    found = broker.client().call(api, {}, coordinator=of)
     assert found == answer(api, 0)
     assert broker.asked[api] == 3
     assert broker.pauses == [0.1, 0.2]
@@ -129,29 +115,27 @@ def test_a_request_is_sent_again_after_a_code_that_the_table_names(
 
 @pytest.mark.parametrize("api", sorted(RULES))
 def test_a_code_that_the_table_does_not_name_is_returned_at_once(
-    core: ClientCore, clock: ManualClock, api: str
+    clock: ManualClock, api: str
 ) -> None:
     code = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert action(api, code) is None
     broker = Broker(clock, api, code)
-    assert broker.run(core.call(api, {})) == answer(api, code)
+    assert broker.client().call(api, {}) == answer(api, code)
     assert (broker.asked[api], broker.pauses) == (1, [])
 
 
-def test_the_last_answer_is_returned_when_the_time_is_over(
-    core: ClientCore, clock: ManualClock
-) -> None:
+def test_the_last_answer_is_returned_when_the_time_is_over(clock: ManualClock) -> None:
     code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     broker = Broker(clock, "list_groups", *[code] * 99)
-    assert broker.run(core.call("list_groups", {})) == answer("list_groups", code)
+    assert broker.client().call("list_groups", {}) == answer("list_groups", code)
     assert broker.pauses == pytest.approx([0.1, 0.2, 0.4, 0.8, 0.5])
 
 
-def test_looking_for_a_coordinator_ends_with_the_call(core: ClientCore, clock: ManualClock) -> None:
+def test_looking_for_a_coordinator_ends_with_the_call(clock: ManualClock) -> None:
     broker = Broker(clock, "describe_groups", *[ErrorCode.NOT_COORDINATOR] * 3)
     broker.codes["find_coordinator"] = [0, 0, 0, *[ErrorCode.COORDINATOR_NOT_AVAILABLE] * 99]
     with pytest.raises(RefusedError, match="The coordinator is not available"):
-        broker.run(core.call("describe_groups", {}, coordinator=Coordinator(GROUP, "g")))
+        broker.client().call("describe_groups", {}, coordinator=Coordinator(GROUP, "g"))
     assert broker.pauses == pytest.approx([0.1, 0.2, 0.4, 0.1, 0.2, 0.4, 0.6])
 
 

@@ -5,17 +5,17 @@ import struct
 import pytest
 
 from cordwood.client.errors import DisconnectedError
-from cordwood.client.wire import Request, Wire
+from cordwood.client.wire import RequestFrame, Wire
 from cordwood.protocol.headers import API_VERSIONS
 from cordwood.protocol.messages import encode, response_codec
 
 METADATA = 3
-VERSIONS = Request(API_VERSIONS, 3, {})
+VERSIONS = RequestFrame(API_VERSIONS, 3, {})
 # Version 9 is the first with tagged fields in the response's header.
-BROKERS = Request(METADATA, 9, {"topics": None})
+BROKERS = RequestFrame(METADATA, 9, {"topics": None})
 
 
-def frame(correlation_id: int, request: Request, **fields: object) -> bytes:
+def frame(correlation_id: int, request: RequestFrame, **fields: object) -> bytes:
     body = encode(response_codec(request.api_key, request.version), fields)
     tags = b"" if request.api_key == API_VERSIONS else b"\0"
     data = struct.pack(">i", correlation_id) + tags + body
@@ -50,7 +50,7 @@ def test_answers_are_read_however_their_bytes_arrive() -> None:
 
 def test_a_request_without_an_answer_is_not_waited_for() -> None:
     wire = Wire("me")
-    wire.send(Request(METADATA, 9, {"topics": None}, is_answered=False))
+    wire.send(RequestFrame(METADATA, 9, {"topics": None}, is_answered=False))
     wire.send(BROKERS)
     (answer,) = wire.receive(frame(2, BROKERS))
     assert answer.correlation_id == 2

@@ -21,7 +21,7 @@ from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.broker.replication.throttles import ReplicationThrottle
 from cordwood.client.errors import ClientError
-from cordwood.client.node_connection import MovingNodeConnection
+from cordwood.client.node_connection import NodeConnection
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
@@ -62,7 +62,7 @@ class ReplicaFetcher:
 
     def __init__(
         self,
-        leader: MovingNodeConnection,
+        leader: NodeConnection,
         session: ReplicaFetchSession,
         *,
         broker_id: int,

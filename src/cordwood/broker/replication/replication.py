@@ -14,9 +14,10 @@ from cordwood.broker.replication.fetcher import Followed, ReplicaFetcher
 from cordwood.broker.replication.isr_changes import IsrChanges, LedBy
 from cordwood.broker.replication.leadership import IsrProposal
 from cordwood.broker.replication.throttles import ReplicationThrottle
-from cordwood.client.node_connection import MovingNodeConnection, NodeAddress
+from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.metadata.cache import MetadataCache
 from cordwood.model.clock import Clock
+from cordwood.model.security_protocol import SecurityProtocol
 
 
 class ImageBrokers:
@@ -40,7 +41,13 @@ class ImageBrokers:
         """Where a broker's listener is; None if it is not registered with one."""
         found = self._metadata.image.brokers.get(broker_id)
         endpoint = None if found is None else found.endpoint(listener)
-        return None if endpoint is None else NodeAddress(endpoint.host, endpoint.port)
+        return (
+            None
+            if endpoint is None
+            else NodeAddress(
+                endpoint.host, endpoint.port, SecurityProtocol(endpoint.security_protocol)
+            )
+        )
 
 
 class FollowerSettings(NamedTuple):
@@ -215,7 +222,7 @@ class Replication:
     def _start(self, leader_id: int) -> _Fetching:
         settings = self._settings
         wait_ms = settings.limits.wait_max_ms
-        connection = MovingNodeConnection(
+        connection = NodeConnection(
             lambda: self._brokers.address_of(leader_id, settings.listener),
             client_id=f"broker-{self._node_id}-fetcher-0",
             timeout_s=max(settings.socket_timeout_ms, wait_ms) / 1000,

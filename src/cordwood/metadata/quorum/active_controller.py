@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cordwood.client.core import Versions
 from cordwood.client.errors import DisconnectedError, TimedOutError
-from cordwood.client.node_connection import MovingNodeConnection, NodeAddress
+from cordwood.client.node_connection import NodeAddress, NodeConnection
+from cordwood.client.session import Versions
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
 
@@ -40,7 +40,7 @@ class ActiveController:
             client_id: what requests say of their sender.
             clock: for the time until requests are given up.
         """
-        self._leader = MovingNodeConnection(address, client_id=client_id, timeout_s=_TIMEOUT_S)
+        self._leader = NodeConnection(address, client_id=client_id, timeout_s=_TIMEOUT_S)
         self._clock = clock
 
     @property

@@ -154,7 +154,7 @@ class QuorumFollower:
         connection = self._connections.get(ask.to)
         if connection is None:
             connection = self._connections[ask.to] = NodeConnection(
-                *ask.to,
+                lambda: ask.to,
                 client_id=f"raft-client-{self._identity.node_id}",
                 timeout_s=self._timeout_s,
             )

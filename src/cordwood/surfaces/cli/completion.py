@@ -10,8 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from cordwood.client.admin import Admin
-from cordwood.client.cluster import Cluster
-from cordwood.client.core import ClientSettings
+from cordwood.client.cluster_client import ClusterClient
+from cordwood.client.settings import ClientSettings
 from cordwood.model.config import BROKER_SETTINGS, TOPIC_SETTINGS
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.cli.tools import table
@@ -116,7 +116,7 @@ def _at_broker(
         request_timeout_ms=_ANSWER_MS,
     )
     try:
-        with Cluster(settings, warn=lambda _: None) as cluster:
+        with ClusterClient(settings, warn=lambda _: None) as cluster:
             names = ask(Admin(cluster))
     except CordwoodError:
         return []

@@ -244,9 +244,9 @@ def _is_one_of(log_dir: Path, log_dirs: Iterable[str]) -> bool:
 def _by_kafka_address(servers: str) -> AddressedBroker:
     # The client is not loaded by commands that read files.
     from cordwood.client.addressed import find_addressed  # noqa: PLC0415
-    from cordwood.client.cluster import Cluster  # noqa: PLC0415
-    from cordwood.client.core import ClientSettings  # noqa: PLC0415
+    from cordwood.client.cluster_client import ClusterClient  # noqa: PLC0415
     from cordwood.client.errors import ClientError  # noqa: PLC0415
+    from cordwood.client.settings import ClientSettings  # noqa: PLC0415
     from cordwood.configs.describe import HTTP_URL  # noqa: PLC0415
 
     settings = ClientSettings(
@@ -256,7 +256,7 @@ def _by_kafka_address(servers: str) -> AddressedBroker:
         refused_ms=_REFUSED_MS,
     )
     try:
-        with Cluster(settings, warn=lambda _: None) as cluster:
+        with ClusterClient(settings, warn=lambda _: None) as cluster:
             addressed = find_addressed(cluster, [HTTP_URL])
     except ClientError as error:
         raise CordwoodError(f"--bootstrap-server {servers}: {error}") from error

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from cordwood.client.admin import Admin, PartitionFacts
-from cordwood.client.cluster import Cluster
-from cordwood.client.core import ClientSettings
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError
+from cordwood.client.settings import ClientSettings
 from cordwood.metadata.formatting import read_directory
 from cordwood.model.clock import SystemClock, pause
 from cordwood.model.errors import ConfigError
@@ -302,12 +302,12 @@ class LocalCluster:
 
     # ---- use
 
-    def admin_at(self, servers: str) -> Cluster:
+    def admin_at(self, servers: str) -> ClusterClient:
         """A client of these brokers, which does not wait for long."""
         settings = ClientSettings(
             bootstrap_servers=servers, api_timeout_ms=_CALL_MS, request_timeout_ms=_CALL_MS
         )
-        return Cluster(settings, warn=lambda _: None)
+        return ClusterClient(settings, warn=lambda _: None)
 
     def _topics_of(self, broker: LocalNode) -> dict[str, tuple[PartitionFacts, ...]]:
         """The partitions of all topics, as a broker knows them.

@@ -13,7 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from cordwood.client.errors import ClientError
-from cordwood.client.node_connection import NodeConnection
+from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from support.simulation.event_loop import Process, SimulatedLoop
@@ -76,7 +76,9 @@ class Client:
         connection = self._connections.get(broker_id)
         if connection is None:
             connection = self._connections[broker_id] = NodeConnection(
-                broker_name(broker_id), BROKER_PORT, client_id=self.name, timeout_s=timeout_s
+                lambda: NodeAddress(broker_name(broker_id), BROKER_PORT),
+                client_id=self.name,
+                timeout_s=timeout_s,
             )
         try:
             return await connection.call(api, fields, version_max=version_max)

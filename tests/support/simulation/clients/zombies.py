@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 from cordwood.client.errors import ClientError
-from cordwood.client.node_connection import NodeConnection
+from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.metadata.image import BrokerImage, PartitionImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
@@ -59,7 +59,7 @@ class Zombie(Client):
         self._members = members
         self._broker_epochs: dict[int, list[int]] = {each: [] for each in BROKERS}
         self._controller = NodeConnection(
-            CONTROLLER, CONTROLLER_PORT, client_id=name, timeout_s=TIMEOUT_S
+            lambda: NodeAddress(CONTROLLER, CONTROLLER_PORT), client_id=name, timeout_s=TIMEOUT_S
         )
         self._actions: tuple[Callable[[], Awaitable[None]], ...] = (
             self._old_heartbeat,

@@ -17,7 +17,7 @@ from cordwood.broker.replication.following import AppendRecords, Effect, Partiti
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.broker.replication.throttles import FOLLOWER, ByteRate, ReplicationThrottle
-from cordwood.client.node_connection import MovingNodeConnection
+from cordwood.client.node_connection import NodeConnection
 from cordwood.testing.manual_clock import ManualClock
 from support.stored_log import StoredLog, batch_of
 
@@ -98,7 +98,7 @@ def fetcher_from(
 ) -> ReplicaFetcher:
     """A fetcher on this event loop, which does the logs' work by `run`."""
     return ReplicaFetcher(
-        cast("MovingNodeConnection", leader),
+        cast("NodeConnection", leader),
         ReplicaFetchSession(1),
         broker_id=1,
         broker_epoch=lambda: 1,

@@ -1,4 +1,4 @@
-"""Requests to a node at an address, and to a controller that moves."""
+"""Requests to a controller that moves."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.client.errors import DisconnectedError, NotSupportedError, TimedOutError
+from cordwood.client.errors import TimedOutError
 from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.metadata.quorum.active_controller import ActiveController
 from cordwood.model.clock import SystemClock
@@ -23,34 +23,6 @@ from support.ports import free_port
 def running() -> Iterator[RunningBroker]:
     with RunningBroker(engine=NoEngine) as broker:
         yield broker
-
-
-def test_requests_of_a_connection_are_answered_beside_each_other(running: RunningBroker) -> None:
-    async def run() -> list[Any]:
-        node = NodeConnection("127.0.0.1", running.port, client_id="c", timeout_s=60)
-        try:
-            found = [node.call("describe_cluster", {}) for _ in range(5)]
-            answers = await asyncio.gather(*found)
-            node.close()  # the next request opens another
-            return [*answers, await node.call("describe_cluster", {})]
-        finally:
-            node.close()
-
-    answers = asyncio.run(run())
-    assert [len(each.brokers) for each in answers] == [1] * 6
-
-
-def test_node_that_does_not_listen_or_does_not_serve_an_api(running: RunningBroker) -> None:
-    async def run() -> None:
-        nobody = NodeConnection("127.0.0.1", free_port(), client_id="c", timeout_s=60)
-        with pytest.raises(DisconnectedError, match="no connection to 127"):
-            await nobody.call("describe_cluster", {})
-        node = NodeConnection("127.0.0.1", running.port, client_id="c", timeout_s=60)
-        with pytest.raises(NotSupportedError, match="ALTER_PARTITION"):
-            await node.call("alter_partition", {})
-        node.close()
-
-    asyncio.run(run())
 
 
 def test_controller_is_asked_where_it_is_by_then(running: RunningBroker) -> None:

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cordwood.client.admin import Admin
-from cordwood.client.cluster import Cluster
-from cordwood.client.core import BrokerEndpoint, api_name
+from cordwood.client.cluster_client import BrokerEndpoint, ClusterClient
+from cordwood.client.session import api_name
 from cordwood.protocol.apis import APIS
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
@@ -43,7 +43,7 @@ def run(arguments: list[str], terminal: Terminal) -> int:
 
 def _body(options: Options, terminal: Terminal) -> int:
     options.require("bootstrap-server")
-    with Cluster(client_settings(options), warn=terminal.warn) as cluster:
+    with ClusterClient(client_settings(options), warn=terminal.warn) as cluster:
         nodes = Admin(cluster).describe_cluster().nodes
         found = {node: cluster.versions(node.id) for node in nodes}
     if options.has("json"):

@@ -10,7 +10,7 @@ from typing import Any
 
 from cordwood.client.admin import Admin
 from cordwood.client.blocking_transactions import BlockingTransaction, find_blocking
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.surfaces.cli.tools.options import Options
@@ -25,7 +25,7 @@ _HEADERS = (
 )
 
 
-def show_blocking(options: Options, cluster: Cluster, terminal: Terminal) -> None:
+def show_blocking(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
     """Prints the open transactions of partitions, and what ends the first of each.
 
     Raises:

@@ -6,7 +6,7 @@ Source: org.apache.kafka.tools.ClusterTool (4.3.0).
 from __future__ import annotations
 
 from cordwood.client.admin import Admin, ClusterFacts
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError, NotSupportedError, RefusedError
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.cli.tools.options import (
@@ -100,7 +100,7 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
                 "option"
             )
     client = client_settings(options, servers=servers)
-    with Cluster(client, warn=terminal.warn) as cluster:
+    with ClusterClient(client, warn=terminal.warn) as cluster:
         admin = Admin(cluster)
         if command == "unregister":
             _unregister(options, admin, terminal)

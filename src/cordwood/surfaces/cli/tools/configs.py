@@ -19,7 +19,7 @@ from cordwood.client.admin import (
     ConfigFacts,
 )
 from cordwood.client.admin import CLIENT_METRICS as CLIENT_METRICS_RESOURCE
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError, NotSupportedError
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.cli.tools.config_entities import (
@@ -140,7 +140,7 @@ def _body(options: Options, terminal: Terminal) -> int:
     settings = client_settings(options, servers=servers)
     if options.has("alter") and len(entities.types) != len(entities.names):
         raise ToolError("An entity name must be specified for every entity type")
-    with Cluster(settings, warn=terminal.warn) as cluster:
+    with ClusterClient(settings, warn=terminal.warn) as cluster:
         if options.has("alter"):
             _alter(options, entities, cluster, terminal)
         else:
@@ -151,7 +151,9 @@ def _body(options: Options, terminal: Terminal) -> int:
 # ---- alter
 
 
-def _alter(options: Options, entities: Entities, cluster: Cluster, terminal: Terminal) -> None:
+def _alter(
+    options: Options, entities: Entities, cluster: ClusterClient, terminal: Terminal
+) -> None:
     kind, name = entities.types[0], entities.names[0]
     added = parse_added(options)
     deleted = parse_deleted(options)
@@ -185,7 +187,9 @@ def _check_loggers(admin: Admin, broker: str, loggers: Sequence[str]) -> None:
 # ---- describe
 
 
-def _describe(options: Options, entities: Entities, cluster: Cluster, terminal: Terminal) -> None:
+def _describe(
+    options: Options, entities: Entities, cluster: ClusterClient, terminal: Terminal
+) -> None:
     kind = entities.types[0]
     if kind in {USERS, CLIENTS, IPS}:
         describe_quotas(cluster, entities, terminal, is_json=options.has("json"))

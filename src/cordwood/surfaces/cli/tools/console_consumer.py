@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from cordwood.client.admin import Admin, TopicFacts
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.consumer import (
     READ_COMMITTED,
     READ_UNCOMMITTED,
@@ -162,7 +162,7 @@ def _body(options: Options, terminal: Terminal) -> int:
         )
         group = plan.group if plan.group is not None else "null"  # as Kafka's client writes it
         client = client.named(f"Consumer clientId={client.client_id}, groupId={group}")
-        with Cluster(client, warn=terminal.warn) as cluster:
+        with ClusterClient(client, warn=terminal.warn) as cluster:
             try:
                 return _read(cluster, plan, isolation, format_message, terminal, count)
             finally:
@@ -312,7 +312,7 @@ def _formatter(options: Options, terminal: Terminal) -> Formatter:
 
 
 def _read(
-    cluster: Cluster,
+    cluster: ClusterClient,
     plan: _Plan,
     isolation: int,
     format_message: Formatter,
@@ -376,7 +376,9 @@ class _NothingCameError(ClientError):
 class _Source:
     """The records to show, one by one; the records of one poll are buffered."""
 
-    def __init__(self, cluster: Cluster, plan: _Plan, isolation: int, terminal: Terminal) -> None:
+    def __init__(
+        self, cluster: ClusterClient, plan: _Plan, isolation: int, terminal: Terminal
+    ) -> None:
         self._plan = plan
         self._cluster = cluster
         self._terminal = terminal
@@ -483,7 +485,7 @@ class _Source:
 
 
 def topics_meant(
-    cluster: Cluster, topic: str | None, include: str | None, warn: Callable[[str], None]
+    cluster: ClusterClient, topic: str | None, include: str | None, warn: Callable[[str], None]
 ) -> Sequence[TopicFacts]:
     """The topic, or the topics that match; none if there is none yet, which is reported.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError
 from cordwood.client.producer import Producer, ProducerRecord, ProducerSettings
 from cordwood.format.compression import Codec
@@ -130,7 +130,7 @@ def _body(options: Options, terminal: Terminal) -> int:
     )
     is_sync = options.has("sync")
     lost = _Lost(terminal, is_sync=is_sync)
-    with Cluster(client, warn=terminal.warn) as cluster:
+    with ClusterClient(client, warn=terminal.warn) as cluster:
         producer = Producer(cluster, settings, lost.add)
         lines = LineSource(terminal)
         topic = options.required("topic")

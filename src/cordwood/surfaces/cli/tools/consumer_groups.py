@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cordwood.client.admin import Admin, GroupFacts
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import RefusedError
 from cordwood.client.groups import Groups
 from cordwood.model.errors import CordwoodError
@@ -134,7 +134,7 @@ def _body(options: Options, terminal: Terminal) -> int:
         return 0
     timeout = options.number("timeout", bound=LONG_MAX)
     client = client_settings(options, extra={"default.api.timeout.ms": str(timeout)})
-    with Cluster(client, warn=terminal.warn) as cluster:
+    with ClusterClient(client, warn=terminal.warn) as cluster:
         try:
             _act(options, cluster, terminal)
         except UsageError:
@@ -148,7 +148,7 @@ def _body(options: Options, terminal: Terminal) -> int:
     return 0
 
 
-def _act(options: Options, cluster: Cluster, terminal: Terminal) -> None:
+def _act(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
     if options.has("list"):
         _list(options, cluster, terminal)
     elif options.has("describe") and options.has("expiry"):
@@ -233,13 +233,13 @@ def _check_reset(options: Options, terminal: Terminal) -> None:
 # ---- list, delete
 
 
-def _group_ids(options: Options, cluster: Cluster) -> list[str]:
+def _group_ids(options: Options, cluster: ClusterClient) -> list[str]:
     if options.has("all-groups"):
         return [group.group_id for group in _consumer_groups(cluster)]
     return options.values("group")
 
 
-def _consumer_groups(cluster: Cluster) -> list[GroupFacts]:
+def _consumer_groups(cluster: ClusterClient) -> list[GroupFacts]:
     found = [
         group
         for group in Admin(cluster).groups()
@@ -248,7 +248,7 @@ def _consumer_groups(cluster: Cluster) -> list[GroupFacts]:
     return java_order(found, lambda group: group.group_id)
 
 
-def _list(options: Options, cluster: Cluster, terminal: Terminal) -> None:
+def _list(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
     states = _parse(options.value("state"), _STATES, "state list", "states")
     types = _parse(options.value("type"), _TYPES, "types list", "types")
     found = [
@@ -291,7 +291,7 @@ def _parse(text: str | None, known: dict[str, str], what: str, plural: str) -> f
     return frozenset(known[part] for part in parts)
 
 
-def _delete(options: Options, cluster: Cluster, terminal: Terminal) -> None:
+def _delete(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
     deleted: list[str] = []
     failed: dict[str, RefusedError] = {}
     for group_id in dict.fromkeys(_group_ids(options, cluster)):

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import RefusedError
 from cordwood.client.offsets import Offsets
 from cordwood.model.error_codes import ErrorCode
@@ -63,7 +63,7 @@ def _body(options: Options, terminal: Terminal) -> int:
     text = read_file(options.required("offset-json-file")).decode("utf-8", "replace")
     offsets = parse_offsets(text)
     is_json = options.has("json")
-    with Cluster(client, warn=terminal.warn) as cluster:
+    with ClusterClient(client, warn=terminal.warn) as cluster:
         if not is_json:
             terminal.line("Executing records delete operation")
         found = Offsets(cluster).delete_records(offsets)

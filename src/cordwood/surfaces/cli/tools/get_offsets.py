@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from cordwood.client.admin import Admin
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import RefusedError
 from cordwood.client.offsets import (
     EARLIEST,
@@ -102,7 +102,7 @@ def _body(options: Options, terminal: Terminal) -> int:
     moment = parse_moment(options.required("time"))
     is_meant = _filter(options)
     client = client_settings(options, client_id="GetOffsetShell")
-    with Cluster(client, warn=terminal.warn) as cluster:
+    with ClusterClient(client, warn=terminal.warn) as cluster:
         wanted = [
             tp
             for topic in Admin(cluster).topics()

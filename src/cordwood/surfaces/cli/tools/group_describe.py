@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.coordinator import Committed, fetch_committed
 from cordwood.client.errors import RefusedError
 from cordwood.client.groups import Group, Groups, Member
@@ -36,7 +36,7 @@ class _Row(NamedTuple):
 
 
 def describe_groups(
-    options: Options, cluster: Cluster, group_ids: Sequence[str], terminal: Terminal
+    options: Options, cluster: ClusterClient, group_ids: Sequence[str], terminal: Terminal
 ) -> None:
     """Shows each group, in the order of their names.
 
@@ -73,7 +73,7 @@ def _is_shown(group: Group, count: int, terminal: Terminal) -> bool:
 # ---- offsets
 
 
-def _rows(group: Group, cluster: Cluster) -> list[_Row]:
+def _rows(group: Group, cluster: ClusterClient) -> list[_Row]:
     committed = fetch_committed(cluster, group.group_id, None)
     members = sorted(
         (member for member in group.members if member.partitions),
@@ -214,7 +214,7 @@ def _show_state(group: Group, terminal: Terminal, *, verbose: bool) -> None:
     terminal.line(f"{_padded(cells, widths)} {len(group.members)}")
 
 
-def _document(group: Group, cluster: Cluster) -> dict[str, object]:
+def _document(group: Group, cluster: ClusterClient) -> dict[str, object]:
     return {
         "group": group.group_id,
         "type": group.kind,

@@ -13,9 +13,8 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 
 from cordwood.client.admin import Admin, ConfigFacts
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import GROUP, ClusterClient, Coordinator
 from cordwood.client.consumer import READ_COMMITTED, Consumer
-from cordwood.client.core import GROUP, Coordinator
 from cordwood.client.errors import RefusedError
 from cordwood.client.offsets import EARLIEST, LATEST, Offsets
 from cordwood.coordinator.group import records
@@ -37,7 +36,7 @@ _NEVER = "-"
 
 
 def show_expiry(
-    cluster: Cluster, group_ids: Sequence[str], terminal: Terminal, *, as_json: bool
+    cluster: ClusterClient, group_ids: Sequence[str], terminal: Terminal, *, as_json: bool
 ) -> None:
     """Shows for each offset of the groups when it expires if nothing changes, and why.
 
@@ -57,7 +56,7 @@ def show_expiry(
         _show(group_id, expiries, terminal)
 
 
-def _expiries(cluster: Cluster, group_id: str) -> list[Expiry]:
+def _expiries(cluster: ClusterClient, group_id: str) -> list[Expiry]:
     shard = _shard_of(cluster, group_id)
     group = shard.groups.get(group_id)
     if group is None:
@@ -66,7 +65,7 @@ def _expiries(cluster: Cluster, group_id: str) -> list[Expiry]:
     return sorted(expiries, key=lambda each: (each.key.topic, each.key.partition))
 
 
-def _retention_ms(cluster: Cluster, group_id: str) -> int | None:
+def _retention_ms(cluster: ClusterClient, group_id: str) -> int | None:
     admin = Admin(cluster)
     broker_id = str(cluster.find_coordinator(Coordinator(GROUP, group_id)).id)
     of_broker = _minutes(admin.describe_configs(ConfigResource.BROKER, broker_id), _RETENTION)
@@ -80,7 +79,7 @@ def _minutes(configs: Iterable[ConfigFacts], name: str) -> int | None:
     return next((int(each.value) for each in configs if each.name == name and each.value), None)
 
 
-def _shard_of(cluster: Cluster, group_id: str) -> GroupShard:
+def _shard_of(cluster: ClusterClient, group_id: str) -> GroupShard:
     """The groups of the partition that a group belongs to, as its log has them now."""
     (topic,) = Admin(cluster).topics([GROUP_METADATA_TOPIC])
     number = absolute_hash(group_id) % len(topic.partitions)

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 
 from cordwood.client.admin import Admin
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.coordinator import fetch_committed
 from cordwood.client.errors import ClientError, RefusedError
 from cordwood.client.groups import Groups
@@ -65,7 +65,7 @@ class BadPartitionError(ClientError):
 
 
 def reset_offsets(
-    options: Options, cluster: Cluster, group_ids: Sequence[str], terminal: Terminal
+    options: Options, cluster: ClusterClient, group_ids: Sequence[str], terminal: Terminal
 ) -> None:
     """Shows, and with --execute commits, the offsets that the flags ask for."""
     plans: dict[str, Plan] = {}
@@ -93,7 +93,7 @@ def reset_offsets(
         _show(plans, terminal)
 
 
-def _state(cluster: Cluster, group_id: str) -> str:
+def _state(cluster: ClusterClient, group_id: str) -> str:
     try:
         return Groups(cluster).describe(group_id).state
     except RefusedError as error:
@@ -102,7 +102,7 @@ def _state(cluster: Cluster, group_id: str) -> str:
         return "Dead"
 
 
-def _reset(options: Options, cluster: Cluster, group_id: str, terminal: Terminal) -> Plan:
+def _reset(options: Options, cluster: ClusterClient, group_id: str, terminal: Terminal) -> Plan:
     partitions = _partitions(options, cluster, group_id)
     _require_existing(cluster, partitions)
     plan = _planned(options, cluster, group_id, partitions, terminal)
@@ -111,7 +111,7 @@ def _reset(options: Options, cluster: Cluster, group_id: str, terminal: Terminal
     return {tp: plan[tp] for tp in java_order(plan, partition_hash)}
 
 
-def _partitions(options: Options, cluster: Cluster, group_id: str) -> list[TopicPartition]:
+def _partitions(options: Options, cluster: ClusterClient, group_id: str) -> list[TopicPartition]:
     if options.has("all-topics"):
         return list(fetch_committed(cluster, group_id, None))
     if options.has("topic"):
@@ -121,7 +121,7 @@ def _partitions(options: Options, cluster: Cluster, group_id: str) -> list[Topic
     return []
 
 
-def parse_partitions(texts: Sequence[str], cluster: Cluster) -> list[TopicPartition]:
+def parse_partitions(texts: Sequence[str], cluster: ClusterClient) -> list[TopicPartition]:
     """The partitions that `topic` and `topic:N,N` mean, those with numbers first."""
     numbered = [tp for text in texts if ":" in text for tp in parse_numbered(text)]
     topics = [text for text in texts if ":" not in text]
@@ -152,7 +152,7 @@ def parse_numbered(text: str) -> list[TopicPartition]:
     return found
 
 
-def _require_existing(cluster: Cluster, partitions: Sequence[TopicPartition]) -> None:
+def _require_existing(cluster: ClusterClient, partitions: Sequence[TopicPartition]) -> None:
     names = sorted({tp.topic for tp in partitions})
     if not names:
         return
@@ -168,7 +168,7 @@ def _require_existing(cluster: Cluster, partitions: Sequence[TopicPartition]) ->
 
 def _planned(
     options: Options,
-    cluster: Cluster,
+    cluster: ClusterClient,
     group_id: str,
     partitions: Sequence[TopicPartition],
     terminal: Terminal,
@@ -202,7 +202,7 @@ def _planned(
     )
 
 
-def _offsets_at(cluster: Cluster, partitions: Sequence[TopicPartition], moment: int) -> Plan:
+def _offsets_at(cluster: ClusterClient, partitions: Sequence[TopicPartition], moment: int) -> Plan:
     if not partitions:
         return {}
     word = "starting" if moment == EARLIEST else "ending"
@@ -215,7 +215,7 @@ def _offsets_at(cluster: Cluster, partitions: Sequence[TopicPartition], moment: 
 
 
 def _offsets_since(
-    cluster: Cluster, partitions: Sequence[TopicPartition], moment_ms: int, terminal: Terminal
+    cluster: ClusterClient, partitions: Sequence[TopicPartition], moment_ms: int, terminal: Terminal
 ) -> Plan:
     found = _offsets_at(cluster, partitions, moment_ms)
     empty = [tp for tp in java_order(found, partition_hash) if found[tp] < 0]
@@ -229,7 +229,7 @@ def _offsets_since(
 
 def _shifted(
     options: Options,
-    cluster: Cluster,
+    cluster: ClusterClient,
     group_id: str,
     partitions: Sequence[TopicPartition],
     terminal: Terminal,
@@ -246,7 +246,9 @@ def _shifted(
     return _within(cluster, wanted, terminal)
 
 
-def _within(cluster: Cluster, wanted: Mapping[TopicPartition, int], terminal: Terminal) -> Plan:
+def _within(
+    cluster: ClusterClient, wanted: Mapping[TopicPartition, int], terminal: Terminal
+) -> Plan:
     """The offsets, moved to the log's start or end if they are outside; a warning is printed."""
     starts = _offsets_at(cluster, list(wanted), EARLIEST)
     ends = _offsets_at(cluster, list(wanted), LATEST)
@@ -274,7 +276,7 @@ def _report_moved(
     )
 
 
-def _from_file(options: Options, cluster: Cluster, group_id: str, terminal: Terminal) -> Plan:
+def _from_file(options: Options, cluster: ClusterClient, group_id: str, terminal: Terminal) -> Plan:
     text = read_file(options.required("from-file")).decode("utf-8", "replace")
     plans = parse_plans(text, group_id if len(options.values("group")) == 1 else None)
     if group_id not in plans:
@@ -368,7 +370,7 @@ def _csv(text: str) -> str:
 # ---- delete
 
 
-def delete_offsets(options: Options, cluster: Cluster, terminal: Terminal) -> None:
+def delete_offsets(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
     """Forgets the offsets of topics, or of some of their partitions."""
     group_id = options.required("group")
     results: dict[TopicPartition, str] = {}

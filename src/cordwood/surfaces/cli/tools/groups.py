@@ -6,7 +6,7 @@ Source: org.apache.kafka.tools.GroupsCommand (4.3.0).
 from __future__ import annotations
 
 from cordwood.client.admin import Admin, GroupFacts
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.cli.tools.java_order import java_order
 from cordwood.surfaces.cli.tools.options import (
@@ -78,7 +78,7 @@ def run(arguments: list[str], terminal: Terminal) -> int:
 def _body(options: Options, terminal: Terminal) -> int:
     _check(options)
     try:
-        with Cluster(client_settings(options), warn=terminal.warn) as cluster:
+        with ClusterClient(client_settings(options), warn=terminal.warn) as cluster:
             found = java_order(Admin(cluster).groups(), lambda group: group.group_id)
     except CordwoodError as error:
         terminal.line(f"Error while executing groups command : {error}")

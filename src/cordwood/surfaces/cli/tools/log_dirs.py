@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cordwood.client.admin import Admin, LogDirFacts
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import RefusedError
 from cordwood.surfaces.cli.tools.java_order import java_order, partition_hash
 from cordwood.surfaces.cli.tools.options import (
@@ -58,7 +58,7 @@ def _body(options: Options, terminal: Terminal) -> int:
     topics = _names(options, "topic-list")
     wanted = [_broker_id(text) for text in _names(options, "broker-list")]
     client = client_settings(options, client_id="log-dirs-tool")
-    with Cluster(client, warn=terminal.warn) as cluster:
+    with ClusterClient(client, warn=terminal.warn) as cluster:
         admin = Admin(cluster)
         known = [node.id for node in admin.describe_cluster().nodes]
         unknown = [broker for broker in wanted if broker not in known]

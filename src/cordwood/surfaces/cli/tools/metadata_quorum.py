@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from cordwood.client.admin import Admin
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError
 from cordwood.client.quorum import QuorumFacts, QuorumReplica, describe_quorum
 from cordwood.model.errors import CordwoodError
@@ -83,7 +83,7 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
     at_controllers = options.has("bootstrap-controller")
     servers = "bootstrap-controller" if at_controllers else "bootstrap-server"
     client = client_settings(options, servers=servers)
-    with Cluster(client, warn=terminal.warn) as cluster:
+    with ClusterClient(client, warn=terminal.warn) as cluster:
         facts = Admin(cluster).describe_cluster(of_controllers=at_controllers)
         active = facts.controller if at_controllers else None
         quorum = describe_quorum(cluster, node_id=active)

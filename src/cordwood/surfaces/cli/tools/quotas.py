@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from cordwood.client.admin import Admin, QuotaEntity
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.scram import (
     ITERATIONS_MIN,
     MECHANISMS,
@@ -41,7 +41,7 @@ _ANY, _DEFAULT, _NAMED = 2, 1, 0
 
 
 def alter_quotas(
-    cluster: Cluster, entities: Entities, added: Mapping[str, str], deleted: Sequence[str]
+    cluster: ClusterClient, entities: Entities, added: Mapping[str, str], deleted: Sequence[str]
 ) -> None:
     """Sets and removes quotas, or passwords of a user.
 
@@ -101,7 +101,7 @@ def _check_user(entities: Entities, added: Mapping[str, str], deleted: Sequence[
 
 
 def _set_quotas(
-    cluster: Cluster, entities: Entities, added: Mapping[str, str], deleted: Sequence[str]
+    cluster: ClusterClient, entities: Entities, added: Mapping[str, str], deleted: Sequence[str]
 ) -> None:
     admin = Admin(cluster)
     found = admin.describe_client_quotas(_components(entities))
@@ -141,7 +141,7 @@ def _components(entities: Entities) -> list[tuple[str, int, str | None]]:
 
 
 def _set_passwords(
-    cluster: Cluster, user: str, added: Mapping[str, str], deleted: Sequence[str]
+    cluster: ClusterClient, user: str, added: Mapping[str, str], deleted: Sequence[str]
 ) -> None:
     credentials = [_parse_credential(name, text) for name, text in added.items()]
     alter_user(
@@ -168,7 +168,7 @@ def _parse_credential(mechanism: str, text: str) -> Credential:
 
 
 def describe_quotas(
-    cluster: Cluster, entities: Entities, terminal: Terminal, *, is_json: bool
+    cluster: ClusterClient, entities: Entities, terminal: Terminal, *, is_json: bool
 ) -> None:
     """Shows quotas, and passwords if requested."""
     quotas = java_order(

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cordwood import __version__
-from cordwood.client.core import (
+from cordwood.client.settings import (
     ADDRESS,
     API_TIMEOUT_MS,
     REQUEST_TIMEOUT_MS,
@@ -20,9 +20,11 @@ from cordwood.client.core import (
     RETRY_BACKOFF_MS,
     ClientSettings,
 )
+from cordwood.client.transport import TRANSPORTS
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.properties import parse_properties
+from cordwood.model.security_protocol import SecurityProtocol
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.failure import error_document
 from cordwood.surfaces.cli.log_options import (
@@ -354,14 +356,16 @@ def client_settings(
         properties = read_properties(file)
     waits = kind != _ADMIN or _API_TIMEOUT in properties
     properties |= extra or {}
-    protocol = properties.get("security.protocol", "PLAINTEXT")
-    if protocol.upper() != "PLAINTEXT":
-        raise ToolError(f"security.protocol={protocol}: Cordwood's tools support PLAINTEXT only")
+    protocol = properties.get("security.protocol", SecurityProtocol.PLAINTEXT.name)
+    if protocol.upper() not in {each.name for each in TRANSPORTS}:
+        served = ", ".join(each.name for each in TRANSPORTS)
+        raise ToolError(f"security.protocol={protocol}: Cordwood's tools support {served} only")
     client_id = properties.get("client.id", client_id)
     return ClientSettings(
         bootstrap_servers=options.required(servers),
         client_id=client_id,
         name=f"{kind} clientId={client_id}",
+        security_protocol=SecurityProtocol[protocol.upper()],
         api_timeout_ms=_ms(properties, _API_TIMEOUT, API_TIMEOUT_MS),
         request_timeout_ms=_ms(properties, "request.timeout.ms", REQUEST_TIMEOUT_MS),
         retry_backoff_ms=_ms(properties, "retry.backoff.ms", RETRY_BACKOFF_MS),

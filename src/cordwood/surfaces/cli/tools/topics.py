@@ -17,7 +17,7 @@ from cordwood.client.admin import (
     Reassignment,
     TopicFacts,
 )
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import RefusedError
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError, CorruptError
@@ -111,7 +111,7 @@ def run(arguments: list[str], terminal: Terminal) -> int:
 def _body(options: Options, terminal: Terminal) -> int:
     _check(options, terminal)
     settings = client_settings(options)
-    with Cluster(settings, warn=terminal.warn) as cluster:
+    with ClusterClient(settings, warn=terminal.warn) as cluster:
         try:
             _act(options, Admin(cluster), terminal)
         except CordwoodError as error:

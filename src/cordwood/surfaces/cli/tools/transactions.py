@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from cordwood.client.admin import Admin
-from cordwood.client.cluster import Cluster
+from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError, RefusedError, require
 from cordwood.client.transactions import (
     abort_in_partition,
@@ -134,7 +134,7 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
         if not options.has(name):
             raise RefusedFlagsError(f"argument --{name} is required")
     client = client_settings(options)
-    with Cluster(client, warn=terminal.warn) as cluster:
+    with ClusterClient(client, warn=terminal.warn) as cluster:
         if command == "list":
             _list(options, cluster, terminal)
         elif command == "describe":
@@ -152,7 +152,7 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
     return 0
 
 
-def _list(options: Options, cluster: Cluster, terminal: Terminal) -> None:
+def _list(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
     longer_ms = options.number("duration-filter", bound=LONG_MAX)
     fields = {
         "duration_filter": -1 if longer_ms is None else longer_ms,
@@ -173,7 +173,7 @@ def _list(options: Options, cluster: Cluster, terminal: Terminal) -> None:
     show_rows(headers, rows, options, terminal)
 
 
-def _describe(options: Options, cluster: Cluster, terminal: Terminal) -> None:
+def _describe(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
     wanted = options.required("transactional-id")
     try:
         found = describe_transaction(cluster, wanted)
@@ -201,7 +201,7 @@ def _describe(options: Options, cluster: Cluster, terminal: Terminal) -> None:
     show_rows(headers, [row], options, terminal)
 
 
-def _describe_producers(options: Options, cluster: Cluster, terminal: Terminal) -> None:
+def _describe_producers(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
     tp = _partition(options)
     broker = options.number("broker-id")
     where = "leader" if broker is None else f"broker {broker}"
@@ -235,7 +235,9 @@ def _partition(options: Options) -> TopicPartition:
     return TopicPartition(options.required("topic"), partition)
 
 
-def _producers(cluster: Cluster, tp: TopicPartition, broker: int | None = None) -> Sequence[Any]:
+def _producers(
+    cluster: ClusterClient, tp: TopicPartition, broker: int | None = None
+) -> Sequence[Any]:
     """The producers of a partition, as its leader or another replica knows them.
 
     Raises:
@@ -259,7 +261,7 @@ def _producers(cluster: Cluster, tp: TopicPartition, broker: int | None = None) 
     return found
 
 
-def _abort(options: Options, cluster: Cluster) -> None:
+def _abort(options: Options, cluster: ClusterClient) -> None:
     """Source: TransactionsCommand.AbortTransactionCommand, AbortTransactionHandler."""
     tp = _partition(options)
     marker = _named_marker(options)
@@ -296,7 +298,7 @@ def _named_marker(options: Options) -> dict[str, int] | None:
 
 
 def _marker_of_open_transaction(
-    options: Options, cluster: Cluster, tp: TopicPartition
+    options: Options, cluster: ClusterClient, tp: TopicPartition
 ) -> dict[str, int]:
     offset = options.number("start-offset", bound=LONG_MAX)
     for one in _producers(cluster, tp):
@@ -311,7 +313,7 @@ def _marker_of_open_transaction(
     )
 
 
-def _force_terminate(options: Options, cluster: Cluster) -> None:
+def _force_terminate(options: Options, cluster: ClusterClient) -> None:
     transactional_id = options.required("transactionalId")
     try:
         terminate_transaction(cluster, transactional_id)
@@ -321,7 +323,7 @@ def _force_terminate(options: Options, cluster: Cluster) -> None:
         ) from error
 
 
-def _find_hanging(options: Options, cluster: Cluster, terminal: Terminal) -> None:
+def _find_hanging(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
     """Lists old transactions that no coordinator has under way.
 
     Source: TransactionsCommand.FindHangingTransactionsCommand.
@@ -356,7 +358,7 @@ def _find_hanging(options: Options, cluster: Cluster, terminal: Terminal) -> Non
     show_rows(headers, rows, options, terminal)
 
 
-def _searched(options: Options, cluster: Cluster) -> list[TopicPartition]:
+def _searched(options: Options, cluster: ClusterClient) -> list[TopicPartition]:
     """The partitions that the flags limit the search to.
 
     Raises:
@@ -381,7 +383,7 @@ def _searched(options: Options, cluster: Cluster) -> list[TopicPartition]:
     ]
 
 
-def _under_way(cluster: Cluster) -> dict[int, set[str]]:
+def _under_way(cluster: ClusterClient) -> dict[int, set[str]]:
     """The partitions of the transactions that coordinators have under way, by producer id."""
     found: dict[int, set[str]] = {}
     for node in Admin(cluster).describe_cluster().nodes:

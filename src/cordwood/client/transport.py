@@ -1,0 +1,92 @@
+"""How the bytes of a client reach a node: a transport for each security protocol that is served.
+
+No other module of the client knows sockets. What is encrypted, and how, is decided here alone.
+
+Source: org.apache.kafka.common.network.ChannelBuilders, SelectableChannel (4.3.0).
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+
+from cordwood.client.errors import UnservedProtocolError
+from cordwood.model.security_protocol import SecurityProtocol
+
+if TYPE_CHECKING:  # commands that block need no event loop
+    import asyncio
+
+P = TypeVar("P", bound="asyncio.BaseProtocol")
+
+
+class Stream(Protocol):
+    """The bytes of a connection, for one thread; each method raises OSError when it fails."""
+
+    def settimeout(self, seconds: float, /) -> None:
+        """Sets how long each of the calls below may take; then it raises TimeoutError."""
+
+    def sendall(self, data: bytes, /) -> None:
+        """Sends bytes."""
+
+    def recv(self, size: int, /) -> bytes:
+        """Waits for bytes, at most `size`; none if the node has closed the connection."""
+
+    def close(self) -> None:
+        """Closes the connection; idempotent."""
+
+
+class Transport(Protocol):
+    """Opens connections; both methods raise OSError where nobody listens."""
+
+    def connect(self, host: str, port: int, *, timeout_s: float) -> Stream:
+        """Opens a connection that blocks its thread."""
+
+    async def connect_in(
+        self, loop: asyncio.AbstractEventLoop, made: Callable[[], P], host: str, port: int
+    ) -> P:
+        """Opens a connection in an event loop, whose bytes go to the protocol that `made` makes."""
+
+
+class PlainTransport:
+    """TCP without encryption."""
+
+    def connect(self, host: str, port: int, *, timeout_s: float) -> Stream:
+        """As `Transport`."""
+        found = socket.create_connection((host, port), timeout_s)
+        found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return found
+
+    async def connect_in(
+        self, loop: asyncio.AbstractEventLoop, made: Callable[[], P], host: str, port: int
+    ) -> P:
+        """As `Transport`."""
+        _, protocol = await loop.create_connection(made, host, port)
+        return protocol
+
+
+TRANSPORTS: Final[Mapping[SecurityProtocol, Transport]] = {
+    SecurityProtocol.PLAINTEXT: PlainTransport()
+}
+
+
+def transport_of(protocol: SecurityProtocol) -> Transport:
+    """The transport for a security protocol.
+
+    Raises:
+        UnservedProtocolError: there is none. A connection is never plain instead.
+    """
+    found = TRANSPORTS.get(protocol)
+    if found is None:
+        served = ", ".join(each.name for each in TRANSPORTS)
+        raise UnservedProtocolError(f"{protocol.name} is not supported: use {served}")
+    return found
+
+
+def resolve(host: str, port: int) -> str | None:
+    """The first IP address of a host; None if it has none."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return None
+    return str(found[0][4][0])

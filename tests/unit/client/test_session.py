@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from cordwood.client.errors import NotSupportedError, RefusedError
+from cordwood.client.session import VERSIONS_REQUEST, ClientSession, SessionState, api_name
+
+METADATA = 3
+
+
+def answered(low: int, high: int) -> ClientSession:
+    found = ClientSession("c")
+    keys = [SimpleNamespace(api_key=METADATA, min_version=low, max_version=high)]
+    found.on_answer(SimpleNamespace(error_code=0, api_keys=keys))
+    return found
+
+
+def test_a_session_is_ready_when_the_versions_are_known() -> None:
+    session = ClientSession("c")
+    assert (session.state, session.next_request()) == (SessionState.HANDSHAKE, VERSIONS_REQUEST)
+    session = answered(0, 9)
+    assert (session.state, session.next_request()) == (SessionState.READY, None)
+
+
+def test_a_refused_session_is_not_ready() -> None:
+    session = ClientSession("c")
+    with pytest.raises(RefusedError, match="The version of API is not supported"):
+        session.on_answer(SimpleNamespace(error_code=35))
+    assert session.state is SessionState.HANDSHAKE
+
+
+@pytest.mark.parametrize(
+    ("served", "version_max", "version"),
+    [((0, 9), None, 9), ((0, 99), None, 13), ((0, 99), 99, 13), ((0, 9), 7, 7), ((5, 9), 5, 5)],
+)
+def test_a_request_has_the_highest_version_in_common(
+    served: tuple[int, int], version_max: int | None, version: int
+) -> None:
+    request = answered(*served).request("metadata", {}, version_max=version_max)
+    assert (request.api_key, request.version) == (METADATA, version)
+
+
+@pytest.mark.parametrize("served", [(50, 60), (8, 9)])
+def test_a_request_without_a_version_in_common_is_refused(served: tuple[int, int]) -> None:
+    with pytest.raises(NotSupportedError, match="The node does not support METADATA"):
+        answered(*served).request("metadata", {}, version_max=7)
+
+
+def test_apis_are_named_as_kafka_writes_them() -> None:
+    assert (api_name(32), api_name(9999)) == ("DescribeConfigs", None)
