@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.scan import SegmentReader
 from cordwood.format.native import batches as rows_of
+from cordwood.storage.reading.blocks import SegmentReader
 from loggen import TOPIC
 from phases import sources_of
 from support.kafka import read_checkpoint

@@ -17,12 +17,12 @@ from pathlib import Path
 
 from cordwood.cleanup.clean import clean
 from cordwood.cleanup.commit import CompactionCommitter
-from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.request import CleanRequest
-from cordwood.cleanup.scan import SegmentReader
 from cordwood.format.file_names import LOG_SUFFIX, base_offset_of
 from cordwood.model.clock import SystemClock
 from cordwood.queries.settings import SettingOptions, read_settings
+from cordwood.storage.reading.blocks import SegmentReader
+from cordwood.storage.reading.source import SegmentSource
 from loggen import TOPIC
 from support.in_process_engine import CompiledEngine
 from support.whole_compaction import survivors_of

@@ -86,7 +86,7 @@ MODULES = (
     "storage/producers/append_producers.py",
     "storage/producers/producer_entry.py",
     "storage/producers/producer_state.py",
-    "storage/segment/batch_walk.py",
+    "storage/reading/batch_heads.py",
     "storage/segment/log_segment.py",
     "storage/segment/offset_index.py",
     "storage/segment/resources.py",

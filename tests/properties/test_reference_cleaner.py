@@ -28,10 +28,10 @@ from cordwood.cleanup.survivors import (
     merge,
     merge_versions,
 )
-from cordwood.cleanup.transactions import AbortedTransactions
 from cordwood.cleanup.whole import Lane
 from cordwood.format.native import key_table
 from cordwood.model.config import LogConfig
+from cordwood.storage.reading.aborted import AbortedTransactions
 from cordwood.testing.reference_cleaner import CleanedSegment, segments_by_reference
 from support.log_builder import NOW_MS, LogBuilder
 from support.random_log import Contents, random_log

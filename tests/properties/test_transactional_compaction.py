@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cordwood.cleanup.rewrite import _Rules
-from cordwood.cleanup.transactions import AbortedTransactions, TransactionTracker
+from cordwood.cleanup.transactions import TransactionTracker
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.file_names import CLEAN_SHUTDOWN
 from cordwood.format.record_batch import Record, build_batch
@@ -29,6 +29,7 @@ from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.reading.aborted import AbortedTransactions
 from support.log_under_test import remove_snapshots
 from support.running_logs import RunningLogs, newest, read_records
 

@@ -59,7 +59,7 @@ from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.offline_log import load_offline_log
 from cordwood.storage.offline_log_directory import Checkpoints
 from cordwood.storage.producers.producer_state import ProducerStateManager
-from cordwood.storage.segment.batch_walk import marker_of
+from cordwood.storage.reading.batch_heads import marker_of
 from cordwood.testing.reference_cleaner import index_entries
 
 #: The moment that tests take for now, unless they say otherwise (ms).

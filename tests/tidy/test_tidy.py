@@ -155,7 +155,6 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "surfaces/local_cluster/local_node.py": ({"os"}, "the environment of a node"),
     "queries/identity.py": ({"os"}, "the number of this process"),
     "surfaces/dump/files.py": ({"os"}, "the working directory, for absolute names"),
-    "surfaces/dump/batches.py": ({"os", "open"}, "reads a log of any size, piece by piece"),
     "surfaces/dump/indexes.py": ({"read_bytes"}, "reads an index, whole"),
     "surfaces/dump/snapshots.py": ({"read_bytes"}, "reads a snapshot, whole"),
 }

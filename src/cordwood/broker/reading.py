@@ -34,7 +34,7 @@ from cordwood.model.kafka_errors import (
 from cordwood.model.pauses import in_steps
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.segment.batch_walk import FileRange
+from cordwood.storage.reading.batch_heads import FileRange
 
 _log = logging.getLogger(__name__)
 

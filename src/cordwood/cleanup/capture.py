@@ -16,7 +16,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.due import NOTHING_DUE, DueMoments
 from cordwood.cleanup.due_reader import DueReader, KnownDue
 from cordwood.cleanup.group_guard import NOTHING_KNOWN, Consumed
@@ -27,6 +26,7 @@ from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import FileFacts
 from cordwood.storage.log.offline_log import OfflineLog
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.segment.log_segment import LogSegment
 
 

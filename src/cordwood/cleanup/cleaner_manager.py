@@ -29,7 +29,6 @@ from cordwood.cleanup.capture import capture, view_of
 from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.cleaner_backlog import CleanerBacklog
 from cordwood.cleanup.cleaning_order import CleaningSchedule, DueLog
-from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.due import DueRule
 from cordwood.cleanup.log_view import LogView
 from cordwood.cleanup.online_groups import OnlineGroups
@@ -42,6 +41,7 @@ from cordwood.storage.append.payload import decompressed_bytes_max
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.offset_checkpoint_file import OffsetCheckpointFile
+from cordwood.storage.reading.source import SegmentSource
 
 _log = logging.getLogger(__name__)
 

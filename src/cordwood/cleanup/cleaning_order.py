@@ -24,12 +24,12 @@ from enum import StrEnum
 from typing import Final
 
 from cordwood.cleanup.cleanable import Cleanable
-from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.estimate.values import QuickEstimate
 from cordwood.model.errors import CordwoodError
 from cordwood.model.extras import NATIVE, missing_packages
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.source import SegmentSource
 
 _log = logging.getLogger(__name__)
 

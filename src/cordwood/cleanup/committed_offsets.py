@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.format.control_record import ControlType, parse_control_type_id
 from cordwood.format.group_metadata import GROUP_RECORDS
 from cordwood.format.offset_commit import (
@@ -19,9 +18,11 @@ from cordwood.format.offset_commit import (
     decode_offset_commit_value,
 )
 from cordwood.format.record import Record
-from cordwood.format.record_batch import LegacyBatch, RecordBatch, iter_batches
+from cordwood.format.record_batch import LegacyBatch, RecordBatch
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.batches import LogFile
+from cordwood.storage.reading.source import SegmentSource
 
 #: Committed offsets by (group, partition as topic-number).
 Committed = dict[tuple[str, str], int]
@@ -46,13 +47,12 @@ def read_committed(
     """
     replayed = _Replayed()
     for source in segments:
-        path = Path(source.path)
-        data = fs.read_bytes(path)[: source.size_bytes]
-        try:
-            for _, batch in iter_batches(data):
-                replayed.add(batch)
-        except CorruptError as error:
-            raise error.located(path=source.path, base_position=0) from error
+        with LogFile(Path(source.path), fs=fs) as log:
+            for placed in log.batches(size_max=source.size_bytes):
+                try:
+                    replayed.add(placed.batch)
+                except CorruptError as error:
+                    raise error.located(path=source.path, base_position=placed.position) from error
         progress(source.size_bytes)
     return replayed.committed
 

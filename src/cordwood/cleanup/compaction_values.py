@@ -20,9 +20,7 @@ from cordwood.model.errors import (
     StagingError,
 )
 
-#: What a task may take of memory for a batch, where nothing says less: no honest one is larger.
-BATCH_BYTES_MAX = (1 << 31) - 1
-#: What a task may always take for one.
+#: What a task may always take of memory for a batch.
 BATCH_BYTES_MIN = 16 << 20
 #: The largest segment: positions in it, and the size of its file, are positive 32-bit integers.
 SEGMENT_BYTES_MAX = (1 << 31) - 1
@@ -37,20 +35,6 @@ _KINDS: dict[str, type[CordwoodError]] = {
     "corrupt": CorruptError,
     "config": ConfigError,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SegmentSource:
-    """One segment to read: its file, and how many bytes of it are valid.
-
-    `next_base_offset` is the base of the segment after it, exclusive bound of its offsets.
-    """
-
-    path: str
-    base_offset: int
-    next_base_offset: int
-    size_bytes: int
-    modified_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

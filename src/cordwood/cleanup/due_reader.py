@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.due import NOTHING_DUE, DueMoments, DueRule
 from cordwood.model.config import LogConfig
 from cordwood.storage.append.payload import decompressed_bytes_max
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.segment.log_segment import LogSegment
 
 #: What was read of the segments of an offline log, by their files as they were then.

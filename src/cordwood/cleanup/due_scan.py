@@ -8,15 +8,15 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, SegmentSource
 from cordwood.cleanup.due import AT_ONCE, NEVER, NOTHING_DUE, DueMoments, DueRule
 from cordwood.cleanup.record_longs import Expiry
-from cordwood.cleanup.scan import Block, Ints, PayloadReader, SegmentReader
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
 from cordwood.format.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.blocks import Block, Ints, PayloadReader, SegmentReader
+from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
 
 Flags = npt.NDArray[np.bool_]
 

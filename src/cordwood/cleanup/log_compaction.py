@@ -13,16 +13,11 @@ from typing import Any
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.compaction import CompactionPlan
-from cordwood.cleanup.compaction_values import (
-    BATCH_BYTES_MAX,
-    LastRecord,
-    OffsetRanges,
-    SegmentSource,
-    VersionRule,
-)
+from cordwood.cleanup.compaction_values import LastRecord, OffsetRanges, VersionRule
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.storage.append.payload import decompressed_bytes_max
 from cordwood.storage.filesystem import FileFacts
+from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
 
 # With space for fewer segments than this, no task begins a group before its last is in place.
 _ROOMY = 64

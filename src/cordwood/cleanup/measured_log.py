@@ -18,7 +18,7 @@ from typing import Final
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.commit import CompactionCommitter
-from cordwood.cleanup.compaction_values import Manifest, RewrittenSegment, SegmentSource
+from cordwood.cleanup.compaction_values import Manifest, RewrittenSegment
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.log_on_disk import LogFiles
 from cordwood.cleanup.log_view import CleanedSegment, SegmentView
@@ -28,6 +28,7 @@ from cordwood.format.file_names import DELETED_SUFFIX
 from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import OS
+from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import is_recovery_needed
 
 # The result takes no space, so no bound of it applies.

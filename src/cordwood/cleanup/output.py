@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from cordwood.cleanup.compaction_values import SEGMENT_BYTES_MAX, Manifest, RewrittenSegment
-from cordwood.cleanup.scan import Ints
 from cordwood.cleanup.segment_files import SegmentFiles
 from cordwood.format.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDEX_SUFFIX
 from cordwood.format.native import kernels
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.errors import NoSpaceError, StagingError
+from cordwood.storage.reading.blocks import Ints
 
 _FLUSH_BYTES = 1 << 20
 _UNKNOWN = -1

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from cordwood.cleanup.compaction_values import SegmentSource, VersionRule
+from cordwood.cleanup.compaction_values import VersionRule
 from cordwood.cleanup.due import NEVER
-from cordwood.cleanup.scan import Block, Ints, Payload
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, records
 from cordwood.format.native import record_longs as kinds
 from cordwood.model.errors import CorruptError
+from cordwood.storage.reading.blocks import Block, Ints, Payload
+from cordwood.storage.reading.source import SegmentSource
 
 
 class RecordLongs:

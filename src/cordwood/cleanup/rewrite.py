@@ -16,23 +16,16 @@ import numpy as np
 import numpy.typing as npt
 
 from cordwood.cleanup.compaction_values import (
-    BATCH_BYTES_MAX,
     SEGMENT_BYTES_MAX,
     LastRecord,
     Manifest,
     SegmentEvidence,
-    SegmentSource,
 )
 from cordwood.cleanup.output import Output, OutputLimits
 from cordwood.cleanup.recompression import without_growth
-from cordwood.cleanup.scan import Block, Bytes, Ints, SegmentReader, records_of
 from cordwood.cleanup.segment_files import CountedFiles, SegmentFiles, StagedFiles
 from cordwood.cleanup.survivors import Progress, discardable, no_progress
-from cordwood.cleanup.transactions import (
-    AbortedTransactions,
-    TransactionSummary,
-    TransactionTracker,
-)
+from cordwood.cleanup.transactions import TransactionSummary, TransactionTracker
 from cordwood.format.compression import Codec, compress, decompress_into
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.native import batches as rows_of
@@ -42,6 +35,9 @@ from cordwood.format.record_batch import build_batch
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileFacts, FileSystem
+from cordwood.storage.reading.aborted import AbortedTransactions
+from cordwood.storage.reading.blocks import Block, Bytes, Ints, SegmentReader, records_of
+from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
 from cordwood.storage.replace import StagedSegment
 
 _CONTROL = 0x20

@@ -22,14 +22,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, SegmentSource, VersionRule
+from cordwood.cleanup.compaction_values import VersionRule
 from cordwood.cleanup.record_longs import Expiry, RecordLongs
-from cordwood.cleanup.scan import Block, Bytes, Ints, Payload, PayloadReader, SegmentReader
-from cordwood.cleanup.transactions import (
-    AbortedTransactions,
-    TransactionSummary,
-    TransactionTracker,
-)
+from cordwood.cleanup.transactions import TransactionSummary, TransactionTracker
 from cordwood.format.control_record import parse_control_type_id
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
@@ -40,6 +35,16 @@ from cordwood.format.record_batch import (
 )
 from cordwood.model.errors import CorruptError, EngineError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.aborted import AbortedTransactions
+from cordwood.storage.reading.blocks import (
+    Block,
+    Bytes,
+    Ints,
+    Payload,
+    PayloadReader,
+    SegmentReader,
+)
+from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
 
 _OFFSETS_PER_SEGMENT = 1 << 31
 _TRANSACTIONAL = 0x10

@@ -27,12 +27,7 @@ from cordwood.cleanup.announcements import (
     staging_errors,
     write_progress,
 )
-from cordwood.cleanup.compaction_values import (
-    Manifest,
-    RewrittenSegment,
-    SegmentEvidence,
-    SegmentSource,
-)
+from cordwood.cleanup.compaction_values import Manifest, RewrittenSegment, SegmentEvidence
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.output import Output
 from cordwood.cleanup.record_longs import Expiry
@@ -45,13 +40,15 @@ from cordwood.cleanup.survivors import (
     Walk,
     no_progress,
 )
-from cordwood.cleanup.transactions import AbortedTransactions, TransactionSummary
+from cordwood.cleanup.transactions import TransactionSummary
 from cordwood.cleanup.verification.evidence import Scope, find_evidence
 from cordwood.cleanup.verification.group import verify_group
 from cordwood.format.native import key_table
 from cordwood.model.clock import Clock, SystemClock, pause
 from cordwood.model.errors import EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.aborted import AbortedTransactions
+from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import StagedSegment
 
 _WAIT_S = 0.005

@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from cordwood.cleanup.announcements import announce, end_attempt
-from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.erasure.bits import facts_without
 from cordwood.cleanup.log_compaction import LogCompaction, split_by_bytes
 from cordwood.cleanup.rewrite import RewriteSpec
@@ -50,6 +49,7 @@ from cordwood.cleanup.tasks import (
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.source import SegmentSource
 
 _T = TypeVar("_T")
 _R = TypeVar("_R")

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from cordwood.serving.addresses import Address
-from cordwood.storage.segment.batch_walk import FileRange
+from cordwood.storage.reading.batch_heads import FileRange
 
 C = TypeVar("C")
 """The context of a request: what its handler knows beside the request."""

@@ -26,7 +26,7 @@ from cordwood.protocol.messages import MalformedMessageError, UnknownMessageErro
 from cordwood.serving.api import Parked, Part, Peer
 from cordwood.serving.frames import FrameReader, InvalidReceiveError
 from cordwood.serving.request_errors import UnansweredRequestError, UnservedRequestError
-from cordwood.storage.segment.batch_walk import FileRange
+from cordwood.storage.reading.batch_heads import FileRange
 
 _log = logging.getLogger(__name__)
 

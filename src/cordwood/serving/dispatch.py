@@ -32,7 +32,7 @@ from cordwood.serving.error_answers import error_answer
 from cordwood.serving.request_errors import UnansweredRequestError, UnservedRequestError
 from cordwood.serving.slices import Slices
 from cordwood.serving.turns import TurnWatch
-from cordwood.storage.segment.batch_walk import FileRange
+from cordwood.storage.reading.batch_heads import FileRange
 
 C = TypeVar("C")
 

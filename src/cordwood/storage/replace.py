@@ -45,7 +45,7 @@ from cordwood.format.file_names import (
 )
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.segment.batch_walk import iter_heads
+from cordwood.storage.reading.batch_heads import iter_heads
 
 STAGED_SUFFIX = ".staged"
 JOURNAL_NAME = "cordwood.round"

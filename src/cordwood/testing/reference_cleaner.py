@@ -18,12 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cordwood.cleanup.compaction_values import (
-    BATCH_BYTES_MAX,
-    Discarded,
-    LastRecord,
-    VersionRule,
-)
+from cordwood.cleanup.compaction_values import Discarded, LastRecord, VersionRule
 from cordwood.cleanup.denser_batch import denser, has_grown
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.transactions import TransactionSummary
@@ -50,6 +45,7 @@ from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.source import BATCH_BYTES_MAX
 from cordwood.testing.reference_rules import (
     Action,
     Highest,

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from cordwood.serving.api import Parked, Part, Peer
 from cordwood.serving.request_errors import UnansweredRequestError
-from cordwood.storage.segment.batch_walk import FileRange
+from cordwood.storage.reading.batch_heads import FileRange
 from support.simulation.event_loop import Process, SimulatedLoop
 from support.simulation.network import Network, Transport
 

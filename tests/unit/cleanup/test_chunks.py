@@ -14,7 +14,6 @@ import pytest
 from cordwood.cleanup.announcements import begin_attempt
 from cordwood.cleanup.cleanable import plan_cleanable
 from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction, split_by_bytes
 from cordwood.cleanup.spark import worker
 from cordwood.cleanup.spark.job import _survivors_from
@@ -23,6 +22,7 @@ from cordwood.cleanup.tasks import Survivors
 from cordwood.cleanup.whole import Lane
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OS
+from cordwood.storage.reading.source import SegmentSource
 from support.log_builder import NOW_MS, LogBuilder
 from support.whole_compaction import survivors_of
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 
-from cordwood.cleanup.compaction_values import SegmentSource, failure_to_json
+from cordwood.cleanup.compaction_values import failure_to_json
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.spark import worker
 from cordwood.cleanup.spark.job import _failures, _pack
 from cordwood.cleanup.spark.runner import Row
 from cordwood.model.errors import CorruptError, EngineError, NoSpaceError
 from cordwood.storage.filesystem import FileFacts
+from cordwood.storage.reading.source import SegmentSource
 
 
 def compaction_of(name: str, size_bytes: int) -> LogCompaction:

@@ -8,13 +8,14 @@ from typing import Final
 import numpy as np
 import pytest
 
-from cordwood.cleanup.compaction_values import Discarded, LastRecord, Manifest, SegmentSource
+from cordwood.cleanup.compaction_values import Discarded, LastRecord, Manifest
 from cordwood.cleanup.rewrite import RewriteSpec, _Rules, _Verdicts
-from cordwood.cleanup.scan import Block
 from cordwood.cleanup.transactions import TransactionSummary
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native.rebuild import COPY, DISCARD, EMPTY, REBUILD
 from cordwood.storage.filesystem import FileFacts
+from cordwood.storage.reading.blocks import Block
+from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import StagedSegment
 
 NOW_MS: Final = 1_000_000

@@ -9,13 +9,10 @@ from dataclasses import dataclass
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cleanup.transactions import (
-    AbortedTransactions,
-    TransactionSummary,
-    TransactionTracker,
-)
+from cordwood.cleanup.transactions import TransactionSummary, TransactionTracker
 from cordwood.format.control_record import ControlType
 from cordwood.format.transaction_index import AbortedTransaction
+from cordwood.storage.reading.aborted import AbortedTransactions
 from cordwood.testing.reference_cleaner import SequentialTransactions
 
 

@@ -13,7 +13,7 @@ TESTS = Path(__file__).resolve().parents[2]
 CALLERS = (
     "unit/cleanup/test_native_kernels.py",
     "unit/cleanup/test_rewrite.py",
-    "unit/cleanup/test_scan.py",
+    "unit/storage/reading/test_blocks.py",
     "unit/cleanup/test_replace.py",
     "unit/cleanup/test_odd_logs.py",
     "unit/cleanup/test_transactions.py",

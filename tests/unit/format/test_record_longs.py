@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.due import NEVER, DueRule
 from cordwood.cleanup.due_scan import scan_due
 from cordwood.format.record import Header, Record
 from cordwood.format.record_batch import build_batch
 from cordwood.format.record_longs import expiry_ms, header_long
+from cordwood.storage.reading.source import SegmentSource
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from cordwood.storage.log.offline_log import load_offline_log
 from cordwood.storage.offline_log_directory import Checkpoints, OfflineLogDirectory
 from cordwood.storage.producers.producer_snapshots import snapshot_offsets
 from cordwood.storage.producers.producer_state import ProducerStateManager
-from cordwood.storage.segment.batch_walk import marker_of
+from cordwood.storage.reading.batch_heads import marker_of
 from support.golden import Golden
 
 DAY_MS = 86_400_000

@@ -9,7 +9,7 @@ import pytest
 from cordwood.format.file_names import base_offset_of
 from cordwood.format.record_batch import iter_batches
 from cordwood.storage.filesystem import OS
-from cordwood.storage.segment.batch_walk import iter_heads
+from cordwood.storage.reading.batch_heads import iter_heads
 from cordwood.storage.segment.log_segment import AppendedBatch, LogSegment
 from support.golden import Golden
 from support.segments import Segments

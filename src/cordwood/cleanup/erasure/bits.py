@@ -11,14 +11,15 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, OffsetRanges, SegmentSource
+from cordwood.cleanup.compaction_values import OffsetRanges
 from cordwood.cleanup.erasure.offsets import ranges_of
 from cordwood.cleanup.erasure.records import offsets_of
 from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.scan import Block, Ints, SegmentReader
 from cordwood.cleanup.survivors import Progress, SegmentFacts, no_progress
 from cordwood.format.native import batches as rows_of
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.blocks import Block, Ints, SegmentReader
+from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
 
 _CONTROL = 0x20
 

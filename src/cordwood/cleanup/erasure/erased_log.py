@@ -14,7 +14,7 @@ from typing import Any
 
 from cordwood.cleanup.capture import capture_offline
 from cordwood.cleanup.commit import CompactionCommitter
-from cordwood.cleanup.compaction_values import OffsetRanges, SegmentSource
+from cordwood.cleanup.compaction_values import OffsetRanges
 from cordwood.cleanup.erasure.erased_partition import ErasedPartition
 from cordwood.cleanup.erasure.report import hash_of
 from cordwood.cleanup.erasure.request import EraseRequest
@@ -28,13 +28,14 @@ from cordwood.storage.log.offline_changes import NewSegment
 from cordwood.storage.log.offline_log import load_offline_log
 from cordwood.storage.offline_directories import Place
 from cordwood.storage.offline_log_directory import require_closed
+from cordwood.storage.reading.batch_heads import parse_head
+from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import (
     SEGMENT_SUFFIXES,
     CompactionJournal,
     is_recovery_needed,
     recover_directory,
 )
-from cordwood.storage.segment.batch_walk import parse_head
 
 _FILES = (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.commit import CompactionCommitter
-from cordwood.cleanup.compaction_values import OffsetRanges, SegmentSource
+from cordwood.cleanup.compaction_values import OffsetRanges
 from cordwood.cleanup.erasure.loose import LooseFile, loose_in
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.erasure.rewriting import compaction_without, touched_by
@@ -19,6 +19,7 @@ from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction, limite
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileSystem
+from cordwood.storage.reading.source import SegmentSource
 
 
 @dataclass(slots=True, kw_only=True)

@@ -27,7 +27,7 @@ from typing import Any
 from cordwood import __version__
 from cordwood.cleanup.cleaning import execute
 from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
-from cordwood.cleanup.compaction_values import OffsetRanges, SegmentSource
+from cordwood.cleanup.compaction_values import OffsetRanges
 from cordwood.cleanup.erasure.bits import present_in
 from cordwood.cleanup.erasure.criteria import (
     Suppression,
@@ -52,6 +52,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import parse_directory_name
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.holds import HoldRegistry
+from cordwood.storage.reading.source import SegmentSource
 
 
 @dataclass(slots=True, kw_only=True)

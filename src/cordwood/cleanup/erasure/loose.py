@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cordwood.cleanup.compaction_values import OffsetRanges, SegmentSource
+from cordwood.cleanup.compaction_values import OffsetRanges
 from cordwood.cleanup.erasure.bits import facts_of_one
 from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec, SurvivingSegment
 from cordwood.cleanup.tasks import require_room
@@ -27,6 +27,7 @@ from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import parse_directory_name
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import STAGED_SUFFIX, StagedSegment
 
 _LOG = re.compile(r"\d{20}\.log(\..+)?", re.ASCII)

@@ -15,7 +15,7 @@ from typing import Any
 
 from cordwood.cleanup.capture import capture
 from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
-from cordwood.cleanup.compaction_values import Manifest, OffsetRanges, SegmentSource
+from cordwood.cleanup.compaction_values import Manifest, OffsetRanges
 from cordwood.cleanup.erasure.erased_partition import ErasedPartition
 from cordwood.cleanup.erasure.loose import remove_staged
 from cordwood.cleanup.erasure.refusals import refused_by
@@ -31,6 +31,7 @@ from cordwood.format.file_names import (
 from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
+from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import SEGMENT_SUFFIXES
 from cordwood.storage.segment.log_segment import LogSegment
 

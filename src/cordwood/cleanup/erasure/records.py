@@ -6,12 +6,12 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from cordwood.cleanup.compaction_values import SegmentSource
-from cordwood.cleanup.scan import Block, Ints
 from cordwood.format.native import batches as rows_of
 from cordwood.format.record import Record
 from cordwood.format.record_batch import RecordBatch, parse_batch
 from cordwood.model.errors import CorruptError
+from cordwood.storage.reading.blocks import Block, Ints
+from cordwood.storage.reading.source import SegmentSource
 
 
 def offsets_of(source: SegmentSource, block: Block, row: int) -> Ints:

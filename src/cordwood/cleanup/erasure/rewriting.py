@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from cordwood.cleanup.capture import Captured
 from cordwood.cleanup.compaction import CompactionPlan
-from cordwood.cleanup.compaction_values import OffsetRanges, SegmentSource
+from cordwood.cleanup.compaction_values import OffsetRanges
 from cordwood.cleanup.erasure.offsets import united, within
 from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
+from cordwood.storage.reading.source import SegmentSource
 
 
 def touched_by(erased: OffsetRanges, sources: Iterable[SegmentSource]) -> tuple[SegmentSource, ...]:

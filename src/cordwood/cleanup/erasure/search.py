@@ -15,10 +15,9 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, OffsetRanges, SegmentSource
+from cordwood.cleanup.compaction_values import OffsetRanges
 from cordwood.cleanup.erasure.offsets import ranges_of, united
 from cordwood.cleanup.erasure.records import records_in
-from cordwood.cleanup.scan import Block, Bytes, Ints, PayloadReader, SegmentReader
 from cordwood.cleanup.survivors import Progress, Secrets, no_progress
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table
@@ -28,6 +27,8 @@ from cordwood.format.record_batch import build_batch_of
 from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.blocks import Block, Bytes, Ints, PayloadReader, SegmentReader
+from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
 
 _CONTROL = 0x20
 _OFFSET_MAX = (1 << 63) - 1

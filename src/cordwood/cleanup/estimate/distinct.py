@@ -11,8 +11,8 @@ import math
 
 import numpy as np
 
-from cordwood.cleanup.scan import Bytes
 from cordwood.format.native.records import REGISTER_BITS, REGISTERS
+from cordwood.storage.reading.blocks import Bytes
 
 _RANKS = 64 - REGISTER_BITS
 _ALPHA = 0.5 / math.log(2)

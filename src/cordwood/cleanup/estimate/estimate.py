@@ -21,7 +21,6 @@ from pathlib import Path
 
 import numpy as np
 
-from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.estimate import watched_sample as sample_of
 from cordwood.cleanup.estimate.values import CompactionEstimate
 from cordwood.cleanup.estimate.watched_sample import (
@@ -34,17 +33,15 @@ from cordwood.cleanup.estimate.watched_sample import (
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.record_longs import Expiry, RecordLongs
 from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec
-from cordwood.cleanup.scan import Block, Bytes, Ints, PayloadReader, SegmentReader
 from cordwood.cleanup.survivors import Progress, Secrets, discardable, no_progress
-from cordwood.cleanup.transactions import (
-    AbortedTransactions,
-    TransactionSummary,
-    TransactionTracker,
-)
+from cordwood.cleanup.transactions import TransactionSummary, TransactionTracker
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, File, FileSystem
+from cordwood.storage.reading.aborted import AbortedTransactions
+from cordwood.storage.reading.blocks import Block, Bytes, Ints, PayloadReader, SegmentReader
+from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import StagedSegment
 
 _CONTROL = 0x20

@@ -26,9 +26,9 @@ import numpy.typing as npt
 from cordwood.cleanup.estimate.distinct import distinct_keys, new_registers
 from cordwood.cleanup.estimate.points import NestedPoints
 from cordwood.cleanup.record_longs import RecordLongs
-from cordwood.cleanup.scan import Block, Ints, Payload
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
+from cordwood.storage.reading.blocks import Block, Ints, Payload
 
 # Columns of the sample: int64, one row a batch. `START` is its first byte among all bytes of the
 # compaction, `FILE_POSITION` that in its file, `NUMBER` that of its first record among all records.

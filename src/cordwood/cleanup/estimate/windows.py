@@ -28,9 +28,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, SegmentSource
 from cordwood.cleanup.estimate.values import QuickEstimate
-from cordwood.cleanup.scan import Block, PayloadReader, SegmentReader
 from cordwood.cleanup.survivors import Secrets
 from cordwood.format.file_names import INDEX_SUFFIX
 from cordwood.format.native import batches as rows_of
@@ -38,6 +36,8 @@ from cordwood.format.native import kernels, key_table, records
 from cordwood.format.offset_index import ENTRY_BYTES
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.blocks import Block, PayloadReader, SegmentReader
+from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
 
 _CONTROL = 0x20
 _OFFSET_MAX = (1 << 63) - 1

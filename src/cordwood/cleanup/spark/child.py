@@ -22,13 +22,14 @@ from typing import Any
 from cordwood.cleanup.announcements import wanted_mark
 from cordwood.cleanup.child_session import die_with, end_session, ignore_stop_signals
 from cordwood.cleanup.commit import IndexStats
-from cordwood.cleanup.compaction_values import Manifest, SegmentSource, failure_to_json
+from cordwood.cleanup.compaction_values import Manifest, failure_to_json
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.spark.error_text import text_of
 from cordwood.model.clock import pause
 from cordwood.model.errors import CordwoodError, EngineError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.source import SegmentSource
 
 _NICE = 10
 _LOOK_S = 0.2

@@ -19,7 +19,6 @@ from cordwood.cleanup.erasure.condition import Condition
 from cordwood.cleanup.erasure.offsets import ranges_of, united
 from cordwood.cleanup.erasure.records import records_in
 from cordwood.cleanup.erasure.search import Found, Matcher, Searched, data_rows, search_one
-from cordwood.cleanup.scan import SegmentReader
 from cordwood.cleanup.spark.error_text import first_line_of, text_of
 from cordwood.cleanup.spark.runner import Row, Runner
 from cordwood.cleanup.survivors import no_progress
@@ -27,6 +26,7 @@ from cordwood.format.native import batches as rows_of
 from cordwood.format.record import Record
 from cordwood.model.errors import ConfigError, CordwoodError, EngineError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.blocks import SegmentReader
 
 if TYPE_CHECKING:
     import pyarrow as pa

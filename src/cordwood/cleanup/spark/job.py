@@ -27,12 +27,7 @@ import numpy as np
 from cordwood.cleanup import tasks
 from cordwood.cleanup.announcements import progress_bytes
 from cordwood.cleanup.commit import CompactionCommitter, IndexStats
-from cordwood.cleanup.compaction_values import (
-    BATCH_BYTES_MIN,
-    SegmentEvidence,
-    SegmentSource,
-    failure_from_json,
-)
+from cordwood.cleanup.compaction_values import BATCH_BYTES_MIN, SegmentEvidence, failure_from_json
 from cordwood.cleanup.log_compaction import LogCompaction, records_max, split_by_bytes
 from cordwood.cleanup.spark import worker
 from cordwood.cleanup.spark.error_text import first_line_of
@@ -48,6 +43,7 @@ from cordwood.cleanup.survivors import ENTRY_BYTES, SegmentFacts
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import STAGED_SUFFIX
 
 _SHOW_S = 0.25

@@ -18,7 +18,7 @@ import numpy as np
 
 from cordwood.cleanup import tasks, whole
 from cordwood.cleanup.announcements import end_attempt
-from cordwood.cleanup.compaction_values import SegmentEvidence, SegmentSource, failure_to_json
+from cordwood.cleanup.compaction_values import SegmentEvidence, failure_to_json
 from cordwood.cleanup.log_compaction import LogCompaction, records_max
 from cordwood.cleanup.rewrite import RewriteSpec
 from cordwood.cleanup.spark.runner import Block, Row
@@ -33,6 +33,7 @@ from cordwood.cleanup.survivors import (
 from cordwood.cleanup.whole import Lane
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import FileSystem
+from cordwood.storage.reading.source import SegmentSource
 
 # Facts and errors pass the merge as a shard of their own.
 ASIDE = -1

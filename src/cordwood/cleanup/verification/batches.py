@@ -14,15 +14,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import SegmentSource
-from cordwood.cleanup.scan import (
-    CUT_OFF,
-    BadBatchError,
-    Block,
-    Ints,
-    PayloadReader,
-    SegmentReader,
-)
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.format.control_record import (
     ControlType,
@@ -42,6 +33,15 @@ from cordwood.format.record_batch import (
 )
 from cordwood.model.errors import BatchTooLargeError, CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.blocks import (
+    CUT_OFF,
+    BadBatchError,
+    Block,
+    Ints,
+    PayloadReader,
+    SegmentReader,
+)
+from cordwood.storage.reading.source import SegmentSource
 
 _OFFSETS_PER_SEGMENT = 1 << 31
 

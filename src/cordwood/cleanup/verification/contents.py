@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, SegmentSource
-from cordwood.cleanup.scan import Ints, PayloadReader, SegmentReader
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents, kernels
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.blocks import Ints, PayloadReader, SegmentReader
+from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
 
 Rows = npt.NDArray[np.uint64]
 

@@ -15,9 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cordwood.cleanup.compaction_values import SegmentEvidence, SegmentSource, VersionRule
+from cordwood.cleanup.compaction_values import SegmentEvidence, VersionRule
 from cordwood.cleanup.record_longs import Expiry
-from cordwood.cleanup.scan import Ints, PayloadReader, SegmentReader
 from cordwood.cleanup.survivors import Secrets
 from cordwood.cleanup.transactions import TransactionSummary
 from cordwood.cleanup.verification.contents import Ahead, Chunk, ContentReader
@@ -34,6 +33,8 @@ from cordwood.model.clock import Clock
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.offline_directories import Place, find_places, open_log_dirs
+from cordwood.storage.reading.blocks import Ints, PayloadReader, SegmentReader
+from cordwood.storage.reading.source import SegmentSource
 
 _ENTRIES_MAX = 1 << 22
 _OFFSET_MAX = (1 << 63) - 1

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from cordwood.cleanup.scan import Ints
 from cordwood.cleanup.verification.batches import Piece
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.format.leader_epoch_checkpoint import parse_leader_epoch_checkpoint
 from cordwood.format.native import batches as rows_of
 from cordwood.model.errors import CorruptError
+from cordwood.storage.reading.blocks import Ints
 
 
 class EpochCheck:

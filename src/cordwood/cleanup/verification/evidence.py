@@ -16,15 +16,9 @@ from queue import SimpleQueue
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import (
-    BATCH_BYTES_MAX,
-    SegmentEvidence,
-    SegmentSource,
-    VersionRule,
-)
+from cordwood.cleanup.compaction_values import SegmentEvidence, VersionRule
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.cleanup.record_longs import Expiry, RecordLongs
-from cordwood.cleanup.scan import Block, Bytes, Ints, Payload, PayloadReader, SegmentReader
 from cordwood.cleanup.survivors import Secrets
 from cordwood.cleanup.transactions import TransactionSummary
 from cordwood.cleanup.verification.transactions import Flags, Transactions
@@ -34,6 +28,15 @@ from cordwood.format.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.blocks import (
+    Block,
+    Bytes,
+    Ints,
+    Payload,
+    PayloadReader,
+    SegmentReader,
+)
+from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
 
 _OTHER_SECRETS = 0x9E3779B97F4A7C15
 _SLOTS_MIN = 1 << 12

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cordwood.cleanup.compaction_values import SEGMENT_BYTES_MAX, Manifest, SegmentSource
+from cordwood.cleanup.compaction_values import SEGMENT_BYTES_MAX, Manifest
 from cordwood.cleanup.rewrite import RewriteSpec
-from cordwood.cleanup.scan import Ints
 from cordwood.cleanup.survivors import Secrets
 from cordwood.cleanup.verification.batches import SegmentCheck
 from cordwood.cleanup.verification.contents import Ahead, Chunk, ContentReader
@@ -40,6 +39,8 @@ from cordwood.format.record_batch import (
 from cordwood.format.transaction_index import AbortedTransaction, parse_transaction_index
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.blocks import Ints
+from cordwood.storage.reading.source import SegmentSource
 
 # What a rewritten batch keeps of its attributes: all but the horizon; without records, no codec.
 _KINDS = TIMESTAMP_TYPE_BIT | TRANSACTIONAL_BIT | CONTROL_BIT

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from cordwood.cleanup.scan import Ints
 from cordwood.cleanup.verification.batches import Piece
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.format import offset_index, time_index
 from cordwood.format.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from cordwood.model.errors import CorruptError
+from cordwood.storage.reading.blocks import Ints
 
 
 class IndexCheck:

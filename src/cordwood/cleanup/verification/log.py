@@ -11,7 +11,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.verification.batches import SegmentCheck
 from cordwood.cleanup.verification.epochs import EpochCheck
 from cordwood.cleanup.verification.findings import Findings, Rule
@@ -36,6 +35,7 @@ from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import uuid_text
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import is_recovery_needed
 
 _OFFSET_MAX = (1 << 63) - 1

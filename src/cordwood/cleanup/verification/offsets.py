@@ -20,11 +20,11 @@ from pathlib import Path
 
 import numpy as np
 
-from cordwood.cleanup.scan import Ints
 from cordwood.cleanup.verification.batches import Piece
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.format.native import batches as rows_of
 from cordwood.format.record_batch import DELETE_HORIZON_BIT
+from cordwood.storage.reading.blocks import Ints
 
 #: producer.id.expiration.ms of a broker that does not set it.
 _PRODUCER_EXPIRATION_MS = 86_400_000

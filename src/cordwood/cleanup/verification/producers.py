@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 
-from cordwood.cleanup.scan import Ints
 from cordwood.cleanup.verification.batches import Piece
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.cleanup.verification.sequences import SequenceCheck
@@ -40,6 +39,7 @@ from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.producers.producer_state import ProducerStateManager
+from cordwood.storage.reading.blocks import Ints
 from cordwood.storage.segment.native_recovery import rows_for_producers
 
 

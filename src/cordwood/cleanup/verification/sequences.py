@@ -17,13 +17,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.scan import Ints
 from cordwood.cleanup.verification.batches import Piece
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.format.native import batches as rows_of
 from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.record import SEQUENCE_MAX
 from cordwood.format.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT
+from cordwood.storage.reading.blocks import Ints
 
 SEQUENCES = SEQUENCE_MAX + 1
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.scan import Block, Ints
 from cordwood.cleanup.transactions import TransactionSummary
 from cordwood.cleanup.verification.batches import marker_in
 from cordwood.format.control_record import ControlType
@@ -19,6 +18,7 @@ from cordwood.format.native import batches as rows_of
 from cordwood.format.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError
+from cordwood.storage.reading.blocks import Block, Ints
 
 Flags = npt.NDArray[np.bool_]
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import SegmentSource
-from cordwood.cleanup.scan import Block, PayloadReader, SegmentReader
-from cordwood.cleanup.transactions import AbortedTransactions
 from cordwood.format.native import batches as rows_of
 from cordwood.format.record import Record
 from cordwood.format.record_batch import RecordBatch, parse_batch
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.reading.aborted import AbortedTransactions
+from cordwood.storage.reading.blocks import Block, PayloadReader, SegmentReader
+from cordwood.storage.reading.source import SegmentSource
 
 _CONTROL = 0x20
 _TRANSACTIONAL = 0x10

@@ -66,16 +66,12 @@ from cordwood.storage.producers.producer_rebuild import (
     take_snapshot_if_space,
 )
 from cordwood.storage.producers.producer_state import ProducerStateManager
+from cordwood.storage.reading.batch_heads import BatchHead, iter_heads, read_batch
 from cordwood.storage.replace import (
     JOURNAL_NAME,
     CompactionJournal,
     is_recovery_needed,
     recover_directory,
-)
-from cordwood.storage.segment.batch_walk import (
-    BatchHead,
-    iter_heads,
-    read_batch,
 )
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_index import INT32_MAX

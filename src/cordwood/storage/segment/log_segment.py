@@ -36,7 +36,7 @@ from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError
 from cordwood.storage.filesystem import File, FileFacts, FileSystem
-from cordwood.storage.segment.batch_walk import (
+from cordwood.storage.reading.batch_heads import (
     HEADER_READ_BYTES,
     LARGE_BATCH_BYTES,
     READ_BYTES,

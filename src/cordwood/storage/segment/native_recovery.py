@@ -27,7 +27,7 @@ from cordwood.format.record_batch import (
 )
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import File
-from cordwood.storage.segment.batch_walk import BatchHead
+from cordwood.storage.reading.batch_heads import BatchHead
 from cordwood.storage.segment.index_builder import IndexBuilder
 
 BLOCK_BYTES = 4 << 20

@@ -36,7 +36,7 @@ from cordwood.format.varint import Buffer
 from cordwood.model.errors import CorruptError, ImpossibleOffsetError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError
 from cordwood.storage.filesystem import File
-from cordwood.storage.segment.batch_walk import BatchHead, marker_of, parse_head, read_batch
+from cordwood.storage.reading.batch_heads import BatchHead, marker_of, parse_head, read_batch
 from cordwood.storage.segment.index_builder import IndexBuilder
 from cordwood.storage.segment.segment_index import INT32_MAX
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from cordwood.format.file_names import CLEANED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, segment_file_name
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import FileSystem, FileWriter
+from cordwood.storage.reading.batch_heads import BatchHead, iter_heads
 from cordwood.storage.replace import dispose_deleted, mark_deleted
-from cordwood.storage.segment.batch_walk import BatchHead, iter_heads
 from cordwood.storage.segment.segment_recovery import impossible_offset
 
 _log = logging.getLogger(__name__)

@@ -25,7 +25,7 @@ from cordwood.format.varint import decode_varint, decode_varlong
 from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import File
-from cordwood.storage.segment.batch_walk import BatchHead, iter_heads, read_batch
+from cordwood.storage.reading.batch_heads import BatchHead, iter_heads, read_batch
 from cordwood.storage.segment.time_index import NO_TIMESTAMP, TimestampOffset
 
 _CODEC_MASK = 0x07

@@ -9,7 +9,7 @@ from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record import Record
 from cordwood.format.record_batch import RecordBatch
 from cordwood.model.utf8 import decode_utf8
-from cordwood.surfaces.dump.batches import PlacedBatch
+from cordwood.storage.reading.batches import PlacedBatch
 from cordwood.surfaces.dump.control import control_text
 from cordwood.surfaces.dump.decoders import PayloadDecoder
 

@@ -17,7 +17,7 @@ from cordwood.format import offset_index, time_index, transaction_index
 from cordwood.format.file_names import INDEX_SUFFIX, LOG_SUFFIX, base_offset_of
 from cordwood.format.java_map import JavaHashMap
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
-from cordwood.surfaces.dump.batches import SIZE_MAX, LogFile, PlacedBatch
+from cordwood.storage.reading.batches import SIZE_MAX, LogFile, PlacedBatch
 from cordwood.surfaces.dump.files import NamedFile
 from cordwood.surfaces.dump.output import Findings, Output
 
@@ -105,7 +105,9 @@ def dump_offset_index(
             output.item(f"{file} passed sanity check.", "saneIndex")
             return
         for offset, position in offset_entries(index):
-            batches = log.batches(start=position, size_max=options.message_bytes_max)
+            batches = log.batches(
+                start=position, size_max=options.message_bytes_max, is_strict=False
+            )
             placed = next(batches, None)
             if placed is None:
                 raise CorruptError(f"no batch lies at {position}", path=str(log.path))
@@ -245,7 +247,7 @@ class _TimeIndexCheck:
 
 def _batch_with(log: LogFile, position: int, offset: int) -> PlacedBatch | None:
     """The first batch from `position` on whose last offset is `offset` or more."""
-    for placed in log.batches(start=position, size_max=SIZE_MAX):
+    for placed in log.batches(start=position, size_max=SIZE_MAX, is_strict=False):
         if placed.batch.last_offset >= offset:
             return placed
     return None

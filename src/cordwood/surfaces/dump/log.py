@@ -14,7 +14,7 @@ from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record import Record
 from cordwood.format.record_batch import RecordBatch
 from cordwood.model.errors import CorruptError
-from cordwood.surfaces.dump.batches import SIZE_MAX, LogFile, PlacedBatch
+from cordwood.storage.reading.batches import SIZE_MAX, LogFile, PlacedBatch
 from cordwood.surfaces.dump.control import control_text
 from cordwood.surfaces.dump.decoders import PayloadDecoder
 from cordwood.surfaces.dump.documents import batch_document, record_document
@@ -45,7 +45,7 @@ def dump_log_file(file: NamedFile, options: LogOptions, findings: Findings, outp
     with LogFile(file.path) as log:
         position = 0
         gaps = GapFinder(file.absolute, findings)
-        for placed in log.batches(size_max=options.bytes_max):
+        for placed in log.batches(size_max=options.bytes_max, is_strict=False):
             if output.is_json:
                 output.item("", "batch", **batch_document(placed))
             else:

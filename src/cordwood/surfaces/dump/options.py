@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cordwood.model.errors import ConfigError
-from cordwood.surfaces.dump.batches import SIZE_MAX
+from cordwood.storage.reading.batches import SIZE_MAX
 from cordwood.surfaces.dump.decoders import STRING_DECODER
 
 MESSAGE_BYTES_MAX = 5 * 1024 * 1024

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cordwood.cleanup.estimate.distinct import distinct_keys, new_registers
-from cordwood.cleanup.scan import Bytes
 from cordwood.format.native.records import REGISTER_BITS
+from cordwood.storage.reading.blocks import Bytes
 
 
 def registers_of(hashes: list[int]) -> Bytes:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.compaction_values import SegmentSource
 from cordwood.cleanup.estimate.estimate import estimate_compaction
 from cordwood.cleanup.estimate.values import CompactionEstimate
 from cordwood.cleanup.estimate.windows import WindowLimits, estimate_from_windows
 from cordwood.cleanup.log_compaction import LogCompaction
 from cordwood.model.errors import CorruptError
+from cordwood.storage.reading.source import SegmentSource
 from support.in_process_engine import clean_in_process
 from support.key_distributions import CONFIG, DISTRIBUTIONS
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import BATCH_BYTES_MAX, SegmentSource
 from cordwood.format.compression import Codec, codec_of, decompress_into
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.native import batches as rows_of
@@ -23,6 +22,7 @@ from cordwood.format.native.codecs import NO_ROOM, NOT_HERE, Codecs
 from cordwood.format.record_batch import LOG_OVERHEAD_BYTES, build_batch, parse_batch
 from cordwood.model.errors import BatchTooLargeError, CordwoodError, CorruptError
 from cordwood.storage.filesystem import OS, File, FileSystem
+from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
 
 READ_BYTES = 4 << 20
 _SLACK = 64

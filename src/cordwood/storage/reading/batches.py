@@ -1,11 +1,10 @@
-"""The batches of a log file, read one after another: a file of any size takes little memory.
+"""Whole batches of a log file, read one after another: a file of any size takes little memory.
 
 Source: org.apache.kafka.common.record.FileLogInputStream.
 """
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,9 +18,11 @@ from cordwood.format.record_batch import (
     LOG_OVERHEAD_BYTES,
     MAGIC_BYTES_MIN,
     RecordBatch,
+    parse_header,
     parse_header_of_any_magic,
 )
 from cordwood.model.errors import CorruptError
+from cordwood.storage.filesystem import OS, FileSystem
 
 SIZE_MAX = (1 << 31) - 1
 
@@ -40,10 +41,10 @@ class PlacedBatch:
 class LogFile:
     """A log file open for reading. Closing it ends the iterators that it has returned."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, fs: FileSystem = OS) -> None:
         self.path = path
-        self._file = path.open("rb")
-        self.size_bytes = os.fstat(self._file.fileno()).st_size
+        self._file = fs.open(path)
+        self.size_bytes = self._file.size()
         self._chunk = b""
         self._chunk_position = 0
 
@@ -58,12 +59,17 @@ class LogFile:
     ) -> None:
         self._file.close()
 
-    def batches(self, *, start: int = 0, size_max: int = SIZE_MAX) -> Iterator[PlacedBatch]:
+    def batches(
+        self, *, start: int = 0, size_max: int = SIZE_MAX, is_strict: bool = True
+    ) -> Iterator[PlacedBatch]:
         """Every whole batch that lies within `size_max` bytes from position `start` on.
 
+        If not `is_strict`, a batch is read as one of magic 2 whatever larger magic it names, even
+        if its header reaches beyond it.
+
         Raises:
-            CorruptError: a length is smaller than any batch, a magic is negative, or the file
-                was truncated.
+            CorruptError: a length is smaller than any batch, a magic is unknown, or the file was
+                truncated.
         """
         if start > self.size_bytes:
             raise CorruptError(
@@ -83,25 +89,28 @@ class LogFile:
             size_bytes = length + LOG_OVERHEAD_BYTES
             if position > end - size_bytes:
                 return
-            yield PlacedBatch(position, self._batch(position, size_bytes, magic))
+            yield PlacedBatch(position, self._batch(position, size_bytes, magic, is_strict))
             position += size_bytes
 
-    def _batch(self, position: int, size_bytes: int, magic: int) -> RecordBatch | LegacyBatch:
+    def _batch(
+        self, position: int, size_bytes: int, magic: int, is_strict: bool
+    ) -> RecordBatch | LegacyBatch:
         raw = self._read(position, size_bytes)
         try:
             if magic < 2:
-                return LegacyBatch.parse(raw, position=position)
-            # As Kafka does, also for a batch so short that its header reaches beyond it.
+                return LegacyBatch.parse(raw)
+            if is_strict:
+                return RecordBatch(parse_header(raw), raw)
+            # Source: DumpLogSegments, which reads such a batch, too.
             header = self._read(position, HEADER_BYTES) if size_bytes < HEADER_BYTES else raw
             return RecordBatch(parse_header_of_any_magic(header), raw)
         except CorruptError as error:
-            raise error.located(path=str(self.path)) from None
+            raise error.located(path=str(self.path), base_position=position) from None
 
     def _read(self, position: int, size_bytes: int) -> bytes:
         start = position - self._chunk_position
         if start < 0 or start + size_bytes > len(self._chunk):
-            self._file.seek(position)
-            self._chunk = self._file.read(max(size_bytes, _CHUNK_BYTES))
+            self._chunk = self._file.read_at(max(size_bytes, _CHUNK_BYTES), position)
             self._chunk_position = position
             start = 0
         data = self._chunk[start : start + size_bytes]

@@ -6,7 +6,7 @@ import pytest
 
 from cordwood.format.record_batch import Record, RecordBatch, build_batch
 from cordwood.model.errors import CorruptError
-from cordwood.surfaces.dump.batches import LogFile
+from cordwood.storage.reading.batches import LogFile
 
 
 def write(path: Path, *batches: bytes) -> Path:

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cleanup.compaction_values import SegmentSource
-from cordwood.cleanup.scan import SegmentReader
 from cordwood.cleanup.survivors import Secrets, Walk
-from cordwood.cleanup.transactions import AbortedTransactions
 from cordwood.format.compression import Codec
 from cordwood.format.crc32c import crc32c
 from cordwood.format.legacy import LegacyBatch, build_legacy_message
 from cordwood.format.record_batch import Record, build_batch, iter_batches
 from cordwood.model.errors import CorruptError
+from cordwood.storage.reading.aborted import AbortedTransactions
+from cordwood.storage.reading.blocks import SegmentReader
+from cordwood.storage.reading.source import SegmentSource
 from support.random_log import Contents, random_log
 
 

@@ -11,8 +11,8 @@ from cordwood.format.record import Record
 from cordwood.format.record_batch import iter_batches
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS
-from cordwood.storage.segment import batch_walk
-from cordwood.storage.segment.batch_walk import BatchHead, BatchPosition, find_offset, iter_heads
+from cordwood.storage.reading import batch_heads
+from cordwood.storage.reading.batch_heads import BatchHead, BatchPosition, find_offset, iter_heads
 from support.segments import batch, message
 
 
@@ -42,7 +42,7 @@ def mixed(rng: random.Random, count: int) -> bytes:
 def test_a_walk_finds_what_is_found_in_memory(
     path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int
 ) -> None:
-    monkeypatch.setattr(batch_walk, "WALK_BYTES", block_bytes)
+    monkeypatch.setattr(batch_heads, "WALK_BYTES", block_bytes)
     data = mixed(random.Random(block_bytes), 60)
     expected = [
         (position, found.size_bytes, found.last_offset, found.max_timestamp, found.magic)
@@ -108,8 +108,8 @@ def test_a_file_shorter_than_told_is_an_error(path: Path) -> None:
 def test_find_offset_gives_the_first_batch_that_ends_at_or_behind_it(
     path: Path, monkeypatch: pytest.MonkeyPatch, block_bytes: int
 ) -> None:
-    monkeypatch.setattr(batch_walk, "READ_BYTES", block_bytes)
-    monkeypatch.setattr(batch_walk, "LARGE_BATCH_BYTES", 2000)
+    monkeypatch.setattr(batch_heads, "READ_BYTES", block_bytes)
+    monkeypatch.setattr(batch_heads, "LARGE_BATCH_BYTES", 2000)
     data = mixed(random.Random(block_bytes), 60)
     path.write_bytes(data)
     heads = list(iter_heads(OS.open(path), 0, len(data), path=path))
