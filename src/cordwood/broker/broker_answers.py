@@ -1,7 +1,7 @@
 """Answers of brokers, for a thread that waits for them while the event loop asks.
 
-`Peers` and the coordinators belong to the event loop; the check of retention and what serves HTTP
-run in other threads.
+`BrokerChannels` and the coordinators belong to the event loop; the check of retention and what
+serves HTTP run in other threads.
 """
 
 from __future__ import annotations

@@ -13,8 +13,8 @@ from itertools import islice
 from typing import Any, Final
 
 from cordwood.broker.broker_answers import BrokerAnswers
+from cordwood.broker.broker_channels import BrokerChannels
 from cordwood.broker.group_offsets import GroupOffsets
-from cordwood.broker.peers import Peers
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import NO_LEADER
@@ -43,7 +43,7 @@ class CommittedOffsets:
         groups: GroupCoordinator,
         offsets: GroupOffsets,
         metadata: MetadataCache,
-        peers: Peers,
+        channels: BrokerChannels,
         thread: NodeThread,
         *,
         node_id: int,
@@ -54,14 +54,14 @@ class CommittedOffsets:
             groups: the coordinator of this broker.
             offsets: looks up the offsets of groups that are known.
             metadata: says who leads the partitions of `__consumer_offsets`.
-            peers: the other brokers.
+            channels: the other brokers.
             thread: the event loop's.
             node_id: of this broker.
         """
         self._groups = groups
         self._offsets = offsets
         self._metadata = metadata
-        self._peers = peers
+        self._channels = channels
         self._thread = thread
         self._node_id = node_id
 
@@ -135,7 +135,7 @@ class CommittedOffsets:
                 listed.groups.update(each.group_id for each in answer.groups)
             answers.answered(broker_id)
 
-        self._peers.ask_soon(broker_id, "list_groups", {}, answered)
+        self._channels.ask_soon(broker_id, "list_groups", {}, answered)
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from cordwood.broker.broker_answers import BrokerAnswers
-from cordwood.broker.peers import Peers
+from cordwood.broker.broker_channels import BrokerChannels
 from cordwood.cleanup.group_guard import Consumed
 from cordwood.coordinator.group.offset_requests import FetchTopic
 from cordwood.coordinator.group.service import GroupCoordinator
@@ -34,7 +34,7 @@ class GroupOffsets:
         self,
         groups: GroupCoordinator,
         metadata: MetadataCache,
-        peers: Peers,
+        channels: BrokerChannels,
         thread: NodeThread,
         *,
         node_id: int,
@@ -44,13 +44,13 @@ class GroupOffsets:
         Args:
             groups: the coordinator of this broker.
             metadata: says who leads the partitions of `__consumer_offsets`.
-            peers: the other brokers.
+            channels: the other brokers.
             thread: the event loop's.
             node_id: of this broker.
         """
         self._groups = groups
         self._metadata = metadata
-        self._peers = peers
+        self._channels = channels
         self._thread = thread
         self._node_id = node_id
 
@@ -135,7 +135,7 @@ class GroupOffsets:
             finally:
                 answers.answered(leader)
 
-        self._peers.ask_soon(
+        self._channels.ask_soon(
             leader, "offset_fetch", {"groups": asked, "require_stable": False}, answered
         )
 

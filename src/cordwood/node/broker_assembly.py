@@ -13,14 +13,17 @@ from pathlib import Path
 
 from cordwood.broker.auto_topic_creation import AutoTopicCreation
 from cordwood.broker.broker import Broker
+from cordwood.broker.broker_channels import BrokerChannels
 from cordwood.broker.committed_offsets import CommittedOffsets
 from cordwood.broker.coordinators.group_cluster import GroupCluster
 from cordwood.broker.coordinators.group_metadata_log import GroupMetadataLog
 from cordwood.broker.coordinators.producer_ids import ProducerIds
-from cordwood.broker.coordinators.transaction_parts import TransactionParts
+from cordwood.broker.coordinators.transaction_log import TransactionLog
+from cordwood.broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
+from cordwood.broker.coordinators.transaction_partitions import TransactionPartitions
+from cordwood.broker.coordinators.transaction_verification import TransactionVerification
 from cordwood.broker.group_offsets import GroupOffsets
 from cordwood.broker.metrics import BrokerMetrics
-from cordwood.broker.peers import Peers
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.replication.replication import ImageBrokers
 from cordwood.broker.request_context import BrokerContext
@@ -30,13 +33,15 @@ from cordwood.configs.service import ConfigService
 from cordwood.configs.settings import BrokerSettings
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.group.settings import GroupSettings
+from cordwood.coordinator.transaction.service import TransactionCoordinator
+from cordwood.coordinator.transaction.settings import TransactionSettings
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import MetadataImage
 from cordwood.model.clock import Clock
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
 from cordwood.model.rng import Rng
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC
+from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.node.cluster_member import ClusterMember
 from cordwood.serving.api import Api
 from cordwood.serving.node_thread import NodeThread
@@ -169,18 +174,21 @@ def make_broker(
         ),
     )
     groups = _make_groups(settings, replicas, metadata, configs, thread)
-    peers = Peers(
+    channels = BrokerChannels(
         ImageBrokers(metadata),
         thread,
         node_id=settings.node_id,
         listener=settings.inter_broker_listener,
         timeout_ms=settings.integer("request.timeout.ms"),
     )
-    at_end(peers.close)
-    offsets = GroupOffsets(groups, metadata, peers, thread, node_id=settings.node_id)
+    at_end(channels.close)
+    offsets = GroupOffsets(groups, metadata, channels, thread, node_id=settings.node_id)
     cleaner.groups.source = offsets.look_up
     producer_ids = ProducerIds(member.channel, thread)
-    parts = TransactionParts.of(settings, replicas, groups, metadata, producer_ids, thread, peers)
+    transactions, markers = _make_transactions(
+        settings, replicas, groups, metadata, producer_ids, channels, thread
+    )
+    partitions = TransactionPartitions(transactions, metadata)
     return Broker(
         node_id=settings.node_id,
         cluster_id=cluster_id,
@@ -195,12 +203,12 @@ def make_broker(
         replicas=replicas,
         groups=groups,
         committed_offsets=CommittedOffsets(
-            groups, offsets, metadata, peers, thread, node_id=settings.node_id
+            groups, offsets, metadata, channels, thread, node_id=settings.node_id
         ),
-        transactions=parts.coordinator,
-        transaction_partitions=parts.partitions,
-        verification=parts.verification,
-        markers=parts.markers,
+        transactions=transactions,
+        transaction_partitions=partitions,
+        verification=_make_verification(settings, replicas, partitions, thread, channels),
+        markers=markers,
         topic_creation=AutoTopicCreation(member.channel, settings),
         metrics=metrics,
         api_versions={key: (api.min_version, api.max_version) for key, api in apis.items()},
@@ -224,3 +232,51 @@ def _make_groups(
     )
     replicas.listen(GROUP_METADATA_TOPIC, groups.on_high_watermark)
     return groups
+
+
+def _make_transactions(
+    settings: BrokerSettings,
+    replicas: ReplicaManager,
+    groups: GroupCoordinator,
+    metadata: MetadataCache,
+    producer_ids: ProducerIds,
+    channels: BrokerChannels,
+    thread: NodeThread,
+) -> tuple[TransactionCoordinator, MarkerSender]:
+    markers = MarkerSender(
+        MarkerWriter(replicas, groups, thread),
+        replicas,
+        metadata,
+        thread,
+        channels,
+        node_id=settings.node_id,
+    )
+    transactions = TransactionCoordinator(
+        TransactionLog(replicas, metadata),
+        thread,
+        TransactionSettings.of(settings.all),
+        version=lambda: metadata.transaction_version,
+        producer_ids=producer_ids,
+        markers=markers,
+    )
+    replicas.listen(TRANSACTION_STATE_TOPIC, transactions.on_high_watermark)
+    return transactions, markers
+
+
+def _make_verification(
+    settings: BrokerSettings,
+    replicas: ReplicaManager,
+    partitions: TransactionPartitions,
+    thread: NodeThread,
+    channels: BrokerChannels,
+) -> TransactionVerification:
+    return TransactionVerification(
+        replicas,
+        partitions,
+        thread,
+        channels,
+        node_id=settings.node_id,
+        is_enabled=settings.transaction_partition_verification_enable,
+        retry_ms=settings.integer("add.partitions.to.txn.retry.backoff.ms"),
+        retry_max_ms=settings.integer("add.partitions.to.txn.retry.backoff.max.ms"),
+    )

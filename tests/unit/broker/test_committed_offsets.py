@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from cordwood.broker.broker_channels import BrokerChannels
 from cordwood.broker.committed_offsets import AllCommitted, CommittedOffsets
 from cordwood.broker.group_offsets import GroupOffsets
-from cordwood.broker.peers import Peers
 from cordwood.broker.replication.replication import ImageBrokers
 from cordwood.client.node_connection import NodeAddress
 from cordwood.coordinator.group.service import GroupCoordinator
@@ -51,15 +51,15 @@ def elsewhere(broker: RunningBroker, address: NodeAddress | None) -> AllCommitte
     """As a node that coordinates nothing itself sees it."""
     inner = broker.broker
     node_id = inner.node_id + 1
-    peers = Peers(
+    channels = BrokerChannels(
         Addresses(address), inner.thread, node_id=node_id, listener="PLAINTEXT", timeout_ms=5_000
     )
-    offsets = GroupOffsets(inner.groups, inner.metadata, peers, inner.thread, node_id=node_id)
+    offsets = GroupOffsets(inner.groups, inner.metadata, channels, inner.thread, node_id=node_id)
     committed = CommittedOffsets(
-        inner.groups, offsets, inner.metadata, peers, inner.thread, node_id=node_id
+        inner.groups, offsets, inner.metadata, channels, inner.thread, node_id=node_id
     )
     found = committed.look_up([FIRST, SECOND])
-    broker.call(lambda _: peers.close())
+    broker.call(lambda _: channels.close())
     return found
 
 

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.broker.broker_channels import BrokerChannels
 from cordwood.broker.group_offsets import GroupOffsets
-from cordwood.broker.peers import Peers
 from cordwood.broker.replication.replication import ImageBrokers
 from cordwood.cleanup.group_guard import Consumed, GroupPosition
 from cordwood.client.node_connection import NodeAddress
@@ -110,14 +110,14 @@ def test_a_coordinator_elsewhere_is_asked_and_without_an_answer_nothing_is_known
         addresses = Addresses(NodeAddress("127.0.0.1", broker.port))
 
         def look_up(node_id: int) -> Consumed:
-            peers = Peers(
+            channels = BrokerChannels(
                 addresses, inner.thread, node_id=node_id, listener="PLAINTEXT", timeout_ms=5_000
             )
             offsets = GroupOffsets(
-                inner.groups, inner.metadata, peers, inner.thread, node_id=node_id
+                inner.groups, inner.metadata, channels, inner.thread, node_id=node_id
             )
             found = offsets.look_up({PARTITION: ("readers", "others")})[PARTITION]
-            broker.call(lambda _: peers.close())
+            broker.call(lambda _: channels.close())
             return found
 
         # As a node that leads nothing, it asks the leader, which is the broker itself.

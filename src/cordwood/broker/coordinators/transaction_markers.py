@@ -8,9 +8,10 @@ TransactionMarkerRequestCompletionHandler.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, Protocol
 
+from cordwood.broker.broker_channels import BrokerChannels
 from cordwood.broker.delayed_operations import DelayedOperations
 from cordwood.broker.partition import Partition
 from cordwood.coordinator.runtime import Appended
@@ -72,20 +73,6 @@ class GroupOffsets(Protocol):
         transaction_version: int,
     ) -> Appended:
         """Appends a marker, and commits or drops the offsets of the transaction."""
-
-
-class Peers(Protocol):
-    """The method of `broker.peers.Peers` that is used here."""
-
-    def ask_soon(
-        self,
-        broker_id: int,
-        api: str,
-        fields: Mapping[str, Any],
-        answered: Callable[[Any], object],
-        /,
-    ) -> None:
-        """Calls `answered` with a broker's answer, or with None if there is none."""
 
 
 class _OfProducer(Protocol):
@@ -167,7 +154,7 @@ class MarkerSender:
         replicas: Replicas,
         metadata: MetadataCache,
         thread: NodeThread,
-        peers: Peers,
+        channels: BrokerChannels,
         *,
         node_id: int,
     ) -> None:
@@ -178,10 +165,10 @@ class MarkerSender:
             replicas: the partitions that this broker leads.
             metadata: has the partitions that exist, and their leaders.
             thread: calls again later.
-            peers: the other brokers.
+            channels: the other brokers.
             node_id: of this broker.
         """
-        self.peers = peers
+        self.channels = channels
         self._node_id = node_id
         self.writer = writer
         self.replicas = replicas
@@ -310,7 +297,7 @@ class _Sending:
                 {"name": name, "partition_indexes": indexes} for name, indexes in topics.items()
             ],
         }
-        self._sender.peers.ask_soon(
+        self._sender.channels.ask_soon(
             leader,
             "write_txn_markers",
             {"markers": [fields]},

@@ -14,6 +14,7 @@ from collections import deque
 from collections.abc import Collection, Mapping
 from typing import Any, Final, NamedTuple, Protocol
 
+from cordwood.broker.broker_channels import BrokerChannels
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.coordinators.transaction_partitions import (
     TransactionPartitions,
@@ -110,13 +111,6 @@ class Replicas(Protocol):
         """A partition that is led here; raises KafkaError for another."""
 
 
-class Peers(Protocol):
-    """The method of `broker.peers.Peers` that is used here."""
-
-    async def ask(self, broker_id: int, api: str, fields: Mapping[str, Any], /) -> Any:
-        """Another broker's answer; raises ClientError without one."""
-
-
 class TransactionVerification:
     """Verifies the partitions of writes."""
 
@@ -125,7 +119,7 @@ class TransactionVerification:
         replicas: Replicas,
         partitions: TransactionPartitions,
         thread: NodeThread,
-        peers: Peers,
+        channels: BrokerChannels,
         *,
         node_id: int,
         is_enabled: bool,
@@ -138,7 +132,7 @@ class TransactionVerification:
             replicas: the partitions that this broker leads.
             partitions: adds partitions to transactions, and looks them up.
             thread: owns this object.
-            peers: the other brokers.
+            channels: the other brokers.
             node_id: of this broker.
             is_enabled: transaction.partition.verification.enable; may be set at any time.
             retry_ms: add.partitions.to.txn.retry.backoff.ms.
@@ -147,7 +141,7 @@ class TransactionVerification:
         self._replicas = replicas
         self._partitions = partitions
         self._broker_thread = thread
-        self._peers = peers
+        self._channels = channels
         self._node_id = node_id
         self.is_enabled = is_enabled
         self._retry_ms = retry_ms
@@ -233,7 +227,7 @@ class TransactionVerification:
         """Another broker's answer; NETWORK_EXCEPTION for all without one."""
         errors = dict.fromkeys(request.partitions, int(ErrorCode.NETWORK_EXCEPTION))
         try:
-            answer = await self._peers.ask(
+            answer = await self._channels.ask(
                 coordinator, "add_partitions_to_txn", _request_of(request)
             )
         except ClientError:

@@ -18,7 +18,7 @@ from cordwood.serving.node_thread import NodeThread
 _log = logging.getLogger(__name__)
 
 
-class Peers:
+class BrokerChannels:
     """A connection to each broker that is asked; belongs to the event loop's thread."""
 
     def __init__(
