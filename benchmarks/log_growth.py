@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
-from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.online_retention import retention_pass
+from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
+from cordwood.cleanup.schedule.retention_pass import retention_pass
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append import record_walk

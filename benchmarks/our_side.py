@@ -104,11 +104,11 @@ class Steps:
 
 def serve() -> None:
     # ruff: noqa: PLC0415  # seconds to import, and the other end of the pipe does without
-    from cordwood.cleanup.clean import clean
-    from cordwood.cleanup.commit import CompactionCommitter
-    from cordwood.cleanup.request import CleanRequest
-    from cordwood.cleanup.spark.job import SparkEngine, TaskLimits, Watch
-    from cordwood.cleanup.spark.session import default_memory_bytes, spark_runner
+    from cordwood.cleanup.access.commit import CompactionCommitter
+    from cordwood.cleanup.engine.spark.job import SparkEngine, TaskLimits, Watch
+    from cordwood.cleanup.engine.spark.session import default_memory_bytes, spark_runner
+    from cordwood.cleanup.schedule.clean import clean
+    from cordwood.cleanup.schedule.request import CleanRequest
     from cordwood.model.clock import SystemClock
     from cordwood.queries.settings import SettingOptions, read_settings
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from cordwood.cleanup.online_retention import retain
+from cordwood.cleanup.schedule.retention_pass import retain
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.model.config import LogConfig

@@ -94,7 +94,7 @@ def main() -> None:
     _run(*uv, "install", "-q", "--python", python, "--no-deps", "--no-build-isolation", "-e", ".")
     _run(python, "-m", "compileall", "-q", "src")
     print("setup: preparing Spark's classes for quick starts", flush=True)
-    maker = [python, "-m", "cordwood.cleanup.spark.archive_maker"]
+    maker = [python, "-m", "cordwood.cleanup.engine.spark.archive_maker"]
     if subprocess.run(maker, cwd=ROOT, check=False).returncode:
         print("setup: there is no archive of them: Spark starts as slowly as without", flush=True)
     STAMP.write_text(wanted)

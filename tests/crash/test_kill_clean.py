@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.report import Status
+from cordwood.cleanup.schedule.report import Status
 from cordwood.format.compression import Codec
 from cordwood.model.config import LogConfig
 from support.clean import digest_tree

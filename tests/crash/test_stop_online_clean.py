@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.online_cleaner import OnlineCleaner
+from cordwood.cleanup.schedule.cleaner import OnlineCleaner
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import FileFacts, OsFile, OsFileSystem
 from support.in_process_engine import CompiledEngine

@@ -13,12 +13,12 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordwood.cleanup import tasks
-from cordwood.cleanup.capture import Captured
-from cordwood.cleanup.cleanable import plan_cleanable
-from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
-from cordwood.cleanup.rewrite import GroupRewriter
+from cordwood.cleanup.access.capture import Captured
+from cordwood.cleanup.engine import tasks
+from cordwood.cleanup.engine.rewrite import GroupRewriter
+from cordwood.cleanup.plan.compaction import plan_compaction
+from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
+from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record_batch import iter_batches
 from cordwood.model.config import LogConfig

@@ -16,9 +16,9 @@ from hypothesis import note, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.online_cleaner import OnlineCleaner
-from cordwood.cleanup.online_retention import retain
+from cordwood.cleanup.schedule.cleaner import OnlineCleaner
+from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
+from cordwood.cleanup.schedule.retention_pass import retain
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.file_names import base_offset_of

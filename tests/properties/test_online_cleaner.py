@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cleanup.online_retention import retain
+from cordwood.cleanup.schedule.retention_pass import retain
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.config import LogConfig
 from cordwood.storage.log.log_reader import Isolation

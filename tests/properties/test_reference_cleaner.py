@@ -13,13 +13,9 @@ import numpy.typing as npt
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordwood.cleanup import tasks
-from cordwood.cleanup.cleanable import plan_cleanable
-from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction, split_by_bytes
-from cordwood.cleanup.record_longs import Expiry
-from cordwood.cleanup.rewrite import GroupRewriter
-from cordwood.cleanup.survivors import (
+from cordwood.cleanup.engine import tasks
+from cordwood.cleanup.engine.rewrite import GroupRewriter
+from cordwood.cleanup.engine.survivors import (
     Secrets,
     SegmentFacts,
     Spill,
@@ -28,7 +24,11 @@ from cordwood.cleanup.survivors import (
     merge,
     merge_versions,
 )
-from cordwood.cleanup.whole import Lane
+from cordwood.cleanup.engine.whole import Lane
+from cordwood.cleanup.plan.compaction import plan_compaction
+from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction, split_by_bytes
+from cordwood.cleanup.rules.cleanable import plan_cleanable
+from cordwood.cleanup.rules.record_longs import Expiry
 from cordwood.format.native import key_table
 from cordwood.model.config import LogConfig
 from cordwood.storage.reading.aborted import AbortedTransactions

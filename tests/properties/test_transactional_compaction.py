@@ -20,8 +20,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordwood.cleanup.rewrite import _Rules
-from cordwood.cleanup.transactions import TransactionTracker
+from cordwood.cleanup.engine.rewrite import _Rules
+from cordwood.cleanup.rules.transactions import TransactionTracker
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.file_names import CLEAN_SHUTDOWN
 from cordwood.format.record_batch import Record, build_batch

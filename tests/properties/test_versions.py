@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup import tasks
-from cordwood.cleanup.cleanable import plan_cleanable
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.compaction_values import Manifest
-from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
-from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec
+from cordwood.cleanup.engine import tasks
+from cordwood.cleanup.engine.rewrite import GroupRewriter, RewriteSpec
+from cordwood.cleanup.plan.compaction import plan_compaction
+from cordwood.cleanup.plan.compaction_values import Manifest
+from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
+from cordwood.cleanup.rules.cleanable import plan_cleanable
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.format.record_batch import Header, Record, build_batch
 from cordwood.model.config import LogConfig
 from cordwood.storage.log.partition_log import PartitionLog

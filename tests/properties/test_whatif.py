@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from cordwood.cleanup.report import PartitionReport
-from cordwood.cleanup.request import CleanRequest, Resolved
-from cordwood.cleanup.shared_retention import DIRECTORY_BYTES, TOPIC_BYTES, DirectoryLimits
+from cordwood.cleanup.rules.shared_retention import DIRECTORY_BYTES, TOPIC_BYTES, DirectoryLimits
+from cordwood.cleanup.schedule.report import PartitionReport
+from cordwood.cleanup.schedule.request import CleanRequest, Resolved
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.queries.whatif.compared_cleanings import compare

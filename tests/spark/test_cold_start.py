@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from cordwood.cleanup.child_session import members
-from cordwood.cleanup.run_directory import RunDirectory
-from cordwood.cleanup.spark import archive_maker, class_archive
-from cordwood.cleanup.spark.machine import Machine, find_java, local_command
-from cordwood.cleanup.spark.runner import RddRunner, Row
+from cordwood.cleanup.engine.child_session import members
+from cordwood.cleanup.engine.run_directory import RunDirectory
+from cordwood.cleanup.engine.spark import archive_maker, class_archive
+from cordwood.cleanup.engine.spark.machine import Machine, find_java, local_command
+from cordwood.cleanup.engine.spark.runner import RddRunner, Row
 from cordwood.model.errors import EngineError
 from support.cleaner_bench import until
 
@@ -137,7 +137,7 @@ def test_a_warm_daemon_ends_with_the_process_that_has_started_it(tmp_path: Path)
     program = (
         "import os, sys\n"
         "from pathlib import Path\n"
-        "from cordwood.cleanup.spark.machine import Machine\n"
+        "from cordwood.cleanup.engine.spark.machine import Machine\n"
         "machine = Machine(Path(sys.argv[1]))\n"
         "machine.launch()\n"
         "print(machine._daemon.pid, machine._process.pid, flush=True)\n"

@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.cleanable import plan_cleanable
-from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.log_compaction import prepare_compaction
+from cordwood.cleanup.plan.compaction import plan_compaction
+from cordwood.cleanup.plan.log_compaction import prepare_compaction
+from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Header, Record
 from cordwood.testing.reference_cleaner import clean_by_reference

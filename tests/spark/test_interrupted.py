@@ -198,7 +198,7 @@ def test_workers_that_cannot_see_the_directory_are_found_before_anything_is_touc
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from cordwood.cleanup.spark import job, session\n"
+        "from cordwood.cleanup.engine.spark import job, session\n"
         "from cordwood.model.errors import EngineError\n"
         "with session.spark_runner(sys.argv[1]) as spark:\n"
         "    engine = job.SparkEngine(spark, slots=2)\n"

@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 from pyspark import SparkContext
 
-from cordwood.cleanup.spark import session
-from cordwood.cleanup.spark.job import SparkEngine
-from cordwood.cleanup.spark.machine import Machine
-from cordwood.cleanup.spark.session import spark_runner
+from cordwood.cleanup.engine.spark import session
+from cordwood.cleanup.engine.spark.job import SparkEngine
+from cordwood.cleanup.engine.spark.machine import Machine
+from cordwood.cleanup.engine.spark.session import spark_runner
 from cordwood.model.errors import EngineError
 from support.kafka import poll_until
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.child_session import members
+from cordwood.cleanup.engine.child_session import members
 from cordwood.model.topic_partition import TopicPartition
 from support.cleaner_bench import FAST, SECONDS_MAX, SLOW, CleanerBench, until
 from support.running_logs import read_records
@@ -220,10 +220,10 @@ PROGRAM = """
 import json, sys, threading, time
 from dataclasses import replace
 from pathlib import Path
-from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.log_cleaner import LogCleaner
-from cordwood.cleanup.spark_process import SparkProcess
+from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.schedule.log_cleaner import LogCleaner
+from cordwood.cleanup.engine.spark_process import SparkProcess
 from cordwood.format.record_batch import CREATE_TIME, Record, build_batch
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import pytest
 
-from cordwood.cleanup.run_directory import remove_leftovers
+from cordwood.cleanup.engine.run_directory import remove_leftovers
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 pytestmark = pytest.mark.spark
@@ -108,9 +108,9 @@ def require_gone(run: Run, number: signal.Signals) -> None:
     assert list(run.temporary.iterdir()) == []
 
 
-WORKERS = b"-m\0cordwood.cleanup.spark.daemon"
+WORKERS = b"-m\0cordwood.cleanup.engine.spark.daemon"
 MOMENTS = {
-    "the daemon starts": [b"cordwood.cleanup.spark.warm_daemon"],
+    "the daemon starts": [b"cordwood.cleanup.engine.spark.warm_daemon"],
     "the virtual machine starts": [b"java", b"PythonGatewayServer"],
     "workers run": [WORKERS],
 }

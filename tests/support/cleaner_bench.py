@@ -9,11 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.child_session import members
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.log_cleaner import LogCleaner
-from cordwood.cleanup.spark_child import CHILD_MODULE
-from cordwood.cleanup.spark_process import Backoff, SparkProcess
+from cordwood.cleanup.engine.child_session import members
+from cordwood.cleanup.engine.spark_child import CHILD_MODULE
+from cordwood.cleanup.engine.spark_process import Backoff, SparkProcess
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.model.clock import MovableClock
 from cordwood.model.config import LogConfig
 from support.running_logs import RunningLogs, newest, read_records

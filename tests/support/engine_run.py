@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.clean import clean
-from cordwood.cleanup.request import CleanRequest, Resolved
+from cordwood.cleanup.schedule.clean import clean
+from cordwood.cleanup.schedule.request import CleanRequest, Resolved
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
 from support.clean import digest_tree
@@ -90,7 +90,7 @@ def run_jobs(master: str, jobs: Sequence[Job]) -> list[Outcome]:
 
 
 def _run(runner: Any, job: Job) -> Outcome:
-    from cordwood.cleanup.spark.job import SparkEngine, TaskLimits, Watch  # noqa: PLC0415  # seconds to import
+    from cordwood.cleanup.engine.spark.job import SparkEngine, TaskLimits, Watch  # noqa: PLC0415  # seconds to import
 
     configs = {topic: config_of(fields) for topic, fields in job.configs.items()}
 
@@ -121,7 +121,7 @@ def _run(runner: Any, job: Job) -> Outcome:
 
 def main() -> None:
     """The process that `run_jobs` starts."""
-    from cordwood.cleanup.spark.session import spark_runner  # noqa: PLC0415
+    from cordwood.cleanup.engine.spark.session import spark_runner  # noqa: PLC0415
 
     master = sys.argv[1]
     jobs = [Job(**value) for value in json.load(sys.stdin)]

@@ -16,7 +16,7 @@ from cordwood.cleanup.erasure.engine import ThreadEngine
 from cordwood.cleanup.erasure.erase import erase
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.erasure.search import ByRecord, ExactKeys, Matcher, SearcherHere
-from cordwood.cleanup.request import Engine, Resolved
+from cordwood.cleanup.schedule.request import Engine, Resolved
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType
 from cordwood.format.legacy import LegacyBatch, build_legacy_message, build_legacy_wrapper

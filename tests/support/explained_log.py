@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from cordwood.cleanup.blockers import Code
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.log_cleaner import LogCleaner
-from cordwood.cleanup.online_check import plan_next_check
+from cordwood.cleanup.rules.blockers import Code
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.schedule.log_cleaner import LogCleaner
+from cordwood.cleanup.schedule.next_check import plan_next_check
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.queries.explain.explanation import LogExplanation, explain

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from cordwood.cleanup.spark import child
+from cordwood.cleanup.engine.spark import child
 from support import stand_in_child
 from support.faulty_filesystem import Faults, FaultyFileSystem
 

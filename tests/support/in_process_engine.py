@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.clean import clean
 from cordwood.cleanup.estimate.values import Estimator
-from cordwood.cleanup.report import Report
-from cordwood.cleanup.request import CleanRequest, Engine, Listener, Resolved
+from cordwood.cleanup.schedule.clean import clean
+from cordwood.cleanup.schedule.report import Report
+from cordwood.cleanup.schedule.request import CleanRequest, Engine, Listener, Resolved
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import LogConfig
 from cordwood.testing.in_process_engine import InProcessEngine
@@ -29,7 +29,7 @@ class CompiledEngine(InProcessEngine):
 
 @contextmanager
 def in_process() -> Iterator[Engine]:
-    """An engine factory for `cordwood.cleanup.clean.clean`."""
+    """An engine factory for `cordwood.cleanup.schedule.clean.clean`."""
     yield CompiledEngine()
 
 

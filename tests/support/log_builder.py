@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.capture import Captured, capture_offline
+from cordwood.cleanup.access.capture import Captured, capture_offline
 from cordwood.format.clean_shutdown import build_clean_shutdown
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
@@ -335,7 +335,7 @@ class LogBuilder:
         return checkpoints_of([self])
 
     def capture(self, directory: Path, config: LogConfig, *, now_ms: int = NOW_MS) -> Captured:
-        """What `cordwood.cleanup.capture` sees of it in `directory`, after a clean stop."""
+        """What `cordwood.cleanup.access.capture` sees of it in `directory`, after a clean stop."""
         offline = load_offline_log(
             directory,
             self.topic_partition,

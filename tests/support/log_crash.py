@@ -22,12 +22,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cordwood.cleanup.capture import capture, view_of
-from cordwood.cleanup.cleanable import plan_cleanable
-from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.log_compaction import prepare_compaction
-from cordwood.cleanup.online_retention import retain
-from cordwood.cleanup.retention import plan_retention
+from cordwood.cleanup.access.capture import capture, view_of
+from cordwood.cleanup.plan.compaction import plan_compaction
+from cordwood.cleanup.plan.log_compaction import prepare_compaction
+from cordwood.cleanup.rules.cleanable import plan_cleanable
+from cordwood.cleanup.rules.retention import plan_retention
+from cordwood.cleanup.schedule.retention_pass import retain
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.file_names import LOG_SUFFIX

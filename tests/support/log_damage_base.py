@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cordwood.cleanup.capture import capture, view_of
-from cordwood.cleanup.cleanable import plan_cleanable
-from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.log_compaction import prepare_compaction
+from cordwood.cleanup.access.capture import capture, view_of
+from cordwood.cleanup.plan.compaction import plan_compaction
+from cordwood.cleanup.plan.log_compaction import prepare_compaction
+from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import META_PROPERTIES, base_offset_of, is_log_file
 from cordwood.format.meta_properties import MetaProperties, build_meta_properties

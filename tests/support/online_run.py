@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.online_cleaner import OnlineCleaner
+from cordwood.cleanup.schedule.cleaner import OnlineCleaner
 from cordwood.model.config import LogConfig
 from cordwood.storage.log.partition_log import PartitionLog
 from support.running_logs import RunningLogs, newest, read_records
@@ -152,8 +152,8 @@ class _Run:
 
 def main() -> None:
     """The process that `run_online` starts."""
-    from cordwood.cleanup.spark.job import SparkEngine, TaskLimits  # noqa: PLC0415  # seconds to import
-    from cordwood.cleanup.spark.session import spark_runner  # noqa: PLC0415
+    from cordwood.cleanup.engine.spark.job import SparkEngine, TaskLimits  # noqa: PLC0415  # seconds to import
+    from cordwood.cleanup.engine.spark.session import spark_runner  # noqa: PLC0415
 
     master = sys.argv[1]
     job = OnlineJob(**json.load(sys.stdin))

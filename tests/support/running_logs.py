@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.online_cleaner import OnlineCleaner
+from cordwood.cleanup.schedule.cleaner import OnlineCleaner
+from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.format.compression import Codec
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record_batch import CREATE_TIME, Record, build_batch, iter_batches

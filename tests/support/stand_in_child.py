@@ -12,11 +12,11 @@ import sys
 import threading
 from typing import Any
 
-from cordwood.cleanup import tasks, whole
-from cordwood.cleanup.child_session import die_with, end_session, ignore_stop_signals
-from cordwood.cleanup.commit import IndexStats
-from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.spark.child import Line, RemoteOwner
+from cordwood.cleanup.access.commit import IndexStats
+from cordwood.cleanup.engine import tasks, whole
+from cordwood.cleanup.engine.child_session import die_with, end_session, ignore_stop_signals
+from cordwood.cleanup.engine.spark.child import Line, RemoteOwner
+from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.testing.in_process_engine import clean_compiled

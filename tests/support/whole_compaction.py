@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from cordwood.cleanup.compaction_values import Manifest
-from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.rewrite import RewriteSpec
-from cordwood.cleanup.tasks import Survivors, still_to_do
+from cordwood.cleanup.engine.rewrite import RewriteSpec
+from cordwood.cleanup.engine.tasks import Survivors, still_to_do
+from cordwood.cleanup.engine.whole import Lane, find_survivors
+from cordwood.cleanup.plan.compaction_values import Manifest
+from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.verification.evidence import Scope, find_evidence
 from cordwood.cleanup.verification.group import verify_group
-from cordwood.cleanup.whole import Lane, find_survivors
 from cordwood.storage.reading.source import SegmentSource
 
 #: More keys than a log of a test has.

@@ -77,19 +77,19 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     ),
     "model/clock.py": ({"time"}, "the one place that asks for the time"),
     "model/rng.py": ({"random", "uuid"}, "the one place that draws lots for storage"),
-    "cleanup/offline_owner.py": ({"secrets"}, "draws the secrets of key hashes"),
+    "cleanup/access/offline_owner.py": ({"secrets"}, "draws the secrets of key hashes"),
     "configs/keys.py": ({"read_text"}, "reads the table of settings that ships with it"),
     "serving/connection.py": ({"os"}, "sends files to sockets"),
-    "cleanup/announcements.py": ({"uuid"}, "names no other task uses"),
-    "cleanup/child_session.py": (
+    "cleanup/access/announcements.py": ({"uuid"}, "names no other task uses"),
+    "cleanup/engine/child_session.py": (
         {"os", "signal", "read_bytes"},
         "finds and ends the processes of a child that is gone",
     ),
-    "cleanup/run_directory.py": (
+    "cleanup/engine/run_directory.py": (
         {"fcntl", "open", "os", "shutil", "tempfile"},
         "temporary files of a run, of no use after it",
     ),
-    "cleanup/spark_child.py": (
+    "cleanup/engine/spark_child.py": (
         {"open", "os", "read_bytes", "subprocess"},
         "starts Spark's process, listens to it and ends it",
     ),
@@ -106,25 +106,25 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "surfaces/cli/user.py": ({"os"}, "asks for the user's name"),
     "surfaces/cli/clean_estimate.py": ({"secrets"}, "draws the secrets of key hashes"),
     "surfaces/cli/erased_again.py": ({"secrets"}, "draws the name and the salts of an erasure"),
-    "cleanup/tasks.py": ({"uuid"}, "names no other attempt uses"),
-    "cleanup/spark/child.py": ({"os"}, "the process that Spark runs in"),
-    "cleanup/spark/job.py": ({"uuid"}, "names no other run uses"),
-    "cleanup/spark/archive_maker.py": (
+    "cleanup/engine/tasks.py": ({"uuid"}, "names no other attempt uses"),
+    "cleanup/engine/spark/child.py": ({"os"}, "the process that Spark runs in"),
+    "cleanup/engine/spark/job.py": ({"uuid"}, "names no other run uses"),
+    "cleanup/engine/spark/archive_maker.py": (
         {"fcntl", "open", "os", "signal", "subprocess"},
         "writes the user's cache, in a process of its own and in bounded time",
     ),
-    "cleanup/spark/class_archive.py": ({"os", "read_text"}, "finds the user's cache"),
-    "cleanup/spark/daemon.py": ({"os", "open"}, "gives its place to another process"),
-    "cleanup/spark/machine.py": (
+    "cleanup/engine/spark/class_archive.py": ({"os", "read_text"}, "finds the user's cache"),
+    "cleanup/engine/spark/daemon.py": ({"os", "open"}, "gives its place to another process"),
+    "cleanup/engine/spark/machine.py": (
         {"os", "open", "read_bytes", "read_text", "shutil", "signal", "subprocess"},
         "finds Java, starts and ends the virtual machine",
     ),
-    "cleanup/spark/runner.py": ({"os"}, "how many processors there are"),
-    "cleanup/spark/session.py": (
+    "cleanup/engine/spark/runner.py": ({"os"}, "how many processors there are"),
+    "cleanup/engine/spark/session.py": (
         {"os", "tempfile", "open"},
         "hides what the virtual machine prints",
     ),
-    "cleanup/spark/warm_daemon.py": ({"os"}, "takes the place of another process"),
+    "cleanup/engine/spark/warm_daemon.py": ({"os"}, "takes the place of another process"),
     "queries/settings.py": ({"read_text"}, "reads the files that options name, whole"),
     "surfaces/cli/entry.py": (
         {"io", "open", "os"},

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.cleanup.capture import Captured, capture_offline
+from cordwood.cleanup.access.capture import Captured, capture_offline
 from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.model.config import LogConfig
 from cordwood.storage.log.offline_log import load_offline_log

@@ -18,7 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.paused_changes import PausedMove
+from cordwood.cleanup.schedule.paused_changes import PausedMove
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import NotCaughtUpError
 from cordwood.model.topic_partition import TopicPartition

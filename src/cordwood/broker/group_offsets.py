@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cordwood.broker.broker_answers import BrokerAnswers
 from cordwood.broker.broker_channels import BrokerChannels
-from cordwood.cleanup.group_guard import Consumed
+from cordwood.cleanup.rules.group_guard import Consumed
 from cordwood.coordinator.group.offset_requests import FetchTopic
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.metadata.cache import MetadataCache

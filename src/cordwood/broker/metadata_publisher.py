@@ -19,8 +19,8 @@ from typing import Final, NamedTuple
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.noted_topics import NotedTopics
 from cordwood.broker.replica_manager import ReplicaManager
-from cordwood.cleanup.log_cleaner import LogCleaner
-from cordwood.cleanup.paused_changes import update_topic_config
+from cordwood.cleanup.schedule.log_cleaner import LogCleaner
+from cordwood.cleanup.schedule.paused_changes import update_topic_config
 from cordwood.configs.service import ConfigService
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.transaction.service import TransactionCoordinator

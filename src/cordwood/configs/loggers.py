@@ -31,7 +31,7 @@ LEVELS: Final[Mapping[str, int]] = {
 _COUNTERPARTS: Final[Mapping[str, str]] = {
     "kafka.cluster.Partition": "cordwood.broker.partition",
     "kafka.coordinator.transaction.TransactionCoordinator": "",
-    "kafka.log.LogCleaner": "cordwood.cleanup.log_cleaner",
+    "kafka.log.LogCleaner": "cordwood.cleanup.schedule.log_cleaner",
     "kafka.log.LogManager": "cordwood.storage.log_manager",
     "kafka.network.ConnectionQuotas": "",
     "kafka.network.DataPlaneAcceptor": "cordwood.serving.server",
@@ -61,7 +61,7 @@ _COUNTERPARTS: Final[Mapping[str, str]] = {
     "org.apache.kafka.server.FetchManager": "cordwood.broker.fetch_sessions",
     "org.apache.kafka.server.quota.ClientQuotaManager": "",
     "org.apache.kafka.storage.internals.log.Cleaner": "cordwood.cleanup",
-    "org.apache.kafka.storage.internals.log.LogCleaner": "cordwood.cleanup.log_cleaner",
+    "org.apache.kafka.storage.internals.log.LogCleaner": "cordwood.cleanup.schedule.log_cleaner",
     "org.apache.kafka.storage.internals.log.LogLoader": "cordwood.storage",
     "org.apache.kafka.storage.internals.log.LogManager": "cordwood.storage.log_manager",
     "org.apache.kafka.storage.internals.log.ProducerStateManager": "",

@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from cordwood.cleanup.cleaner_settings import (
+from cordwood.cleanup.schedule.cleaner_settings import (
     SPARK_IDLE_MS,
     UNCLEANABLE_RETRY_MAX_MS,
     UNCLEANABLE_RETRY_MS,

@@ -27,8 +27,12 @@ from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.replication.replication import ImageBrokers
 from cordwood.broker.request_context import BrokerContext
-from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.paused_changes import PausedMove, truncate_fully_paused, truncate_paused
+from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
+from cordwood.cleanup.schedule.paused_changes import (
+    PausedMove,
+    truncate_fully_paused,
+    truncate_paused,
+)
 from cordwood.configs.service import ConfigService
 from cordwood.configs.settings import BrokerSettings
 from cordwood.coordinator.group.service import GroupCoordinator

@@ -24,16 +24,16 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
 from cordwood.broker.request_context import BrokerContext
-from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.cleaner_settings import (
+from cordwood.cleanup.erasure.online_erasures import OnlineErasures
+from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
+from cordwood.cleanup.schedule.cleaner_settings import (
     SPARK_IDLE_MS,
     UNCLEANABLE_RETRY_MAX_MS,
     UNCLEANABLE_RETRY_MS,
     VERIFY,
     CleanerSettings,
 )
-from cordwood.cleanup.erasure.online_erasures import OnlineErasures
-from cordwood.cleanup.log_cleaner import LogCleaner, ManagedEngine
+from cordwood.cleanup.schedule.log_cleaner import LogCleaner, ManagedEngine
 from cordwood.configs.describe import topic_origins
 from cordwood.configs.service import ConfigService
 from cordwood.configs.settings import BrokerSettings
@@ -568,7 +568,7 @@ def _cancel(task: asyncio.Task[None]) -> None:
 
 def spark_engine() -> ManagedEngine:
     """Spark in a process of its own, started when something is first compacted."""
-    from cordwood.cleanup.spark_process import SparkProcess  # noqa: PLC0415
+    from cordwood.cleanup.engine.spark_process import SparkProcess  # noqa: PLC0415
 
     return SparkProcess()
 

@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from cordwood.cleanup.check_plan import DAY_MS
-from cordwood.cleanup.cleanable import plan_cleanable
-from cordwood.cleanup.log_view import CleanedSegment, LogView
+from cordwood.cleanup.plan.check_plan import DAY_MS
+from cordwood.cleanup.rules.cleanable import plan_cleanable
+from cordwood.cleanup.rules.log_view import CleanedSegment, LogView
 from cordwood.model.topic_names import INTERNAL_TOPICS
 
 #: Between the time of a file and the timestamp of its newest record.

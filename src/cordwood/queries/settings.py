@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cordwood.cleanup.request import Resolved
+from cordwood.cleanup.schedule.request import Resolved
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES
 from cordwood.format.meta_properties import parse_meta_properties
 from cordwood.metadata.feature_levels import unknown_levels

@@ -15,13 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.cleanup.announcements import announce, require_wanted
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.commit import CompactionCommitter
-from cordwood.cleanup.compaction_values import SEGMENT_BYTES_MAX, Manifest, RewrittenSegment
-from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.segment_files import StagedFiles
-from cordwood.cleanup.supervise import begin_all, commit_ready
+from cordwood.cleanup.access.announcements import announce, require_wanted
+from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.engine.segment_files import StagedFiles
+from cordwood.cleanup.engine.supervise import begin_all, commit_ready
+from cordwood.cleanup.plan.compaction_values import SEGMENT_BYTES_MAX, Manifest, RewrittenSegment
+from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -41,7 +41,7 @@ from cordwood.testing.reference_cleaner import (
 )
 
 if TYPE_CHECKING:
-    from cordwood.cleanup.whole import Indexed, Lane
+    from cordwood.cleanup.engine.whole import Indexed, Lane
 
 #: A log of at most so many bytes is cleaned in plain Python.
 PLAIN_BYTES_MAX: Final = 16 << 20
@@ -57,8 +57,8 @@ _POLL_S: Final = 0.001
 class InProcessEngine:
     """Runs compactions one after the other; several threads may run some at once.
 
-    It is to a broker what `cordwood.cleanup.spark_process.SparkProcess` is, and has nothing to
-    start or to end. `log.cleaner.io.max.bytes.per.second` has no effect.
+    It is to a broker what a `SparkProcess` is, and has nothing to start or to end.
+    `log.cleaner.io.max.bytes.per.second` has no effect.
     """
 
     #: Where the log's files are.
@@ -116,8 +116,8 @@ class InProcessEngine:
     # ---- with compiled code
 
     def _run_compiled(self, committer: CompactionCommitter) -> None:
-        from cordwood.cleanup.survivors import TableFullError  # noqa: PLC0415  # needs numpy
-        from cordwood.cleanup.whole import Lane  # noqa: PLC0415
+        from cordwood.cleanup.engine.survivors import TableFullError  # noqa: PLC0415  # needs numpy
+        from cordwood.cleanup.engine.whole import Lane  # noqa: PLC0415
 
         errors: list[Exception] = []
         planned = committer.compaction
@@ -208,7 +208,7 @@ def clean_compiled(
         TableFullError: there are more.
         EngineError, CorruptError, NoSpaceError, StagingError, OSError: as `WholeCompaction`.
     """
-    from cordwood.cleanup.whole import Lane, WholeCompaction  # noqa: PLC0415  # needs numpy
+    from cordwood.cleanup.engine.whole import Lane, WholeCompaction  # noqa: PLC0415  # needs numpy
 
     work = WholeCompaction(compaction, lanes or [Lane()], fs=fs)
     try:

@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cordwood.cleanup.compaction_values import Discarded, LastRecord, VersionRule
-from cordwood.cleanup.denser_batch import denser, has_grown
-from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.transactions import TransactionSummary
+from cordwood.cleanup.engine.denser_batch import denser, has_grown
+from cordwood.cleanup.plan.compaction_values import Discarded, LastRecord, VersionRule
+from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.file_names import (
     INDEX_SUFFIX,

@@ -1,7 +1,7 @@
 """The rules of the reference cleaner on records, batches, tombstones and markers.
 
 One function a rule, one batch at a time. The product has them for blocks of batches, in
-`cordwood.cleanup.rewrite`; tests compare the output of both, byte for byte.
+`cordwood.cleanup.engine.rewrite`; tests compare the output of both, byte for byte.
 
 Source: org.apache.kafka.storage.internals.log.Cleaner (shouldDiscardBatch, shouldRetainRecord),
 org.apache.kafka.common.record.MemoryRecords.filterTo; KIP-98, KIP-534.
@@ -12,7 +12,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from cordwood.cleanup.compaction_values import LastRecord, VersionRule
+from cordwood.cleanup.plan.compaction_values import LastRecord, VersionRule
 from cordwood.format.record_batch import Record
 from cordwood.format.record_longs import expiry_ms
 

@@ -20,10 +20,10 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
 from cordwood.broker.request_context import BrokerContext
-from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.log_cleaner import LogCleaner
-from cordwood.cleanup.online_retention import start_retention
+from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.schedule.log_cleaner import LogCleaner
+from cordwood.cleanup.schedule.retention_pass import start_retention
 from cordwood.configs.service import ConfigService
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import BrokerRegistration

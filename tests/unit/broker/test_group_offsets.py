@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cordwood.broker.broker_channels import BrokerChannels
 from cordwood.broker.group_offsets import GroupOffsets
 from cordwood.broker.replication.replication import ImageBrokers
-from cordwood.cleanup.group_guard import Consumed, GroupPosition
+from cordwood.cleanup.rules.group_guard import Consumed, GroupPosition
 from cordwood.client.node_connection import NodeAddress
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.model import topic_partition

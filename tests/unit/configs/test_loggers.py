@@ -12,7 +12,7 @@ from support.config_broker import ConfigBroker
 from support.config_client import Change, entries
 
 LOGGER = 8
-KAFKA_NAME, PYTHON_NAME = "kafka.log.LogCleaner", "cordwood.cleanup.log_cleaner"
+KAFKA_NAME, PYTHON_NAME = "kafka.log.LogCleaner", "cordwood.cleanup.schedule.log_cleaner"
 
 
 @pytest.fixture(autouse=True)

@@ -11,12 +11,12 @@ from cordwood.format.native import kernels
 
 TESTS = Path(__file__).resolve().parents[2]
 CALLERS = (
-    "unit/cleanup/test_native_kernels.py",
-    "unit/cleanup/test_rewrite.py",
+    "unit/cleanup/engine/test_native_kernels.py",
+    "unit/cleanup/engine/test_rewrite.py",
     "unit/storage/reading/test_blocks.py",
-    "unit/cleanup/test_replace.py",
-    "unit/cleanup/test_odd_logs.py",
-    "unit/cleanup/test_transactions.py",
+    "unit/cleanup/access/test_replace.py",
+    "unit/cleanup/schedule/test_odd_logs.py",
+    "unit/cleanup/rules/test_transactions.py",
     "unit/cleanup/estimate/test_watched_kernels.py",
     "unit/cleanup/verification/test_contents_kernels.py",
     "unit/storage/test_record_walk.py",

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.due import NEVER, DueRule
-from cordwood.cleanup.due_scan import scan_due
+from cordwood.cleanup.access.due_scan import scan_due
+from cordwood.cleanup.rules.due import NEVER, DueRule
 from cordwood.format.record import Header, Record
 from cordwood.format.record_batch import build_batch
 from cordwood.format.record_longs import expiry_ms, header_long

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.cleanup.log_view import LogView, SegmentView
+from cordwood.cleanup.rules.log_view import LogView, SegmentView
 from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.queries.overdue_cleaning import OverdueCleaning, overdue_cleaning

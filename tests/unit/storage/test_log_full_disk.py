@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.cleanup.online_retention import retain
+from cordwood.cleanup.schedule.retention_pass import retain
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import OutOfOrderSequenceError, StorageError
 from cordwood.storage.filesystem import OS

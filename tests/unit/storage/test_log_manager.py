@@ -13,8 +13,8 @@ from uuid import UUID
 
 import pytest
 
-from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.online_retention import start_retention
+from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
+from cordwood.cleanup.schedule.retention_pass import start_retention
 from cordwood.format.clean_shutdown import parse_clean_shutdown
 from cordwood.format.file_names import LOG_SUFFIX
 from cordwood.format.meta_properties import MetaProperties, build_meta_properties

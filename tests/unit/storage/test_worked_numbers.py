@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.online_retention import retain
+from cordwood.cleanup.schedule.retention_pass import retain
 from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.append_result import LogPosition

@@ -21,10 +21,10 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.log_cleaner import ManagedEngine
-from cordwood.cleanup.online_retention import retention_pass
-from cordwood.cleanup.spark_process import Backoff, SparkProcess
+from cordwood.cleanup.engine.spark_process import Backoff, SparkProcess
+from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
+from cordwood.cleanup.schedule.log_cleaner import ManagedEngine
+from cordwood.cleanup.schedule.retention_pass import retention_pass
 from cordwood.configs.settings import SINGLE_BROKER_DEFAULTS, BrokerSettings
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import (
@@ -305,7 +305,7 @@ def test_the_first_pass_of_retention_is_over_when_a_start_returns(
         was_early.append(returned.wait(0.2))
         return retention_pass(manager)
 
-    monkeypatch.setattr("cordwood.cleanup.log_cleaner.retention_pass", slow)
+    monkeypatch.setattr("cordwood.cleanup.schedule.log_cleaner.retention_pass", slow)
     with RunningBroker(engine=NoEngine):
         returned.set()
         assert was_early == [False]

@@ -18,12 +18,12 @@ from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from cordwood.cleanup.cleanable import plan_cleanable
-from cordwood.cleanup.compaction import plan_compaction
-from cordwood.cleanup.compaction_values import Manifest
-from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
-from cordwood.cleanup.rewrite import GroupRewriter
-from cordwood.cleanup.tasks import rewrite_specs
+from cordwood.cleanup.engine.rewrite import GroupRewriter
+from cordwood.cleanup.engine.tasks import rewrite_specs
+from cordwood.cleanup.plan.compaction import plan_compaction
+from cordwood.cleanup.plan.compaction_values import Manifest
+from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
+from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.config import LogConfig

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.cleanup.compaction_values import LastRecord
+from cordwood.cleanup.plan.compaction_values import LastRecord
 from cordwood.testing.reference_rules import (
     Action,
     Verdict,

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import OffsetRanges
+from cordwood.cleanup.engine.survivors import Progress, SegmentFacts, no_progress
 from cordwood.cleanup.erasure.offsets import ranges_of
 from cordwood.cleanup.erasure.records import offsets_of
-from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.survivors import Progress, SegmentFacts, no_progress
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
+from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.format.native import batches as rows_of
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.blocks import Block, Ints, SegmentReader

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.compaction_values import OffsetRanges
 from cordwood.cleanup.erasure.bits import present_in
 from cordwood.cleanup.erasure.offsets import count_in
 from cordwood.cleanup.erasure.report import ED25519, hash_of, parse_report
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.format.file_names import LOG_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, base_offset_of
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
 from cordwood.storage.filesystem import OS

@@ -7,12 +7,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from cordwood.cleanup.announcements import end_attempt
-from cordwood.cleanup.commit import CompactionCommitter
-from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.supervise import begin_all, require_word, supervise
-from cordwood.cleanup.survivors import Progress, no_progress
-from cordwood.cleanup.whole import Lane, WholeCompaction
+from cordwood.cleanup.access.announcements import end_attempt
+from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.engine.supervise import begin_all, require_word, supervise
+from cordwood.cleanup.engine.survivors import Progress, no_progress
+from cordwood.cleanup.engine.whole import Lane, WholeCompaction
+from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import OS, FileSystem
 

@@ -12,13 +12,13 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.capture import capture_offline
-from cordwood.cleanup.commit import CompactionCommitter
-from cordwood.cleanup.compaction_values import OffsetRanges
+from cordwood.cleanup.access.capture import capture_offline
+from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.access.offline_placement import OfflinePlacement
 from cordwood.cleanup.erasure.erased_partition import ErasedPartition
 from cordwood.cleanup.erasure.report import hash_of
 from cordwood.cleanup.erasure.request import EraseRequest
-from cordwood.cleanup.offline_placement import OfflinePlacement
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.format.file_names import DELETED_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX
 from cordwood.format.record_batch import HEADER_BYTES
 from cordwood.model.config import LogConfig

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.capture import Captured
-from cordwood.cleanup.commit import CompactionCommitter
-from cordwood.cleanup.compaction_values import OffsetRanges
+from cordwood.cleanup.access.capture import Captured
+from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.erasure.loose import LooseFile, loose_in
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.erasure.rewriting import compaction_without, touched_by
-from cordwood.cleanup.log_compaction import AttemptLimits, LogCompaction, limited
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
+from cordwood.cleanup.plan.log_compaction import AttemptLimits, LogCompaction, limited
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileSystem

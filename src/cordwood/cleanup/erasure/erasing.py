@@ -25,9 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from cordwood import __version__
-from cordwood.cleanup.cleaning import execute
-from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
-from cordwood.cleanup.compaction_values import OffsetRanges
+from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.erasure.bits import present_in
 from cordwood.cleanup.erasure.criteria import (
     Suppression,
@@ -46,7 +44,9 @@ from cordwood.cleanup.erasure.refusals import Refusals
 from cordwood.cleanup.erasure.report import FORMAT, audit_erasure, hash_of
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.erasure.search import Found, Searched
-from cordwood.cleanup.request import Engine, Listener
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
+from cordwood.cleanup.schedule.cleaning import execute
+from cordwood.cleanup.schedule.request import Engine, Listener
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import parse_directory_name

@@ -12,11 +12,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cordwood.cleanup.compaction_values import OffsetRanges
+from cordwood.cleanup.engine.rewrite import GroupRewriter, RewriteSpec, SurvivingSegment
+from cordwood.cleanup.engine.tasks import require_room
 from cordwood.cleanup.erasure.bits import facts_of_one
-from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec, SurvivingSegment
-from cordwood.cleanup.tasks import require_room
-from cordwood.cleanup.transactions import TransactionSummary
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
+from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterable
 
-from cordwood.cleanup.compaction_values import OffsetRanges
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
 
 
 def ranges_of(offsets: Iterable[int]) -> OffsetRanges:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from cordwood.cleanup.erasure.pending import Pending
 from cordwood.cleanup.erasure.request import EraseRequest
-from cordwood.cleanup.log_cleaner import LogCleaner
+from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.model.errors import ConfigError, CordwoodError, EngineError
 from cordwood.model.extras import NATIVE, require_extra
 from cordwood.model.topic_names import INTERNAL_TOPICS

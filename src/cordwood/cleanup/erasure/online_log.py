@@ -13,16 +13,16 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
-from cordwood.cleanup.capture import capture
-from cordwood.cleanup.commit import CompactionCommitter, StalePlanError
-from cordwood.cleanup.compaction_values import Manifest, OffsetRanges
+from cordwood.cleanup.access.capture import capture
+from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError
+from cordwood.cleanup.access.online_placement import OnlinePlacement
 from cordwood.cleanup.erasure.erased_partition import ErasedPartition
 from cordwood.cleanup.erasure.loose import remove_staged
 from cordwood.cleanup.erasure.refusals import refused_by
 from cordwood.cleanup.erasure.report import hash_of
 from cordwood.cleanup.erasure.request import EraseRequest
-from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.online_placement import OnlinePlacement
+from cordwood.cleanup.plan.compaction_values import Manifest, OffsetRanges
+from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.format.file_names import (
     DELETED_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,

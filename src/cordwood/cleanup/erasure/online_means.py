@@ -19,7 +19,7 @@ from cordwood.cleanup.erasure.search import (
     Searcher,
     SearcherHere,
 )
-from cordwood.cleanup.request import Engine
+from cordwood.cleanup.schedule.request import Engine
 from cordwood.model.errors import EngineError
 from cordwood.storage.filesystem import FileSystem
 

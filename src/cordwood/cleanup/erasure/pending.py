@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from cordwood.cleanup.compaction_values import OffsetRanges
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 

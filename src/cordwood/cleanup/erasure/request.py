@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.cleanup.erasure.criteria import Criteria, Suppressions, Target
-from cordwood.cleanup.request import Engine, Resolved
+from cordwood.cleanup.schedule.request import Engine, Resolved
 from cordwood.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from cordwood.cleanup.capture import Captured
-from cordwood.cleanup.compaction import CompactionPlan
-from cordwood.cleanup.compaction_values import OffsetRanges
+from cordwood.cleanup.access.capture import Captured
 from cordwood.cleanup.erasure.offsets import united, within
-from cordwood.cleanup.log_compaction import LogCompaction, prepare_compaction
+from cordwood.cleanup.plan.compaction import CompactionPlan
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
+from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
 from cordwood.storage.reading.source import SegmentSource
 
 

@@ -15,10 +15,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import OffsetRanges
+from cordwood.cleanup.engine.survivors import Progress, Secrets, no_progress
 from cordwood.cleanup.erasure.offsets import ranges_of, united
 from cordwood.cleanup.erasure.records import records_in
-from cordwood.cleanup.survivors import Progress, Secrets, no_progress
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table
 from cordwood.format.native import records as results

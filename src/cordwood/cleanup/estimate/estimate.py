@@ -21,6 +21,8 @@ from pathlib import Path
 
 import numpy as np
 
+from cordwood.cleanup.engine.rewrite import GroupRewriter, RewriteSpec
+from cordwood.cleanup.engine.survivors import Progress, Secrets, discardable, no_progress
 from cordwood.cleanup.estimate import watched_sample as sample_of
 from cordwood.cleanup.estimate.values import CompactionEstimate
 from cordwood.cleanup.estimate.watched_sample import (
@@ -30,11 +32,9 @@ from cordwood.cleanup.estimate.watched_sample import (
     Walked,
     WatchedSample,
 )
-from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.record_longs import Expiry, RecordLongs
-from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec
-from cordwood.cleanup.survivors import Progress, Secrets, discardable, no_progress
-from cordwood.cleanup.transactions import TransactionSummary, TransactionTracker
+from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.rules.record_longs import Expiry, RecordLongs
+from cordwood.cleanup.rules.transactions import TransactionSummary, TransactionTracker
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels
 from cordwood.model.errors import CorruptError

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.cleanup.plan.log_compaction import LogCompaction
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

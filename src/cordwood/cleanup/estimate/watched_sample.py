@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from cordwood.cleanup.estimate.distinct import distinct_keys, new_registers
 from cordwood.cleanup.estimate.points import NestedPoints
-from cordwood.cleanup.record_longs import RecordLongs
+from cordwood.cleanup.rules.record_longs import RecordLongs
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
 from cordwood.storage.reading.blocks import Block, Ints, Payload

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
-from cordwood.cleanup.compaction_values import SegmentEvidence, VersionRule
-from cordwood.cleanup.record_longs import Expiry
-from cordwood.cleanup.survivors import Secrets
-from cordwood.cleanup.transactions import TransactionSummary
+from cordwood.cleanup.engine.survivors import Secrets
+from cordwood.cleanup.plan.compaction_values import SegmentEvidence, VersionRule
+from cordwood.cleanup.rules.record_longs import Expiry
+from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.cleanup.verification.contents import Ahead, Chunk, ContentReader
 from cordwood.cleanup.verification.directories import CheckedLog, Verification, Watch, chosen
 from cordwood.cleanup.verification.evidence import Scope, find_evidence

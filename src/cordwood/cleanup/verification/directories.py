@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from cordwood.cleanup.named_topics import no_such_topic
+from cordwood.cleanup.plan.named_topics import no_such_topic
 from cordwood.cleanup.verification.findings import Finding, Findings, Rule, has_damage
 from cordwood.cleanup.verification.log import Bounds, LogFacts, check_log
 from cordwood.cleanup.verification.offsets import PartitionFacts, Removals

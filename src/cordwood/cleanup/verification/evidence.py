@@ -16,11 +16,11 @@ from queue import SimpleQueue
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.compaction_values import SegmentEvidence, VersionRule
-from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.record_longs import Expiry, RecordLongs
-from cordwood.cleanup.survivors import Secrets
-from cordwood.cleanup.transactions import TransactionSummary
+from cordwood.cleanup.engine.survivors import Secrets
+from cordwood.cleanup.plan.compaction_values import SegmentEvidence, VersionRule
+from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.rules.record_longs import Expiry, RecordLongs
+from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.cleanup.verification.transactions import Flags, Transactions
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents, kernels, key_table, records

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.transactions import TransactionSummary
+from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.cleanup.verification.batches import marker_in
 from cordwood.format.control_record import ControlType
 from cordwood.format.native import batches as rows_of

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cordwood.cleanup.group_guard import GROUPS, MAX_BYTES, MAX_MS, Consumed
+from cordwood.cleanup.rules.group_guard import GROUPS, MAX_BYTES, MAX_MS, Consumed
 from cordwood.model.config import LogConfig
 from cordwood.model.config_levels import Origin
 from cordwood.model.config_resolver import Level

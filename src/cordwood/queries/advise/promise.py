@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from cordwood.cleanup.group_guard import GROUPS, MAX_BYTES, MAX_MS
-from cordwood.cleanup.log_view import LogView
+from cordwood.cleanup.rules.group_guard import GROUPS, MAX_BYTES, MAX_MS
+from cordwood.cleanup.rules.log_view import LogView
 from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
 from cordwood.queries.explain.log_facts import Delays

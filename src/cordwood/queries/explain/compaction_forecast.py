@@ -13,9 +13,9 @@ from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from cordwood.cleanup.cleanable import Cleanable, clean_segments, plan_cleanable
-from cordwood.cleanup.due import NEVER, due_clean_ms
-from cordwood.cleanup.log_view import LogView
+from cordwood.cleanup.rules.cleanable import Cleanable, clean_segments, plan_cleanable
+from cordwood.cleanup.rules.due import NEVER, due_clean_ms
+from cordwood.cleanup.rules.log_view import LogView
 from cordwood.model.config_values import LONG_MAX
 
 

@@ -9,13 +9,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from cordwood.cleanup.blockers import Blocker, Code, due_blocker
-from cordwood.cleanup.cleanable import due_end
-from cordwood.cleanup.due import NEVER, due_clean_ms
-from cordwood.cleanup.group_guard import GROUPS, MAX_BYTES, MAX_MS
-from cordwood.cleanup.idle_roll import ROLL_IDLE, idle_from_ms
-from cordwood.cleanup.retention import RetentionPlan
-from cordwood.cleanup.shared_retention import TOPIC_LIMIT
+from cordwood.cleanup.rules.blockers import Blocker, Code, due_blocker
+from cordwood.cleanup.rules.cleanable import due_end
+from cordwood.cleanup.rules.due import NEVER, due_clean_ms
+from cordwood.cleanup.rules.group_guard import GROUPS, MAX_BYTES, MAX_MS
+from cordwood.cleanup.rules.idle_roll import ROLL_IDLE, idle_from_ms
+from cordwood.cleanup.rules.retention import RetentionPlan
+from cordwood.cleanup.rules.shared_retention import TOPIC_LIMIT
 from cordwood.model.config import LogConfig
 from cordwood.model.config_levels import Origin
 from cordwood.model.config_values import LONG_MAX

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cordwood.cleanup.blockers import Blocker
-from cordwood.cleanup.check_plan import CheckPlan
-from cordwood.cleanup.group_losses import NotedLoss
-from cordwood.cleanup.log_view import LogView
+from cordwood.cleanup.plan.check_plan import CheckPlan
+from cordwood.cleanup.rules.blockers import Blocker
+from cordwood.cleanup.rules.group_losses import NotedLoss
+from cordwood.cleanup.rules.log_view import LogView
 from cordwood.model.config_levels import Origin
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cordwood.cleanup.capture import Captured
-from cordwood.cleanup.check_plan import CheckPlan
-from cordwood.cleanup.report import PartitionReport
-from cordwood.cleanup.request import Resolved
+from cordwood.cleanup.access.capture import Captured
+from cordwood.cleanup.plan.check_plan import CheckPlan
+from cordwood.cleanup.schedule.report import PartitionReport
+from cordwood.cleanup.schedule.request import Resolved
 from cordwood.model.config import BrokerConfig
 from cordwood.queries.explain.log_facts import Delays, LogFacts, OpenTransaction
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from cordwood.cleanup.blockers import Blocker, Code
-from cordwood.cleanup.check_plan import CheckPlan
-from cordwood.cleanup.cleaner_manager import CleanerManager
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.cleaner_status import cleaner_blocker
-from cordwood.cleanup.shared_retention import SharedLog
+from cordwood.cleanup.plan.check_plan import CheckPlan
+from cordwood.cleanup.rules.blockers import Blocker, Code
+from cordwood.cleanup.rules.shared_retention import SharedLog
+from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.schedule.cleaner_status import cleaner_blocker
 from cordwood.model.config_levels import Origin
 from cordwood.queries.explain.log_facts import Delays, LogFacts, OpenTransaction
 from cordwood.queries.explain.offline_facts import bytes_a_second

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from cordwood.cleanup.blockers import Code
-from cordwood.cleanup.check_plan import DAY_MS
+from cordwood.cleanup.plan.check_plan import DAY_MS
+from cordwood.cleanup.rules.blockers import Code
 
 Value = Mapping[str, Any]
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cordwood.cleanup.blockers import Blocker, Code, hold_blocker
-from cordwood.cleanup.group_guard import GROUPS, GroupGuard
-from cordwood.cleanup.log_view import CleanedSegment, LogView
-from cordwood.cleanup.retention import (
+from cordwood.cleanup.rules.blockers import Blocker, Code, hold_blocker
+from cordwood.cleanup.rules.group_guard import GROUPS, GroupGuard
+from cordwood.cleanup.rules.log_view import CleanedSegment, LogView
+from cordwood.cleanup.rules.retention import (
     RetentionPlan,
     age_from_ms,
     expires_ms,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from cordwood.cleanup.cleaner_settings import CleanerSettings
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.queries.whatif.comparison import SIDES, Compared, Comparison
 from cordwood.queries.whatif.effects import Cost, How, Outcome, Unread, cost_of, forecast
 from cordwood.queries.whatif.no_effect import why_no_effect

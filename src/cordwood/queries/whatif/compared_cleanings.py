@@ -11,15 +11,15 @@ import fnmatch
 from collections.abc import Collection, Mapping
 from dataclasses import replace
 
-from cordwood.cleanup.capture import due_of, with_due
-from cordwood.cleanup.clean import Survey, clean, survey
-from cordwood.cleanup.due import DueRule
+from cordwood.cleanup.access.capture import due_of, with_due
 from cordwood.cleanup.estimate.values import Estimator
-from cordwood.cleanup.log_view import LogView
-from cordwood.cleanup.named_topics import missing_topics
-from cordwood.cleanup.report import PartitionReport, Report, Status, Timing
-from cordwood.cleanup.request import CleanRequest, EngineFactory, Listener
-from cordwood.cleanup.shared_retention import DirectoryLimits
+from cordwood.cleanup.plan.named_topics import missing_topics
+from cordwood.cleanup.rules.due import DueRule
+from cordwood.cleanup.rules.log_view import LogView
+from cordwood.cleanup.rules.shared_retention import DirectoryLimits
+from cordwood.cleanup.schedule.clean import Survey, clean, survey
+from cordwood.cleanup.schedule.report import PartitionReport, Report, Status, Timing
+from cordwood.cleanup.schedule.request import CleanRequest, EngineFactory, Listener
 from cordwood.model.clock import Clock
 from cordwood.model.config_levels import Origin
 from cordwood.model.topic_partition import TopicPartition
@@ -70,7 +70,7 @@ def compare(
         changed_of_broker: the settings that change for the broker, which topics may overrule.
 
     Raises:
-        As `cordwood.cleanup.clean.clean` does.
+        As `cordwood.cleanup.schedule.clean.clean` does.
     """
     names = _topics(then)
     chosen = [topic for topic in names if _chosen(topic, now)]

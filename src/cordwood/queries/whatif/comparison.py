@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from cordwood.cleanup.check_plan import DAY_MS, CheckPlan, bytes_of_next_day, plan_check_of
-from cordwood.cleanup.log_view import LogView
-from cordwood.cleanup.shared_retention import DirectoryLimits, SharedLog
+from cordwood.cleanup.plan.check_plan import DAY_MS, CheckPlan, bytes_of_next_day, plan_check_of
+from cordwood.cleanup.rules.log_view import LogView
+from cordwood.cleanup.rules.shared_retention import DirectoryLimits, SharedLog
 from cordwood.model.config import TOPIC_SETTINGS, LogConfig
 from cordwood.model.config_levels import Origin
 from cordwood.model.config_resolver import Level

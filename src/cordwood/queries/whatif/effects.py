@@ -12,11 +12,11 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any, Final
 
-from cordwood.cleanup.check_plan import DAY_MS, CheckPlan, plan_check_alone
-from cordwood.cleanup.cleanable import plan_cleanable
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.log_view import CleanedSegment, LogView, SegmentView
-from cordwood.cleanup.view_after import empty_segment, with_segments
+from cordwood.cleanup.plan.check_plan import DAY_MS, CheckPlan, plan_check_alone
+from cordwood.cleanup.plan.view_after import empty_segment, with_segments
+from cordwood.cleanup.rules.cleanable import plan_cleanable
+from cordwood.cleanup.rules.log_view import CleanedSegment, LogView, SegmentView
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.model.config import LogConfig
 
 _HISTORY_MS_MIN: Final = 3_600_000

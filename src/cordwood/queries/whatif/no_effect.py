@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Final
 
-from cordwood.cleanup.blockers import Code
-from cordwood.cleanup.check_plan import plan_check_alone
-from cordwood.cleanup.cleanable import plan_cleanable
+from cordwood.cleanup.plan.check_plan import plan_check_alone
+from cordwood.cleanup.rules.blockers import Code
+from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.queries.explain.segment_fate import segment_fates
 from cordwood.queries.whatif.comparison import Compared
 from cordwood.queries.whatif.effects import How, changed_settings

@@ -9,10 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from cordwood.cleanup.check_plan import CheckPlan
-from cordwood.cleanup.clean import Survey, survey
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.request import CleanRequest
+from cordwood.cleanup.plan.check_plan import CheckPlan
+from cordwood.cleanup.schedule.clean import Survey, survey
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.schedule.request import CleanRequest
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.queries.advise.lint import remarks

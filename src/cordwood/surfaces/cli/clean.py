@@ -12,13 +12,13 @@ from typing import Annotated, Final
 
 import typer
 
-from cordwood.cleanup.clean import clean, require_cleanable
-from cordwood.cleanup.cleaning_order import CleaningOrder
-from cordwood.cleanup.emptied import Emptied
-from cordwood.cleanup.report import Report
-from cordwood.cleanup.request import CleanRequest
-from cordwood.cleanup.run_directory import temporary_directory
-from cordwood.cleanup.shared_retention import DirectoryLimits
+from cordwood.cleanup.engine.run_directory import temporary_directory
+from cordwood.cleanup.plan.emptied import Emptied
+from cordwood.cleanup.rules.shared_retention import DirectoryLimits
+from cordwood.cleanup.schedule.clean import clean, require_cleanable
+from cordwood.cleanup.schedule.cleaning_order import CleaningOrder
+from cordwood.cleanup.schedule.report import Report
+from cordwood.cleanup.schedule.request import CleanRequest
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import (
     ConfigError,

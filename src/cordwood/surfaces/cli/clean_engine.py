@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.request import Engine, EngineFactory
-from cordwood.cleanup.spark.runner import Runner
+from cordwood.cleanup.engine.spark.runner import Runner
+from cordwood.cleanup.schedule.request import Engine, EngineFactory
 from cordwood.model.errors import ConfigError, EngineError
 from cordwood.model.extras import SPARK, require_extra
 from cordwood.surfaces.cli import clean_progress
@@ -37,7 +37,7 @@ def parse_memory(option: str | None) -> int:
     """
     if option is not None:
         return parse_size(option, option="--memory", least=_MEMORY_BYTES_MIN)
-    from cordwood.cleanup.spark.session import default_memory_bytes  # noqa: PLC0415  # if needed
+    from cordwood.cleanup.engine.spark.session import default_memory_bytes  # noqa: PLC0415  # if needed
 
     return default_memory_bytes()
 
@@ -84,7 +84,7 @@ class CleanEngine:
         require_extra(SPARK, what="compaction", otherwise=self._otherwise)
         try:
             # Spark takes seconds to import; retention alone goes without.
-            from cordwood.cleanup.spark.session import (  # noqa: PLC0415
+            from cordwood.cleanup.engine.spark.session import (  # noqa: PLC0415
                 fitting,
                 starting_runner,
             )
@@ -98,8 +98,8 @@ class CleanEngine:
 
     def _started(self) -> Engine:
         """The engine, when Spark has started."""
-        from cordwood.cleanup.spark.job import SparkEngine, TaskLimits, Watch  # noqa: PLC0415
-        from cordwood.cleanup.spark.machine import JVM_HEAP  # noqa: PLC0415
+        from cordwood.cleanup.engine.spark.job import SparkEngine, TaskLimits, Watch  # noqa: PLC0415
+        from cordwood.cleanup.engine.spark.machine import JVM_HEAP  # noqa: PLC0415
 
         assert self._runner is not None, "it is required before it is used"
         self._display.say("starting Spark")
@@ -141,7 +141,7 @@ class CleanEngine:
         """Stops Spark, if it was started."""
         self._stack.close()
         if self.facts and self._master.startswith("local"):
-            from cordwood.cleanup.spark import archive_maker  # noqa: PLC0415  # loaded by now
+            from cordwood.cleanup.engine.spark import archive_maker  # noqa: PLC0415  # loaded by now
 
             archive_maker.start_if_missing()
 

@@ -6,8 +6,8 @@ import secrets
 from dataclasses import dataclass, replace
 
 from cordwood.cleanup.estimate.values import CompactionEstimate, Estimator
-from cordwood.cleanup.log_compaction import LogCompaction
-from cordwood.cleanup.report import PartitionReport, Report
+from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.schedule.report import PartitionReport, Report
 from cordwood.model.extras import NATIVE, missing_packages
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.values import format_bytes

@@ -23,7 +23,7 @@ from cordwood.cleanup.erasure.search import (
     SearcherHere,
     joined,
 )
-from cordwood.cleanup.request import Engine
+from cordwood.cleanup.schedule.request import Engine
 from cordwood.model.extras import SPARK, require_extra
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 
@@ -60,12 +60,12 @@ class ErasureMeans:
         if self._matchers and size_bytes < _SPARK_BYTES_MIN:
             searchers.append(SearcherHere(self._matchers))
         elif self._matchers:
-            from cordwood.cleanup.spark.erase import SparkSearcher  # noqa: PLC0415  # seconds
+            from cordwood.cleanup.engine.spark.erase import SparkSearcher  # noqa: PLC0415  # seconds
 
             runner = self._started()
             searchers.append(SparkSearcher(runner, self._matchers, slots=runner.slots))
         if self._conditions:
-            from cordwood.cleanup.spark.erase import WhereSearcher  # noqa: PLC0415
+            from cordwood.cleanup.engine.spark.erase import WhereSearcher  # noqa: PLC0415
 
             runner = self._started()
             session = runner.session()
@@ -75,7 +75,7 @@ class ErasureMeans:
     def _engine(self, size_bytes: int) -> Engine:
         if size_bytes < _SPARK_BYTES_MIN:
             return ThreadEngine()
-        from cordwood.cleanup.spark.job import SparkEngine, Watch  # noqa: PLC0415
+        from cordwood.cleanup.engine.spark.job import SparkEngine, Watch  # noqa: PLC0415
 
         runner = self._started()
         return SparkEngine(
@@ -88,7 +88,7 @@ class ErasureMeans:
     def _started(self) -> Any:
         if self._runner is None:
             require_extra(SPARK, what="this erasure")
-            from cordwood.cleanup.spark.session import spark_runner  # noqa: PLC0415  # seconds
+            from cordwood.cleanup.engine.spark.session import spark_runner  # noqa: PLC0415  # seconds
 
             self._display.say("starting Spark")
             self._runner = self._stack.enter_context(spark_runner(self._master))

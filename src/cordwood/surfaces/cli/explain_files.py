@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cordwood.cleanup.capture import Captured
-from cordwood.cleanup.check_plan import CheckPlan
-from cordwood.cleanup.clean import survey
-from cordwood.cleanup.report import PartitionReport
-from cordwood.cleanup.request import CleanRequest
-from cordwood.cleanup.shared_retention import DirectoryLimits
+from cordwood.cleanup.access.capture import Captured
+from cordwood.cleanup.plan.check_plan import CheckPlan
+from cordwood.cleanup.rules.shared_retention import DirectoryLimits
+from cordwood.cleanup.schedule.clean import survey
+from cordwood.cleanup.schedule.report import PartitionReport
+from cordwood.cleanup.schedule.request import CleanRequest
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.model.extras import NATIVE, require_extra

@@ -8,7 +8,7 @@ from typing import Any
 
 from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 
-from cordwood.cleanup.capture import Captured
+from cordwood.cleanup.access.capture import Captured
 from cordwood.queries.explain.explanation import LogExplanation
 from cordwood.queries.explain.record_fate import RecordFate, key_fates, record_fate
 from cordwood.queries.explain.record_search import RecordSearch

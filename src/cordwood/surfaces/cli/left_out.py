@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from cordwood.cleanup.report import PartitionReport, Status
+from cordwood.cleanup.schedule.report import PartitionReport, Status
 from cordwood.surfaces.cli.screen import Screen
 
 Value = Mapping[str, Any]

@@ -11,14 +11,14 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from cordwood.cleanup.check_plan import CheckPlan
-from cordwood.cleanup.clean import Survey, clean, survey
-from cordwood.cleanup.cleanable import Cleanable, plan_cleanable
-from cordwood.cleanup.cleaner_settings import CleanerSettings
 from cordwood.cleanup.estimate.values import Estimator
-from cordwood.cleanup.report import PartitionReport
-from cordwood.cleanup.request import CleanRequest
-from cordwood.cleanup.shared_retention import DirectoryLimits
+from cordwood.cleanup.plan.check_plan import CheckPlan
+from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
+from cordwood.cleanup.rules.shared_retention import DirectoryLimits
+from cordwood.cleanup.schedule.clean import Survey, clean, survey
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.schedule.report import PartitionReport
+from cordwood.cleanup.schedule.request import CleanRequest
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT, LOG_SUFFIX
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CordwoodError

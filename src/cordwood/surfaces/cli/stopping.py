@@ -64,7 +64,7 @@ class Stopping:
         """
         self._name, self._note = name, note
         if ends_processes and self._is_installed:
-            from cordwood.cleanup.child_session import (  # noqa: PLC0415  # signals come first
+            from cordwood.cleanup.engine.child_session import (  # noqa: PLC0415  # signals come first
                 adopt_orphans,
                 end_descendants,
             )

@@ -6,13 +6,13 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from cordwood.cleanup.clean import offline_groups
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.request import CleanRequest
-from cordwood.cleanup.run_directory import temporary_directory
-from cordwood.cleanup.shared_retention import DirectoryLimits
-from cordwood.cleanup.spark.machine import has_java
-from cordwood.cleanup.spark.session import cores_here
+from cordwood.cleanup.engine.run_directory import temporary_directory
+from cordwood.cleanup.engine.spark.machine import has_java
+from cordwood.cleanup.engine.spark.session import cores_here
+from cordwood.cleanup.rules.shared_retention import DirectoryLimits
+from cordwood.cleanup.schedule.clean import offline_groups
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.schedule.request import CleanRequest
 from cordwood.model.clock import SystemClock
 from cordwood.model.config import TOPIC_SETTINGS
 from cordwood.model.config_file import merge_set_options

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from cordwood import __version__
-from cordwood.cleanup.run_directory import temporary_directory
+from cordwood.cleanup.engine.run_directory import temporary_directory
 from cordwood.format.file_names import LOG_SUFFIX, META_PROPERTIES, TIME_INDEX_SUFFIX
 from cordwood.format.meta_properties import parse_meta_properties
 from cordwood.format.native.form import form_here
@@ -78,7 +78,7 @@ def gather(log_dir: Path | None, *, clock: Clock) -> Facts:
 
 def java() -> Java:
     """The Java that a compaction would use."""
-    from cordwood.cleanup.spark.machine import find_java  # noqa: PLC0415  # if asked for
+    from cordwood.cleanup.engine.spark.machine import find_java  # noqa: PLC0415  # if asked for
 
     by = "JAVA_HOME" if os.environ.get("JAVA_HOME") else "PATH"
     try:
@@ -118,8 +118,8 @@ def installation() -> Installation:
 
 def machine() -> Machine:
     """Memory, processors and limits."""
-    from cordwood.cleanup.spark.machine import JVM_HEAP  # noqa: PLC0415  # if asked for
-    from cordwood.cleanup.spark.session import default_memory_bytes  # noqa: PLC0415
+    from cordwood.cleanup.engine.spark.machine import JVM_HEAP  # noqa: PLC0415  # if asked for
+    from cordwood.cleanup.engine.spark.session import default_memory_bytes  # noqa: PLC0415
     from cordwood.surfaces.cli.values import parse_size  # noqa: PLC0415
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

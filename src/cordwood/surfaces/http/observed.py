@@ -16,8 +16,8 @@ from prometheus_client import CollectorRegistry
 from cordwood import __version__
 from cordwood.cleanup.erasure.online_erasures import ErasureRunsError
 from cordwood.cleanup.erasure.request import EraseRequest
-from cordwood.cleanup.online_check import plan_next_check
-from cordwood.cleanup.online_holds import add_hold
+from cordwood.cleanup.schedule.holds import add_hold
+from cordwood.cleanup.schedule.next_check import plan_next_check
 from cordwood.configs.describe import topic_origins
 from cordwood.model.clock import Clock
 from cordwood.model.hold import Hold, parse_target

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Any, Final
 
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.due import DueRule
-from cordwood.cleanup.online_check import free_space, frozen_logs, logs_to_plan
-from cordwood.cleanup.shared_retention import DirectoryLimits
-from cordwood.cleanup.spark.session import cores_here
+from cordwood.cleanup.engine.spark.session import cores_here
+from cordwood.cleanup.rules.due import DueRule
+from cordwood.cleanup.rules.shared_retention import DirectoryLimits
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.schedule.next_check import free_space, frozen_logs, logs_to_plan
 from cordwood.configs.alter import Alteration, Resource
 from cordwood.configs.describe import topic_origins
 from cordwood.configs.service import ConfigService

@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from cordwood.cleanup.child_session import end_session
+from cordwood.cleanup.engine.child_session import end_session
 
 #: Asks the kernel for its end with its parent, and becomes the program: `die_with` without imports.
 _LAUNCH: Final = (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.cleanup.report import PartitionReport, Report, Status
+from cordwood.cleanup.schedule.report import PartitionReport, Report, Status
 from cordwood.cleanup.verification.findings import has_damage
 from cordwood.queries.explain.outlook import Outlook, When, outlook
 from cordwood.surfaces.metrics.job_run import JobRun, run_metrics, topic_metric

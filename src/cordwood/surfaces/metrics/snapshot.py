@@ -16,7 +16,7 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.delayed_operations import PartitionName, WaitKey
 from cordwood.broker.metrics import BrokerMetrics, TopicCounters
 from cordwood.broker.partition import Partition
-from cordwood.cleanup.log_cleaner import Gauge, LogCleaner
+from cordwood.cleanup.schedule.log_cleaner import Gauge, LogCleaner
 from cordwood.coordinator.group.service import GroupCounts
 from cordwood.coordinator.runtime import LoadTime
 from cordwood.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage

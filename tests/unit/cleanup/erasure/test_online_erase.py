@@ -10,7 +10,7 @@ import pytest
 from cordwood.cleanup.erasure.check import Verdict, check_erasure
 from cordwood.cleanup.erasure.pending import PENDING_NAME
 from cordwood.cleanup.erasure.report import build_report, sealed
-from cordwood.cleanup.online_holds import add_hold
+from cordwood.cleanup.schedule.holds import add_hold
 from cordwood.format.trash_notes import RETENTION
 from cordwood.model.config import LogConfig
 from cordwood.model.hold import Hold

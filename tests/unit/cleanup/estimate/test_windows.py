@@ -10,7 +10,7 @@ import pytest
 from cordwood.cleanup.estimate.estimate import estimate_compaction
 from cordwood.cleanup.estimate.values import CompactionEstimate
 from cordwood.cleanup.estimate.windows import WindowLimits, estimate_from_windows
-from cordwood.cleanup.log_compaction import LogCompaction
+from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.model.errors import CorruptError
 from cordwood.storage.reading.source import SegmentSource
 from support.in_process_engine import clean_in_process

@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup import tasks
-from cordwood.cleanup.cleaner_settings import VERIFY, CleanerSettings
-from cordwood.cleanup.compaction_values import Manifest
-from cordwood.cleanup.online_cleaner import OnlineCleaner
-from cordwood.cleanup.output import Output
-from cordwood.cleanup.report import Status
-from cordwood.cleanup.rewrite import GroupRewriter, RewriteSpec
+from cordwood.cleanup.engine import tasks
+from cordwood.cleanup.engine.output import Output
+from cordwood.cleanup.engine.rewrite import GroupRewriter, RewriteSpec
+from cordwood.cleanup.plan.compaction_values import Manifest
+from cordwood.cleanup.schedule.cleaner import OnlineCleaner
+from cordwood.cleanup.schedule.cleaner_settings import VERIFY, CleanerSettings
+from cordwood.cleanup.schedule.report import Status
 from cordwood.cleanup.verification.findings import Rule
 from cordwood.format.crc32c import crc32c
 from cordwood.format.file_names import TXN_INDEX_SUFFIX, segment_file_name

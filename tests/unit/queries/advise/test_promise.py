@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.capture import view_of
-from cordwood.cleanup.online_retention import retention_pass
+from cordwood.cleanup.access.capture import view_of
+from cordwood.cleanup.schedule.retention_pass import retention_pass
 from cordwood.model.config import LogConfig
 from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import ConfigError

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from cordwood.cleanup.blockers import Code
-from cordwood.cleanup.cleanable import plan_cleanable
-from cordwood.cleanup.log_view import LogView, SegmentView
+from cordwood.cleanup.rules.blockers import Code
+from cordwood.cleanup.rules.cleanable import plan_cleanable
+from cordwood.cleanup.rules.log_view import LogView, SegmentView
 from cordwood.model.config import LogConfig
 from cordwood.model.config_values import LONG_MAX
 from cordwood.model.topic_partition import TopicPartition

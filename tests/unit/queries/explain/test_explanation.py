@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.blockers import Code
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.group_guard import Consumed
-from cordwood.cleanup.online_holds import add_hold
+from cordwood.cleanup.rules.blockers import Code
+from cordwood.cleanup.rules.group_guard import Consumed
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.schedule.holds import add_hold
 from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch
 from cordwood.model.config import LogConfig

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.capture import capture
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.compaction_values import VersionRule
+from cordwood.cleanup.access.capture import capture
+from cordwood.cleanup.plan.compaction_values import VersionRule
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.model.config import LogConfig
 from cordwood.queries.explain.record_fate import (
     RecordFate,

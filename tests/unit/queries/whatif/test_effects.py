@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cordwood.cleanup.check_plan import plan_check_alone
-from cordwood.cleanup.cleaner_settings import CleanerSettings
-from cordwood.cleanup.log_view import LogView, SegmentView
-from cordwood.cleanup.shared_retention import SharedLog
+from cordwood.cleanup.plan.check_plan import plan_check_alone
+from cordwood.cleanup.rules.log_view import LogView, SegmentView
+from cordwood.cleanup.rules.shared_retention import SharedLog
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.model.config import LogConfig
 from cordwood.model.config_levels import METADATA_LOG, Origin
 from cordwood.model.config_resolver import Level

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from cordwood.cleanup.check_plan import plan_check_alone
-from cordwood.cleanup.log_view import LogView
+from cordwood.cleanup.plan.check_plan import plan_check_alone
+from cordwood.cleanup.rules.log_view import LogView
 from cordwood.model.config import LogConfig
 from cordwood.queries.whatif.comparison import Compared
 from cordwood.queries.whatif.effects import How, Outcome, retention_outcome, settled

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cleanup.survivors import Secrets, Walk
+from cordwood.cleanup.engine.survivors import Secrets, Walk
 from cordwood.format.compression import Codec
 from cordwood.format.crc32c import crc32c
 from cordwood.format.legacy import LegacyBatch, build_legacy_message

@@ -19,9 +19,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner, Result
 
-from cordwood.cleanup.clean import clean
-from cordwood.cleanup.report import Status
-from cordwood.cleanup.request import CleanRequest, Engine, Resolved, Silence
+from cordwood.cleanup.schedule.clean import clean
+from cordwood.cleanup.schedule.report import Status
+from cordwood.cleanup.schedule.request import CleanRequest, Engine, Resolved, Silence
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, TRASH_NOTES
 from cordwood.format.metadata_records import encode_metadata_record
 from cordwood.format.record_batch import Record, build_batch

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner, Result
 
-from cordwood.cleanup.blockers import Code
+from cordwood.cleanup.rules.blockers import Code
 from cordwood.surfaces.cli.explain_files import RecordQuestion
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker

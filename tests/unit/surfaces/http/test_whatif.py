@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 import pytest
 
-from cordwood.cleanup.online_holds import add_hold
+from cordwood.cleanup.schedule.holds import add_hold
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.model.hold import Hold
 from cordwood.model.kafka_errors import CoordinatorLoadInProgressError

@@ -1,0 +1,1 @@
+"""Access to logs: captures, commits, offline and online."""

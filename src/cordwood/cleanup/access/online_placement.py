@@ -1,0 +1,145 @@
+"""Commits rewritten groups to a running log, in parallel with appends and reads.
+
+There is no journal: after a crash the loader finishes or undoes the group it finds half done, by
+Kafka's own rules, and the next compaction begins at the cleaner's checkpoint again.
+
+Source: org.apache.kafka.storage.internals.log.Cleaner.cleanSegments, UnifiedLog.replaceSegments.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from cordwood.cleanup.access.commit import StalePlanError, staged_segments
+from cordwood.cleanup.access.removal_audit import audit_group
+from cordwood.cleanup.plan.compaction_values import Manifest
+from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.removal_notes import Replacement, is_trashed, trash_path
+from cordwood.storage.replace import StagedSegment
+from cordwood.storage.segment.log_segment import LogSegment
+from cordwood.storage.trash import rewritten_of
+
+_log = logging.getLogger(__name__)
+
+
+class OnlinePlacement:
+    """A `Placement` in a running log."""
+
+    def __init__(
+        self,
+        log: PartitionLog,
+        sources: Sequence[LogSegment],
+        *,
+        truncation_count: int,
+        require_wanted: Callable[[], None],
+        prefix: str = "",
+    ) -> None:
+        """Prepares for one compaction.
+
+        Args:
+            log: that is cleaned.
+            sources: the segments that the compaction was planned on.
+            truncation_count: the log's at that moment; another says that it was cut off since.
+            require_wanted: raises if the compaction must not continue.
+            prefix: of what is logged.
+        """
+        self._log = log
+        self._sources = {segment.base_offset: segment for segment in sources}
+        self._truncation_count = truncation_count
+        self._require_wanted = require_wanted
+        self._prefix = prefix
+
+    def require_wanted(self) -> None:
+        """As `Placement.require_wanted`."""
+        self._require_wanted()
+
+    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
+        """As `Placement.place`; a group of which retention has taken every source is dropped.
+
+        Raises:
+            StalePlanError: the log was cut off since the compaction was planned, or a source is
+                another segment than the one that was rewritten.
+            StorageError: the disk refused, or the log was closed.
+            TrashError: the trash refused what the group replaces; nothing has changed.
+        """
+        group = compaction.groups[number]
+        self._tell(compaction, [self._sources[base] for base in group], group[0])
+        staged = staged_segments(compaction, manifest)
+        trashed = self._trashed(compaction, staged)
+        with self._log.lock:
+            self._require_allowed()
+            segments = self._log.segments
+            left = [base for base in group if segments.contains(base)]
+            if self._log.truncation_count != self._truncation_count or any(
+                segments.get(base) is not self._sources[base] for base in left
+            ):
+                raise StalePlanError(
+                    f"{compaction.name}: its segments {list(group)} have changed since the "
+                    "compaction was planned"
+                )
+            old = [self._sources[base] for base in left]
+            new: list[LogSegment] = []
+            if left:
+                new = self._log.replace_segments(staged, left, trashed)
+        if not new:
+            for each in staged:
+                for path in each.paths().values():
+                    self._log.context.fs.remove(path)
+            return
+        _log.info(
+            "%sSwapping in cleaned segment %s for segment(s) %s in log %s",
+            self._prefix,
+            ", ".join(map(str, new)),
+            old,
+            self._log,
+        )
+        if compaction.erased is None:  # an erasure has events of its own
+            audit_group(
+                compaction,
+                number,
+                manifest,
+                partition=self._log.topic_partition,
+                log_dir=str(self._log.log_dir),
+                config=self._log.config,
+                origins=self._log.context.setting_origins(self._log.topic_partition.topic),
+                trash=trash_path(self._log),
+            )
+
+    def _trashed(
+        self, compaction: LogCompaction, staged: Sequence[StagedSegment]
+    ) -> Replacement | None:
+        """What the trash needs to know; read before the log is locked. None: it gets nothing."""
+        if not is_trashed(self._log):
+            return None
+        return Replacement(
+            rewritten=rewritten_of(staged, fs=self._log.context.fs),
+            cleaner_checkpoint=compaction.first_dirty,
+        )
+
+    def _require_allowed(self) -> None:
+        """Called with the log's lock held, before a group takes the place of its sources."""
+
+    def _tell(
+        self, compaction: LogCompaction, sources: Sequence[LogSegment], base_offset: int
+    ) -> None:
+        """Logs for each source how tombstones of magic 0 and 1 are treated."""
+        modified = {s.base_offset: s.modified_ns // 1_000_000 for s in compaction.segments}
+        for source in sources:
+            modified_ms = modified[source.base_offset]
+            retains = modified_ms > compaction.legacy_horizon_ms
+            _log.info(
+                "%sCleaning %s in log %s into %s with an upper bound deletion horizon %s computed "
+                "from the segment last modified time of %s,%s deletes.",
+                self._prefix,
+                source,
+                compaction.name,
+                base_offset,
+                compaction.legacy_horizon_ms,
+                modified_ms,
+                "retaining" if retains else "discarding",
+            )
+
+    def end(self) -> None:
+        """There is nothing to forget."""

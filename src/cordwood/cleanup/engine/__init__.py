@@ -1,0 +1,1 @@
+"""Engines that execute compactions: tasks, the process of Spark."""

@@ -1,0 +1,607 @@
+"""Rewrites one group of segments into one, by the bits that say which records survive.
+
+A batch that keeps everything is copied with its CRC; one that loses records, or is stamped with a
+delete horizon, is rebuilt with its own codec. The output goes to staged files whose names no
+Kafka knows; the owner of the log puts them in place (`cordwood.storage.replace`).
+
+Source: org.apache.kafka.storage.internals.log.Cleaner.cleanSegments, cleanInto.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from cordwood.cleanup.engine.output import Output, OutputLimits
+from cordwood.cleanup.engine.recompression import without_growth
+from cordwood.cleanup.engine.segment_files import CountedFiles, SegmentFiles, StagedFiles
+from cordwood.cleanup.engine.survivors import Progress, discardable, no_progress
+from cordwood.cleanup.plan.compaction_values import (
+    SEGMENT_BYTES_MAX,
+    LastRecord,
+    Manifest,
+    SegmentEvidence,
+)
+from cordwood.cleanup.rules.transactions import TransactionSummary, TransactionTracker
+from cordwood.format.compression import Codec, compress, decompress_into
+from cordwood.format.legacy import LegacyBatch
+from cordwood.format.native import batches as rows_of
+from cordwood.format.native import kernels, rebuild
+from cordwood.format.native.codecs import Codecs
+from cordwood.format.record_batch import build_batch
+from cordwood.format.transaction_index import AbortedTransaction
+from cordwood.model.errors import CorruptError
+from cordwood.storage.filesystem import OS, FileFacts, FileSystem
+from cordwood.storage.reading.aborted import AbortedTransactions
+from cordwood.storage.reading.blocks import Block, Bytes, Ints, SegmentReader, records_of
+from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
+from cordwood.storage.replace import StagedSegment
+
+_CONTROL = 0x20
+_HORIZON = 0x40
+_UNKNOWN = -1
+_OUT_BYTES = 8 << 20
+_SCRATCH_BYTES = 1 << 20
+# A batch's header, and what decoders and encoders want beyond the data: 4 MiB is LZ4's block.
+_ROOM_FOR_ONE = (4 << 20) + 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurvivingSegment:
+    """A segment to be copied from, with the bits of `SegmentFacts` in their final state.
+
+    `expired` are the records that go because they have expired; empty where there is none.
+    """
+
+    source: SegmentSource
+    keep: bytes
+    nulls: bytes
+    unkeyed: int
+    aborted: int
+    pinned: bytes = b""
+    expired: bytes = b""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteSpec:
+    """The input of a task that rewrites a group.
+
+    `upper_bound` is the first uncleanable offset; `legacy_horizon_ms` the horizon for tombstones of
+    magic 0 and 1, judged by the segment's modification time. `before` and `after` are the state of
+    the transactions at both ends of the group. With `erases` the bits alone decide: markers,
+    tombstones, the transaction index and the headers of all batches stay. What outgrows
+    `segment_bytes`, and the sources, becomes several segments. It may take
+    `space_max` bytes, if set, is not begun before the group before it is in place with
+    `one_at_a_time`. No batch takes more than `batch_bytes_max` of memory. If there is `evidence`,
+    for each of the segments, the output is compared with them before it is announced. With
+    `is_measured` nothing is written, and only the sizes become known.
+    """
+
+    staged: StagedSegment
+    segments: tuple[SurvivingSegment, ...]
+    upper_bound: int
+    now_ms: int
+    delete_retention_ms: int
+    index_interval_bytes: int
+    legacy_horizon_ms: int
+    producers: tuple[LastRecord, ...]
+    aborted: tuple[AbortedTransaction, ...]
+    before: TransactionSummary
+    after: TransactionSummary
+    model: FileFacts
+    space_max: int | None = None
+    one_at_a_time: bool = False
+    batch_bytes_max: int = BATCH_BYTES_MAX
+    evidence: tuple[SegmentEvidence, ...] = ()
+    erases: bool = False
+
+    def aborted_in(self, source: SegmentSource) -> list[AbortedTransaction]:
+        """The aborted transactions whose marker is in a segment: its transaction index."""
+        offsets = range(source.base_offset, source.next_base_offset)
+        return [entry for entry in self.aborted if entry.last_offset in offsets]
+
+    is_measured: bool = False
+    segment_bytes: int = SEGMENT_BYTES_MAX
+
+    @property
+    def segment_bytes_max(self) -> int:
+        """How many bytes of batches a segment of the output may take.
+
+        Sources that are larger than `segment_bytes` already may stay as large as they are.
+        """
+        sources = sum(each.source.size_bytes for each in self.segments)
+        return min(SEGMENT_BYTES_MAX, max(self.segment_bytes, sources))
+
+    def output(self, *, fs: FileSystem = OS) -> Output:
+        """The output of the rewrite, still empty.
+
+        Raises:
+            NoSpaceError, StagingError: the staged log cannot be created.
+        """
+        modified_ns = self.segments[-1].source.modified_ns // 1_000_000 * 1_000_000
+
+        def files(base_offset: int) -> SegmentFiles:
+            if self.is_measured:
+                return CountedFiles()
+            staged = self.staged.at(base_offset)
+            return StagedFiles(staged, model=self.model, modified_ns=modified_ns, fs=fs)
+
+        manifest = Manifest(self.staged.base_offset, self.staged.token, after=self.after.to_json())
+        return Output(
+            files,
+            manifest,
+            index_interval_bytes=self.index_interval_bytes,
+            limits=OutputLimits(
+                # The journal of an erasure names segments: each stays one.
+                segment_bytes=SEGMENT_BYTES_MAX if self.erases else self.segment_bytes_max,
+                may_split=not self.erases,
+                space_bytes=self.space_max,
+            ),
+        )
+
+
+class _Batches(Protocol):
+    """Takes the batches that a rewrite retains, as `Output` does."""
+
+    def append(self, data: memoryview, written: Ints, count: int) -> None:
+        """Appends `count` batches, described by the rows of `written`."""
+
+
+@dataclass(slots=True)
+class RewrittenBlock:
+    """What a rewrite leaves of each batch of a block: int64[rows] of bytes, and of records."""
+
+    sizes: Ints
+    kept: Ints
+
+
+class _Sizes:
+    """`_Batches` of which only the sizes are wanted."""
+
+    def __init__(self) -> None:
+        self.sizes: list[Ints] = []
+
+    def append(self, data: memoryview, written: Ints, count: int) -> None:
+        self.sizes.append(written[:count, 0].copy())
+
+
+class GroupRewriter:
+    """Rewrites groups, one after the other, with buffers it keeps.
+
+    `progress` receives the number of bytes read, `wrote` the number of bytes written.
+    """
+
+    def __init__(
+        self,
+        progress: Progress = no_progress,
+        wrote: Progress = no_progress,
+        *,
+        fs: FileSystem = OS,
+    ) -> None:
+        self._fs = fs
+        self._reader = SegmentReader(fs=fs)
+        self._codecs = Codecs()
+        self._out = np.zeros(_OUT_BYTES, dtype=np.uint8)
+        self._make_scratch(_SCRATCH_BYTES, _SCRATCH_BYTES)
+        self._progress = progress
+        self._wrote = wrote
+
+    def write(self, spec: RewriteSpec) -> Output:
+        """Writes the surviving batches of a group to its staged log; `finish` is left to do.
+
+        Raises:
+            CorruptError: a source changed or is damaged.
+            OSError: a source cannot be read.
+            NoSpaceError, StagingError: the staged log cannot be written; it is removed again.
+        """
+        output = spec.output(fs=self._fs)
+        try:
+            tracker = TransactionTracker(AbortedTransactions(spec.aborted), spec.before)
+            for segment in spec.segments:
+                self._copy(spec, segment, tracker, output)
+            output.kept_aborted = tracker.kept_aborted
+            if spec.erases:
+                output.kept_aborted = spec.aborted_in(spec.segments[0].source)
+            output.flush()
+        except BaseException:
+            output.discard()
+            raise
+        return output
+
+    def rewrite(self, spec: RewriteSpec) -> Manifest:
+        """`write`, and `finish` at once."""
+        return self.write(spec).finish()
+
+    def _copy(
+        self,
+        spec: RewriteSpec,
+        segment: SurvivingSegment,
+        tracker: TransactionTracker,
+        output: Output,
+    ) -> None:
+        keep = np.frombuffer(segment.keep + b"\0" * 8, dtype=np.uint8).copy()
+        nulls = np.frombuffer(segment.nulls + b"\0" * 8, dtype=np.uint8)
+        mortal = nulls
+        if any(segment.pinned):
+            pinned = np.frombuffer(segment.pinned + b"\0" * 8, dtype=np.uint8)
+            mortal = np.frombuffer((nulls & ~pinned).tobytes(), dtype=np.uint8)
+        manifest = output.manifest
+        manifest.bytes_before += segment.source.size_bytes
+        manifest.discarded.aborted += segment.aborted
+        manifest.discarded.unkeyed += segment.unkeyed
+        manifest.discarded.superseded -= segment.unkeyed + segment.aborted
+        if segment.expired:
+            expired = np.frombuffer(segment.expired, dtype=np.uint8)
+            gone = int(np.bitwise_count(keep[: len(expired)] & expired).sum())
+            keep[: len(expired)] &= ~expired
+            manifest.discarded.expired += gone
+            manifest.discarded.superseded -= gone
+        rules = _Rules(spec, segment.source)
+        ordinal = 0
+        for block in self._reader.blocks(segment.source, batch_bytes_max=spec.batch_bytes_max):
+            before = output.appended_bytes
+            counts = block.table[:, rows_of.COUNT]
+            ordinals = ordinal + np.cumsum(counts) - counts
+            ordinal += int(counts.sum())
+            if ordinal > 8 * len(segment.keep):
+                raise CorruptError(
+                    "the segment has changed since it was read", path=segment.source.path
+                )
+            if spec.erases:
+                verdicts = rules.decide_by_bits(block, ordinals, keep, manifest)
+            else:
+                can_discard = discardable(tracker, segment.source, block)
+                verdicts = rules.decide(
+                    block, ordinals, keep, (nulls, mortal), can_discard, manifest
+                )
+            if block.legacy is not None and spec.erases and verdicts.actions[0] == rebuild.COPY:
+                self._copy_legacy(block.legacy, output)
+            elif block.legacy is not None:
+                self._rebuild_legacy(block, int(ordinals[0]), keep, output)
+            else:
+                self._write(spec, segment.source, block, ordinals, keep, verdicts, output)
+            self._progress(int(block.table[:, rows_of.SIZE].sum()))
+            self._wrote(output.appended_bytes - before)
+
+    def rewritten(
+        self,
+        spec: RewriteSpec,
+        source: SegmentSource,
+        block: Block,
+        keep: Bytes,
+        nulls: tuple[Bytes, Bytes],
+        can_discard: npt.NDArray[np.bool_],
+    ) -> RewrittenBlock:
+        """What a rewrite leaves of some batches of a segment; they need not be consecutive.
+
+        Args:
+            spec: of the compaction; its segments and transactions are not looked at.
+            source: the segment.
+            block: the batches.
+            keep: uint8, a bit for each record of the block in order; changed as a rewrite does.
+            nulls: uint8, the same for null values, and for those that may go past their horizon.
+            can_discard: bool[rows], as `discardable` says.
+
+        Raises:
+            CorruptError: a batch is damaged.
+        """
+        counts = block.table[:, rows_of.COUNT]
+        ordinals = np.cumsum(counts) - counts
+        rules = _Rules(spec, source)
+        unused = Manifest(0, "")
+        verdicts = rules.decide(block, ordinals, keep, nulls, can_discard, unused)
+        sink = _Sizes()
+        if block.legacy is not None:
+            self._rebuild_legacy(block, 0, keep, sink)
+        else:
+            self._write(spec, source, block, ordinals, keep, verdicts, sink)
+        sizes = np.zeros(block.rows, dtype=np.int64)
+        left = verdicts.actions != rebuild.DISCARD
+        sizes[left] = np.concatenate([np.empty(0, dtype=np.int64), *sink.sizes])
+        return RewrittenBlock(sizes, verdicts.kept)
+
+    def _write(
+        self,
+        spec: RewriteSpec,
+        source: SegmentSource,
+        block: Block,
+        ordinals: Ints,
+        keep: Bytes,
+        verdicts: _Verdicts,
+        output: _Batches,
+    ) -> None:
+        written = np.empty((block.rows, 3), dtype=np.int64)
+        if self._out.shape[0] > _OUT_BYTES:  # one large batch: the next need less memory
+            self._out = np.zeros(_OUT_BYTES, dtype=np.uint8)
+        row = 0
+        before = block.table[verdicts.actions != rebuild.DISCARD, rows_of.SIZE]
+        while row < block.rows:
+            filled, count, row, status = kernels.assemble(
+                block.buffer,
+                block.table,
+                row,
+                block.rows,
+                verdicts.actions,
+                verdicts.kept,
+                verdicts.stamp,
+                verdicts.horizons,
+                ordinals,
+                keep,
+                self._out,
+                written,
+                self._plain,
+                self._retained,
+                self._codecs.table,
+            )
+            output.append(
+                *without_growth(self._out.data[:filled], written[:count], before[:count]), count
+            )
+            before = before[count:]
+            if status == rebuild.OUT_FULL and not filled:
+                self._make_out(spec, int(verdicts.kept[row]))
+            elif status == rebuild.SCRATCH_FULL:
+                room = spec.batch_bytes_max + _ROOM_FOR_ONE
+                self._make_scratch(room, room + _growth(int(verdicts.kept[row])))
+            elif status == rebuild.BY_PYTHON:
+                self._rebuild_by_python(spec, source, block, row, ordinals, keep, verdicts, output)
+                row += 1
+                before = before[1:]
+            elif status == rebuild.BAD_RECORD:
+                raise CorruptError(
+                    "the segment has changed since it was read",
+                    path=source.path,
+                    position=block.position_of(row),
+                )
+
+    def _make_out(self, spec: RewriteSpec, kept: int) -> None:
+        """Allocates buffers for the largest batch; memory is taken as it is written to."""
+        plain = spec.batch_bytes_max + _growth(kept)
+        self._out = np.zeros(plain + plain // 128 + _ROOM_FOR_ONE, dtype=np.uint8)
+
+    def _make_scratch(self, plain_bytes: int, retained_bytes: int) -> None:
+        """Allocates buffers for the records of one batch; memory is taken as it is written to."""
+        self._plain = np.zeros(plain_bytes, dtype=np.uint8)
+        self._retained = np.zeros(retained_bytes, dtype=np.uint8)
+
+    def _rebuild_by_python(
+        self,
+        spec: RewriteSpec,
+        source: SegmentSource,
+        block: Block,
+        row: int,
+        ordinals: Ints,
+        keep: Bytes,
+        verdicts: _Verdicts,
+        output: _Batches,
+    ) -> None:
+        """Rebuilds one batch of a codec that compiled code does not speak."""
+        codec, data = records_of(block, row)
+        room = spec.batch_bytes_max
+        if self._plain.shape[0] < room:
+            self._make_scratch(room, room)
+        try:
+            size = decompress_into(Codec(codec), data, self._plain.data[:room])
+        except CorruptError as error:
+            raise error.located(path=source.path, base_position=block.position_of(row)) from error
+        wanted = (size or 0) + _growth(int(verdicts.kept[row]))
+        if wanted > self._retained.shape[0]:
+            self._retained = np.zeros(wanted, dtype=np.uint8)
+        meta = np.empty(3, dtype=np.int64)
+        stamped = bool(verdicts.stamp[row])
+        after = kernels.retained_records(
+            self._plain,
+            0,
+            size or 0,
+            block.table,
+            row,
+            int(ordinals[row]),
+            keep,
+            int(verdicts.horizons[row]),
+            stamped,
+            self._retained,
+            0,
+            meta,
+        )
+        if size is None or after < 0:
+            raise CorruptError(
+                "the segment has changed since it was read",
+                path=source.path,
+                position=block.position_of(row),
+            )
+        payload = compress(Codec(codec), self._retained.data[:after])
+        total = rows_of.HEADER_SIZE + len(payload)
+        batch = np.empty(total + 8, dtype=np.uint8)
+        batch[rows_of.HEADER_SIZE : total] = np.frombuffer(payload, dtype=np.uint8)
+        attributes = int(block.table[row, rows_of.ATTRIBUTES])
+        kernels.put_header(
+            batch,
+            0,
+            block.buffer,
+            int(block.table[row, rows_of.POSITION]),
+            total,
+            (attributes & 0x3F) | (_HORIZON if stamped else 0),
+            int(meta[0]),
+            int(meta[1]),
+            int(meta[2]),
+        )
+        last_offset = block.table[row, rows_of.LAST_OFFSET]
+        written = np.array([[total, last_offset, meta[1]]], dtype=np.int64)
+        before = block.table[row : row + 1, rows_of.SIZE]
+        output.append(*without_growth(batch.data[:total], written, before), 1)
+
+    def _copy_legacy(self, entry: LegacyBatch, output: Output) -> None:
+        """A magic 0 or 1 entry that an erasure leaves as it is."""
+        written = np.array([[entry.size_bytes, entry.offset, entry.max_timestamp]], dtype=np.int64)
+        output.append(memoryview(entry.raw), written, 1)
+
+    def _rebuild_legacy(self, block: Block, ordinal: int, keep: Bytes, output: _Batches) -> None:
+        """A magic 0 or 1 entry becomes a magic 2 batch of what survives of it."""
+        entry = block.legacy
+        assert entry is not None, "called for a legacy block"
+        records = [
+            record
+            for i, record in enumerate(entry.records())
+            if keep[(ordinal + i) >> 3] >> ((ordinal + i) & 7) & 1
+        ]
+        if not records:
+            return
+        append_time = entry.timestamp_type == "LogAppendTime"
+        data = build_batch(
+            records,
+            base_offset=records[0].offset,
+            codec=entry.codec,
+            timestamp_type="LogAppendTime" if append_time else "CreateTime",
+            log_append_time_ms=entry.max_timestamp if append_time else -1,
+        )
+        newest = entry.max_timestamp if append_time else max(r.timestamp for r in records)
+        written = np.array([[len(data), records[-1].offset, newest]], dtype=np.int64)
+        output.append(memoryview(data), written, 1)
+
+
+def _growth(records: int) -> int:
+    """How many bytes more so many records may take once they are encoded again."""
+    return rebuild.GROWTH_PER_RECORD * records
+
+
+@dataclass(slots=True)
+class _Verdicts:
+    """The action for each batch of a block, with the delete horizon of those that are rebuilt."""
+
+    actions: npt.NDArray[np.int8]
+    stamp: npt.NDArray[np.uint8]
+    horizons: Ints
+    kept: Ints
+
+
+class _Rules:
+    """The rules that retain records, batches, tombstones and markers, for whole blocks.
+
+    Source: org.apache.kafka.storage.internals.log.Cleaner (shouldDiscardBatch,
+    shouldRetainRecord), org.apache.kafka.common.record.MemoryRecords.filterTo; KIP-98, KIP-534.
+    """
+
+    def __init__(self, spec: RewriteSpec, source: SegmentSource) -> None:
+        self._spec = spec
+        self._source = source
+        producers = sorted(spec.producers, key=lambda p: p.producer_id)
+        self._ids = np.array([p.producer_id for p in producers], dtype=np.int64)
+        self._epochs = np.array([p.producer_epoch for p in producers], dtype=np.int64)
+        self._lasts = np.array(
+            [_UNKNOWN if p.last_data_offset is None else p.last_data_offset for p in producers],
+            dtype=np.int64,
+        )
+
+    def decide(
+        self,
+        block: Block,
+        ordinals: Ints,
+        keep: Bytes,
+        nulls: tuple[Bytes, Bytes],
+        can_discard: npt.NDArray[np.bool_],
+        manifest: Manifest,
+    ) -> _Verdicts:
+        """The verdicts on a block; `nulls` are the tombstones, and those that a horizon removes."""
+        table, spec = block.table, self._spec
+        attributes = table[:, rows_of.ATTRIBUTES]
+        counts = table[:, rows_of.COUNT]
+        control = (attributes & _CONTROL) != 0
+        has_horizon = (attributes & _HORIZON) != 0
+        horizon = table[:, rows_of.BASE_TIMESTAMP]
+        past = has_horizon & (horizon <= spec.now_ms)
+        drop_nulls = past
+        if block.legacy is not None:
+            modified_ms = self._source.modified_ns // 1_000_000
+            drop_nulls = np.full(block.rows, modified_ms <= spec.legacy_horizon_ms)
+        kept = np.empty(block.rows, dtype=np.int64)
+        kept_nulls = np.empty(block.rows, dtype=np.int64)
+        newest = kept_by_key = 0
+        first = int(ordinals[0])
+        total = int(counts.sum())
+        kept_by_key = kernels.count_bits(keep, first, total)
+        tombstones, mortal = nulls
+        kernels.count_survivors(
+            table, block.rows, ordinals, keep, mortal, drop_nulls.astype(np.uint8), kept, kept_nulls
+        )
+        if mortal is not tombstones:
+            none = np.zeros(block.rows, dtype=np.uint8)
+            kernels.count_survivors(
+                table, block.rows, ordinals, keep, tombstones, none, kept, kept_nulls
+            )
+        newest = int(kept.sum())
+        markers = int(counts[control].sum())
+        kept[control] = np.where(can_discard & past, 0, counts)[control]
+        kept_markers = int(kept[control].sum())
+        for row in np.flatnonzero(control & (kept > 0)).tolist():
+            # Markers have no key: no index has judged them.
+            marks = np.arange(ordinals[row], ordinals[row] + counts[row], dtype=np.uint64)
+            kernels.set_bits(keep, marks)
+        manifest.batches_before += block.rows
+        manifest.records_before += total
+        manifest.discarded.superseded += total - markers - kept_by_key
+        manifest.discarded.tombstone += kept_by_key - newest
+        manifest.discarded.marker += markers - kept_markers
+        manifest.records_after += newest + kept_markers
+        stamp = ((kept_nulls > 0) | (can_discard & control)) & ~has_horizon
+        leaves_header = self._must_leave_header(table, control)
+        if block.legacy is not None:
+            leaves_header[:] = False  # only magic 2 has empty batches
+        actions = np.full(block.rows, rebuild.REBUILD, dtype=np.int8)
+        actions[(kept == counts) & ~stamp] = rebuild.COPY
+        actions[kept == 0] = np.where(leaves_header, rebuild.EMPTY, rebuild.DISCARD)[kept == 0]
+        manifest.batches_after += int((actions != rebuild.DISCARD).sum())
+        return _Verdicts(
+            actions=actions,
+            stamp=(stamp | has_horizon).astype(np.uint8),
+            horizons=np.where(has_horizon, horizon, spec.now_ms + spec.delete_retention_ms),
+            kept=kept,
+        )
+
+    def decide_by_bits(
+        self, block: Block, ordinals: Ints, keep: Bytes, manifest: Manifest
+    ) -> _Verdicts:
+        """The rules of an erasure: what is erased goes, and everything else stays as it is.
+
+        A batch that loses all its records stays empty, so that sequence numbers, offsets and
+        transactions continue: a log without a gap is known to be whole.
+        """
+        table = block.table
+        counts = table[:, rows_of.COUNT]
+        attributes = table[:, rows_of.ATTRIBUTES]
+        has_horizon = (attributes & _HORIZON) != 0
+        kept, kept_nulls = np.empty((2, block.rows), dtype=np.int64)
+        none = np.zeros(block.rows, dtype=np.uint8)
+        no_nulls = np.zeros_like(keep)
+        kernels.count_survivors(table, block.rows, ordinals, keep, no_nulls, none, kept, kept_nulls)
+        actions = np.full(block.rows, rebuild.REBUILD, dtype=np.int8)
+        # Only magic 2 has empty batches.
+        actions[kept == 0] = rebuild.EMPTY if block.legacy is None else rebuild.DISCARD
+        actions[kept == counts] = rebuild.COPY
+        manifest.batches_before += block.rows
+        manifest.records_before += int(counts.sum())
+        manifest.records_after += int(kept.sum())
+        manifest.batches_after += int((actions != rebuild.DISCARD).sum())
+        return _Verdicts(
+            actions=actions,
+            stamp=has_horizon.astype(np.uint8),
+            horizons=np.where(has_horizon, table[:, rows_of.BASE_TIMESTAMP], 0),
+            kept=kept,
+        )
+
+    def _must_leave_header(
+        self, table: Ints, control: npt.NDArray[np.bool_]
+    ) -> npt.NDArray[np.bool_]:
+        lasts = table[:, rows_of.LAST_OFFSET]
+        must: npt.NDArray[np.bool_] = lasts + 1 == self._spec.upper_bound
+        if len(self._ids):
+            ids = table[:, rows_of.PRODUCER_ID]
+            at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+            known = (self._ids[at] == ids) & (ids >= 0)
+            epochs = table[:, rows_of.PRODUCER_EPOCH]
+            by_marker = control & (self._epochs[at] == epochs)
+            must |= known & np.where(
+                self._lasts[at] == _UNKNOWN, by_marker, self._lasts[at] == lasts
+            )
+        return must

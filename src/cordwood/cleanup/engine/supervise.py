@@ -1,0 +1,133 @@
+"""The half of an engine that belongs to the owner of the logs: it puts groups in place meanwhile.
+
+The other half executes compactions, in another thread or another process, and calls an `Owner`:
+what it says of a compaction is noted in its committer. The other half needs compiled code; this
+half does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from cordwood.cleanup.access.commit import CompactionCommitter, IndexStats
+from cordwood.cleanup.plan.compaction_values import Manifest
+from cordwood.model.clock import pause
+from cordwood.model.errors import CordwoodError, EngineError
+
+_POLL_S = 0.01
+_POLL_MAX_S = 0.1
+
+
+class Owner(Protocol):
+    """Receives the progress and the results of compactions, by their names."""
+
+    def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
+        """A phase over so many bytes begins, of which `done` count as done."""
+
+    def skip(self, name: str, manifests: Mapping[int, Manifest]) -> None:
+        """These groups of a compaction, by number, stay as they are."""
+
+    def indexed(self, name: str, index: IndexStats) -> None:
+        """How a compaction's keys were gathered."""
+
+    def fail(self, name: str, error: Exception) -> None:
+        """A compaction went wrong; the first error counts."""
+
+    def is_wanted(self, name: str) -> bool:
+        """Whether a compaction may continue."""
+
+
+class CommittersOwner:
+    """An `Owner` that notes all in the committers of compactions executed in this process."""
+
+    def __init__(self, committers: Sequence[CompactionCommitter]) -> None:
+        self._by_name = {committer.compaction.name: committer for committer in committers}
+
+    def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
+        """Ignored."""
+
+    def skip(self, name: str, manifests: Mapping[int, Manifest]) -> None:
+        """As `Owner.skip`."""
+        self._by_name[name].skip(dict(manifests))
+
+    def indexed(self, name: str, index: IndexStats) -> None:
+        """As `Owner.indexed`."""
+        self._by_name[name].result.index = index
+
+    def fail(self, name: str, error: Exception) -> None:
+        """As `Owner.fail`; an error after the task was stopped is ignored."""
+        result = self._by_name[name].result
+        result.error = result.error or error
+
+    def is_wanted(self, name: str) -> bool:
+        """As `Owner.is_wanted`."""
+        return self._by_name[name].result.error is None
+
+
+def begin_all(committers: Sequence[CompactionCommitter]) -> list[CompactionCommitter]:
+    """Starts the compactions; returns those that can be executed.
+
+    A compaction that cannot begin has its error in its result.
+    """
+    begun = []
+    for committer in committers:
+        try:
+            committer.begin()
+        except (OSError, CordwoodError) as error:
+            committer.result.error = error
+        else:
+            begun.append(committer)
+    return begun
+
+
+def commit_ready(committers: Sequence[CompactionCommitter]) -> bool:
+    """Commits the groups that are ready, of every compaction; returns whether there was one.
+
+    A compaction that cannot continue is cancelled, and its tasks are notified.
+    """
+    moved = False
+    for committer in committers:
+        if committer.done:
+            continue
+        if committer.result.error is not None:
+            committer.stop_tasks()
+            continue
+        try:
+            moved |= committer.poll()
+        except (OSError, CordwoodError) as error:
+            committer.fail(error)
+    return moved
+
+
+def supervise(
+    committers: Sequence[CompactionCommitter],
+    is_executing: Callable[[], bool],
+    *,
+    tick: Callable[[], None] = lambda: None,
+    sparing: bool = False,
+) -> None:
+    """Commits groups until the execution has ended.
+
+    Args:
+        committers: of the compactions.
+        is_executing: whether more may come.
+        tick: called between.
+        sparing: look ten times a second where nothing comes for a while, in place of a hundred, so
+            that whatever else this process does is not slowed.
+    """
+    wait_s = _POLL_S
+    while is_executing():
+        moved = commit_ready(committers)
+        tick()
+        wait_s = _POLL_S if moved or not sparing else min(_POLL_MAX_S, 1.2 * wait_s)
+        if not moved:
+            pause(wait_s)
+    commit_ready(committers)
+
+
+def require_word(committers: Sequence[CompactionCommitter]) -> None:
+    """Gives an error to compactions that ended with neither success nor error."""
+    for committer in committers:
+        if not committer.done and committer.result.error is None:
+            committer.result.error = EngineError("its task ended without a result")

@@ -1,0 +1,1 @@
+"""Plans of cleanings: pure functions of views, rules and time."""

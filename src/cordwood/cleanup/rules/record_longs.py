@@ -1,0 +1,108 @@
+"""One number of each record of a block: its version, or when it expires."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from cordwood.cleanup.plan.compaction_values import VersionRule
+from cordwood.cleanup.rules.due import NEVER
+from cordwood.format.native import batches as rows_of
+from cordwood.format.native import kernels, records
+from cordwood.format.native import record_longs as kinds
+from cordwood.model.errors import CorruptError
+from cordwood.storage.reading.blocks import Block, Ints, Payload
+from cordwood.storage.reading.source import SegmentSource
+
+
+class RecordLongs:
+    """Reads the numbers of the records of blocks.
+
+    `values` and `known` are those of the last payload's block, in the order of its records; they
+    mean nothing for records of batches that were left out.
+    """
+
+    def __init__(self, kind: int, header: str) -> None:
+        """Takes the kind of `kernels.record_longs`, and the key of the header."""
+        self._kind = kind
+        self._key = np.frombuffer(bytearray(header.encode()), dtype=np.uint8)
+        self.values = np.zeros(0, dtype=np.int64)
+        self.known = np.zeros(0, dtype=np.bool_)
+
+    @classmethod
+    def of_versions(cls, rule: VersionRule) -> RecordLongs:
+        """Reads versions."""
+        if rule.header is None:
+            return cls(kinds.TIMESTAMP, "")
+        return cls(kinds.HEADER, rule.header)
+
+    @classmethod
+    def of_expiry(cls, header: str) -> RecordLongs:
+        """Reads when records expire, by the header with their time to live."""
+        return cls(kinds.EXPIRY, header)
+
+    def read(self, source: SegmentSource, block: Block, payload: Payload) -> None:
+        """Reads those of a payload.
+
+        Raises:
+            CorruptError: a record is malformed.
+        """
+        counts = block.table[:, rows_of.COUNT]
+        total = int(counts.sum())
+        if len(self.values) < total:
+            self.values = np.zeros(total, dtype=np.int64)
+            self.known = np.zeros(total, dtype=np.bool_)
+        status, row = kernels.record_longs(
+            payload.buffer,
+            block.table,
+            payload.first,
+            payload.last,
+            payload.spans,
+            np.cumsum(counts) - counts,
+            self._kind,
+            self._key,
+            self.values,
+            self.known,
+        )
+        if status != records.OK:
+            raise CorruptError(
+                "a batch with a record that cannot be read",
+                path=source.path,
+                position=block.position_of(row),
+            )
+
+
+class Expiry:
+    """Finds the records that have expired."""
+
+    def __init__(self, header: str, now_ms: int) -> None:
+        """Takes the key of the header with their time to live, and the time."""
+        self._longs = RecordLongs.of_expiry(header)
+        self._now_ms = now_ms
+
+    @classmethod
+    def of(cls, header: str, now_ms: int) -> Expiry | None:
+        """None for the key "": no record has a time to live."""
+        return cls(header, now_ms) if header else None
+
+    def expired(self, source: SegmentSource, block: Block, payload: Payload) -> Ints:
+        """The numbers within a block of the records of a payload that have expired.
+
+        Raises:
+            CorruptError: a record is malformed.
+        """
+        moments = self.moments(source, block, payload)
+        found: Ints = np.flatnonzero(moments <= self._now_ms)
+        return found
+
+    def moments(self, source: SegmentSource, block: Block, payload: Payload) -> Ints:
+        """When each record of a block expires, NEVER of one that does not, or not in the payload.
+
+        Raises:
+            CorruptError: a record is malformed.
+        """
+        longs = self._longs
+        longs.known[:] = False
+        longs.read(source, block, payload)
+        total = int(block.table[:, rows_of.COUNT].sum())
+        found: Ints = np.where(longs.known[:total], longs.values[:total], NEVER)
+        return found

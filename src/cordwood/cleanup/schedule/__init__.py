@@ -1,0 +1,1 @@
+"""Schedules of cleanings: order, threads, quarantine, and runs over log directories."""

@@ -1,0 +1,104 @@
+"""The request of a cleaning, and the interfaces of its engine and its listener."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.rules.shared_retention import DirectoryLimits
+from cordwood.cleanup.schedule.cleaning_order import CleaningOrder
+from cordwood.model.config import LogConfig
+
+
+class Engine(Protocol):
+    """Runs compactions: afterwards each committer is done or has an error in its result."""
+
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
+        """Runs them all."""
+
+
+#: Starts an engine; when its context ends, no task of it is left that could write.
+EngineFactory = Callable[[], AbstractContextManager[Engine]]
+
+
+class Listener(Protocol):
+    """Receives the progress; for progress bars."""
+
+    def begin(self, phase: str, total: int) -> None:
+        """A phase over `total` partitions begins."""
+
+    def advance(self, name: str) -> None:
+        """One partition of the phase is done."""
+
+
+class Silence:
+    """A listener that shows nothing."""
+
+    def begin(self, phase: str, total: int) -> None:
+        """Shows nothing."""
+
+    def advance(self, name: str) -> None:
+        """Shows nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """Settings of one topic, and warnings about them.
+
+    With `is_retention_assumed`, `retention.ms` is Kafka's default only because no source says what
+    the broker's is.
+    """
+
+    config: LogConfig
+    origin: dict[str, Any]
+    warnings: tuple[str, ...] = ()
+    is_retention_assumed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleanRequest:
+    """The request.
+
+    `resolve` gives a topic's settings, None when no source describes it. `topics` are globs, empty
+    for all. `named_topics` are topics that have settings of their own, by the option that gives
+    them. Sizes are in bytes, `throttle_bytes` a second. Removed files are moved to `trash`, or
+    deleted if it is None. Logs are compacted in `order`. With `measured`, a dry run executes
+    compactions without writing anything, and reports the sizes that a cleaning would leave. With
+    `compared_with`, which gives settings as `resolve` does, views hold what is needed to plan under
+    these, too.
+    """
+
+    log_dirs: tuple[Path, ...]
+    resolve: Callable[[str], Resolved | None]
+    now_ms: int
+    topics: tuple[str, ...] = ()
+    named_topics: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    directory_limits: DirectoryLimits = field(default_factory=DirectoryLimits)
+    producer_expiration_ms: int = 86_400_000
+    order: CleaningOrder = CleaningOrder.RATIO
+    dry_run: bool = False
+    measured: bool = False
+    compared_with: Callable[[str], Resolved | None] | None = None
+    force: bool = False
+    retention: bool = True
+    compaction: bool = True
+    max_extra_bytes: int | None = None
+    throttle_bytes: int | None = None
+    verify: bool = False
+    trash: Path | None = None
+
+    @property
+    def applied_limits(self) -> DirectoryLimits:
+        """The limits of directories; none where only some topics are looked at."""
+        return DirectoryLimits() if self.topics else self.directory_limits
+
+    @property
+    def limits_warnings(self) -> list[str]:
+        """A warning if there are limits of directories that are not applied."""
+        if not self.topics or not self.directory_limits.is_set:
+            return []
+        return ["cordwood.log.dir.*: not applied, since other topics are not looked at"]
