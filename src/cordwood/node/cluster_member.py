@@ -1,17 +1,22 @@
-"""The interface of a node's role in its cluster: where the metadata and the controller are.
+"""A broker's role in its cluster: where its metadata and its controller are, and its replication.
 
-Source: kafka.server.KafkaRaftServer, SharedServer (4.3.0); KIP-631.
+Source: kafka.server.KafkaRaftServer, SharedServer, BrokerServer (4.3.0); KIP-631.
 """
 
 from __future__ import annotations
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Protocol
 
 from cordwood.broker.forwarding import Forwarding
 from cordwood.broker.replica_manager import ReplicaManager
+from cordwood.broker.replication.fetch_session import FetchLimits
+from cordwood.broker.replication.isr_changes import IsrChanges
+from cordwood.broker.replication.replication import FollowerSettings, ImageBrokers, Replication
 from cordwood.broker.request_context import BrokerContext
 from cordwood.configs.service import ConfigService
+from cordwood.configs.settings import BrokerSettings
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import AdminChannel, ControllerChannel
 from cordwood.metadata.controller_requests import BrokerRegistration
@@ -25,50 +30,74 @@ from cordwood.serving.slices import Slices
 from cordwood.storage.log.log_context import LogContext
 
 
-class ClusterMember(Protocol):
-    """A node in its cluster; all belongs to the event loop's thread.
+class ClusterMember(ABC):
+    """A broker in its cluster; all belongs to the event loop's thread.
 
     A start calls `connect`, `join` and `unfence`; a stop `leave`, `close` and `abandon`.
+
+    Attributes:
+        log: the metadata log.
+        log_settings: its settings.
+        log_context: its clock, file system and failed directories.
+        channel: sends this broker's requests to the active controller; after `connect`.
+        admin: carries out clients' requests to the controller; None if it is on another node.
+        forwarding: sends such requests to a controller on another node; None without one.
     """
 
-    @property
-    def log(self) -> MetadataLog:
-        """The metadata log."""
+    channel: ControllerChannel
+    admin: AdminChannel | None = None
+    forwarding: Forwarding | None = None
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        *,
+        cluster_id: str,
+        log: MetadataLog,
+        log_settings: MetadataLogSettings,
+        log_context: LogContext,
+    ) -> None:
+        """Takes the log, which `close` or `abandon` closes; nothing is sent yet.
+
+        Args:
+            settings: of server.properties.
+            cluster_id: of the directories.
+            log: the metadata log; open.
+            log_settings: its settings.
+            log_context: its context.
+        """
+        self._settings = settings
+        self._cluster_id = cluster_id
+        self.log = log
+        self.log_settings = log_settings
+        self.log_context = log_context
+        self._loader: MetadataLoader | None = None
+        self._replication: Replication | None = None
 
     @property
-    def log_settings(self) -> MetadataLogSettings:
-        """Its settings."""
-
-    @property
-    def log_context(self) -> LogContext:
-        """Its clock, file system and failed directories."""
-
-    @property
+    @abstractmethod
     def controller_id(self) -> int:
         """The node id of the active controller; -1 if it is not known."""
 
     @property
+    @abstractmethod
     def voter_count(self) -> int:
         """The number of voters of the metadata quorum."""
 
     @property
-    def channel(self) -> ControllerChannel:
-        """Sends this broker's requests to the active controller; after `connect`."""
-
-    @property
-    def admin(self) -> AdminChannel | None:
-        """Carries out clients' requests to the controller; None if it is on another node."""
-
-    @property
-    def forwarding(self) -> Forwarding | None:
-        """Sends such requests to a controller on another node; None without one."""
+    @abstractmethod
+    def broker_epoch(self) -> int:
+        """The epoch of the broker's registration; -1 before it."""
 
     def served(self, apis: Mapping[int, Api[BrokerContext]]) -> Mapping[int, Api[BrokerContext]]:
         """The APIs of a broker, those of the controller answered as this role does."""
+        return apis
 
+    @abstractmethod
     def connect(self, loader: MetadataLoader, configs: ConfigService, slices: Slices) -> None:
         """Connects the log's loader, and what checks settings."""
 
+    @abstractmethod
     async def join(
         self,
         registration: BrokerRegistration,
@@ -90,17 +119,67 @@ class ClusterMember(Protocol):
             KafkaError: the controller refuses the registration.
         """
 
+    @abstractmethod
     async def unfence(self) -> None:
         """Has the broker lead partitions; to be called when it can serve requests."""
 
+    @abstractmethod
     def write_snapshot_if_due(self, snapshots: SnapshotGenerator) -> None:
         """Writes a snapshot of the metadata, in slices, if one is due."""
 
+    @abstractmethod
     async def leave(self) -> None:
         """Takes the broker out of service, while it still serves: a controlled shutdown."""
 
+    @abstractmethod
     async def close(self, snapshots: SnapshotGenerator) -> None:
         """Leaves the metadata log for the next start."""
 
+    @abstractmethod
     def abandon(self) -> None:
         """Closes what is still open, of a start that has failed, too."""
+
+    # ---- replication
+
+    def _begin_replication(
+        self, replicas: ReplicaManager, metadata: MetadataCache, thread: NodeThread
+    ) -> None:
+        """Gives `replicas` what fetches for their partitions, and proposes ISRs."""
+        settings = self._settings
+        self._replication = replicas.replication = Replication(
+            IsrChanges(self.channel.alter_partitions, answered=replicas.isr_answered),
+            ImageBrokers(metadata),
+            node_id=settings.node_id,
+            broker_epoch=lambda: self.broker_epoch,
+            settings=FollowerSettings(
+                listener=settings.inter_broker_listener,
+                limits=FetchLimits(
+                    wait_max_ms=settings.integer("replica.fetch.wait.max.ms"),
+                    min_bytes=settings.integer("replica.fetch.min.bytes"),
+                    response_max_bytes=settings.integer("replica.fetch.response.max.bytes"),
+                    partition_max_bytes=settings.integer("replica.fetch.max.bytes"),
+                ),
+                backoff_ms=settings.integer("replica.fetch.backoff.ms"),
+                socket_timeout_ms=settings.integer("replica.socket.timeout.ms"),
+            ),
+            thread=thread,
+            run=thread.slices.run,
+            changed=replicas.follower_changed,
+            throttle=replicas.throttles.follower,
+            full=replicas.follower_full,
+        )
+
+    async def _remove_lagging(self, replicas: ReplicaManager) -> None:
+        """Takes followers that lag out of ISRs, for ever.
+
+        Source: ReplicaManager.startup: isr-expiration.
+        """
+        period_s = self._settings.replica_lag_time_max_ms / 2000
+        while True:
+            await asyncio.sleep(period_s)
+            replicas.remove_lagging()
+
+    async def _end_replication(self) -> None:
+        replication, self._replication = self._replication, None
+        if replication is not None:
+            await replication.close()

@@ -15,24 +15,24 @@ from cordwood.configs.settings import BrokerSettings
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.cache import MetadataCache
-from cordwood.model.clock import Clock, SystemClock
+from cordwood.model.clock import Clock
 from cordwood.model.pauses import background
 from cordwood.node.controller_server import ControllerServer
-from cordwood.node.directories import format_node, usable_directories
-from cordwood.node.loaded_metadata import load_metadata
-from cordwood.node.parts_of_settings import (
+from cordwood.node.derived_settings import (
     controller_endpoints,
     controller_settings,
     server_limits,
 )
-from cordwood.node.stop_sequence import StopSequence
+from cordwood.node.directories import format_node, usable_directories
+from cordwood.node.lifecycle import NodeLifecycle
+from cordwood.node.loaded_metadata import load_metadata
 from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.server import Server
 from cordwood.serving.slices import Slices
-from cordwood.serving.turns import watch_of
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem, Lock
 from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.online_log_directory import LoadProgress
 from cordwood.storage.scheduler import Scheduler, SchedulerThread
 from cordwood.storage.segment.resources import ResourceCache
 
@@ -41,58 +41,27 @@ _log = logging.getLogger(__name__)
 _SNAPSHOT_CHECK_MS: Final = 60_000
 
 
-class ControllerNode:
-    """A controller; `start`, then `stop`, in one event loop.
-
-    `failure` is done, with the reason, when the disk of the metadata log fails: the owner of the
-    process must then end it.
-    """
+class ControllerNode(NodeLifecycle):
+    """A controller, which fails when the disk of the metadata log does."""
 
     def __init__(
         self, settings: BrokerSettings, *, clock: Clock | None = None, fs: FileSystem = OS
     ) -> None:
-        """Nothing is touched yet.
+        """As `NodeLifecycle`."""
+        super().__init__(settings, clock=clock, fs=fs)
 
-        Args:
-            settings: those of server.properties.
-            clock: the machine's if None.
-            fs: where all files are.
-        """
-        self.settings = settings
-        self.clock: Clock = clock or SystemClock()
-        self.ports: dict[str, int] = {}
-        self._fs = fs
-        self.metadata_dir = Path(settings.metadata_log_dir).absolute()
-        self._stop_sequence = StopSequence()
-        self._at_end = self._stop_sequence.add
-
-    async def start(self) -> None:
-        """Serves when it returns; where it fails, nothing is left open.
-
-        Raises:
-            DirectoryInUseError, PortInUseError: another process has it.
-            CordwoodError: the directory or settings are such that Kafka would not start either.
-        """
-        try:
-            await self._start()
-        except BaseException:
-            await self.stop()
-            raise
-
-    async def _start(self) -> None:
+    async def _start(self, _progress: LoadProgress | None) -> None:
         settings = self.settings
         loop = asyncio.get_running_loop()
-        self.failure: asyncio.Future[str] = loop.create_future()
-        watch_of(loop).pause()
         failures = FailureChannel(self.clock)
 
         def failed(log_dir: Path, reason: str) -> None:
-            why = f"the metadata log dir {log_dir} has failed: {reason}"
+            why = f"Shutdown controller because the metadata log dir {log_dir} has failed: {reason}"
             loop.call_soon_threadsafe(self._fail, why)
 
         failures.subscribe(failed)
         cluster_id, directory_ids = format_node(
-            usable_directories(self.metadata_dir, [], failures, fs=self._fs),
+            usable_directories(self._metadata_dir, [], failures, fs=self._fs),
             settings,
             clock=self.clock,
             fs=self._fs,
@@ -106,7 +75,7 @@ class ControllerNode:
             clock=self.clock, resources=ResourceCache(fs=self._fs), failures=failures
         )
         controller = self.controller = Controller.open(
-            metadata_dir=self.metadata_dir,
+            metadata_dir=self._metadata_dir,
             node_id=settings.node_id,
             directory_ids=list(directory_ids.values()),
             clock=self.clock,
@@ -126,8 +95,8 @@ class ControllerNode:
         self._scheduler.start()
 
     def _lock(self) -> Lock:
-        self._fs.make_directory_durably(self.metadata_dir)
-        return self._fs.lock(self.metadata_dir)
+        self._fs.make_directory_durably(self._metadata_dir)
+        return self._fs.lock(self._metadata_dir)
 
     def _load(self, controller: Controller, slices: Slices) -> MetadataCache:
         """Has what serves read the metadata that is committed."""
@@ -186,12 +155,6 @@ class ControllerNode:
             with background():
                 self._snapshots.run_if_due()
 
-    def _fail(self, why: str) -> None:
-        if not self.failure.done():
-            reason = f"Shutdown controller because {why}"
-            _log.critical("%s", reason)
-            self.failure.set_result(reason)
-
     # ---- afterwards
 
     def clock_moved(self) -> None:
@@ -206,7 +169,3 @@ class ControllerNode:
         self._due.run_due()
         self._due.wait_for_others()
         self.clock_moved()
-
-    async def stop(self) -> None:
-        """Stops serving, then closes the metadata log cleanly."""
-        await self._stop_sequence.run()

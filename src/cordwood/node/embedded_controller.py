@@ -6,12 +6,9 @@ Source: kafka.server.KafkaRaftServer, ControllerServer (4.3.0).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from cordwood.broker.forwarding import Forwarding
 from cordwood.broker.replica_manager import ReplicaManager
-from cordwood.broker.replication.replication import Replication
-from cordwood.broker.request_context import BrokerContext
 from cordwood.configs.service import ConfigService
 from cordwood.configs.settings import BrokerSettings
 from cordwood.controller.controller import Controller
@@ -19,20 +16,16 @@ from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.loader import MetadataLoader
-from cordwood.metadata.metadata_log import MetadataLog
-from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.pauses import background
+from cordwood.node.cluster_member import ClusterMember
 from cordwood.node.controller_server import ControllerServer
-from cordwood.node.replicating import begin_replication, remove_lagging
-from cordwood.serving.api import Api
 from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.server import Server
 from cordwood.serving.slices import Slices
-from cordwood.storage.log.log_context import LogContext
 
 
-class EmbeddedController:
+class EmbeddedController(ClusterMember):
     """A `ClusterMember` that has its cluster's controller in its process."""
 
     channel: LocalControllerChannel
@@ -55,29 +48,17 @@ class EmbeddedController:
             server: for the controllers' listeners, bound; None without one: then no other broker
                 can be in the cluster.
         """
+        super().__init__(
+            settings,
+            cluster_id=cluster_id,
+            log=controller.log,
+            log_settings=controller.settings,
+            log_context=controller.context,
+        )
         self._controller = controller
-        self._settings = settings
-        self._cluster_id = cluster_id
         self._server = server
-        self._loader: MetadataLoader | None = None
         self._serving: ControllerServer | None = None
-        self._replication: Replication | None = None
         self._shrinking: asyncio.Task[None] | None = None
-
-    @property
-    def log(self) -> MetadataLog:
-        """As `ClusterMember`."""
-        return self._controller.log
-
-    @property
-    def log_settings(self) -> MetadataLogSettings:
-        """As `ClusterMember`."""
-        return self._controller.settings
-
-    @property
-    def log_context(self) -> LogContext:
-        """As `ClusterMember`."""
-        return self._controller.context
 
     @property
     def controller_id(self) -> int:
@@ -90,25 +71,16 @@ class EmbeddedController:
         return 1
 
     @property
-    def admin(self) -> LocalControllerChannel:
+    def broker_epoch(self) -> int:
         """As `ClusterMember`."""
-        return self.channel
-
-    @property
-    def forwarding(self) -> Forwarding | None:
-        """As `ClusterMember`."""
-        return None
-
-    def served(self, apis: Mapping[int, Api[BrokerContext]]) -> Mapping[int, Api[BrokerContext]]:
-        """As `ClusterMember`."""
-        return apis
+        return self._controller.broker_epoch
 
     def connect(self, loader: MetadataLoader, configs: ConfigService, slices: Slices) -> None:
         """As `ClusterMember`."""
         self._controller.check_topic_configs = configs.require_topic_settings
         self._configs = configs
         self._loader = loader
-        self.channel = LocalControllerChannel(
+        self.admin = self.channel = LocalControllerChannel(
             self._controller, run=slices.run, published=loader.published
         )
 
@@ -136,10 +108,8 @@ class EmbeddedController:
                 endpoints=controller.endpoints,
             )
             self._serving.start(self._server)
-            self._replication = begin_replication(
-                settings, self.channel, replicas, metadata, thread, lambda: controller.broker_epoch
-            )
-            self._shrinking = thread.loop.create_task(remove_lagging(settings, replicas))
+            self._begin_replication(replicas, metadata, thread)
+            self._shrinking = thread.loop.create_task(self._remove_lagging(replicas))
         return epoch
 
     async def unfence(self) -> None:
@@ -158,20 +128,18 @@ class EmbeddedController:
         if self._serving is not None:
             await self.channel.leave()
             await self._serving.all_have(self._controller.image)
-        await self._stop_replicating()
+        await self._end_replication()
 
-    async def _stop_replicating(self) -> None:
+    async def _end_replication(self) -> None:
         if self._shrinking is not None:
             self._shrinking.cancel()
-        replication, self._replication = self._replication, None
-        if replication is not None:
-            await replication.close()
+        await super()._end_replication()
 
     async def close(self, snapshots: SnapshotGenerator) -> None:
         """As `ClusterMember`."""
         controller, loader = self._controller, self._loader
         assert loader is not None, "connected"
-        await self._stop_replicating()
+        await self._end_replication()
         if self._serving is not None and self._server is not None:
             self._server.stop()
             await self._serving.close()

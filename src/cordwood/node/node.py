@@ -14,10 +14,10 @@ import gc
 import logging
 import socket
 import sys
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 from uuid import UUID
 
 from cordwood.broker.broker import Broker
@@ -46,20 +46,19 @@ from cordwood.metadata.formatting import read_previous_broker_epoch
 from cordwood.metadata.image import Endpoint
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.config import OWN_PREFIX, LogConfig
-from cordwood.model.errors import CordwoodError
 from cordwood.model.uuids import fresh_uuid
 from cordwood.node.broker_assembly import is_stray, make_broker, open_logs
 from cordwood.node.cluster_member import ClusterMember
-from cordwood.node.directories import format_node, usable_directories
-from cordwood.node.embedded_controller import EmbeddedController
-from cordwood.node.loaded_metadata import load_metadata
-from cordwood.node.parts_of_settings import (
+from cordwood.node.derived_settings import (
     controller_endpoints,
     controller_settings,
     server_limits,
 )
+from cordwood.node.directories import format_node, usable_directories
+from cordwood.node.embedded_controller import EmbeddedController
+from cordwood.node.lifecycle import NodeLifecycle
+from cordwood.node.loaded_metadata import load_metadata
 from cordwood.node.quorum_member import QuorumMember
-from cordwood.node.stop_sequence import StopSequence
 from cordwood.node.topic_restoration import TopicRestoration
 from cordwood.serving.addresses import is_wildcard
 from cordwood.serving.api import Api
@@ -67,7 +66,6 @@ from cordwood.serving.dispatch import Dispatcher
 from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.server import Server
 from cordwood.serving.slices import Slices
-from cordwood.serving.turns import watch_of
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext
@@ -107,12 +105,8 @@ T = TypeVar("T")
 EngineFactory = Callable[[], ManagedEngine]
 
 
-class Node:
-    """A broker with its embedded controller; `start`, then `stop`, in one event loop.
-
-    `failure` is done, with the reason, when there is no directory left to serve from: the owner of
-    the process must then end it.
-    """
+class Node(NodeLifecycle):
+    """A broker, which fails when no directory is left to serve from."""
 
     def __init__(
         self,
@@ -133,43 +127,20 @@ class Node:
             owns_process: whether the process runs nothing else. Only then is its garbage collector
                 set for a broker: one look at all objects takes a second in a large process.
         """
-        self.settings = settings
+        super().__init__(settings, clock=clock, fs=fs)
         self._apis: Mapping[int, Api[BrokerContext]] = served_apis(
             unstable_versions=settings.unstable_api_versions_enable
         )
         self._owns_process = owns_process
-        self._fs = fs
-        self._metadata_dir = Path(settings.metadata_log_dir).absolute()
-        self.clock: Clock = clock or SystemClock()
         self._engine = engine or spark_engine
-        self._stop_sequence = StopSequence()
-        self._at_end = self._stop_sequence.add
-        self.ports: dict[str, int] = {}
         self._controller_server: Server | None = None
         self._scheduler: SchedulerThread | None = None
 
     # ---- start
 
-    async def start(self, progress: LoadProgress | None = None) -> None:
-        """Serves when it returns; where it fails, nothing is left open.
-
-        Raises:
-            DirectoryInUseError, PortInUseError: another process has it.
-            CordwoodError: directories or settings are such that Kafka would not start either, or
-                no directory is left to serve from.
-            asyncio.CancelledError: the start was given up; nothing is left open.
-        """
-        try:
-            await self._start(progress)
-        except BaseException:
-            await self.stop()
-            raise
-
     async def _start(self, progress: LoadProgress | None) -> None:
         settings = self.settings
         loop = asyncio.get_running_loop()
-        self.failure: asyncio.Future[str] = loop.create_future()
-        watch_of(loop).pause()
         # A thread that computes gives the interpreter back ten times as often as it would: the
         # loop must not wait for retention, or for compiled code that is being loaded.
         switch_s = sys.getswitchinterval()
@@ -337,27 +308,6 @@ class Node:
                 f"log.dir.failure.timeout.ms that the log dir {log_dir} has failed: {reason}"
             ),
         )
-
-    async def _unless_failed(self, work: Coroutine[Any, Any, T]) -> T:
-        """What the work gives, which may wait for other nodes.
-
-        Raises:
-            CordwoodError: the broker cannot serve any more; the work is given up.
-        """
-        task = asyncio.get_running_loop().create_task(work)
-        either: list[asyncio.Future[Any]] = [task, self.failure]
-        try:
-            await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not task.done():
-                raise CordwoodError(self.failure.result())
-            return await task
-        finally:
-            task.cancel()
-
-    def _fail(self, why: str) -> None:
-        if not self.failure.done():
-            _log.critical("%s", why)
-            self.failure.set_result(why)
 
     def _topic_config(self, topic: str) -> LogConfig:
         return self._configs.log_config(topic)
@@ -553,13 +503,6 @@ class Node:
             scheduler.run_due()
             scheduler.wait_for_others()
             self.clock_moved()
-
-    async def stop(self) -> None:
-        """Stops background work, then connections, then logs, which are closed cleanly.
-
-        A caller that is cancelled meanwhile gets the cancellation when all has stopped.
-        """
-        await self._stop_sequence.run()
 
 
 def _cancel(task: asyncio.Task[None]) -> None:

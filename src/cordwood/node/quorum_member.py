@@ -16,13 +16,11 @@ from uuid import UUID
 
 from cordwood.broker.forwarding import Forwarding
 from cordwood.broker.replica_manager import ReplicaManager
-from cordwood.broker.replication.replication import Replication
 from cordwood.broker.request_context import BrokerContext
 from cordwood.client.node_connection import NodeAddress
 from cordwood.configs.service import ConfigService
 from cordwood.configs.settings import BrokerSettings
 from cordwood.metadata.cache import MetadataCache
-from cordwood.metadata.controller_channel import AdminChannel
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.feature_levels import KNOWN_FEATURES
 from cordwood.metadata.loader import MetadataLoader
@@ -38,7 +36,7 @@ from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.errors import CordwoodError
 from cordwood.model.pauses import background
-from cordwood.node.replicating import begin_replication, remove_lagging
+from cordwood.node.cluster_member import ClusterMember
 from cordwood.serving.api import Api
 from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.request_errors import UnansweredRequestError
@@ -51,10 +49,12 @@ _log = logging.getLogger(__name__)
 _LEAVE_TIMEOUT_S: Final = 300.0
 
 
-class QuorumMember:
+class QuorumMember(ClusterMember):
     """A `ClusterMember` that follows the controllers of a quorum."""
 
     channel: QuorumChannel
+    forwarding: Forwarding
+    log: ObservedLog
 
     def __init__(
         self,
@@ -80,11 +80,13 @@ class QuorumMember:
             CorruptError, UnsupportedVersionError: the log cannot be read.
             StorageError: the disk returned an error.
         """
-        self._settings = settings
-        self._cluster_id = cluster_id
-        self.log_settings = log_settings
-        self.log_context = context
-        self.log = ObservedLog(metadata_dir, context=context, settings=log_settings)
+        super().__init__(
+            settings,
+            cluster_id=cluster_id,
+            log=ObservedLog(metadata_dir, context=context, settings=log_settings),
+            log_settings=log_settings,
+            log_context=context,
+        )
         self._clock = context.clock
         self._observer = QuorumObserver(
             servers=_servers(settings),
@@ -102,9 +104,7 @@ class QuorumMember:
         # Heartbeats are sent from the start: they know the controller first.
         self.forwarding = Forwarding(forwarding, versions=lambda: self._heartbeats.versions)
         self._membership: QuorumMembership | None = None
-        self._replication: Replication | None = None
         self._follower: QuorumFollower | None = None
-        self._loader: MetadataLoader | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._is_log_open = True
         self._is_leaving = False
@@ -128,13 +128,8 @@ class QuorumMember:
         return len(self.log.voters) or len(_voters(self._settings))
 
     @property
-    def admin(self) -> AdminChannel | None:
-        """As `ClusterMember`."""
-        return None
-
-    @property
     def broker_epoch(self) -> int:
-        """That of the registration; -1 before it."""
+        """As `ClusterMember`."""
         return -1 if self._membership is None else self._membership.broker_epoch
 
     def served(self, apis: Mapping[int, Api[BrokerContext]]) -> Mapping[int, Api[BrokerContext]]:
@@ -182,10 +177,8 @@ class QuorumMember:
             session_timeout_ms=settings.integer("broker.session.timeout.ms"),
             registration_timeout_ms=settings.integer("initial.broker.registration.timeout.ms"),
         )
-        self._replication = begin_replication(
-            settings, self.channel, replicas, metadata, thread, lambda: self.broker_epoch
-        )
-        shrinking = remove_lagging(settings, replicas)
+        self._begin_replication(replicas, metadata, thread)
+        shrinking = self._remove_lagging(replicas)
         for work in (self._follower.run(), membership.run(), shrinking):
             self._start(work, fail)
         await self._reached(membership, BrokerState.RECOVERY)
@@ -233,12 +226,7 @@ class QuorumMember:
         except TimeoutError:
             _log.warning("The controller has not moved the leaders of this broker in time")
             membership.lifecycle.end()
-        await self._stop_replicating()
-
-    async def _stop_replicating(self) -> None:
-        replication, self._replication = self._replication, None
-        if replication is not None:
-            await replication.close()
+        await self._end_replication()
 
     async def close(self, snapshots: SnapshotGenerator) -> None:
         """As `ClusterMember`."""
@@ -247,7 +235,7 @@ class QuorumMember:
         self._loader.close()
         if self._membership is not None:
             self._membership.lifecycle.end()
-        await self._stop_replicating()
+        await self._end_replication()
         for task in self._tasks:
             task.cancel()
             with suppress(asyncio.CancelledError, Exception):

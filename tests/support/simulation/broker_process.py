@@ -264,7 +264,7 @@ class BrokerProcess:
         self.broker.replicas.directory_reports.close()
         for end in (self.broker.transactions.close, self.broker.groups.close, *self._at_end):
             end()
-        # As in `StopSequence`: what fails, as on a full disk, does not keep the rest from ending.
+        # As in `NodeLifecycle`: what fails, as on a full disk, does not keep the rest from ending.
         with suppress(CordwoodError, OSError):
             await member.close(self._snapshots)
         member.abandon()

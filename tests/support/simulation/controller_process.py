@@ -17,8 +17,8 @@ from cordwood.metadata.publisher import MetadataPublisher
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.clock import Clock
 from cordwood.node.controller_server import ControllerServer
+from cordwood.node.derived_settings import controller_endpoints, controller_settings
 from cordwood.node.loaded_metadata import load_metadata
-from cordwood.node.parts_of_settings import controller_endpoints, controller_settings
 from cordwood.serving.node_thread import NodeThread
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.log.log_context import LogContext

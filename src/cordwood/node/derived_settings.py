@@ -1,4 +1,4 @@
-"""What the settings of server.properties say to the parts that both kinds of nodes have."""
+"""Settings of servers and controllers, derived from those of server.properties."""
 
 from __future__ import annotations
 
