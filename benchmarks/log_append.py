@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
-from cordwood.model.config import LogConfig
 from cordwood.storage.append import record_walk
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog

@@ -10,10 +10,10 @@ import string
 from collections.abc import Sequence
 from pathlib import Path
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, LOG_SUFFIX
 from cordwood.format.record_batch import Record, build_batch
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileSystem, OsFile, OsFileSystem
 from cordwood.storage.log.log_context import LogContext

@@ -12,7 +12,7 @@ from statistics import median
 
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.retention_pass import retention_pass
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append import record_walk
 from cordwood.storage.log.log_context import LogContext

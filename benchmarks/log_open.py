@@ -20,13 +20,13 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import (
     CLEAN_SHUTDOWN,
     LOG_SUFFIX,
     PARTITION_METADATA,
     RECOVERY_POINT_CHECKPOINT,
 )
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append import record_walk
 from cordwood.storage.log.log_context import LogContext

@@ -9,9 +9,9 @@ import tempfile
 from pathlib import Path
 
 from cordwood.cleanup.schedule.retention_pass import retain
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog

@@ -13,15 +13,15 @@ from cordwood.configs.keys import (
     client_metrics_keys,
     group_keys,
 )
-from cordwood.model.config import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerSetting, TopicSetting
-from cordwood.model.config_values import format_value
+from cordwood.configs.table import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerSetting, TopicSetting
+from cordwood.configs.value import format_value
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 
 INTRODUCTION = """\
 # Settings
 
-<!-- Written by tools/configuration_doc.py from src/cordwood/model/config.py and
+<!-- Written by tools/configuration_doc.py from src/cordwood/configs/table.py and
 src/cordwood/configs/kafka_4_3.tsv: change it there. -->
 
 Cordwood's settings are Kafka 4.3's, with their names, types, defaults, bounds and error texts.

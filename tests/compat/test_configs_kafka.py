@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.configs.settings import BrokerSettings
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.testing.broker import RunningBroker
 from support.config_broker import ConfigBroker
 from support.config_client import ConfigClient, entries

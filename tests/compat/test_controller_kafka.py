@@ -12,12 +12,12 @@ import pytest
 from confluent_kafka import TopicCollection
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
+from cordwood.configs.resource import ConfigChange
 from cordwood.controller.controller import Controller
 from cordwood.format.clean_shutdown import build_clean_shutdown
 from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.metadata.controller_requests import (
     BrokerRegistration,
-    ConfigChange,
     CreatedTopic,
     DirectoryAssignment,
     NewPartitions,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import SystemClock
-from cordwood.model.config import LogConfig
 from support.in_process_engine import clean_in_process
 from support.kafka import RealKafka
 from support.killing import KillableCleanings

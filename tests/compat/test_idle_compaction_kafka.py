@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import SystemClock
-from cordwood.model.config import LogConfig
 from support.in_process_engine import clean_in_process
 from support.kafka import RealKafka
 from support.workload import Workload

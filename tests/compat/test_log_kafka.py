@@ -12,13 +12,13 @@ import pytest
 from confluent_kafka import Consumer, KafkaError
 from confluent_kafka import TopicPartition as ClientPartition
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_control_key
 from cordwood.format.file_names import CLUSTER_METADATA_DIR
 from cordwood.format.record_batch import Header, Record, RecordBatch, build_batch, iter_batches
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.queries.settings import SettingOptions, read_settings
 from cordwood.storage.log.log_context import LogContext

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import LOG_SUFFIX, base_offset_of
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.segment.log_segment import LogSegment

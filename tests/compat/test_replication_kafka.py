@@ -16,9 +16,9 @@ from cordwood.broker.replication.following import PartitionFollowing
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.client.node_connection import NodeAddress, NodeConnection
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log

@@ -17,18 +17,18 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from cordwood.metadata.replay import read_metadata_image
-from cordwood.model.config import (
+from cordwood.configs.sources import ResolvedTopic, Sources, resolve_topic
+from cordwood.configs.table import (
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
     BrokerSetting,
     TopicSetting,
     is_own,
 )
-from cordwood.model.config_levels import ResolvedTopic, Sources, resolve_topic
-from cordwood.model.config_values import Kind, format_value
+from cordwood.configs.value import Kind, format_value
+from cordwood.format.properties import parse_properties
+from cordwood.metadata.replay import read_metadata_image
 from cordwood.model.errors import ConfigError
-from cordwood.model.properties import parse_properties
 from support.applied import wait_until_applied
 from support.kafka import KafkaRunError, RealKafka, kafka_tool, poll_until
 

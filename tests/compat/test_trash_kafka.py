@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.clock import SystemClock
-from cordwood.model.config import LogConfig
 from cordwood.model.hold import Hold
 from cordwood.model.topic_partition import TopicPartition as LogPartition
 from cordwood.storage.filesystem import OS

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.format.file_names import LOG_SUFFIX
+from cordwood.format.properties import parse_properties
 from cordwood.format.record_batch import RecordBatch, iter_batches
-from cordwood.model.properties import parse_properties
 from cordwood.surfaces.cli.dump_log import dump_log
 from cordwood.testing.broker import RunningBroker
 from support.in_process_engine import CompiledEngine

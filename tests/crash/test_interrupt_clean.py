@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import iter_batches
-from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OsFileSystem
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir

@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.schedule.report import Status
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
-from cordwood.model.config import LogConfig
 from support.clean import digest_tree
 from support.in_process_engine import clean_in_process
 from support.killing import OWNER, TASK, KillableCleanings

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from cordwood.cleanup.erasure.pending import PENDING_NAME
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
-from cordwood.model.config import LogConfig
 from support.erasing import KEY, VALUE, erasable_log, erase_here, sweep
 from support.in_process_engine import clean_in_process
 from support.killing import OWNER, TASK, KillableCleanings

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
-from cordwood.model.config import LogConfig
 from support.erasing import KEY, VALUE, erasable_log, kept_records, sweep
 from support.erasing_online import erase_running_here, running_logs
 from support.killing import OWNER, TASK, KillableCleanings

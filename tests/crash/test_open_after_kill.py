@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
-from cordwood.model.config import LogConfig
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.replace import JOURNAL_NAME
 from cordwood.testing.manual_clock import ManualClock

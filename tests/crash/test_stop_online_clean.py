@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.schedule.cleaner import OnlineCleaner
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.storage.filesystem import FileFacts, OsFile, OsFileSystem
 from support.in_process_engine import CompiledEngine
 from support.running_logs import RunningLogs, newest, read_records

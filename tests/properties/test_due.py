@@ -19,9 +19,9 @@ from cordwood.cleanup.engine.rewrite import GroupRewriter
 from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.rules.cleanable import plan_cleanable
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record_batch import iter_batches
-from cordwood.model.config import LogConfig
 from cordwood.testing.reference_cleaner import CleanedSegment, clean_by_reference
 from cordwood.testing.reference_rules import has_expired
 from support.clean import digest_tree

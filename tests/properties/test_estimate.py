@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.estimate.estimate import estimate_compaction
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from support.in_process_engine import clean_in_process
 from support.key_distributions import CONFIG
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir

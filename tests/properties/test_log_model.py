@@ -19,12 +19,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from cordwood.cleanup.schedule.cleaner import OnlineCleaner
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.retention_pass import retain
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.file_names import base_offset_of
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from support.clean import digest_tree
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.cleanup.schedule.retention_pass import retain
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
-from cordwood.model.config import LogConfig
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.manual_clock import ManualClock

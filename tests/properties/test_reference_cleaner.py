@@ -29,8 +29,8 @@ from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction, split_by_bytes
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.rules.record_longs import Expiry
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.native import key_table
-from cordwood.model.config import LogConfig
 from cordwood.storage.reading.aborted import AbortedTransactions
 from cordwood.testing.reference_cleaner import CleanedSegment, segments_by_reference
 from support.log_builder import NOW_MS, LogBuilder

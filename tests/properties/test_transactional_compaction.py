@@ -22,11 +22,11 @@ from hypothesis import strategies as st
 
 from cordwood.cleanup.engine.rewrite import _Rules
 from cordwood.cleanup.rules.transactions import TransactionTracker
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.file_names import CLEAN_SHUTDOWN
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.reading.aborted import AbortedTransactions

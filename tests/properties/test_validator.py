@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec, compress, decompress
 from cordwood.format.record_batch import (
     HEADER_BYTES,
@@ -19,7 +20,6 @@ from cordwood.format.record_batch import (
     build_batch,
     parse_header,
 )
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.storage.append import record_walk

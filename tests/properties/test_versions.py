@@ -16,8 +16,8 @@ from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import Header, Record, build_batch
-from cordwood.model.config import LogConfig
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.reference_cleaner import clean_by_reference
 from support.explained_log import HOUR_MS, ExplainedLog

@@ -14,8 +14,8 @@ import pytest
 from cordwood.cleanup.rules.shared_retention import DIRECTORY_BYTES, TOPIC_BYTES, DirectoryLimits
 from cordwood.cleanup.schedule.report import PartitionReport
 from cordwood.cleanup.schedule.request import CleanRequest, Resolved
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import SystemClock
-from cordwood.model.config import LogConfig
 from cordwood.queries.whatif.compared_cleanings import compare
 from cordwood.queries.whatif.comparison import Compared
 from cordwood.queries.whatif.effects import How, Outcome

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from support.clean import digest_tree, run_clean
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.random_log import Contents, random_log

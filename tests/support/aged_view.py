@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from cordwood.cleanup.rules.log_view import LogView, SegmentView
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from support.log_builder import NOW_MS
 

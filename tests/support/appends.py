@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec, compress
 from cordwood.format.crc32c import crc32c
 from cordwood.format.record_batch import (
@@ -15,7 +16,6 @@ from cordwood.format.record_batch import (
     parse_header,
 )
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append import validator
 from cordwood.storage.append.validator import ValidationMetrics, ValidationResult

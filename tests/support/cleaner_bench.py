@@ -14,8 +14,8 @@ from cordwood.cleanup.engine.spark_child import CHILD_MODULE
 from cordwood.cleanup.engine.spark_process import Backoff, SparkProcess
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import MovableClock
-from cordwood.model.config import LogConfig
 from support.running_logs import RunningLogs, newest, read_records
 
 SECONDS_MAX = 600

@@ -21,9 +21,9 @@ from cordwood.broker.handlers import (
     list_config_resources,
 )
 from cordwood.broker.request_context import BrokerContext
+from cordwood.configs.resource import ConfigChange
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
-from cordwood.configs.settings import BrokerSettings
-from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.metadata.image import BrokerImage, MetadataImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.kafka_errors import KafkaError

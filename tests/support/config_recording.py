@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from confluent_kafka.admin import NewTopic
 
-from cordwood.model.properties import parse_properties
+from cordwood.format.properties import parse_properties
 from support.applied import wait_until_applied
 from support.config_client import ConfigClient
 from support.config_scenario import STATIC_PROPERTIES, TOPICS, Asked, play

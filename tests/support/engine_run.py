@@ -18,8 +18,8 @@ from typing import Any
 
 from cordwood.cleanup.schedule.clean import clean
 from cordwood.cleanup.schedule.request import CleanRequest, Resolved
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import SystemClock
-from cordwood.model.config import LogConfig
 from support.clean import digest_tree
 
 _SECONDS_MAX = 600

@@ -17,12 +17,12 @@ from cordwood.cleanup.erasure.erase import erase
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.erasure.search import ByRecord, ExactKeys, Matcher, SearcherHere
 from cordwood.cleanup.schedule.request import Engine, Resolved
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType
 from cordwood.format.legacy import LegacyBatch, build_legacy_message, build_legacy_wrapper
 from cordwood.format.record import Header, Record
 from cordwood.format.record_batch import RecordBatch, parse_batch
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from support.log_builder import NOW_MS, LogBuilder
 

@@ -13,7 +13,7 @@ from cordwood.cleanup.erasure.online_erase import erase_online
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.erasure.search import ExactKeys, SearcherHere
 from cordwood.cleanup.schedule.request import Silence
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.testing.manual_clock import ManualClock
 from support.erasing import ID, KEY
 from support.log_builder import NOW_MS

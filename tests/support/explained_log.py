@@ -9,7 +9,7 @@ from cordwood.cleanup.rules.blockers import Code
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.schedule.next_check import plan_next_check
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.queries.explain.explanation import LogExplanation, explain
 from cordwood.queries.explain.online_facts import online_facts

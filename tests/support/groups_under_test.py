@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from cordwood.broker.coordinators.group_cluster import GroupCluster
 from cordwood.broker.coordinators.group_metadata_log import GroupMetadataLog
+from cordwood.configs.resource import ConfigResource
 from cordwood.coordinator.group.classic.group import GroupState
 from cordwood.coordinator.group.classic.member import (
     Client,
@@ -49,7 +50,6 @@ from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.audit import Requester
-from cordwood.model.config import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, UnknownTopicOrPartitionError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC

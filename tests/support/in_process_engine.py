@@ -11,8 +11,8 @@ from cordwood.cleanup.estimate.values import Estimator
 from cordwood.cleanup.schedule.clean import clean
 from cordwood.cleanup.schedule.report import Report
 from cordwood.cleanup.schedule.request import CleanRequest, Engine, Listener, Resolved
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import SystemClock
-from cordwood.model.config import LogConfig
 from cordwood.testing.in_process_engine import InProcessEngine
 
 

@@ -12,9 +12,9 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Header, Record
-from cordwood.model.config import LogConfig
 from support.log_builder import NOW_MS, KeyValue, LogBuilder
 
 Ints = npt.NDArray[np.int64]

@@ -24,8 +24,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.varint import Buffer
-from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import DirectoryLock, OsFile, OsFileSystem
 from support.erasing import erase_here
 from support.erasing_online import erase_running_here, running_logs

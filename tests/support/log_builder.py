@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.cleanup.access.capture import Captured, capture_offline
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.clean_shutdown import build_clean_shutdown
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
@@ -53,7 +54,6 @@ from cordwood.format.record_batch import (
 )
 from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.offline_log import load_offline_log

@@ -28,6 +28,7 @@ from cordwood.cleanup.plan.log_compaction import prepare_compaction
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.rules.retention import plan_retention
 from cordwood.cleanup.schedule.retention_pass import retain
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.file_names import LOG_SUFFIX
@@ -40,7 +41,6 @@ from cordwood.format.record_batch import (
     parse_header,
 )
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileWriter
 from cordwood.storage.log.partition_log import PartitionLog

@@ -7,6 +7,8 @@ import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.control_record import ControlType
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
@@ -23,7 +25,6 @@ from cordwood.format.time_index import parse_time_index
 from cordwood.format.transaction_index import AbortedTransaction, parse_transaction_index
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.clock import Clock
-from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileSystem

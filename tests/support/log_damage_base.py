@@ -17,11 +17,12 @@ from cordwood.cleanup.access.capture import capture, view_of
 from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.log_compaction import prepare_compaction
 from cordwood.cleanup.rules.cleanable import plan_cleanable
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import META_PROPERTIES, base_offset_of, is_log_file
 from cordwood.format.meta_properties import MetaProperties, build_meta_properties
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
-from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import parse_uuid
 from cordwood.storage.filesystem import FileSystem, FileWriter

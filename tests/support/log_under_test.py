@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import PRODUCER_SNAPSHOT_SUFFIX, base_offset_of
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.append_result import AppendResult

@@ -8,8 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import Record, build_batch, iter_batches
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_context import LogContext

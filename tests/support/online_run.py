@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.cleanup.schedule.cleaner import OnlineCleaner
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.storage.log.partition_log import PartitionLog
 from support.running_logs import RunningLogs, newest, read_records
 

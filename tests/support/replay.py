@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.crc32c import crc32c
 from cordwood.format.file_names import LOG_SUFFIX, PARTITION_METADATA
 from cordwood.format.partition_metadata import parse_partition_metadata
@@ -24,7 +25,6 @@ from cordwood.format.record_batch import (
     iter_batches,
 )
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log

@@ -8,10 +8,11 @@ from typing import Any
 
 from cordwood.cleanup.schedule.cleaner import OnlineCleaner
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record_batch import CREATE_TIME, Record, build_batch, iter_batches
-from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext

@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.legacy import build_legacy_message
 from cordwood.format.record_batch import Record, build_batch, iter_batches
-from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.segment.log_segment import AppendedBatch, FileRange, LogSegment
 from cordwood.storage.segment.resources import ResourceCache

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from cordwood.model.properties import parse_properties
+from cordwood.format.properties import parse_properties
 from cordwood.surfaces.cli.tools.table import TOOLS
 from cordwood.surfaces.cli.tools.tool import Terminal
 from support.applied import wait_until_applied

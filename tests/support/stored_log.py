@@ -9,11 +9,12 @@ from collections.abc import Callable
 from pathlib import Path
 from uuid import UUID
 
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.append_result import AppendResult

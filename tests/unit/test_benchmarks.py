@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from cordwood.cleanup.access.capture import Captured, capture_offline
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import RecordBatch, iter_batches
-from cordwood.model.config import LogConfig
 from cordwood.storage.log.offline_log import load_offline_log
 from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from support.class_archive import ASKED_BY as QUICK_START_ASKED_BY

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from cordwood.configs.settings import BrokerSettings
+from cordwood.configs.internal_topics import INTERNAL_TOPIC_CREATION
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.metadata.controller_channel import ControllerChannel
 from cordwood.metadata.controller_requests import NewTopic
-from cordwood.model.internal_topics import INTERNAL_TOPIC_CREATION
 from cordwood.model.kafka_errors import KafkaError
 
 _NUM_PARTITIONS: Final = "num.partitions"

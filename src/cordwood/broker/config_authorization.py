@@ -7,7 +7,7 @@ kafka.server.ControllerApis.authorizeAlterResource, Kafka 4.3.
 from __future__ import annotations
 
 from cordwood.broker.request_context import RequestContext
-from cordwood.model.config import ConfigResource
+from cordwood.configs.resource import ConfigResource
 from cordwood.model.kafka_errors import (
     ClusterAuthorizationError,
     GroupAuthorizationError,

@@ -21,6 +21,7 @@ from cordwood.broker.noted_topics import NotedTopics
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.schedule.paused_changes import update_topic_config
+from cordwood.configs.log_config import LogConfig
 from cordwood.configs.service import ConfigService
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.transaction.service import TransactionCoordinator
@@ -28,7 +29,6 @@ from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
 from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.model.change_lock import ChangeLock
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError, StorageError, UnknownServerError
 from cordwood.model.pauses import background, in_steps

@@ -33,7 +33,7 @@ from cordwood.broker.replication.leadership import (
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.broker.replication.replication import ImageBrokers, Replication
 from cordwood.broker.replication.throttles import ReplicationThrottles
-from cordwood.configs.settings import BrokerSettings
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
 from cordwood.metadata.image import NO_LEADER, PartitionImage, TopicImage

@@ -15,7 +15,7 @@ from uuid import UUID
 from cordwood.client.cluster_client import BrokerEndpoint, ClusterClient
 from cordwood.client.errors import NotSupportedError, RefusedError, require
 from cordwood.client.retry import action
-from cordwood.model.config_resolver import Level
+from cordwood.configs.levels import Level
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID
 

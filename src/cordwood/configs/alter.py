@@ -15,6 +15,13 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from cordwood.configs.broker_values import (
+    BrokerValues,
+    Texts,
+    changed,
+    named,
+    parse_texts,
+)
 from cordwood.configs.checks import require_reachable, require_sound
 from cordwood.configs.describe import parse_node_id
 from cordwood.configs.effective import (
@@ -24,27 +31,19 @@ from cordwood.configs.effective import (
     usable,
 )
 from cordwood.configs.keys import Dynamic, Keys, broker_keys, dynamic_keys, topic_keys
+from cordwood.configs.levels import LISTENER_KEY, lay_over
 from cordwood.configs.listeners import (
     listeners_of,
     require_controller_listener,
     require_same_listeners,
 )
+from cordwood.configs.resource import ConfigChange, ConfigResource
 from cordwood.configs.resource_checks import (
     require_client_metrics,
     require_group,
     require_topic,
 )
-from cordwood.configs.values import (
-    BrokerValues,
-    Texts,
-    changed,
-    named,
-    parse_texts,
-)
-from cordwood.metadata.controller_requests import ConfigChange
-from cordwood.model.config import ConfigResource
-from cordwood.model.config_resolver import LISTENER_KEY, lay_over
-from cordwood.model.config_values import Kind
+from cordwood.configs.value import Kind
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import (
     BrokerIdNotRegisteredError,

@@ -13,8 +13,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from cordwood.configs.values import BrokerValues, parse_counts, topic_defaults
-from cordwood.model.config_values import Value
+from cordwood.configs.broker_values import BrokerValues, parse_counts, topic_defaults
+from cordwood.configs.value import Value
 from cordwood.model.errors import ConfigError
 
 _JMX_REPORTER: Final = "org.apache.kafka.common.metrics.JmxReporter"

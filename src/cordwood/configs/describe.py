@@ -12,6 +12,7 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
+from cordwood.configs.broker_values import Texts, java_order, key_of, parse_topic
 from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.keys import (
     ConfigKey,
@@ -24,22 +25,16 @@ from cordwood.configs.keys import (
     group_keys,
     topic_keys,
 )
-from cordwood.configs.values import Texts, java_order, key_of, parse_topic
-from cordwood.model.config import (
-    BROKER_NAME_OF_TOPIC_SETTING,
-    OWN_PREFIX,
-    TOPIC_SETTINGS,
-    ConfigResource,
-    is_own,
-)
-from cordwood.model.config_levels import KAFKA, METADATA_LOG, Origin
-from cordwood.model.config_resolver import Level, broker_name_of, given_at, synonyms_of
-from cordwood.model.config_values import Kind, Value, format_value
+from cordwood.configs.levels import Level, broker_name_of, given_at, synonyms_of
+from cordwood.configs.resource import ConfigResource
+from cordwood.configs.sources import KAFKA, METADATA_LOG, Origin
+from cordwood.configs.static_topics import property_name
+from cordwood.configs.table import BROKER_NAME_OF_TOPIC_SETTING, OWN_PREFIX, TOPIC_SETTINGS, is_own
+from cordwood.configs.value import Kind, Value, format_value
 from cordwood.model.kafka_errors import (
     InvalidRequestError,
     UnknownTopicOrPartitionError,
 )
-from cordwood.model.static_topics import property_name
 from cordwood.model.topic_names import require_topic_name
 
 TYPE_CODES: Final[Mapping[Kind, int]] = {

@@ -13,17 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from cordwood.configs.keys import (
-    GROUP_BOUNDS,
-    Dynamic,
-    broker_keys,
-    broker_name_of_group_setting,
-    dynamic_keys,
-    group_keys,
-)
-from cordwood.configs.loggers import LoggerLevels
-from cordwood.configs.settings import BrokerSettings
-from cordwood.configs.values import (
+from cordwood.configs.broker_values import (
     BrokerValues,
     Texts,
     changed,
@@ -32,11 +22,20 @@ from cordwood.configs.values import (
     parse_topic,
     topic_defaults,
 )
-from cordwood.metadata.image import MetadataImage
-from cordwood.metadata.publisher import MetadataUpdate
-from cordwood.model.config import ConfigResource, LogConfig
-from cordwood.model.config_resolver import LISTENER_KEY, Level, Levels, merge
-from cordwood.model.config_values import Value
+from cordwood.configs.keys import (
+    GROUP_BOUNDS,
+    Dynamic,
+    broker_keys,
+    broker_name_of_group_setting,
+    dynamic_keys,
+    group_keys,
+)
+from cordwood.configs.levels import LISTENER_KEY, Level, Levels, merge
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.loggers import LoggerLevels
+from cordwood.configs.resource import ClusterSettings, ConfigResource, NewCluster, SettingsUpdate
+from cordwood.configs.server_properties import BrokerSettings
+from cordwood.configs.value import Value
 from cordwood.model.errors import ConfigError
 
 _log = logging.getLogger(__name__)
@@ -62,9 +61,9 @@ class EffectiveConfigs:
     both without settings that cannot be changed at run time.
     """
 
-    def __init__(self, settings: BrokerSettings, image: MetadataImage | None = None) -> None:
+    def __init__(self, settings: BrokerSettings, image: ClusterSettings | None = None) -> None:
         self.settings = settings
-        self.image = image or MetadataImage()
+        self.image = image or NewCluster()
         self.dynamic: Texts = _NOTHING
         self.dynamic_default: Texts = _NOTHING
         self.values: BrokerValues = settings
@@ -160,11 +159,11 @@ class EffectiveConfigs:
             assert keys[name].dynamic is not Dynamic.NO, name
         self._watches.append(_Watch(frozenset(names), watcher))
 
-    def on_metadata_update(self, update: MetadataUpdate) -> None:
-        """As `MetadataPublisher`."""
+    def on_metadata_update(self, update: SettingsUpdate) -> None:
+        """Applies the image of an update, as a `MetadataPublisher`."""
         self.on_image(update.before, update.after)
 
-    def on_image(self, old: MetadataImage | None, new: MetadataImage) -> None:
+    def on_image(self, old: ClusterSettings | None, new: ClusterSettings) -> None:
         """Applies a new image; the watchers of changed settings are called before this returns."""
         self.image = new
         if old is not None and old.configs is new.configs:

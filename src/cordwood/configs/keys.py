@@ -1,6 +1,6 @@
 """Every setting of Kafka 4.3 by kind of resource, read at the first use.
 
-Those that affect logs are in `model.config`; the others, and the order of all, are in
+Those that affect logs are in `configs.table`; the others, and the order of all, are in
 `kafka_4_3.tsv` beside this module. Nothing is in both. Cordwood's own are described only where
 they are set, or requested by name, so that Kafka's tools list what they list at a Kafka.
 
@@ -17,7 +17,7 @@ from functools import cache
 from importlib import resources
 from typing import Final
 
-from cordwood.model.config import (
+from cordwood.configs.table import (
     BROKER_SETTINGS,
     GROUP_OFFSETS_RETENTION,
     TOPIC_SETTINGS,
@@ -25,7 +25,7 @@ from cordwood.model.config import (
     TopicSetting,
     is_own,
 )
-from cordwood.model.config_values import Kind, Rule, Value, format_value, parse_value
+from cordwood.configs.value import Kind, Rule, Value, format_value, parse_value
 
 _TABLE = "kafka_4_3.tsv"
 _COLUMNS = 8

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from cordwood.configs.values import BrokerValues, Texts, parse_pairs
+from cordwood.configs.broker_values import BrokerValues, Texts, parse_pairs
 from cordwood.model.errors import ConfigError
 from cordwood.model.security_protocol import SecurityProtocol
 

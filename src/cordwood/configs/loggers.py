@@ -44,7 +44,7 @@ _COUNTERPARTS: Final[Mapping[str, str]] = {
     "kafka.server.ControllerApis": "",
     "kafka.server.ControllerServer": "cordwood.controller",
     "kafka.server.KafkaApis": "cordwood.broker.handlers",
-    "kafka.server.KafkaConfig": "cordwood.configs.settings",
+    "kafka.server.KafkaConfig": "cordwood.configs.server_properties",
     "kafka.server.KafkaRaftServer": "cordwood.node.node",
     "kafka.server.KafkaRequestHandler": "cordwood.serving.dispatch",
     "kafka.server.ReplicaFetcherManager": "",

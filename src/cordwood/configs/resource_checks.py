@@ -14,6 +14,7 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from cordwood.configs.broker_values import Texts, parse_texts, parse_topic
 from cordwood.configs.checks import require_ordered_lags
 from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.keys import (
@@ -23,8 +24,7 @@ from cordwood.configs.keys import (
     group_keys,
     topic_keys,
 )
-from cordwood.configs.values import Texts, parse_texts, parse_topic
-from cordwood.model.config_values import Value
+from cordwood.configs.value import Value
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError
 

@@ -6,14 +6,13 @@ Source: kafka.server.ConfigHelper, ConfigAdminManager, DynamicBrokerConfig, Kafk
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 
 from cordwood.configs import alter, describe
 from cordwood.configs.alter import Outcome, Resource
 from cordwood.configs.describe import Entry
 from cordwood.configs.effective import EffectiveConfigs
+from cordwood.configs.resource import ConfigResource, NewCluster
 from cordwood.configs.resource_checks import require_topic
-from cordwood.model.config import ConfigResource
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, KafkaError
 
@@ -93,5 +92,11 @@ class ConfigService(EffectiveConfigs):
                 changed[outcome.resource_type, outcome.name] = {
                     name: text for name, text in texts.items() if text is not None
                 }
-        image = replace(self.image, configs=self.image.configs.changed(changed))
+        image = NewCluster(
+            topics=self.image.topics,
+            configs={**self.image.configs, **changed},
+            brokers=self.image.brokers,
+            controllers=self.image.controllers,
+            features=self.image.features,
+        )
         return ConfigService(self.settings, image)

@@ -9,16 +9,16 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from cordwood.cleanup.schedule.cleaner_settings import (
+from cordwood.configs.keys import broker_keys, dynamic_keys, topic_keys
+from cordwood.configs.listeners import ADVERTISE_REACHED
+from cordwood.configs.names import advise_on_broker_name, is_misnamed_broker_setting
+from cordwood.configs.static_topics import PREFIX as STATIC_TOPIC_PREFIX
+from cordwood.configs.table import (
     SPARK_IDLE_MS,
     UNCLEANABLE_RETRY_MAX_MS,
     UNCLEANABLE_RETRY_MS,
     VERIFY,
 )
-from cordwood.configs.keys import broker_keys, dynamic_keys, topic_keys
-from cordwood.configs.listeners import ADVERTISE_REACHED
-from cordwood.model.config_names import advise_on_broker_name, is_misnamed_broker_setting
-from cordwood.model.static_topics import PREFIX as STATIC_TOPIC_PREFIX
 
 _LIKENESS_MIN: Final = 0.8
 _NOWHERE: Final = "neither Kafka 4.3 nor Cordwood has a setting of that name"

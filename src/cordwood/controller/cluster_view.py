@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cordwood.configs.resource import ConfigResource
 from cordwood.controller.partition_change import ChangeContext
 from cordwood.controller.placement import ReplicaPlacer, UsableBroker
 from cordwood.controller.settings import ControllerSettings
@@ -19,7 +20,6 @@ from cordwood.metadata.image import (
     PartitionImage,
 )
 from cordwood.metadata.records import has_elr
-from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import InvalidReplicaAssignmentError
 from cordwood.model.pauses import in_steps
 from cordwood.model.rng import Rng

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cordwood.configs.resource import ConfigChange, ConfigResource
 from cordwood.controller.cluster_view import RECORDS_MAX, ClusterView
 from cordwood.controller.topics import MIN_ISR, clear_elr_record
-from cordwood.metadata.controller_requests import ConfigChange
 from cordwood.metadata.records import Records, config_record, has_elr
-from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import InvalidConfigError, KafkaError, PolicyViolationError
 from cordwood.model.pauses import in_steps
 

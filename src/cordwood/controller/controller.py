@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
+from cordwood.configs.resource import ConfigChange, ConfigResource
 from cordwood.controller import configs, features, partitions, quotas, registration, topics
 from cordwood.controller.cluster_view import ClusterView
 from cordwood.controller.record_values import require_values
@@ -26,7 +27,6 @@ from cordwood.format.metadata_records import with_defaults
 from cordwood.metadata.controller_requests import (
     AlteredIsr,
     BrokerRegistration,
-    ConfigChange,
     CreatedTopic,
     DirectoryAssignment,
     ElectionResult,
@@ -47,7 +47,6 @@ from cordwood.metadata.records import ApiRecord, config_record, has_elr, has_tra
 from cordwood.metadata.sole_voter_log import BATCH_RECORDS_MAX, SoleVoterLog
 from cordwood.model.change_lock import ChangeLock, one_at_a_time
 from cordwood.model.clock import Clock
-from cordwood.model.config import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import KafkaError, StorageError, TopicDeletionDisabledError

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cordwood.configs.resource import ConfigResource
 from cordwood.controller.cluster_view import ClusterView
 from cordwood.controller.topics import MIN_ISR
 from cordwood.metadata.controller_requests import (
@@ -24,7 +25,6 @@ from cordwood.metadata.feature_levels import (
 )
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.records import ApiRecord, Records, config_record, feature_record, has_elr
-from cordwood.model.config import ConfigResource
 from cordwood.model.errors import UnsupportedVersionError
 from cordwood.model.kafka_errors import InvalidUpdateVersionError
 

@@ -14,13 +14,13 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
+from cordwood.configs.resource import ConfigChange
 from cordwood.controller.controller import Controller
 from cordwood.controller.host_lookup import look_up_hosts
 from cordwood.controller.quotas import hosts_to_look_up
 from cordwood.metadata.controller_requests import (
     AlteredIsr,
     BrokerRegistration,
-    ConfigChange,
     CreatedTopic,
     DirectoryAssignment,
     ElectionResult,

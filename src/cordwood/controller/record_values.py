@@ -16,10 +16,10 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
+from cordwood.configs.resource import ConfigResource
 from cordwood.metadata.feature_levels import KNOWN_FEATURES
 from cordwood.metadata.image import Endpoint
 from cordwood.metadata.records import ApiRecord
-from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import InvalidRequestError
 from cordwood.model.security_protocol import SecurityProtocol
 from cordwood.model.topic_names import topic_name_fault

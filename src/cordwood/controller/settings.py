@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cordwood.configs.table import flag_default, whole_default
 from cordwood.metadata.settings import MetadataLogSettings
-from cordwood.model.config import flag_default, whole_default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

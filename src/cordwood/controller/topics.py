@@ -10,6 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from cordwood.configs.resource import ConfigResource
 from cordwood.controller.cluster_view import RECORDS_MAX, ClusterView
 from cordwood.metadata.controller_requests import (
     CreatedTopic,
@@ -26,7 +27,6 @@ from cordwood.metadata.records import (
     partition_record,
     topic_record,
 )
-from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import (
     InvalidConfigError,
     InvalidPartitionsError,

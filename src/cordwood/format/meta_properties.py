@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from cordwood.format.properties import parse_properties
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import ConfigError, CorruptError, UnsupportedVersionError
-from cordwood.model.properties import parse_properties
 from cordwood.model.uuids import parse_uuid, uuid_text
 
 

@@ -18,9 +18,9 @@ import uuid
 from collections.abc import Collection, Iterable, Sequence
 from typing import Protocol
 
+from cordwood.configs.resource import ConfigChange
 from cordwood.metadata.controller_requests import (
     AlteredIsr,
-    ConfigChange,
     CreatedTopic,
     DirectoryAssignment,
     ElectionResult,

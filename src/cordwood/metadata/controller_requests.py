@@ -91,15 +91,6 @@ class NewPartitions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ConfigChange:
-    """Settings of one resource; None takes one away. Names and values are valid already."""
-
-    resource_type: int
-    name: str
-    values: Mapping[str, str | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaChange:
     """Quotas of an entity, a name for each kind; None takes one away."""
 

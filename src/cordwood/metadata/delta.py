@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
+from cordwood.configs.resource import ConfigResource
 from cordwood.format.metadata_records import MetadataRecord
 from cordwood.metadata.image import (
     MIGRATING_DIRECTORY,
@@ -24,7 +25,6 @@ from cordwood.metadata.image import (
     TopicImage,
 )
 from cordwood.metadata.persistent_map import PersistentMap
-from cordwood.model.config import ConfigResource
 from cordwood.model.errors import CorruptError
 from cordwood.model.topic_names import topic_name_fault
 from cordwood.model.uuids import uuid_text

@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cordwood.configs.resource import ConfigResource
 from cordwood.metadata.persistent_map import PersistentMap
-from cordwood.model.config import ConfigResource
 
 NO_LEADER = -1
 RECOVERED, RECOVERING = 0, 1

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import (
     CLUSTER_METADATA_DIR,
     QUORUM_STATE,
@@ -24,7 +25,6 @@ from cordwood.metadata.formatting import build_quorum_state
 from cordwood.metadata.replay import Replay, valid_batches
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_file import SnapshotFile, snapshots_in
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition

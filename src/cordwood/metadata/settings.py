@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cordwood.model.config import whole_default
+from cordwood.configs.table import whole_default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataLogSettings:
-    """The settings, in bytes and ms; the defaults are those of the table in `model.config`.
+    """The settings, in bytes and ms; the defaults are those of the table in `configs.table`.
 
     `snapshot_bytes` and `snapshot_interval_ms` are metadata.log.max.record.bytes.between.snapshots
     and metadata.log.max.snapshot.interval.ms, `retention_*` metadata.max.retention.*,

@@ -33,8 +33,9 @@ from cordwood.cleanup.schedule.paused_changes import (
     truncate_fully_paused,
     truncate_paused,
 )
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
-from cordwood.configs.settings import BrokerSettings
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.coordinator.transaction.service import TransactionCoordinator
@@ -42,7 +43,6 @@ from cordwood.coordinator.transaction.settings import TransactionSettings
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import MetadataImage
 from cordwood.model.clock import Clock
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
 from cordwood.model.rng import Rng
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC

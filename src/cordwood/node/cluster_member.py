@@ -15,8 +15,8 @@ from cordwood.broker.replication.fetch_session import FetchLimits
 from cordwood.broker.replication.isr_changes import IsrChanges
 from cordwood.broker.replication.replication import FollowerSettings, ImageBrokers, Replication
 from cordwood.broker.request_context import BrokerContext
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
-from cordwood.configs.settings import BrokerSettings
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import AdminChannel, ControllerChannel
 from cordwood.metadata.controller_requests import BrokerRegistration

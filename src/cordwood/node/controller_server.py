@@ -12,8 +12,8 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from cordwood.broker.metrics import BrokerMetrics
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
-from cordwood.configs.settings import BrokerSettings
 from cordwood.controller.cluster_control import ClusterControl
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel

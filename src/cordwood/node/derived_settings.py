@@ -7,8 +7,8 @@ import socket
 from collections.abc import Mapping
 from typing import Final
 
-from cordwood.configs.settings import BrokerSettings
-from cordwood.configs.values import BrokerValues
+from cordwood.configs.broker_values import BrokerValues
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.controller.settings import ControllerSettings
 from cordwood.metadata.image import Endpoint
 from cordwood.serving.server import ServerLimits

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from cordwood.configs.settings import BrokerSettings
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.format.file_names import LOCK, RUNTIME_FILE
 from cordwood.metadata.formatting import format_directories, read_directory
 from cordwood.metadata.image import Endpoint

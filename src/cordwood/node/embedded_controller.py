@@ -9,8 +9,8 @@ import asyncio
 from collections.abc import Callable
 
 from cordwood.broker.replica_manager import ReplicaManager
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
-from cordwood.configs.settings import BrokerSettings
 from cordwood.controller.controller import Controller
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.cache import MetadataCache

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cordwood.configs.settings import BrokerSettings
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import CordwoodError
 from cordwood.serving.turns import watch_of

@@ -26,18 +26,20 @@ from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
 from cordwood.broker.request_context import BrokerContext
 from cordwood.cleanup.erasure.online_erasures import OnlineErasures
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
-from cordwood.cleanup.schedule.cleaner_settings import (
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.schedule.log_cleaner import LogCleaner, ManagedEngine
+from cordwood.configs.broker_values import BrokerValues
+from cordwood.configs.describe import topic_origins
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.server_properties import BrokerSettings
+from cordwood.configs.service import ConfigService
+from cordwood.configs.table import (
+    OWN_PREFIX,
     SPARK_IDLE_MS,
     UNCLEANABLE_RETRY_MAX_MS,
     UNCLEANABLE_RETRY_MS,
     VERIFY,
-    CleanerSettings,
 )
-from cordwood.cleanup.schedule.log_cleaner import LogCleaner, ManagedEngine
-from cordwood.configs.describe import topic_origins
-from cordwood.configs.service import ConfigService
-from cordwood.configs.settings import BrokerSettings
-from cordwood.configs.values import BrokerValues
 from cordwood.controller.controller import Controller
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.metadata.cache import MetadataCache
@@ -45,7 +47,6 @@ from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.formatting import read_previous_broker_epoch
 from cordwood.metadata.image import Endpoint
 from cordwood.model.clock import Clock, SystemClock
-from cordwood.model.config import OWN_PREFIX, LogConfig
 from cordwood.model.uuids import fresh_uuid
 from cordwood.node.broker_assembly import is_stray, make_broker, open_logs
 from cordwood.node.cluster_member import ClusterMember

@@ -18,8 +18,8 @@ from cordwood.broker.forwarding import Forwarding
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.request_context import BrokerContext
 from cordwood.client.node_connection import NodeAddress
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
-from cordwood.configs.settings import BrokerSettings
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.feature_levels import KNOWN_FEATURES

@@ -8,17 +8,17 @@ from functools import partial
 from pathlib import Path
 
 from cordwood.cleanup.schedule.request import Resolved
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.config_file import ConfigFile, merge_set_options, parse_config_file
+from cordwood.configs.levels import Level
+from cordwood.configs.names import is_misnamed_broker_setting
+from cordwood.configs.sources import Sources, resolve_broker, resolve_topic
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES
 from cordwood.format.meta_properties import parse_meta_properties
+from cordwood.format.properties import parse_properties
 from cordwood.metadata.feature_levels import unknown_levels
 from cordwood.metadata.replay import MetadataImage, read_metadata_image
-from cordwood.model.config import BrokerConfig
-from cordwood.model.config_file import ConfigFile, merge_set_options, parse_config_file
-from cordwood.model.config_levels import Sources, resolve_broker, resolve_topic
-from cordwood.model.config_names import is_misnamed_broker_setting
-from cordwood.model.config_resolver import Level
 from cordwood.model.errors import ConfigError, CorruptError, UnsupportedVersionError
-from cordwood.model.properties import parse_properties
 from cordwood.model.topic_names import ALL_TOPICS
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS

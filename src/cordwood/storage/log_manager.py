@@ -12,8 +12,9 @@ from functools import partial
 from pathlib import Path
 from uuid import UUID
 
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
-from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.model.hold import held_by
 from cordwood.model.kafka_errors import NotCaughtUpError, PolicyViolationError, StorageError

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.kafka_errors import KafkaError, StorageError
 from cordwood.model.topic_partition import TopicPartition

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Protocol
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.clean_shutdown import build_clean_shutdown
 from cordwood.format.file_names import (
     CLEAN_SHUTDOWN,
@@ -18,7 +19,6 @@ from cordwood.format.file_names import (
     PARTITION_METADATA,
     STRAY_DIR_SUFFIX,
 )
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.offsets import LEADERS_END_MAX

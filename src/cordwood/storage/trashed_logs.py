@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.trash_notes import RemovedPartition
 from cordwood.model.audit import LogDeleted, audit
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, TrashError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import uuid_text

@@ -25,7 +25,7 @@ from typing import Self, TypeVar
 from uuid import uuid4
 
 from cordwood.broker.broker import Broker
-from cordwood.configs.settings import SINGLE_BROKER_DEFAULTS, BrokerSettings
+from cordwood.configs.server_properties import SINGLE_BROKER_DEFAULTS, BrokerSettings
 from cordwood.model.clock import MovableClock
 from cordwood.model.errors import CordwoodError, NotCompactedError
 from cordwood.node.node import EngineFactory, Node

@@ -24,6 +24,7 @@ from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.schedule.retention_pass import start_retention
+from cordwood.configs.log_config import LogConfig
 from cordwood.configs.service import ConfigService
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import BrokerRegistration
@@ -31,7 +32,6 @@ from cordwood.metadata.formatting import read_previous_broker_epoch
 from cordwood.metadata.image import Endpoint
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.model.clock import Clock
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.model.uuids import fresh_uuid
 from cordwood.node.broker_assembly import is_stray, make_broker, open_logs

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from cordwood.configs.settings import BrokerSettings
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.metadata.formatting import format_directories
 from cordwood.model.clock import Clock
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem

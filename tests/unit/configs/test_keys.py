@@ -14,8 +14,8 @@ from cordwood.configs.keys import (
     group_keys,
     topic_keys,
 )
-from cordwood.model.config import BROKER_SETTINGS, TOPIC_SETTINGS, is_own
-from cordwood.model.config_values import Kind, format_value
+from cordwood.configs.table import BROKER_SETTINGS, TOPIC_SETTINGS, is_own
+from cordwood.configs.value import Kind, format_value
 from cordwood.model.errors import ConfigError
 
 ROWS = [
@@ -39,7 +39,7 @@ def test_every_setting_of_the_model_has_its_place() -> None:
     missing = 'add a row with the type "=" to kafka_4_3.tsv'
     assert not BROKER_SETTINGS.keys() - broker_keys().keys(), missing
     assert not TOPIC_SETTINGS.keys() - topic_keys().keys(), missing
-    assert TOPIC_SETTINGS.keys() == topic_keys().keys(), "a topic setting is not in model/config.py"
+    assert TOPIC_SETTINGS.keys() == topic_keys().keys(), "a topic setting is not in the table"
 
 
 def test_both_places_agree_on_what_can_change_while_a_broker_runs() -> None:

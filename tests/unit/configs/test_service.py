@@ -9,14 +9,14 @@ from uuid import UUID
 import pytest
 
 from cordwood.configs.alter import DELETE, SET, Alteration, Outcome, Resource
+from cordwood.configs.broker_values import BrokerValues
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.resource import ConfigChange
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
-from cordwood.configs.settings import BrokerSettings
-from cordwood.configs.values import BrokerValues
-from cordwood.metadata.controller_requests import ConfigChange
+from cordwood.configs.sources import Sources, resolve_topic
 from cordwood.metadata.image import MetadataImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
-from cordwood.model.config import LogConfig
-from cordwood.model.config_levels import Sources, resolve_topic
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
 
 TOPIC, BROKER, CLIENT_METRICS, GROUP = 2, 4, 16, 32

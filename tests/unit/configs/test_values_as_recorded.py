@@ -12,7 +12,7 @@ from cordwood.configs.keys import (
     group_keys,
     topic_keys,
 )
-from cordwood.model.config_values import Kind, format_value
+from cordwood.configs.value import Kind, format_value
 from cordwood.model.errors import ConfigError
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "config-values.tsv.xz"

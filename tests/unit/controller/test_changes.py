@@ -8,17 +8,11 @@ from typing import Any
 
 import pytest
 
+from cordwood.configs.resource import ConfigChange, ConfigResource
 from cordwood.controller.controller import Controller
 from cordwood.metadata.cache import MetadataCache
-from cordwood.metadata.controller_requests import (
-    ConfigChange,
-    FeatureUpdate,
-    NewTopic,
-    QuotaChange,
-    Reassignment,
-)
+from cordwood.metadata.controller_requests import FeatureUpdate, NewTopic, QuotaChange, Reassignment
 from cordwood.metadata.publisher import MetadataUpdate
-from cordwood.model.config import ConfigResource
 from cordwood.model.kafka_errors import (
     BrokerIdNotRegisteredError,
     InvalidRequestError,

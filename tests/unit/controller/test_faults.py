@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
+from cordwood.configs.resource import ConfigChange
 from cordwood.controller.controller import Controller
 from cordwood.format.metadata_records import encode_metadata_record
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
-from cordwood.metadata.controller_requests import ConfigChange, CreatedTopic, NewTopic
+from cordwood.metadata.controller_requests import CreatedTopic, NewTopic
 from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.metadata.snapshot_generator import SnapshotGenerator

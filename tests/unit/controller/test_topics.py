@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from cordwood.configs.resource import ConfigResource
 from cordwood.controller.controller import Controller
 from cordwood.metadata.controller_requests import (
     CreatedTopic,
@@ -16,7 +17,6 @@ from cordwood.metadata.controller_requests import (
     NewTopic,
 )
 from cordwood.metadata.image import UNASSIGNED_DIRECTORY
-from cordwood.model.config import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     InvalidConfigError,

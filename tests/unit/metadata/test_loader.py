@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.configs.resource import ConfigChange
 from cordwood.controller.controller import Controller
-from cordwood.metadata.controller_requests import ConfigChange, NewPartitions, NewTopic, QuotaChange
+from cordwood.metadata.controller_requests import NewPartitions, NewTopic, QuotaChange
 from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.metadata.records import ApiRecord, topic_record

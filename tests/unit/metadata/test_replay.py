@@ -9,14 +9,14 @@ from uuid import UUID
 
 import pytest
 
+from cordwood.configs.resource import ConfigResource
+from cordwood.configs.sources import Sources, resolve_topic
 from cordwood.format.control_record import ControlType, build_control_key
 from cordwood.format.file_names import log_file_name, metadata_snapshot_name
 from cordwood.format.metadata_records import encode_metadata_record
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.metadata.image import Endpoint, MetadataImage, PartitionImage
 from cordwood.metadata.replay import Replay, read_metadata_image, valid_batches
-from cordwood.model.config import ConfigResource
-from cordwood.model.config_levels import Sources, resolve_topic
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
 from cordwood.model.uuids import parse_uuid
 from support.golden import Golden

@@ -9,11 +9,12 @@ from uuid import UUID
 
 import pytest
 
+from cordwood.configs.resource import ConfigChange
 from cordwood.controller.controller import Controller
 from cordwood.format.metadata_records import encode_metadata_record, with_defaults
 from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch
-from cordwood.metadata.controller_requests import ConfigChange, NewTopic, QuotaChange
+from cordwood.metadata.controller_requests import NewTopic, QuotaChange
 from cordwood.metadata.delta import ImageDelta
 from cordwood.metadata.image import MetadataImage
 from cordwood.metadata.loader import MetadataLoader

@@ -17,8 +17,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from cordwood.configs.settings import BrokerSettings
-from cordwood.model.properties import parse_properties
+from cordwood.configs.server_properties import BrokerSettings
+from cordwood.format.properties import parse_properties
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.cli.serve_listening import listening_settings
 

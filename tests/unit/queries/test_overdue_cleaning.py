@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cordwood.cleanup.rules.log_view import LogView, SegmentView
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.queries.overdue_cleaning import OverdueCleaning, overdue_cleaning
 from support.log_builder import NOW_MS

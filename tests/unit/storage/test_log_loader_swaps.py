@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import segment_file_name
 from cordwood.format.offset_index import build_offset_index
 from cordwood.format.producer_snapshot import build_producer_snapshot
 from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.replace import JOURNAL_NAME

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.configs.value import LONG_MAX
 from cordwood.format.record_batch import LOG_APPEND_TIME, Record, build_batch
-from cordwood.model.config_values import LONG_MAX
 from cordwood.storage.log.log_reader import (
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,

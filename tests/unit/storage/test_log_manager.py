@@ -15,11 +15,12 @@ import pytest
 
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.retention_pass import start_retention
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.clean_shutdown import parse_clean_shutdown
 from cordwood.format.file_names import LOG_SUFFIX
 from cordwood.format.meta_properties import MetaProperties, build_meta_properties
 from cordwood.format.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
-from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import CordwoodError, DirectoryInUseError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,

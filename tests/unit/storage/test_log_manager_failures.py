@@ -11,9 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import segment_file_name
 from cordwood.format.meta_properties import MetaProperties, build_meta_properties
-from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError, NotALogDirError
 from cordwood.model.kafka_errors import InconsistentTopicIdError, StorageError
 from cordwood.model.topic_partition import TopicPartition

@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import INDEX_SUFFIX, LOG_SUFFIX, PARTITION_METADATA
 from cordwood.format.partition_metadata import parse_partition_metadata
 from cordwood.format.record_batch import iter_batches
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import ImpossibleOffsetError
 from cordwood.model.kafka_errors import InconsistentTopicIdError, StorageError
 from cordwood.model.topic_partition import TopicPartition

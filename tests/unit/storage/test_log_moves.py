@@ -16,8 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import iter_batches
-from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import parse_uuid

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.offset_index import build_offset_index, parse_offset_index
 from cordwood.format.time_index import parse_time_index
 from cordwood.format.transaction_index import AbortedTransaction
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError
 from cordwood.storage.segment.log_segment import AppendedBatch, LogSegment

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import (
     HEADER_BYTES,
@@ -11,7 +12,6 @@ from cordwood.format.record_batch import (
     Record,
 )
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import (
     InvalidRecordError,
 )

@@ -8,7 +8,8 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from cordwood.model.config import BrokerConfig, LogConfig
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_reader import Isolation

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.producer_snapshot import parse_producer_snapshot
-from cordwood.model.config import LogConfig
 from cordwood.storage.log.offline_log import OfflineLog, load_offline_log
 from cordwood.storage.offline_log_directory import Checkpoints
 from cordwood.storage.producers.producer_snapshots import snapshot_offsets, tidy_snapshots

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import segment_file_name
-from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.log.log_context import LogContext

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.producer_snapshot import build_producer_snapshot
 from cordwood.format.record_batch import BatchHeader, RecordBatch, iter_batches
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.offline_log import load_offline_log
 from cordwood.storage.offline_log_directory import Checkpoints, OfflineLogDirectory

@@ -9,6 +9,7 @@ import itertools
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import (
     Header,
@@ -16,7 +17,6 @@ from cordwood.format.record_batch import (
     build_batch,
     parse_header,
 )
-from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import (
     RecordTooLargeError,
 )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import (
     HEADER_BYTES,
@@ -17,7 +18,6 @@ from cordwood.format.record_batch import (
     build_batch,
     parse_header,
 )
-from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import (
     InvalidRecordError,
     InvalidTimestampError,

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import TRASH_NOTES
 from cordwood.format.trash_notes import COMPACTION, RETENTION
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, DirectoryLock, OsFile, OsFileSystem
 from cordwood.storage.offline_log_directory import OfflineLogDirectory

@@ -10,6 +10,7 @@ import struct
 
 import pytest
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import (
     ControlType,
@@ -26,7 +27,6 @@ from cordwood.format.record_batch import (
     parse_header,
 )
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import (
     CorruptMessageError,
     InvalidRecordError,

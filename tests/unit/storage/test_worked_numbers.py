@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.schedule.retention_pass import retain
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.append_result import LogPosition
 from cordwood.storage.log.log_reader import Isolation

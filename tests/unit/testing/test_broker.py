@@ -25,7 +25,7 @@ from cordwood.cleanup.engine.spark_process import Backoff, SparkProcess
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.log_cleaner import ManagedEngine
 from cordwood.cleanup.schedule.retention_pass import retention_pass
-from cordwood.configs.settings import SINGLE_BROKER_DEFAULTS, BrokerSettings
+from cordwood.configs.server_properties import SINGLE_BROKER_DEFAULTS, BrokerSettings
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import (
     ConfigError,

@@ -24,9 +24,9 @@ from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.rules.cleanable import plan_cleanable
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, build_batch
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from cordwood.storage.replace import STAGED_SUFFIX
 from cordwood.testing.in_process_engine import (

@@ -13,8 +13,7 @@ from cordwood.broker.handlers.controller_answers import after_answer, all_or_err
 from cordwood.broker.handlers.error_fields import error_fields
 from cordwood.broker.request_context import RequestContext
 from cordwood.configs.alter import Outcome, Resource
-from cordwood.metadata.controller_requests import ConfigChange
-from cordwood.model.config import ConfigResource
+from cordwood.configs.resource import ConfigChange, ConfigResource
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.messages import read, response_codec

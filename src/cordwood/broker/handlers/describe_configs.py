@@ -13,7 +13,7 @@ from typing import Any
 
 from cordwood.broker.config_authorization import config_authorization_error
 from cordwood.broker.request_context import RequestContext
-from cordwood.model.config import ConfigResource
+from cordwood.configs.resource import ConfigResource
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
 from cordwood.model.pauses import in_steps

@@ -35,7 +35,7 @@ from cordwood.broker.handlers.fetch_response import build_response
 from cordwood.broker.partition import NO_EPOCH
 from cordwood.broker.reading import PartitionRead, PartitionReading, Reader, ReadResult
 from cordwood.broker.request_context import BrokerContext
-from cordwood.configs.settings import RACK_AWARE_SELECTOR
+from cordwood.configs.server_properties import RACK_AWARE_SELECTOR
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.apis.fetch import FetchRequest

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cordwood.broker.request_context import BrokerContext
-from cordwood.model.config import ConfigResource
+from cordwood.configs.resource import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.apis.list_config_resources import ListConfigResourcesRequest

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from cordwood.model.config import ConfigResource
+from cordwood.configs.resource import ConfigResource
 from cordwood.model.pauses import in_steps
 
 LEADER, FOLLOWER = "leader", "follower"

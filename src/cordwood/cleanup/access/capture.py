@@ -20,9 +20,9 @@ from cordwood.cleanup.access.due_reader import DueReader, KnownDue
 from cordwood.cleanup.rules.due import NOTHING_DUE, DueMoments
 from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN, Consumed
 from cordwood.cleanup.rules.log_view import LogView, SegmentView
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.transaction_index import AbortedTransaction
-from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import FileFacts
 from cordwood.storage.log.offline_log import OfflineLog
 from cordwood.storage.log.partition_log import PartitionLog

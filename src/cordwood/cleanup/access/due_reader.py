@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cordwood.cleanup.rules.due import NOTHING_DUE, DueMoments, DueRule
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.storage.append.payload import decompressed_bytes_max
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.source import SegmentSource

@@ -22,9 +22,9 @@ from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.retention import RetentionPlan
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.trash_notes import COMPACTION, RESTART, RETENTION, Removal, Rewritten
 from cordwood.model.audit import LogRestarted, audit
-from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log.offline_changes import (
     NewSegment,

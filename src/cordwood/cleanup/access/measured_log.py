@@ -29,8 +29,8 @@ from cordwood.cleanup.plan.view_after import (
 )
 from cordwood.cleanup.rules.log_view import CleanedSegment, SegmentView
 from cordwood.cleanup.rules.retention import RetentionPlan
+from cordwood.configs.value import LONG_MAX
 from cordwood.format.file_names import DELETED_SUFFIX
-from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.reading.source import SegmentSource

@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from cordwood.cleanup.access.capture import capture_offline
 from cordwood.cleanup.access.committed_offsets import Committed, read_committed
 from cordwood.cleanup.rules.group_guard import Consumed
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import LOG_SUFFIX
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition

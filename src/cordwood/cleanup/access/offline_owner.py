@@ -27,7 +27,7 @@ from cordwood.cleanup.rules.due import NOTHING_DUE
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.retention import RetentionPlan
 from cordwood.cleanup.schedule.report import PartitionReport, Size, Status
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError, NoSpaceError
 from cordwood.storage.offline_log_directory import PartitionDir
 from cordwood.storage.replace import JOURNAL_NAME, CompactionJournal, recover_directory

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN, Consumed, GroupLoss
 from cordwood.cleanup.rules.group_losses import GroupLosses
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog

@@ -24,7 +24,7 @@ from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN, Consumed, GroupLos
 from cordwood.cleanup.rules.idle_roll import should_roll_expired, should_roll_idle
 from cordwood.cleanup.rules.log_view import RetainedLog
 from cordwood.cleanup.rules.retention import LOG_START, TIME, Expired, RetentionPlan
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.rules.retention import SIZE, TIME, Expired
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.sources import Origin
+from cordwood.configs.value import format_value
 from cordwood.model.audit import AppliedSetting, SegmentDeleted, SegmentsCompacted, audit
-from cordwood.model.config import LogConfig
-from cordwood.model.config_levels import Origin
-from cordwood.model.config_values import format_value
 from cordwood.model.topic_partition import TopicPartition
 
 _SETTINGS = {SIZE: "retention.bytes", TIME: "retention.ms"}

@@ -13,8 +13,8 @@ from cordwood.cleanup.erasure.loose import partitions_below
 from cordwood.cleanup.erasure.refusals import TIERED, refused_by
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.schedule.request import Listener, Silence
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, TRASH_ID, TRASH_MARK
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import parse_directory_name

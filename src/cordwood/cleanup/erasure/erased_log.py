@@ -19,9 +19,9 @@ from cordwood.cleanup.erasure.erased_partition import ErasedPartition
 from cordwood.cleanup.erasure.report import hash_of
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import DELETED_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX
 from cordwood.format.record_batch import HEADER_BYTES
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError, EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log.offline_changes import NewSegment

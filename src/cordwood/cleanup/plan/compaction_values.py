@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeGuard
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.record import Record
 from cordwood.format.record_longs import header_long
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import (
     ConfigError,
     CordwoodError,

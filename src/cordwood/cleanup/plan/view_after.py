@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from cordwood.cleanup.rules.log_view import CleanedSegment, LogView, SegmentView
 from cordwood.cleanup.rules.retention import RetentionPlan
-from cordwood.model.config_values import LONG_MAX
+from cordwood.configs.value import LONG_MAX
 
 
 def after_retention(view: LogView, plan: RetentionPlan, *, now_ms: int) -> LogView:

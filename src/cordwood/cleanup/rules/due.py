@@ -18,8 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from cordwood.model.config import LogConfig
-from cordwood.model.config_values import LONG_MAX
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.value import LONG_MAX
 
 #: The moment of what never happens.
 NEVER = LONG_MAX

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cordwood.cleanup.rules.blockers import Blocker, Code
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 
 GROUPS: Final = "cordwood.retention.groups"
 MAX_MS: Final = "cordwood.retention.groups.max.ms"

@@ -14,8 +14,8 @@ from typing import Final
 
 from cordwood.cleanup.rules.log_view import RetainedLog, RetainedSegment
 from cordwood.cleanup.rules.retention import APPEND_TIME
-from cordwood.model.config import LogConfig
-from cordwood.model.config_values import LONG_MAX
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.value import LONG_MAX
 
 ROLL_IDLE: Final = "cordwood.segment.roll.idle"
 

@@ -13,7 +13,7 @@ from typing import Protocol
 
 from cordwood.cleanup.rules.due import NOTHING_DUE, DueMoments
 from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN, Consumed
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from cordwood.cleanup.rules.blockers import Blocker, Code, hold_blocker
 from cordwood.cleanup.rules.group_guard import GroupGuard, GroupLoss
 from cordwood.cleanup.rules.log_view import RetainedLog, RetainedSegment
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 
 LOG_START = "log start offset"
 SIZE = "size"

@@ -18,7 +18,8 @@ from dataclasses import dataclass, field, replace
 from cordwood.cleanup.rules.group_guard import GroupGuard, GroupLoss
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.retention import Expired, RetentionPlan, age_from_ms
-from cordwood.model.config import BrokerConfig, LogConfig
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
 
 TOPIC_LIMIT = "cordwood.retention.topic.bytes"
 TOPIC_BYTES = "topic size"

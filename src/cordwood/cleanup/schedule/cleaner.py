@@ -27,7 +27,7 @@ from cordwood.cleanup.schedule.cleaner_manager import (
 from cordwood.cleanup.schedule.cleaning import compact
 from cordwood.cleanup.schedule.quarantine import Stage
 from cordwood.cleanup.schedule.retention_pass import retain
-from cordwood.model.config_values import LONG_MAX
+from cordwood.configs.value import LONG_MAX
 from cordwood.model.errors import (
     CordwoodError,
     EngineError,

@@ -10,7 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cordwood.cleanup.schedule.cleaning_order import CleaningOrder
-from cordwood.model.config import BrokerConfig
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.table import (
+    SPARK_IDLE_MS,
+    UNCLEANABLE_RETRY_MAX_MS,
+    UNCLEANABLE_RETRY_MS,
+    VERIFY,
+)
 from cordwood.model.errors import ConfigError
 
 _MIB = 1024 * 1024
@@ -21,11 +27,6 @@ _RETRY_MS = 5 * _MINUTE_MS
 _RETRY_MAX_MS = 60 * _MINUTE_MS
 
 _DEFAULTS = BrokerConfig()
-
-SPARK_IDLE_MS = "cordwood.cleaner.spark.idle.ms"
-UNCLEANABLE_RETRY_MS = "cordwood.cleaner.uncleanable.retry.ms"
-UNCLEANABLE_RETRY_MAX_MS = "cordwood.cleaner.uncleanable.retry.max.ms"
-VERIFY = "cordwood.cleaner.verify"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from cordwood.cleanup.access.online_groups import KnownOffsets, consumed_of
 from cordwood.cleanup.plan.check_plan import CheckPlan, plan_check_of
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits, SharedLog, shares_limits
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.deleted_space import free_bytes_foreseen
 from cordwood.storage.log.partition_log import PartitionLog

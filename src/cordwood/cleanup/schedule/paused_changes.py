@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.pauses import background
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog

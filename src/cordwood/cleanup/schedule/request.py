@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.cleaning_order import CleaningOrder
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 
 
 class Engine(Protocol):

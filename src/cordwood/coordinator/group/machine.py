@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from cordwood.configs.table import GROUP_OFFSETS_RETENTION
 from cordwood.coordinator.effects import Answer, Effects
 from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group import events, offset_requests, records
@@ -41,7 +42,6 @@ from cordwood.coordinator.group.settings import GroupSettings, retention_ms_of
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.timeline import Timeline
 from cordwood.model.audit import GroupDeleted, OffsetsDeleted, OffsetsExpired, Requester
-from cordwood.model.config import GROUP_OFFSETS_RETENTION
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from cordwood.cleanup.rules.group_guard import GROUPS, MAX_BYTES, MAX_MS, Consumed
-from cordwood.model.config import LogConfig
-from cordwood.model.config_levels import Origin
-from cordwood.model.config_resolver import Level
-from cordwood.model.config_values import LONG_MAX
+from cordwood.configs.levels import Level
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.sources import Origin
+from cordwood.configs.value import LONG_MAX
 
 _COMPACTION: Final = (
     "min.cleanable.dirty.ratio",

@@ -27,7 +27,7 @@ from typing import Final
 
 from cordwood.cleanup.rules.group_guard import GROUPS, MAX_BYTES, MAX_MS
 from cordwood.cleanup.rules.log_view import LogView
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.errors import ConfigError
 from cordwood.queries.explain.log_facts import Delays
 

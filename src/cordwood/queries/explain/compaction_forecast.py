@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from cordwood.cleanup.rules.cleanable import Cleanable, clean_segments, plan_cleanable
 from cordwood.cleanup.rules.due import NEVER, due_clean_ms
 from cordwood.cleanup.rules.log_view import LogView
-from cordwood.model.config_values import LONG_MAX
+from cordwood.configs.value import LONG_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

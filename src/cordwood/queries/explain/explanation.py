@@ -16,9 +16,9 @@ from cordwood.cleanup.rules.group_guard import GROUPS, MAX_BYTES, MAX_MS
 from cordwood.cleanup.rules.idle_roll import ROLL_IDLE, idle_from_ms
 from cordwood.cleanup.rules.retention import RetentionPlan
 from cordwood.cleanup.rules.shared_retention import TOPIC_LIMIT
-from cordwood.model.config import LogConfig
-from cordwood.model.config_levels import Origin
-from cordwood.model.config_values import LONG_MAX
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.sources import Origin
+from cordwood.configs.value import LONG_MAX
 from cordwood.queries.explain.compaction_forecast import (
     CompactionForecast,
     compaction_forecast,

@@ -6,7 +6,7 @@ from cordwood.cleanup.access.capture import Captured
 from cordwood.cleanup.plan.check_plan import CheckPlan
 from cordwood.cleanup.schedule.report import PartitionReport
 from cordwood.cleanup.schedule.request import Resolved
-from cordwood.model.config import BrokerConfig
+from cordwood.configs.broker_config import BrokerConfig
 from cordwood.queries.explain.log_facts import Delays, LogFacts, OpenTransaction
 
 

@@ -20,8 +20,8 @@ from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.clean import Survey, clean, survey
 from cordwood.cleanup.schedule.report import PartitionReport, Report, Status, Timing
 from cordwood.cleanup.schedule.request import CleanRequest, EngineFactory, Listener
+from cordwood.configs.sources import Origin
 from cordwood.model.clock import Clock
-from cordwood.model.config_levels import Origin
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.queries.whatif.comparison import (
     NOW,

@@ -12,10 +12,11 @@ from typing import Any, Final
 from cordwood.cleanup.plan.check_plan import DAY_MS, CheckPlan, bytes_of_next_day, plan_check_of
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits, SharedLog
-from cordwood.model.config import TOPIC_SETTINGS, LogConfig
-from cordwood.model.config_levels import Origin
-from cordwood.model.config_resolver import Level
-from cordwood.model.static_topics import property_name
+from cordwood.configs.levels import Level
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.sources import Origin
+from cordwood.configs.static_topics import property_name
+from cordwood.configs.table import TOPIC_SETTINGS
 from cordwood.queries.whatif.effects import Outcome, changed_settings
 
 #: Settings that a log without `delete` in its policy does not use.

@@ -17,7 +17,7 @@ from cordwood.cleanup.plan.view_after import empty_segment, with_segments
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.rules.log_view import CleanedSegment, LogView, SegmentView
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 
 _HISTORY_MS_MIN: Final = 3_600_000
 _HISTORIES_AHEAD_MAX: Final = 100

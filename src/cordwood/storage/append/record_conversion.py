@@ -8,6 +8,7 @@ org.apache.kafka.server.record.BrokerCompressionType.
 
 from __future__ import annotations
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec, compress
 from cordwood.format.crc32c import crc32c
 from cordwood.format.record_batch import (
@@ -25,7 +26,6 @@ from cordwood.format.record_batch import (
     parse_header,
 )
 from cordwood.format.varint import Buffer
-from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import InvalidTimestampError
 from cordwood.storage.append.record_walk import RecordSummary, iter_facts
 

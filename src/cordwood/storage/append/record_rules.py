@@ -5,6 +5,7 @@ Source: org.apache.kafka.storage.internals.log.LogValidator.validateRecord, proc
 
 from __future__ import annotations
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import (
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
@@ -12,7 +13,6 @@ from cordwood.format.record_batch import (
     BatchHeader,
 )
 from cordwood.format.varint import Buffer
-from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import (
     InvalidRecordError,
     InvalidTimestampError,

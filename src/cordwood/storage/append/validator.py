@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import EndTxnMarker, parse_end_txn_marker
 from cordwood.format.record import parse_fields
@@ -40,7 +41,6 @@ from cordwood.format.record_batch import (
 )
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import (
     InvalidRecordError,

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import (
     DELETED_SUFFIX,
     INDEX_SUFFIX,
@@ -26,7 +27,6 @@ from cordwood.format.file_names import (
     TXN_INDEX_SUFFIX,
     segment_file_name,
 )
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import TrashError
 from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.log.log_context import LogContext

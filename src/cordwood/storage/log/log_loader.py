@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import (
     DELETE_DIR_SUFFIX,
     DELETED_SUFFIX,
@@ -47,7 +48,6 @@ from cordwood.format.file_names import (
 from cordwood.format.leader_epoch_checkpoint import build_leader_epoch_checkpoint
 from cordwood.format.partition_metadata import parse_partition_metadata
 from cordwood.format.record_batch import parse_batch
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError, ImpossibleOffsetError, TrashError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,

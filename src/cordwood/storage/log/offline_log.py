@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -22,7 +23,6 @@ from cordwood.format.file_names import (
     segment_file_name,
 )
 from cordwood.model.clock import FixedClock
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.failures import RaisedFailures
 from cordwood.storage.filesystem import OS, FileFacts, FileSystem

@@ -20,6 +20,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from uuid import UUID
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import DELETED_SUFFIX, PARTITION_METADATA
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.partition_metadata import build_partition_metadata
@@ -28,7 +29,6 @@ from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.audit import LogTruncated, audit
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,

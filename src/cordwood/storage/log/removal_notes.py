@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.trash_notes import (
     COMPACTION,
     DELETED_RECORDS,
@@ -14,7 +15,6 @@ from cordwood.format.trash_notes import (
     Removal,
     Rewritten,
 )
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.deleted_files import DeletedFiles
 from cordwood.storage.log.leader_epochs import LeaderEpochCache

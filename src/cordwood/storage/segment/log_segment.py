@@ -20,6 +20,8 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.value import LONG_MAX
 from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
@@ -31,8 +33,6 @@ from cordwood.format.file_names import (
 from cordwood.format.record_batch import BatchHeader
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.format.varint import Buffer
-from cordwood.model.config import LogConfig
-from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError
 from cordwood.storage.filesystem import File, FileFacts, FileSystem

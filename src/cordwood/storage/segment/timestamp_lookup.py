@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
+from cordwood.configs.value import LONG_MAX
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record_batch import (
     HEADER_BYTES,
@@ -22,7 +23,6 @@ from cordwood.format.record_batch import (
     parse_header,
 )
 from cordwood.format.varint import decode_varint, decode_varlong
-from cordwood.model.config_values import LONG_MAX
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import File
 from cordwood.storage.reading.batch_heads import BatchHead, iter_heads, read_batch

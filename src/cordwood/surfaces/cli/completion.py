@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from cordwood.client.admin import Admin
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.settings import ClientSettings
-from cordwood.model.config import BROKER_SETTINGS, TOPIC_SETTINGS
+from cordwood.configs.table import BROKER_SETTINGS, TOPIC_SETTINGS
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.cli.tools import table
 from cordwood.surfaces.cli.tools.options import FLAG, Option

@@ -53,7 +53,7 @@ from cordwood.surfaces.cli.setting_values import setting_value
 from cordwood.surfaces.cli.values import parse_duration
 
 if TYPE_CHECKING:
-    from cordwood.configs.settings import BrokerSettings
+    from cordwood.configs.server_properties import BrokerSettings
     from cordwood.model.clock import Clock
     from cordwood.node.controller_node import ControllerNode
     from cordwood.node.node import Node
@@ -126,12 +126,12 @@ def serve_command(
     audit_log: AuditLogOption = None,
 ) -> None:
     """Runs a Kafka broker or controller, until it is stopped by SIGTERM or Ctrl-C."""
-    from cordwood.configs.settings import (  # noqa: PLC0415
+    from cordwood.configs.server_properties import (  # noqa: PLC0415
         SINGLE_BROKER_DEFAULTS,
         BrokerSettings,
     )
+    from cordwood.format.properties import parse_properties  # noqa: PLC0415
     from cordwood.model.clock import MovableClock, SystemClock  # noqa: PLC0415
-    from cordwood.model.properties import parse_properties  # noqa: PLC0415
 
     screen = context.with_resource(Screen())
     level = log_level or (LogLevel.DEBUG if verbose else LogLevel.INFO)

@@ -12,7 +12,7 @@ import typer
 from cordwood.model.errors import ConfigError
 
 if TYPE_CHECKING:
-    from cordwood.configs.settings import BrokerSettings
+    from cordwood.configs.server_properties import BrokerSettings
 
 _PORT: Final = 9092
 _PORT_MAX: Final = 65_535

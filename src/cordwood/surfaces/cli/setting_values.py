@@ -1,6 +1,6 @@
 """Values of settings as people write them: `1d` for 86400000, `10GB`, `unlimited`.
 
-Which settings are durations and which are sizes is in the tables of `cordwood.model.config`; of a
+Which settings are durations and which are sizes is in the tables of `cordwood.configs.table`; of a
 setting that is not there, its name says so, as all of Kafka's do.
 """
 
@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from cordwood.model.config import BROKER_SETTINGS, TOPIC_SETTINGS
-from cordwood.model.config_values import LONG_MAX
+from cordwood.configs.table import BROKER_SETTINGS, TOPIC_SETTINGS
+from cordwood.configs.value import LONG_MAX
 from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli.values import (
     exact_duration,

@@ -25,8 +25,8 @@ from cordwood.cleanup.verification.directories import (
     verify,
 )
 from cordwood.cleanup.verification.findings import Finding, Level, Rule
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import SystemClock
-from cordwood.model.config import LogConfig
 from cordwood.queries.settings import SettingOptions, read_settings
 from cordwood.storage.reread import reread
 from cordwood.surfaces.cli.left_out import show_in_use

@@ -13,9 +13,9 @@ from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.clean import offline_groups
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.request import CleanRequest
+from cordwood.configs.config_file import merge_set_options
+from cordwood.configs.table import TOPIC_SETTINGS
 from cordwood.model.clock import SystemClock
-from cordwood.model.config import TOPIC_SETTINGS
-from cordwood.model.config_file import merge_set_options
 from cordwood.model.extras import NATIVE, SPARK, missing_packages, require_extra
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.queries.settings import SettingOptions, Settings, read_settings

@@ -17,13 +17,14 @@ from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.next_check import free_space, frozen_logs, logs_to_plan
 from cordwood.configs.alter import Alteration, Resource
+from cordwood.configs.broker_values import key_of
+from cordwood.configs.config_file import merge_set_options
 from cordwood.configs.describe import topic_origins
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.names import advise_on_broker_name
+from cordwood.configs.resource import ConfigResource
 from cordwood.configs.service import ConfigService
-from cordwood.configs.values import key_of
-from cordwood.model.config import ConfigResource, LogConfig
-from cordwood.model.config_file import merge_set_options
-from cordwood.model.config_levels import settings_of_topic
-from cordwood.model.config_names import advise_on_broker_name
+from cordwood.configs.sources import settings_of_topic
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
@@ -182,7 +183,7 @@ def _suppose(
         configs={topic: configs.log_config(topic) for topic in in_steps(topics)},
         limits=DirectoryLimits.of(configs.values.broker_config),
         cleaner=CleanerSettings.of(configs.values.broker_config),
-        elsewhere=_elsewhere(node, configs, named),
+        elsewhere=_elsewhere(node, named),
         overruled=_overruled(configs, resources, shown),
     )
 
@@ -203,10 +204,11 @@ def _overruled(
     return overruled_by_topics(origins, changed)
 
 
-def _elsewhere(node: Node, configs: ConfigService, topics: Sequence[str]) -> list[str]:
+def _elsewhere(node: Node, names: Sequence[str]) -> list[str]:
     found = []
-    for topic in topics:
-        for number, each in in_steps(sorted(configs.image.topics[topic].partitions.items())):
+    topics = node.broker.metadata.image.topics
+    for topic in names:
+        for number, each in in_steps(sorted(topics[topic].partitions.items())):
             if node.broker.node_id not in each.replicas:
                 brokers = ", ".join(map(str, each.replicas))
                 partition = TopicPartition(topic, number)

@@ -11,7 +11,7 @@ from cordwood.broker.replication.throttles import (
     ReplicationThrottle,
     ReplicationThrottles,
 )
-from cordwood.model.config import ConfigResource
+from cordwood.configs.resource import ConfigResource
 
 NODE_ID = 2
 RATE, REPLICAS = "leader.replication.throttled.rate", "leader.replication.throttled.replicas"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.access.committed_offsets import Committed, read_committed
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.offset_commit import (
     OffsetCommitKey,
@@ -14,7 +15,6 @@ from cordwood.format.offset_commit import (
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError
 from cordwood.model.uuids import ZERO_UUID
 from support.log_builder import LogBuilder

@@ -12,8 +12,8 @@ from cordwood.cleanup.rules.retention import plan_retention
 from cordwood.cleanup.schedule.holds import add_hold
 from cordwood.cleanup.schedule.report import Report, Status
 from cordwood.cleanup.schedule.retention_pass import retention_pass
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import HOLDS_FILE
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
 from cordwood.model.hold import Hold
 from cordwood.model.topic_partition import TopicPartition

@@ -15,8 +15,8 @@ import pytest
 from cordwood.cleanup.access.announcements import progress_path
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.schedule.request import Engine
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
-from cordwood.model.config import LogConfig
 from cordwood.storage.filesystem import OS
 from cordwood.storage.replace import JOURNAL_NAME, STAGED_SUFFIX
 from support.clean import digest_tree

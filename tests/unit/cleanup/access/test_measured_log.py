@@ -18,9 +18,9 @@ from cordwood.cleanup.access.run import Run
 from cordwood.cleanup.schedule.cleaning import compact
 from cordwood.cleanup.schedule.report import PartitionReport, Report, Status
 from cordwood.cleanup.schedule.request import CleanRequest, Engine
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.model.clock import SystemClock
-from cordwood.model.config import LogConfig
 from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from cordwood.storage.replace import JOURNAL_NAME
 from support.clean import digest_tree

@@ -11,7 +11,7 @@ import pytest
 
 from cordwood.cleanup.access.offline_placement import OfflinePlacement
 from cordwood.cleanup.schedule import clean as cleaning
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.storage.filesystem import OS
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir

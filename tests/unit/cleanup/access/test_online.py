@@ -10,9 +10,9 @@ import pytest
 
 from cordwood.cleanup.access.capture import SegmentInUse, capture, view_of
 from cordwood.cleanup.schedule.retention_pass import retain
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.value import LONG_MAX
 from cordwood.format.record_batch import Record, build_batch
-from cordwood.model.config import LogConfig
-from cordwood.model.config_values import LONG_MAX
 from cordwood.model.kafka_errors import OffsetOutOfRangeError, StorageError
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog

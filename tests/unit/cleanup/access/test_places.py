@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.schedule.report import Status
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.errors import ConfigError, DirectoryInUseError
 from cordwood.storage.offline_directories import find_places, open_log_dirs
 from support.clean_case import log_dir, log_of

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.schedule.report import PartitionReport, Report, Status
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.crc32c import crc32c
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.format.offset_checkpoint import parse_offset_checkpoint
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import NoSpaceError
 from cordwood.storage.filesystem import FileWriter
 from support.in_process_engine import clean_in_process

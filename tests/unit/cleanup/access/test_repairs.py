@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.schedule.report import PartitionReport, Status
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import (
     CLEAN_SHUTDOWN,
@@ -19,7 +20,6 @@ from cordwood.format.file_names import (
 from cordwood.format.legacy import build_legacy_message, build_legacy_wrapper
 from cordwood.format.offset_checkpoint import parse_offset_checkpoint
 from cordwood.format.record_batch import Record, RecordBatch, iter_batches
-from cordwood.model.config import LogConfig
 from support.clean import digest_tree
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir

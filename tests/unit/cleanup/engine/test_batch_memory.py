@@ -22,7 +22,7 @@ _CLEAN = """
 import json, re, sys
 from contextlib import contextmanager
 from pathlib import Path
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from support.in_process_engine import CompiledEngine, clean_in_process
 
 limit, now_ms = int(sys.argv[1]), int(sys.argv[2])

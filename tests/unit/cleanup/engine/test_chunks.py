@@ -20,7 +20,7 @@ from cordwood.cleanup.engine.whole import Lane
 from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction, split_by_bytes
 from cordwood.cleanup.rules.cleanable import plan_cleanable
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.storage.filesystem import OS
 from cordwood.storage.reading.source import SegmentSource
 from support.log_builder import NOW_MS, LogBuilder

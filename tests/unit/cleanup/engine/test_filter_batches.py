@@ -19,6 +19,7 @@ from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import prepare_compaction
 from cordwood.cleanup.rules.cleanable import plan_cleanable
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import (
     HEADER_BYTES,
@@ -31,7 +32,6 @@ from cordwood.format.record_batch import (
     iter_batches,
     parse_header,
 )
-from cordwood.model.config import LogConfig
 from cordwood.testing.reference_cleaner import clean_by_reference
 from support.log_builder import NOW_MS, LogBuilder
 from support.whole_compaction import survivors_of

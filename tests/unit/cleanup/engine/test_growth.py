@@ -19,10 +19,10 @@ from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.rules.cleanable import plan_cleanable
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.format.transaction_index import parse_transaction_index
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError, StagingError
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.storage.offline_log_directory import OfflineLogDirectory

@@ -13,8 +13,8 @@ from cordwood.cleanup.engine import tasks
 from cordwood.cleanup.engine.rewrite import GroupRewriter
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.schedule.cleaner import OnlineCleaner
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import MovableClock, SystemClock
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import EngineError
 from cordwood.storage.filesystem import OS
 from support.in_process_engine import CompiledEngine

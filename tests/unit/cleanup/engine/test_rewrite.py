@@ -17,10 +17,10 @@ from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.rules.cleanable import plan_cleanable
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.legacy import build_legacy_message
 from cordwood.format.record_batch import RecordBatch, iter_batches
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.storage.filesystem import FileWriter
 from cordwood.testing.reference_cleaner import CleanedSegment, clean_by_reference

@@ -13,7 +13,7 @@ from cordwood.cleanup.engine.whole import Lane, find_survivors
 from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.rules.cleanable import plan_cleanable
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.errors import EngineError, StagingError
 from cordwood.storage.filesystem import OS
 from cordwood.testing.in_process_engine import clean_compiled

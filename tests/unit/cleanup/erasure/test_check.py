@@ -19,8 +19,8 @@ from cryptography.hazmat.primitives.serialization import (
 
 from cordwood.cleanup.erasure.check import Verdict, check_erasure
 from cordwood.cleanup.erasure.report import build_report, read_signing_key, sealed
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError
 from support.erasing import KEY, batches_of, erasable_log, erase_here
 from support.in_process_engine import clean_in_process

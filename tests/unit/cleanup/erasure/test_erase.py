@@ -14,11 +14,11 @@ from cordwood.cleanup.erasure.ledger import LEDGER_NAME, read_ledger
 from cordwood.cleanup.erasure.offsets import count_in
 from cordwood.cleanup.erasure.pending import PENDING_NAME
 from cordwood.cleanup.verification.directories import verify
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.producer_snapshot import parse_producer_snapshot
 from cordwood.model.audit import AUDIT_LOGGER, EVENT_ATTRIBUTE, RecordsErased
 from cordwood.model.clock import FixedClock
-from cordwood.model.config import LogConfig
 from cordwood.model.errors import ConfigError, DirectoryInUseError
 from cordwood.model.hold import Hold
 from cordwood.model.rng import SystemRng

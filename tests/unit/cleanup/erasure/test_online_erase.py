@@ -11,8 +11,8 @@ from cordwood.cleanup.erasure.check import Verdict, check_erasure
 from cordwood.cleanup.erasure.pending import PENDING_NAME
 from cordwood.cleanup.erasure.report import build_report, sealed
 from cordwood.cleanup.schedule.holds import add_hold
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.trash_notes import RETENTION
-from cordwood.model.config import LogConfig
 from cordwood.model.hold import Hold
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.broker_trash import BrokerTrash

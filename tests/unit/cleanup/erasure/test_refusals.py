@@ -15,7 +15,7 @@ from cordwood.cleanup.erasure.erasing import Erasing
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, read_ledger
 from cordwood.cleanup.erasure.pending import PENDING_NAME
 from cordwood.cleanup.schedule.holds import add_hold
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.errors import ConfigError, CordwoodError, MissingExtraError
 from cordwood.model.hold import Hold
 from cordwood.storage.broker_trash import BrokerTrash

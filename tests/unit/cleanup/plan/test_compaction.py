@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cordwood.cleanup.plan.compaction import group_segments, plan_compaction
 from cordwood.cleanup.rules.cleanable import Cleanable
 from cordwood.cleanup.rules.log_view import LogView, SegmentView
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 
 INT_MAX = (1 << 31) - 1

@@ -10,8 +10,8 @@ import pytest
 from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.rules.due import NOTHING_DUE, DueMoments
 from cordwood.cleanup.rules.log_view import LogView, SegmentView
-from cordwood.model.config import LogConfig
-from cordwood.model.config_values import LONG_MAX
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.value import LONG_MAX
 from cordwood.model.topic_partition import TopicPartition
 
 HOUR_MS = 3_600_000

@@ -25,13 +25,13 @@ from cordwood.cleanup.rules.shared_retention import (
     plan_shared_retention,
 )
 from cordwood.cleanup.schedule.retention_pass import retention_pass
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.offset_commit import (
     OffsetCommitKey,
     OffsetCommitValue,
     encode_offset_commit_key,
     encode_offset_commit_value,
 )
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID
 from cordwood.queries.explain.segment_fate import segment_fates

@@ -14,8 +14,8 @@ from cordwood.cleanup.access.capture import capture
 from cordwood.cleanup.engine import tasks
 from cordwood.cleanup.rules.record_longs import Expiry
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import LOG_APPEND_TIME, Header, Record, build_batch
-from cordwood.model.config import LogConfig
 from cordwood.queries.explain.record_fate import RecordFate, key_fates
 from cordwood.queries.explain.record_search import RecordSearch
 from cordwood.storage.log.log_reader import Isolation

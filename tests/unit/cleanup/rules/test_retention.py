@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cordwood.cleanup.rules.blockers import Code
 from cordwood.cleanup.rules.log_view import LogView, SegmentView
 from cordwood.cleanup.rules.retention import RetentionPlan, plan_retention
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 
 NOW_MS = 10_000

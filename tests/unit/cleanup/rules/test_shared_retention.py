@@ -25,7 +25,7 @@ from cordwood.cleanup.rules.shared_retention import (
 )
 from cordwood.cleanup.schedule import clean
 from cordwood.cleanup.schedule.retention_pass import retention_pass
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from support.clean import run_clean
 from support.in_process_engine import clean_in_process

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from cordwood.cleanup.rules.cleanable import plan_cleanable
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.control_record import ControlType, build_control_key
 from cordwood.format.record_batch import Record, build_batch
-from cordwood.model.config import LogConfig
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.manual_clock import ManualClock
 from support.clean import digest_tree

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.schedule.cleaner import OnlineCleaner
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, iter_batches
-from cordwood.model.config import LogConfig
 from cordwood.model.kafka_errors import OffsetOutOfRangeError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_reader import Isolation

@@ -25,11 +25,12 @@ from cordwood.cleanup.schedule.paused_changes import (
     update_topic_config,
 )
 from cordwood.cleanup.schedule.retention_pass import retain, retention_pass, start_retention
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.format.legacy import build_legacy_message, build_legacy_wrapper
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
-from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.model.errors import EngineError, NoSpaceError, StagingError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.serving.slices import Slices

@@ -22,11 +22,11 @@ from cordwood.cleanup.schedule.cleaner_manager import (
     LogToClean,
     Paused,
 )
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.format.offset_checkpoint import parse_offset_checkpoint
 from cordwood.format.record_batch import Record, build_batch
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 from support.running_logs import RunningLogs

@@ -11,7 +11,7 @@ import pytest
 
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 from support.in_process_engine import CompiledEngine

@@ -19,7 +19,7 @@ from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.cleaning_order import CleaningOrder, CleaningSchedule, DueLog
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.schedule.request import Engine
-from cordwood.model.config import BrokerConfig
+from cordwood.configs.broker_config import BrokerConfig
 from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from support.in_process_engine import CompiledEngine, clean_in_process

@@ -10,13 +10,13 @@ import pytest
 
 from cordwood.cleanup.access.capture import view_of
 from cordwood.cleanup.schedule.cleaner import CleanerStats
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.config import LogConfig
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.log_reader import collect_aborted
 from support.running_logs import RunningLogs, newest, read_records

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.schedule.retention_pass import retain, retention_pass
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.testing.manual_clock import ManualClock
 from support.clean import run_clean
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir

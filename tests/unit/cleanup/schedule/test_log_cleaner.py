@@ -18,14 +18,11 @@ import pytest
 from cordwood.cleanup.access.announcements import require_wanted
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.engine.supervise import begin_all
-from cordwood.cleanup.schedule.cleaner_settings import (
-    SPARK_IDLE_MS,
-    UNCLEANABLE_RETRY_MS,
-    VERIFY,
-    CleanerSettings,
-)
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
-from cordwood.model.config import BrokerConfig, LogConfig
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.table import SPARK_IDLE_MS, UNCLEANABLE_RETRY_MS, VERIFY
 from cordwood.model.errors import ConfigError, EngineError, EngineUnavailableError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS

@@ -10,7 +10,7 @@ import pytest
 from cordwood.cleanup.rules.group_guard import Consumed
 from cordwood.cleanup.schedule.next_check import plan_next_check
 from cordwood.cleanup.schedule.retention_pass import retention_pass
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.storage.broker_trash import BrokerTrash
 from support.running_logs import RunningLogs
 from support.small_disk import SmallDisk

@@ -12,12 +12,12 @@ import pytest
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.schedule.cleaner import OnlineCleaner
 from cordwood.cleanup.schedule.cleaner_manager import Aborted, Paused
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec, compress
 from cordwood.format.file_names import segment_file_name
 from cordwood.format.legacy import build_legacy_message
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from cordwood.format.time_index import parse_time_index
-from cordwood.model.config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.testing.manual_clock import ManualClock
 from support.in_process_engine import CompiledEngine

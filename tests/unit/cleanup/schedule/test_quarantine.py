@@ -10,7 +10,7 @@ import pytest
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.schedule.paused_changes import update_topic_config
 from cordwood.cleanup.schedule.quarantine import RetryDelays, Stage
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 from support.in_process_engine import CompiledEngine

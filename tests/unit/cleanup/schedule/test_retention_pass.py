@@ -14,7 +14,7 @@ import pytest
 from cordwood.cleanup.access.capture import view_of
 from cordwood.cleanup.rules.retention import plan_retention
 from cordwood.cleanup.schedule.retention_pass import retain
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.kafka_errors import OffsetOutOfRangeError
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.manual_clock import ManualClock

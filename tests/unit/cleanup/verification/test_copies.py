@@ -12,9 +12,9 @@ from typer.testing import CliRunner
 
 from cordwood.cleanup.verification.copies import compare_copies
 from cordwood.cleanup.verification.findings import Rule
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import RecordBatch, build_batch, iter_batches
 from cordwood.model.clock import FixedClock
-from cordwood.model.config import LogConfig
 from cordwood.surfaces.cli.main import app
 from support.golden import Golden
 from support.in_process_engine import clean_in_process

@@ -12,8 +12,8 @@ from cordwood.cleanup.verification.directories import Verification, verify
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.cleanup.verification.log import Bounds, check_log
 from cordwood.cleanup.verification.offsets import PartitionFacts
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import FixedClock
-from cordwood.model.config import LogConfig
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.random_log import random_log

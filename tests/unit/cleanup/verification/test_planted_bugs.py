@@ -18,15 +18,17 @@ from cordwood.cleanup.engine.output import Output
 from cordwood.cleanup.engine.rewrite import GroupRewriter, RewriteSpec
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.schedule.cleaner import OnlineCleaner
-from cordwood.cleanup.schedule.cleaner_settings import VERIFY, CleanerSettings
+from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.report import Status
 from cordwood.cleanup.verification.findings import Rule
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.table import VERIFY
 from cordwood.format.crc32c import crc32c
 from cordwood.format.file_names import TXN_INDEX_SUFFIX, segment_file_name
 from cordwood.format.offset_index import build_offset_index
 from cordwood.format.record_batch import Header, Record, RecordBatch, build_batch, iter_batches
 from cordwood.format.time_index import build_time_index
-from cordwood.model.config import BrokerConfig, LogConfig
 from cordwood.testing.reference_cleaner import index_entries
 from support.in_process_engine import CompiledEngine, clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cordwood.model.config import LogConfig
-from cordwood.model.config_levels import Origin
-from cordwood.model.config_resolver import Level
-from cordwood.model.config_values import LONG_MAX
+from cordwood.configs.levels import Level
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.sources import Origin
+from cordwood.configs.value import LONG_MAX
 from cordwood.queries.advise.lint import remarks
 
 DELETE = LogConfig(

@@ -11,8 +11,8 @@ import pytest
 
 from cordwood.cleanup.access.capture import view_of
 from cordwood.cleanup.schedule.retention_pass import retention_pass
-from cordwood.model.config import LogConfig
-from cordwood.model.config_values import LONG_MAX
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.value import LONG_MAX
 from cordwood.model.errors import ConfigError
 from cordwood.queries.advise.promise import (
     age_promise,

@@ -9,8 +9,8 @@ import pytest
 from cordwood.cleanup.rules.blockers import Code
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.rules.log_view import LogView, SegmentView
-from cordwood.model.config import LogConfig
-from cordwood.model.config_values import LONG_MAX
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.value import LONG_MAX
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.queries.explain.compaction_forecast import compaction_forecast, covered_ms
 

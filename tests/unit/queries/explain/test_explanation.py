@@ -16,9 +16,9 @@ from cordwood.cleanup.rules.blockers import Code
 from cordwood.cleanup.rules.group_guard import Consumed
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.holds import add_hold
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch
-from cordwood.model.config import LogConfig
 from cordwood.model.hold import Hold
 from cordwood.queries.explain.explanation import ACTIVE, CLEAN, DIRTY, UNCLEANABLE
 from support.explained_log import HOUR_MS, NAME, PARTITION, TEN, ExplainedLog

@@ -12,7 +12,7 @@ import pytest
 from cordwood.cleanup.access.capture import capture
 from cordwood.cleanup.plan.compaction_values import VersionRule
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.queries.explain.record_fate import (
     RecordFate,
     RecordState,

@@ -9,7 +9,7 @@ import pytest
 from cordwood.cleanup.rules.blockers import Code
 from cordwood.cleanup.rules.log_view import LogView, SegmentView
 from cordwood.cleanup.rules.retention import plan_retention
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.queries.explain.segment_fate import SegmentFate, segment_fates
 

@@ -8,7 +8,7 @@ import pytest
 
 from cordwood.cleanup.plan.check_plan import plan_check_alone
 from cordwood.cleanup.rules.log_view import LogView
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 from cordwood.queries.whatif.comparison import Compared
 from cordwood.queries.whatif.effects import How, Outcome, retention_outcome, settled
 from cordwood.queries.whatif.no_effect import why_no_effect

@@ -22,11 +22,11 @@ from typer.testing import CliRunner, Result
 from cordwood.cleanup.schedule.clean import clean
 from cordwood.cleanup.schedule.report import Status
 from cordwood.cleanup.schedule.request import CleanRequest, Engine, Resolved, Silence
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, TRASH_NOTES
 from cordwood.format.metadata_records import encode_metadata_record
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
-from cordwood.model.config import LogConfig
 from cordwood.model.uuids import parse_uuid
 from cordwood.surfaces.cli.biggest import Choice
 from cordwood.surfaces.cli.clean_tables import show_report

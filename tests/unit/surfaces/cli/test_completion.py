@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.model.config import TOPIC_SETTINGS
+from cordwood.configs.table import TOPIC_SETTINGS
 from cordwood.surfaces.cli.completion import complete_set, complete_setting, complete_tool
 from cordwood.testing.broker import RunningBroker
 from support.ports import free_port

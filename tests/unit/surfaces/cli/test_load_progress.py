@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.configs.settings import BrokerSettings
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.node.node import Node
 from cordwood.storage.online_log_directory import Silent
 from cordwood.surfaces.cli.load_progress import StoppableLoading, StoppedLoadingError

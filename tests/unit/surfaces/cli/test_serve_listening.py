@@ -12,7 +12,7 @@ from confluent_kafka import Consumer
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner
 
-from cordwood.configs.settings import BrokerSettings
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.model.errors import ConfigError
 from cordwood.queries.identity import read_runtime_file
 from cordwood.surfaces.cli.main import app

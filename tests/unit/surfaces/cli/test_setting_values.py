@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from cordwood.model.config import BROKER_SETTINGS, TOPIC_SETTINGS
-from cordwood.model.config_values import LONG_MAX
+from cordwood.configs.table import BROKER_SETTINGS, TOPIC_SETTINGS
+from cordwood.configs.value import LONG_MAX
 from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.cli.setting_values import (

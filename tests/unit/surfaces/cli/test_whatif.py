@@ -18,6 +18,7 @@ from cordwood.cleanup.estimate import estimate as estimate_module
 from cordwood.cleanup.estimate.estimate import estimate_compaction
 from cordwood.cleanup.estimate.values import CompactionEstimate, Estimator
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import LEADER_EPOCH_CHECKPOINT, segment_file_name
 from cordwood.format.offset_commit import (
     OffsetCommitKey,
@@ -26,7 +27,6 @@ from cordwood.format.offset_commit import (
     encode_offset_commit_value,
 )
 from cordwood.model.clock import SystemClock
-from cordwood.model.config import LogConfig
 from cordwood.model.uuids import ZERO_UUID
 from cordwood.surfaces.cli import whatif_files
 from cordwood.surfaces.cli.clean_engine import CleanEngine

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-from cordwood.configs.settings import BrokerSettings
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.model.clock import MovableClock
 from cordwood.node.controller_node import ControllerNode
 from cordwood.surfaces.http.endpoint import HttpEndpoint, listen

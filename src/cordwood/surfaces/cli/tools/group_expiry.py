@@ -17,13 +17,14 @@ from cordwood.client.cluster_client import GROUP, ClusterClient, Coordinator
 from cordwood.client.consumer import READ_COMMITTED, Consumer
 from cordwood.client.errors import RefusedError
 from cordwood.client.offsets import EARLIEST, LATEST, Offsets
+from cordwood.configs.resource import ConfigResource
+from cordwood.configs.table import GROUP_OFFSETS_RETENTION
 from cordwood.coordinator.group import records
 from cordwood.coordinator.group.expiry import Expiry, forecast
 from cordwood.coordinator.group.settings import retention_ms_of
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.coordinator.timeline import Timeline
 from cordwood.format.java_map import absolute_hash
-from cordwood.model.config import GROUP_OFFSETS_RETENTION, ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition

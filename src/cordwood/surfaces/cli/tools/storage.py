@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from cordwood.configs.broker_values import BrokerValues, java_order, parse_texts
 from cordwood.configs.keys import broker_keys
 from cordwood.configs.listeners import listeners_of
-from cordwood.configs.values import BrokerValues, java_order, parse_texts
 from cordwood.format.file_names import META_PROPERTIES
 from cordwood.format.meta_properties import MetaProperties
+from cordwood.format.properties import parse_properties
 from cordwood.metadata.formatting import format_directories, read_directory, require_own
 from cordwood.metadata.image import Endpoint
 from cordwood.metadata.releases import (
@@ -27,7 +28,6 @@ from cordwood.metadata.releases import (
     release_of,
 )
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
-from cordwood.model.properties import parse_properties
 from cordwood.model.rng import SystemRng
 from cordwood.model.uuids import fresh_uuid, uuid_text
 from cordwood.storage.filesystem import OS

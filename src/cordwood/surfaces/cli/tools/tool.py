@@ -21,9 +21,9 @@ from cordwood.client.settings import (
     ClientSettings,
 )
 from cordwood.client.transport import TRANSPORTS
+from cordwood.format.properties import parse_properties
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError
-from cordwood.model.properties import parse_properties
 from cordwood.model.security_protocol import SecurityProtocol
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.failure import error_document

@@ -1,15 +1,15 @@
 from __future__ import annotations
 
-from cordwood.model.config import (
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.table import (
     BROKER_NAME_OF_TOPIC_SETTING,
     BROKER_SETTINGS,
     TOPIC_SETTINGS,
-    BrokerConfig,
     BrokerSetting,
-    LogConfig,
     TopicSetting,
 )
-from cordwood.model.config_values import format_value
+from cordwood.configs.value import format_value
 
 ALL_SETTINGS: tuple[TopicSetting | BrokerSetting, ...] = (
     *TOPIC_SETTINGS.values(),

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-from cordwood.model.config import TOPIC_SETTINGS
-from cordwood.model.config_resolver import (
+from cordwood.configs.levels import (
     Given,
     Level,
     broker_name_of,
@@ -9,6 +8,7 @@ from cordwood.model.config_resolver import (
     merge,
     synonyms_of,
 )
+from cordwood.configs.table import TOPIC_SETTINGS
 
 LEVELS = (
     (Level.DYNAMIC_BROKER, {"log.retention.ms": "1"}),

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.model.config import BROKER_SETTINGS, OWN_PREFIX, TOPIC_SETTINGS, is_own
-from cordwood.model.config_levels import Sources, resolve_topic
-from cordwood.model.config_resolver import Level
+from cordwood.configs.levels import Level
+from cordwood.configs.sources import Sources, resolve_topic
+from cordwood.configs.static_topics import property_name, static_topics
+from cordwood.configs.table import BROKER_SETTINGS, OWN_PREFIX, TOPIC_SETTINGS, is_own
 from cordwood.model.errors import ConfigError
-from cordwood.model.static_topics import property_name, static_topics
 
 POLICY = "cordwood.timestamp.future.policy"
 

@@ -1,6 +1,6 @@
 """The effective settings of one broker: typed values by Kafka's names.
 
-`model.config_resolver` selects one of several given values.
+`configs.levels` selects one of several given values.
 
 Source: kafka.server.KafkaConfig.extractLogConfigMap, Kafka 4.3.
 """
@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import overload
 
+from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.keys import ConfigKey, Keys, broker_keys, dynamic_keys, topic_keys
+from cordwood.configs.levels import broker_name_of, synonyms_of
+from cordwood.configs.table import TOPIC_SETTINGS
+from cordwood.configs.value import Value
 from cordwood.format.java_map import JavaHashMap
-from cordwood.model.config import TOPIC_SETTINGS, BrokerConfig
-from cordwood.model.config_resolver import broker_name_of, synonyms_of
-from cordwood.model.config_values import Value
 from cordwood.model.errors import ConfigError
 
 Texts = Mapping[str, str]

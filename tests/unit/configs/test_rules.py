@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.model.config import TOPIC_SETTINGS
+from cordwood.configs.table import TOPIC_SETTINGS
 from cordwood.model.errors import ConfigError
 
 #: Settings that -1 is a value of.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cordwood.configs.listeners import Listener
-from cordwood.configs.settings import BrokerSettings
+from cordwood.configs.server_properties import BrokerSettings
 from cordwood.model.errors import ConfigError, UnsupportedSettingError
 
 COMBINED = """\

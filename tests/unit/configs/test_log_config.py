@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.model.config import (
-    BROKER_NAME_OF_TOPIC_SETTING,
-    BROKER_SETTINGS,
-    TOPIC_SETTINGS,
-    LogConfig,
-)
-from cordwood.model.config_levels import Sources, resolve_topic
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.sources import Sources, resolve_topic
+from cordwood.configs.table import BROKER_NAME_OF_TOPIC_SETTING, BROKER_SETTINGS, TOPIC_SETTINGS
 from cordwood.model.errors import ConfigError
 
 HOUR_MS = 3_600_000

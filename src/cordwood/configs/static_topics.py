@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from cordwood.model.config import OWN_PREFIX, TOPIC_SETTINGS, is_own
+from cordwood.configs.table import OWN_PREFIX, TOPIC_SETTINGS, is_own
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidTopicError
 from cordwood.model.topic_names import require_topic_name

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cordwood.format.properties import parse_properties
 from cordwood.model.errors import ConfigError
-from cordwood.model.properties import parse_properties
 
 
 @pytest.mark.parametrize(

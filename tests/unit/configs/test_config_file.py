@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.model.config_file import (
+from cordwood.configs.config_file import (
     ConfigFile,
     merge_set_options,
     parse_config_file,

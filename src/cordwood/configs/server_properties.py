@@ -16,23 +16,23 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from cordwood.configs.checks import require_ordered_lags, require_quorum, require_sound
-from cordwood.configs.keys import broker_keys
-from cordwood.configs.listeners import ADVERTISE_REACHED, listener_protocols, listeners_of
-from cordwood.configs.unknown import unknown_settings
-from cordwood.configs.values import (
+from cordwood.configs.broker_values import (
     BrokerValues,
     Texts,
     parse_texts,
     topic_defaults,
 )
-from cordwood.model.config import OWN_PREFIX, is_own
-from cordwood.model.config_resolver import LISTENER_KEY
-from cordwood.model.config_values import format_value
+from cordwood.configs.checks import require_ordered_lags, require_quorum, require_sound
+from cordwood.configs.keys import broker_keys
+from cordwood.configs.levels import LISTENER_KEY
+from cordwood.configs.listeners import ADVERTISE_REACHED, listener_protocols, listeners_of
+from cordwood.configs.static_topics import StaticTopics, static_topics
+from cordwood.configs.table import OWN_PREFIX, is_own
+from cordwood.configs.unknown import unknown_settings
+from cordwood.configs.value import format_value
+from cordwood.format.properties import parse_properties
 from cordwood.model.errors import ConfigError, UnknownSettingError, UnsupportedSettingError
-from cordwood.model.properties import parse_properties
 from cordwood.model.security_protocol import SecurityProtocol
-from cordwood.model.static_topics import StaticTopics, static_topics
 
 RACK_AWARE_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 _GIVEN: Final[Texts] = {

@@ -7,20 +7,21 @@ from typing import Any
 
 import pytest
 
-from cordwood.model.config import ConfigResource, LogConfig
-from cordwood.model.config_levels import (
+from cordwood.configs.levels import Level
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.names import (
+    REMOVED_BROKER_NAMES,
+    REMOVED_TOPIC_NAMES,
+    RENAMED_BROKER_NAMES,
+)
+from cordwood.configs.resource import ConfigResource
+from cordwood.configs.sources import (
     Origin,
     ResolvedTopic,
     Sources,
     resolve_broker,
     resolve_topic,
 )
-from cordwood.model.config_names import (
-    REMOVED_BROKER_NAMES,
-    REMOVED_TOPIC_NAMES,
-    RENAMED_BROKER_NAMES,
-)
-from cordwood.model.config_resolver import Level
 from cordwood.model.errors import ConfigError
 
 MINUTE_MS = 60_000

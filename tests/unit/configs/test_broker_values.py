@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.configs.keys import broker_keys
-from cordwood.configs.values import (
+from cordwood.configs.broker_values import (
     java_order,
     key_of,
     parse_counts,
     parse_texts,
     topic_defaults,
 )
-from cordwood.model.config_resolver import lay_over, synonyms_of
-from cordwood.model.config_values import Kind
+from cordwood.configs.keys import broker_keys
+from cordwood.configs.levels import lay_over, synonyms_of
+from cordwood.configs.value import Kind
 from cordwood.model.errors import ConfigError
 
 

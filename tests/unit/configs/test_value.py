@@ -6,8 +6,8 @@ import math
 
 import pytest
 
-from cordwood.model.config import BROKER_SETTINGS, TOPIC_SETTINGS
-from cordwood.model.config_values import Kind, Rule, Value, format_value, parse_value
+from cordwood.configs.table import BROKER_SETTINGS, TOPIC_SETTINGS
+from cordwood.configs.value import Kind, Rule, Value, format_value, parse_value
 from cordwood.model.errors import ConfigError
 
 

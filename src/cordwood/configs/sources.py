@@ -22,31 +22,30 @@ validateValues, LogConfig.fromProps and validateValues, Kafka 4.3.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Protocol
 
-from cordwood.model.config import (
-    BROKER_NAME_OF_TOPIC_SETTING,
-    BROKER_SETTINGS,
-    TOPIC_SETTINGS,
-    BrokerConfig,
-    BrokerSetting,
-    ConfigResource,
-    LogConfig,
-    TopicSetting,
-)
-from cordwood.model.config_names import (
+from cordwood.configs.broker_config import BrokerConfig
+from cordwood.configs.internal_topics import INTERNAL_TOPIC_CREATION
+from cordwood.configs.levels import Level, broker_name_of, merge
+from cordwood.configs.log_config import LogConfig
+from cordwood.configs.names import (
     advise_on_broker_name,
     advise_on_topic_name,
     is_misnamed_broker_setting,
 )
-from cordwood.model.config_resolver import Level, broker_name_of, merge
-from cordwood.model.config_values import Value, format_value
+from cordwood.configs.resource import ConfigResource, RecordedSettings
+from cordwood.configs.static_topics import StaticTopics, property_name, static_topics
+from cordwood.configs.table import (
+    BROKER_NAME_OF_TOPIC_SETTING,
+    BROKER_SETTINGS,
+    TOPIC_SETTINGS,
+    BrokerSetting,
+    TopicSetting,
+)
+from cordwood.configs.value import Value, format_value
 from cordwood.model.errors import ConfigError
-from cordwood.model.internal_topics import INTERNAL_TOPIC_CREATION
-from cordwood.model.static_topics import StaticTopics, property_name, static_topics
 from cordwood.model.topic_names import ALL_TOPICS
 
 SET_OPTION = "--set"
@@ -55,18 +54,6 @@ CREATION = "as Kafka creates it"
 KAFKA = "Kafka"
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
-class MetadataSettings(Protocol):
-    """The settings in the metadata log."""
-
-    @property
-    def topics(self) -> Container[str]:
-        """The topics there are."""
-
-    @property
-    def configs(self) -> Mapping[tuple[int, str], Mapping[str, str]]:
-        """Settings by kind of resource and its name; all brokers are the broker called ''."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +102,7 @@ class Sources:
     file_topics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     file_broker: Mapping[str, str] = field(default_factory=dict)
     server_properties: Mapping[str, str] = field(default_factory=dict)
-    metadata: MetadataSettings | None = None
+    metadata: RecordedSettings | None = None
     defaults: bool = False
     config_file_name: str = "--config-file"
     server_properties_name: str = "--server-properties"

@@ -2,7 +2,7 @@
 
 A topic setting has one or more broker settings that give its default to all topics, in order of
 precedence (milliseconds before minutes before hours). `LogConfig` has the effective settings of one
-topic, `BrokerConfig` those of one broker; `config_levels` describes how they are resolved.
+topic, `BrokerConfig` those of one broker; `sources` describes how they are resolved.
 
 Settings that begin with `cordwood.` are Cordwood's own, off by default. The broker setting that
 gives one of a topic its default has the same name.
@@ -15,31 +15,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import Final
 
-from cordwood.model.config_values import LONG_MAX, Kind, Rule, Value, parse_value
+from cordwood.configs.value import LONG_MAX, Kind, Rule, Value, parse_value
 
 OWN_PREFIX: Final = "cordwood."
 #: A setting of groups, which comes before the broker's offsets.retention.minutes.
 GROUP_OFFSETS_RETENTION: Final = "cordwood.offsets.retention.minutes"
+SPARK_IDLE_MS: Final = "cordwood.cleaner.spark.idle.ms"
+UNCLEANABLE_RETRY_MS: Final = "cordwood.cleaner.uncleanable.retry.ms"
+UNCLEANABLE_RETRY_MAX_MS: Final = "cordwood.cleaner.uncleanable.retry.max.ms"
+VERIFY: Final = "cordwood.cleaner.verify"
 
 _MINUTE_MS = 60_000
 _HOUR_MS = 3_600_000
 _MIB = 1 << 20
-
-
-class ConfigResource(IntEnum):
-    """The kind of resource that a config record of the metadata log is for.
-
-    Source: org.apache.kafka.common.config.ConfigResource.Type.
-    """
-
-    TOPIC = 2
-    BROKER = 4
-    BROKER_LOGGER = 8
-    CLIENT_METRICS = 16
-    GROUP = 32
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -448,178 +438,3 @@ BROKER_NAME_OF_TOPIC_SETTING: Mapping[str, str] = {
 
 Source: org.apache.kafka.server.config.ServerTopicConfigSynonyms.TOPIC_CONFIG_SYNONYMS, Kafka 4.3.
 """
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LogConfig:
-    """The effective settings of the logs of one topic; the defaults are Kafka's.
-
-    Times are in ms, sizes in bytes. `retention_ms` and `retention_bytes` are -1 for no limit,
-    `cleanup_policy` is any of 'compact' and 'delete', or empty to keep everything. `segment_bytes`
-    is internal.segment.bytes if that is set.
-
-    Source: org.apache.kafka.storage.internals.log.LogConfig, Kafka 4.3.
-    """
-
-    cleanup_policy: frozenset[str] = frozenset({"delete"})
-    retention_ms: int = 168 * _HOUR_MS
-    retention_bytes: int = -1
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 168 * _HOUR_MS
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 * _MIB
-    index_interval_bytes: int = 4096
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = LONG_MAX
-    delete_retention_ms: int = 24 * _HOUR_MS
-    file_delete_delay_ms: int = _MINUTE_MS
-    max_message_bytes: int = _MIB + 12
-    compression_type: str = "producer"
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_zstd_level: int = 3
-    message_timestamp_type: str = "CreateTime"
-    message_timestamp_before_max_ms: int = LONG_MAX
-    message_timestamp_after_max_ms: int = _HOUR_MS
-    preallocate: bool = False
-    flush_messages: int = LONG_MAX
-    flush_ms: int = LONG_MAX
-    min_insync_replicas: int = 1
-    unclean_leader_election_enable: bool = False
-    remote_storage_enable: bool = False
-    remote_log_copy_disable: bool = False
-    local_retention_ms: int = -2
-    local_retention_bytes: int = -2
-    cordwood_timestamp_future_policy: str = "kafka"
-    cordwood_retention_topic_bytes: int = -1
-    cordwood_retention_groups: tuple[str, ...] = ()
-    cordwood_retention_groups_max_ms: int = -1
-    cordwood_retention_groups_max_bytes: int = -1
-    cordwood_segment_roll_idle: bool = False
-    cordwood_trash_ms: int = 604_800_000
-    cordwood_tombstone_cleanup: bool = False
-    cordwood_record_ttl_header: str = ""
-    cordwood_compaction_strategy: str = "offset"
-    cordwood_compaction_strategy_header: str = ""
-
-    @property
-    def compact(self) -> bool:
-        """Whether the log is compacted."""
-        return "compact" in self.cleanup_policy
-
-    @property
-    def delete(self) -> bool:
-        """Whether segments are deleted by age and size."""
-        return "delete" in self.cleanup_policy
-
-    @property
-    def segment_ms_max(self) -> int:
-        """Time in ms after which a segment is rolled, jitter aside.
-
-        A compacted log rolls early enough for max.compaction.lag.ms.
-
-        Source: LogConfig.maxSegmentMs, Kafka 4.3.
-        """
-        if self.compact and self.max_compaction_lag_ms > 0:
-            return min(self.max_compaction_lag_ms, self.segment_ms)
-        return self.segment_ms
-
-    @classmethod
-    def from_values(cls, values: Mapping[str, Value]) -> LogConfig:
-        """The config with these values of topic settings, by Kafka's names; others have defaults.
-
-        Negative retention means no limit and becomes -1.
-        """
-        fields = {
-            name.replace(".", "_"): value
-            for name, value in values.items()
-            if name.replace(".", "_") in cls.__dataclass_fields__
-        }
-        if "internal.segment.bytes" in values:
-            fields["segment_bytes"] = values["internal.segment.bytes"]
-        for name in ("retention_ms", "retention_bytes"):
-            if name in fields:
-                fields[name] = max(-1, _whole(fields[name]))
-        policy = fields.pop("cleanup_policy", ("delete",))
-        assert isinstance(policy, tuple), policy
-        return cls(cleanup_policy=frozenset(policy), **fields)  # type: ignore[arg-type]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class BrokerConfig:
-    """The effective settings of one broker for logs and their cleanup; the defaults are Kafka's.
-
-    Times are in ms unless their name says minutes, sizes in bytes. `node_id` is -1 when unknown.
-
-    Source: kafka.server.KafkaConfig and CleanerConfig, Kafka 4.3.
-    """
-
-    node_id: int = -1
-    process_roles: tuple[str, ...] = ()
-    controller_quorum_voters: tuple[str, ...] = ()
-    log_dirs: tuple[str, ...] = ("/tmp/kafka-logs",)  # noqa: S108
-    metadata_log_dir: str | None = None
-    producer_id_expiration_ms: int = 24 * _HOUR_MS
-    producer_id_expiration_check_interval_ms: int = 10 * _MINUTE_MS
-    transactional_id_expiration_ms: int = 168 * _HOUR_MS
-    log_retention_check_interval_ms: int = 5 * _MINUTE_MS
-    log_flush_scheduler_interval_ms: int = LONG_MAX
-    log_flush_offset_checkpoint_interval_ms: int = _MINUTE_MS
-    log_flush_start_offset_checkpoint_interval_ms: int = _MINUTE_MS
-    replica_high_watermark_checkpoint_interval_ms: int = 5_000
-    log_initial_task_delay_ms: int = 30_000
-    log_segment_delete_delay_ms: int = _MINUTE_MS
-    log_cleaner_enable: bool = True
-    log_cleaner_threads: int = 1
-    log_cleaner_dedupe_buffer_size: int = 128 * _MIB
-    log_cleaner_io_buffer_size: int = 512 * 1024
-    log_cleaner_io_buffer_load_factor: float = 0.9
-    log_cleaner_io_max_bytes_per_second: float = 1.7976931348623157e308
-    log_cleaner_backoff_ms: int = 15_000
-    num_recovery_threads_per_data_dir: int = 2
-    offsets_retention_minutes: int = 10_080
-    offsets_retention_check_interval_ms: int = 10 * _MINUTE_MS
-    remote_log_storage_system_enable: bool = False
-    cordwood_log_dir_retention_bytes: int = -1
-    cordwood_log_dir_free_bytes_min: int = -1
-    cordwood_cleaner_order: str = "ratio"
-    cordwood_trash_dir: str | None = None
-
-    @property
-    def metadata_dir(self) -> str:
-        """The directory that holds the metadata log."""
-        return self.log_dirs[0] if self.metadata_log_dir is None else self.metadata_log_dir
-
-    @classmethod
-    def from_values(cls, values: Mapping[str, Value]) -> BrokerConfig:
-        """The config with these values of broker settings, by Kafka's names.
-
-        log.dir is used without log.dirs, and broker.id without node.id.
-        """
-        fields = {
-            name.replace(".", "_"): value
-            for name, value in values.items()
-            if name.replace(".", "_") in cls.__dataclass_fields__
-        }
-        for name, older in (("log.dirs", "log.dir"), ("node.id", "broker.id")):
-            if name not in values and older in values:
-                fields[name.replace(".", "_")] = values[older]
-        return cls(**fields)  # type: ignore[arg-type]
-
-
-def _require_settings(
-    fields: Iterable[str], settings: Mapping[str, TopicSetting] | Mapping[str, BrokerSetting]
-) -> None:
-    """Asserts that each field is named after a setting: no other would ever be given a value."""
-    unnamed = set(fields) - {name.replace(".", "_") for name in settings}
-    assert not unnamed, f"fields without a setting of that name: {sorted(unnamed)}"
-
-
-_require_settings(LogConfig.__dataclass_fields__, TOPIC_SETTINGS)
-_require_settings(BrokerConfig.__dataclass_fields__, BROKER_SETTINGS)
-
-
-def _whole(value: Value) -> int:
-    assert isinstance(value, int), value
-    return value

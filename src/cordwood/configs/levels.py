@@ -2,8 +2,8 @@
 
 A level hides the levels below it. Inside a level the synonyms of a setting have an order:
 milliseconds come before minutes before hours. Kafka merges the levels, so that a value at a higher
-level hides all synonyms of its setting at lower levels. `config_levels` (stopped logs) and
-`configs` (a running broker) both resolve by these functions; values are texts or parsed.
+level hides all synonyms of its setting at lower levels. `sources` (stopped logs) and
+`effective` (a running broker) both resolve by these functions; values are texts or parsed.
 
 Source: kafka.server.DynamicBrokerConfig.updateCurrentConfig and overrideProps,
 org.apache.kafka.server.config.DynamicBrokerConfig.brokerConfigSynonyms,
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Self, TypeVar
 
-from cordwood.model.config import TOPIC_SETTINGS, BrokerName, TopicSetting
+from cordwood.configs.table import TOPIC_SETTINGS, BrokerName, TopicSetting
 
 T = TypeVar("T")
 
