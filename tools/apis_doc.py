@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import Any, Final
 
-from cordwood.broker.handlers import served_apis
-from cordwood.broker.unserved import UNSERVED
-from cordwood.controller_apis.apis import controller_apis
 from cordwood.protocol.apis import APIS
 from cordwood.serving.api import Api
+from cordwood.serving.registry import apis_with_modules
+
+BROKER: Final = "cordwood.broker.handlers"
+CONTROLLER: Final = "cordwood.controller.handlers"
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "apis.md"
 
@@ -29,7 +29,7 @@ answered.
 | --- | --- | --- | --- |
 """
 
-CONTROLLER = """
+AT_CONTROLLERS = """
 ## At the listener of a controller
 
 Brokers and other nodes send these to a controller (`process.roles` with `controller`); what clients
@@ -47,46 +47,74 @@ LEDGER = """
 """
 
 
+_SHARE = "share groups are not supported (KIP-932)"
+_STREAMS = "streams groups are not supported; Kafka Streams uses classic groups (KIP-1071)"
+_QUORUM = "a controller here is the only voter of its quorum"
+_TELEMETRY = "Kafka advertises it only if a plugin receives client metrics (KIP-714)"
+
+UNSERVED: Final[Mapping[int, str]] = {
+    51: "there is no authentication: passwords would have no use",
+    52: _QUORUM,
+    53: _QUORUM,
+    54: _QUORUM,
+    70: _QUORUM,
+    71: _TELEMETRY,
+    72: _TELEMETRY,
+    76: _SHARE,
+    77: _SHARE,
+    78: _SHARE,
+    79: _SHARE,
+    80: _QUORUM,
+    81: _QUORUM,
+    82: _QUORUM,
+    83: _SHARE,
+    84: _SHARE,
+    85: _SHARE,
+    86: _SHARE,
+    87: _SHARE,
+    88: _STREAMS,
+    89: _STREAMS,
+    90: _SHARE,
+    91: _SHARE,
+    92: _SHARE,
+}
+"""APIs that neither brokers nor controllers serve, and why; ApiVersions does not name them."""
+
+
 def page() -> str:
     """The text of the page."""
-    modules = _modules("cordwood.broker.handlers.")
-    served = _rows(served_apis(), modules)
-    at_controllers = _rows(controller_apis(), {**modules, **_modules("cordwood.controller_apis.")})
-    unserved = [f"| {key} | {APIS[key].name} | {why} |" for key, why in sorted(UNSERVED.items())]
-    parts = (INTRODUCTION, served, CONTROLLER, at_controllers, LEDGER, unserved)
+    of_brokers, of_controllers = _by_key(BROKER), _by_key(CONTROLLER)
+    unserved = UNSERVED | dict.fromkeys(
+        of_controllers.keys() - of_brokers.keys(), "served at the listener of a controller"
+    )
+    parts = (
+        INTRODUCTION,
+        _rows(of_brokers.values()),
+        AT_CONTROLLERS,
+        _rows(of_controllers.values()),
+        LEDGER,
+        [f"| {key} | {APIS[key].name} | {why} |" for key, why in sorted(unserved.items())],
+    )
     return "".join(part if isinstance(part, str) else "\n".join(part) + "\n" for part in parts)
 
 
-def _rows(apis: Mapping[int, Api[Any]], modules: Mapping[int, Any]) -> list[str]:
+def _by_key(package: str) -> Mapping[int, tuple[Api[Any], ModuleType]]:
+    found = {api.key: (api, module) for api, module in apis_with_modules(package)}
+    return dict(sorted(found.items()))
+
+
+def _rows(apis: Iterable[tuple[Api[Any], ModuleType]]) -> list[str]:
     return [
         f"| {api.key} | {api.name} | {api.min_version} to {api.max_version} | "
-        f"`{modules[api.key].__name__.rpartition('.')[2]}.py`: {_first_line(modules[api.key])} |"
-        for _, api in sorted(apis.items())
+        f"`{module.__name__.rpartition('.')[2]}.py`: {_first_line(module)} |"
+        for api, module in apis
     ]
 
 
-def _modules(package: str) -> dict[int, Any]:
-    """The module of each API's handler, in a package that is imported."""
-    served_apis()
-    controller_apis()
-    return {
-        api.key: module
-        for name, module in sorted(sys.modules.items())
-        if name.startswith(package)
-        for api in (*getattr(module, "APIS", ()), *_single(module))
-    }
-
-
-def _single(module: object) -> tuple[object, ...]:
-    api = getattr(module, "API", None)
-    return () if api is None else (api,)
-
-
-def _first_line(module: object) -> str:
+def _first_line(module: ModuleType) -> str:
     line = (module.__doc__ or "").splitlines()[0]
     return line.partition(": ")[2].rstrip(".") or line.rstrip(".")
 
 
 if __name__ == "__main__":
-    importlib.invalidate_caches()
     PAGE.write_text(page(), encoding="utf-8")

@@ -14,13 +14,8 @@ from typing import Any, cast
 from uuid import UUID
 
 from cordwood.broker.broker import Broker
-from cordwood.broker.handlers import (
-    alter_configs,
-    describe_configs,
-    incremental_alter_configs,
-    list_config_resources,
-)
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
+from cordwood.broker.handlers import list_config_resources
 from cordwood.configs.resource import ConfigChange
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
@@ -30,6 +25,8 @@ from cordwood.model.kafka_errors import KafkaError
 from cordwood.protocol.headers import RequestHeader
 from cordwood.serving.api import Api, Peer
 from cordwood.serving.authorizer import AllowAll
+from cordwood.serving.handlers import alter_configs, describe_configs, incremental_alter_configs
+from cordwood.serving.node_parts import Role
 from support.config_client import Answer, Change
 
 _ELR = "eligible.leader.replicas.version"
@@ -177,6 +174,7 @@ class ConfigBroker:
 
     def _ask(self, api: Api[Any], **fields: object) -> dict[str, Any]:
         broker = SimpleNamespace(
+            role=Role.BROKER,
             node_id=1,
             configs=self.service,
             metadata=SimpleNamespace(image=self._recorder.image),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 from cordwood.broker.auto_topic_creation import AutoTopicCreation
 from cordwood.broker.committed_offsets import CommittedOffsets
@@ -14,10 +15,10 @@ from cordwood.broker.coordinators.transaction_markers import MarkerSender
 from cordwood.broker.coordinators.transaction_partitions import TransactionPartitions
 from cordwood.broker.coordinators.transaction_verification import TransactionVerification
 from cordwood.broker.metrics import BrokerMetrics
-from cordwood.broker.node_parts import NodeParts
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.transaction.service import TransactionCoordinator
+from cordwood.serving.node_parts import NodeParts, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,6 +39,7 @@ class Broker(NodeParts):
         metrics: counts requests and data.
     """
 
+    role: ClassVar[Role] = Role.BROKER
     controller_id: Callable[[], int]
     voter_count: Callable[[], int]
     replicas: ReplicaManager

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.kafka_errors import KafkaError, RequestTimedOutError
 from cordwood.serving.api import Fields
 

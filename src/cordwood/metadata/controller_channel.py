@@ -59,7 +59,7 @@ class ControllerChannel(Protocol):
 class AdminChannel(ControllerChannel, Protocol):
     """Requests of clients, too: those to a controller in this process.
 
-    A broker whose controller is on another node forwards them (`broker.forwarding`).
+    A broker whose controller is on another node forwards them (`serving.forwarding`).
     """
 
     async def delete_topics(self, wanted: Sequence[uuid.UUID | str]) -> Sequence[KafkaError | None]:

@@ -14,6 +14,7 @@ from pathlib import Path
 from cordwood.broker.auto_topic_creation import AutoTopicCreation
 from cordwood.broker.broker import Broker
 from cordwood.broker.broker_channels import BrokerChannels
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.committed_offsets import CommittedOffsets
 from cordwood.broker.coordinators.group_cluster import GroupCluster
 from cordwood.broker.coordinators.group_metadata_log import GroupMetadataLog
@@ -26,7 +27,6 @@ from cordwood.broker.group_offsets import GroupOffsets
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.replication.replication import ImageBrokers
-from cordwood.broker.request_context import BrokerContext
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.paused_changes import (
     PausedMove,

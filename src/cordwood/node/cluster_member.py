@@ -9,12 +9,11 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 
-from cordwood.broker.forwarding import Forwarding
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.replication.fetch_session import FetchLimits
 from cordwood.broker.replication.isr_changes import IsrChanges
 from cordwood.broker.replication.replication import FollowerSettings, ImageBrokers, Replication
-from cordwood.broker.request_context import BrokerContext
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
 from cordwood.metadata.cache import MetadataCache
@@ -25,6 +24,7 @@ from cordwood.metadata.metadata_log import MetadataLog
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.serving.api import Api
+from cordwood.serving.forwarding import Forwarding
 from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.slices import Slices
 from cordwood.storage.log.log_context import LogContext

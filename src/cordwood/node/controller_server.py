@@ -15,12 +15,12 @@ from cordwood.broker.metrics import BrokerMetrics
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
 from cordwood.controller.cluster_control import ClusterControl
+from cordwood.controller.commit_watch import CommitWatch
 from cordwood.controller.controller import Controller
+from cordwood.controller.controller_context import ControllerContext
+from cordwood.controller.controller_parts import ControllerParts
+from cordwood.controller.handlers import controller_apis
 from cordwood.controller.local_channel import LocalControllerChannel
-from cordwood.controller_apis.apis import controller_apis, forwarded_apis
-from cordwood.controller_apis.commit_watch import CommitWatch
-from cordwood.controller_apis.context import ControllerContext
-from cordwood.controller_apis.parts import ControllerParts
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import Endpoint, MetadataImage
 from cordwood.metadata.quorum.leader import QuorumLeader
@@ -71,7 +71,6 @@ class ControllerServer:
             clock: for sessions and durations, whose time nobody moves; the machine's if None.
         """
         clock = clock or SystemClock()
-        self._clock = clock
         self._settings = settings
         self._thread = thread
         self._controller = controller
@@ -105,21 +104,17 @@ class ControllerServer:
             change=self._change,
             endpoints=endpoints,
         )
-        self._dispatcher = self._dispatching(apis)
-        self._forwarded = self._dispatching(forwarded_apis())
-
-    def _answer_forwarded(self, frame: memoryview, client: Peer) -> Any:
-        return self._forwarded.answer(frame, client)
-
-    def _dispatching(self, apis: dict[int, Any]) -> Dispatcher[ControllerContext]:
-        return Dispatcher(
+        self._dispatcher = Dispatcher(
             apis,
             context_of=partial(ControllerContext, self._parts),
-            slices=self._thread.slices,
-            turns=self._thread.turns,
+            slices=thread.slices,
+            turns=thread.turns,
             request_done=self.metrics.request_done,
-            monotonic_s=self._clock.monotonic_s,
+            monotonic_s=clock.monotonic_s,
         )
+
+    def _answer_forwarded(self, frame: memoryview, client: Peer) -> Any:
+        return self._dispatcher.answer(frame, client)
 
     def _change(self, work: Callable[[], T]) -> Awaitable[T]:
         def run() -> T:

@@ -21,9 +21,9 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from cordwood.broker.broker import Broker
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
-from cordwood.broker.request_context import BrokerContext
 from cordwood.cleanup.erasure.online_erasures import OnlineErasures
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings

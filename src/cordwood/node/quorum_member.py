@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
-from cordwood.broker.forwarding import Forwarding
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.replica_manager import ReplicaManager
-from cordwood.broker.request_context import BrokerContext
 from cordwood.client.node_connection import NodeAddress
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
@@ -38,6 +37,7 @@ from cordwood.model.errors import CordwoodError
 from cordwood.model.pauses import background
 from cordwood.node.cluster_member import ClusterMember
 from cordwood.serving.api import Api
+from cordwood.serving.forwarding import Forwarding
 from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.request_errors import UnansweredRequestError
 from cordwood.serving.slices import Slices

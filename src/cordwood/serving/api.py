@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from cordwood.serving.addresses import Address
+from cordwood.serving.authorizer import Need
+from cordwood.serving.principal import ANONYMOUS
 from cordwood.storage.reading.batch_heads import FileRange
 
 C = TypeVar("C")
@@ -34,17 +36,6 @@ class Parked(NamedTuple):
     """
 
     answer: Awaitable[Any]
-
-
-class Principal(NamedTuple):
-    """Who a client is. Source: KafkaPrincipal."""
-
-    type: str
-    name: str
-
-
-ANONYMOUS: Final = Principal("User", "ANONYMOUS")
-"""A client whose connection is not authenticated."""
 
 
 class Peer:
@@ -83,8 +74,9 @@ INLINE_BYTES_MAX = 16 * 1024
 class Api(NamedTuple, Generic[C]):
     """A served API, with the lowest and the highest version served, both inclusive.
 
-    `handle` gets the context of the request and the request. It runs in a turn of the event loop,
-    or in slices (`cordwood.serving.slices`) if the request has
+    `handle` gets the context of the request, and the request, if the client may do all that it
+    `needs`; where that depends on more than one field (topics, versions), `handle` authorizes. It
+    runs in a turn of the event loop, or in slices (`cordwood.serving.slices`) if the request has
     more than `inline_bytes_max` bytes or `is_long` says so; `is_long` runs in a turn. Equal
     elements of the request's array `distinct` are read once. `parks` says that an awaitable which
     `handle` returns is of the kind that `Parked` describes. `is_last_unstable` says that Kafka may
@@ -97,6 +89,7 @@ class Api(NamedTuple, Generic[C]):
     min_version: int
     max_version: int
     handle: Callable[[C, Any], Response]
+    needs: tuple[Need, ...] = ()
     parks: bool = False
     inline_bytes_max: int = INLINE_BYTES_MAX
     is_long: Callable[[C, Any], bool] = never

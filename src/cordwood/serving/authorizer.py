@@ -1,4 +1,4 @@
-"""Authorization: every handler checks with it before it acts.
+"""Authorization: what an API needs, and who decides.
 
 Source: org.apache.kafka.server.authorizer.Authorizer, org.apache.kafka.common.acl.AclOperation,
 org.apache.kafka.common.resource.ResourceType, kafka.server.AuthHelper, Kafka 4.3; KIP-11, KIP-504.
@@ -7,9 +7,9 @@ org.apache.kafka.common.resource.ResourceType, kafka.server.AuthHelper, Kafka 4.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
-from cordwood.serving.api import Principal
+from cordwood.serving.principal import Principal
 
 CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the one resource of type CLUSTER. Source: Resource.CLUSTER_NAME."""
@@ -54,6 +54,32 @@ OPERATIONS: Final = {
     ),
 }
 """The operations that each type of resource has. Source: AclEntry.supportedOperations."""
+
+
+class Need(NamedTuple):
+    """An operation that a client must be allowed on a resource, or its request fails as a whole.
+
+    `field` is the field of the request that names the resource; the cluster has none.
+    """
+
+    operation: Operation
+    resource_type: ResourceType
+    field: str = ""
+
+
+def on_cluster(operation: Operation) -> Need:
+    """An operation on the cluster."""
+    return Need(operation, ResourceType.CLUSTER)
+
+
+def on_group(operation: Operation) -> Need:
+    """An operation on the group of the request."""
+    return Need(operation, ResourceType.GROUP, "group_id")
+
+
+def on_transactional_id(operation: Operation) -> Need:
+    """An operation on the transactional id of the request."""
+    return Need(operation, ResourceType.TRANSACTIONAL_ID, "transactional_id")
 
 
 class Authorizer(Protocol):

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import struct
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
@@ -29,12 +29,11 @@ from cordwood.serving.api import (
     never,
 )
 from cordwood.serving.error_answers import error_answer
+from cordwood.serving.request_context import RequestContext
 from cordwood.serving.request_errors import UnansweredRequestError, UnservedRequestError
 from cordwood.serving.slices import Slices
 from cordwood.serving.turns import TurnWatch
 from cordwood.storage.reading.batch_heads import FileRange
-
-C = TypeVar("C")
 
 _log = logging.getLogger(__name__)
 
@@ -45,12 +44,12 @@ _READY = (Encoded, dict, Mapping)
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 
 
-class _Route(Generic[C]):
+class _Route:
     """One version of a served API: how its requests are read, handled and answered."""
 
     __slots__ = ("api", "head_end", "reader", "version")
 
-    def __init__(self, api: Api[C], version: int) -> None:
+    def __init__(self, api: Api[Any], version: int) -> None:
         self.api = api
         self.version = version
         self.reader = RequestReader(api.key, version, distinct=api.distinct)
@@ -59,14 +58,14 @@ class _Route(Generic[C]):
         self.head_end = b"\0" if is_tagged else b""
 
 
-class Dispatcher(Generic[C]):
+class Dispatcher:
     """Has each request answered by the handler of its API."""
 
     def __init__(
         self,
-        apis: Mapping[int, Api[C]],
+        apis: Mapping[int, Api[Any]],
         *,
-        context_of: Callable[[RequestHeader, Peer], C],
+        context_of: Callable[[RequestHeader, Peer], RequestContext],
         slices: Slices,
         turns: TurnWatch,
         request_done: Callable[[str, int, float], None],
@@ -84,7 +83,7 @@ class Dispatcher(Generic[C]):
             monotonic_s: returns the time in seconds; it advances while a handler runs.
         """
         self._apis = apis
-        self._routes: dict[tuple[int, int], _Route[C]] = {}
+        self._routes: dict[tuple[int, int], _Route] = {}
         self._context_of = context_of
         self._slices = slices
         self._turns = turns
@@ -112,7 +111,7 @@ class Dispatcher(Generic[C]):
             return self._in_slices(route, header, context, frame, begun)
         return self._handled(route, header, context, request, begun)
 
-    def _route_of(self, header: RequestHeader) -> _Route[C] | None:
+    def _route_of(self, header: RequestHeader) -> _Route | None:
         api = self._apis.get(header.api_key)
         if api is None or not api.min_version <= header.api_version <= api.max_version:
             return None
@@ -121,19 +120,32 @@ class Dispatcher(Generic[C]):
         return route
 
     def _handled(
-        self, route: _Route[C], header: RequestHeader, context: C, request: Any, begun: float
+        self,
+        route: _Route,
+        header: RequestHeader,
+        context: RequestContext,
+        request: Any,
+        begun: float,
     ) -> list[Part] | Awaitable[Any] | Parked | None:
+        api = route.api
         try:
-            response = route.api.handle(context, request)
+            for need in api.needs:
+                context.require(need, request)
+            response = api.handle(context, request)
         except Exception as error:
-            response = self._failed(route.api, header, request, error)
+            response = self._failed(api, header, request, error)
         if response is None or isinstance(response, _READY):
             return self._finished(route, header, request, response, begun)
         later = self._later(route, header, request, response, begun)
-        return Parked(later) if route.api.parks else later
+        return Parked(later) if api.parks else later
 
     def _in_slices(
-        self, route: _Route[C], header: RequestHeader, context: C, frame: memoryview, begun: float
+        self,
+        route: _Route,
+        header: RequestHeader,
+        context: RequestContext,
+        frame: memoryview,
+        begun: float,
     ) -> Awaitable[Parked | list[Part] | None]:
         """The request is read, handled and answered in slices (`cordwood.serving.slices`)."""
         # A small one lies in a buffer that serves other connections soon.
@@ -154,7 +166,7 @@ class Dispatcher(Generic[C]):
 
     async def _later(
         self,
-        route: _Route[C],
+        route: _Route,
         header: RequestHeader,
         request: Any,
         response: Awaitable[Fields | Encoded | None],
@@ -168,7 +180,7 @@ class Dispatcher(Generic[C]):
 
     def _finished(
         self,
-        route: _Route[C],
+        route: _Route,
         header: RequestHeader,
         request: Any,
         response: Fields | Encoded | None,
@@ -190,7 +202,9 @@ class Dispatcher(Generic[C]):
             self._turns.note(f"{api.name} of client {header.client_id}", seconds)
         return parts
 
-    def _failed(self, api: Api[C], header: RequestHeader, request: Any, error: Exception) -> Fields:
+    def _failed(
+        self, api: Api[Any], header: RequestHeader, request: Any, error: Exception
+    ) -> Fields:
         """A response that has nothing but the error; raises it where a response cannot say it.
 
         Source: kafka.server.RequestHandlerHelper.handleError.
@@ -213,7 +227,7 @@ class Dispatcher(Generic[C]):
         return answer
 
     def _encoded(
-        self, route: _Route[C], header: RequestHeader, response: Fields | Encoded
+        self, route: _Route, header: RequestHeader, response: Fields | Encoded
     ) -> list[Part]:
         if isinstance(response, Encoded):
             body = list(response.parts)

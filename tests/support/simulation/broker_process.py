@@ -13,13 +13,12 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from cordwood.broker.broker import Broker
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
-from cordwood.broker.request_context import BrokerContext
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
@@ -240,7 +239,7 @@ class BrokerProcess:
             scheduler.run_due()
 
     def _serve(self, broker: Broker, thread: NodeThread) -> None:
-        dispatcher: Dispatcher[Any] = Dispatcher(
+        dispatcher: Dispatcher = Dispatcher(
             self._apis,
             context_of=partial(BrokerContext, broker),
             slices=thread.slices,

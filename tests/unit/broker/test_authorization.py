@@ -17,14 +17,15 @@ from uuid import UUID
 import pytest
 
 from cordwood.broker.broker import Broker
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.handlers import served_apis
-from cordwood.broker.request_context import BrokerContext
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
 from cordwood.model.kafka_errors import TopicAuthorizationError
-from cordwood.serving.api import ANONYMOUS, Parked, Peer, Principal
+from cordwood.serving.api import Parked, Peer
 from cordwood.serving.authorizer import CLUSTER_NAME, Operation, ResourceType
 from cordwood.serving.dispatch import Dispatcher
+from cordwood.serving.principal import ANONYMOUS, Principal
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine
 from support.wire import Plain, Wire, read_response, request_body, request_frame

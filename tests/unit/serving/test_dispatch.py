@@ -14,6 +14,8 @@ from cordwood.protocol.headers import API_VERSIONS
 from cordwood.protocol.messages import MalformedMessageError
 from cordwood.serving.api import Api, Peer
 from cordwood.serving.dispatch import Dispatcher
+from cordwood.serving.node_parts import NodeParts
+from cordwood.serving.request_context import RequestContext
 from cordwood.serving.request_errors import UnservedRequestError
 from cordwood.serving.slices import Slices
 from cordwood.serving.turns import TurnWatch
@@ -47,7 +49,7 @@ class Handled:
         self.requests.append(request)
         return self.fields
 
-    def dispatcher(self, *, inline_bytes_max: int = 1024) -> Dispatcher[object]:
+    def dispatcher(self, *, inline_bytes_max: int = 1024) -> Dispatcher:
         def done(name: str, version: int, _seconds: float) -> None:
             self.done.append((name, version))
 
@@ -57,7 +59,7 @@ class Handled:
         ]
         return Dispatcher(
             {api.key: api for api in apis},
-            context_of=lambda header, _peer: header,
+            context_of=lambda header, peer: RequestContext(cast("NodeParts", None), header, peer),
             slices=cast("Slices", self.slices),
             turns=TurnWatch(),
             request_done=done,

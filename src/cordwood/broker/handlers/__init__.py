@@ -1,28 +1,13 @@
-"""One module for each API that is served, or a few that are refused alike.
-
-Whatever is an `API`, or in `APIS`, of a module here is served and advertised.
-"""
+"""Handlers of the APIs that only brokers serve."""
 
 from __future__ import annotations
 
-import importlib
-import pkgutil
+from typing import Any
 
-from cordwood.broker.request_context import BrokerContext
 from cordwood.serving.api import Api
+from cordwood.serving.registry import apis_of
 
 
-def served_apis(*, unstable_versions: bool = False) -> dict[int, Api[BrokerContext]]:
-    """The served APIs by key; `unstable_versions` is unstable.api.versions.enable.
-
-    Source: org.apache.kafka.common.message.ApiMessageType.highestSupportedVersion.
-    """
-    apis: dict[int, Api[BrokerContext]] = {}
-    for found in pkgutil.iter_modules(__path__, f"{__name__}."):
-        module = importlib.import_module(found.name)
-        for api in (*getattr(module, "APIS", ()), getattr(module, "API", None)):
-            if api is not None:
-                assert api.key not in apis, f"two handlers of API {api.key}"
-                is_lower = api.is_last_unstable and not unstable_versions
-                apis[api.key] = api._replace(max_version=api.max_version - is_lower)
-    return apis
+def served_apis(*, unstable_versions: bool = False) -> dict[int, Api[Any]]:
+    """The APIs of a broker by key; `unstable_versions` is unstable.api.versions.enable."""
+    return apis_of(__name__, unstable_versions=unstable_versions)

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.coordinators.transaction_partitions import TransactionRequest
-from cordwood.broker.handlers.cluster_facts import is_internal
-from cordwood.broker.request_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.apis.add_partitions_to_txn import (
@@ -23,7 +22,8 @@ from cordwood.protocol.apis.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from cordwood.serving.api import Api, Fields, Response
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import Operation, ResourceType, on_cluster
+from cordwood.serving.handlers.cluster_facts import is_internal
 
 _BATCHED_SINCE = 4
 _FENCED_SINCE = 2
@@ -35,7 +35,7 @@ _Errors = Mapping[TopicPartition, int]
 def handle(context: BrokerContext, request: AddPartitionsToTxnRequest) -> Response:
     """Answers when the changes of all transactions are committed."""
     if context.api_version >= _BATCHED_SINCE:
-        context.require_cluster(Operation.CLUSTER_ACTION)
+        context.require(on_cluster(Operation.CLUSTER_ACTION), request)
         answers = {
             each.transactional_id: _answer_of_broker(context, each) for each in request.transactions
         }

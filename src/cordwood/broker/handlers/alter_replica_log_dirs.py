@@ -13,7 +13,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     KafkaError,
@@ -24,13 +24,12 @@ from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation
+from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.storage.directory_names import has_future_directory_name
 
 
 def handle(context: BrokerContext, request: AlterReplicaLogDirsRequest) -> Response:
     """Begins every move that is not done already."""
-    context.require_cluster(Operation.ALTER)
     topics: dict[str, list[dict[str, Any]]] = {}
     begun: list[tuple[asyncio.Future[Any], dict[str, Any]]] = []
     for target in in_steps(request.dirs):
@@ -83,4 +82,6 @@ def _begin(
     return context.broker.replicas.moves.begin(partition, target)
 
 
-API = Api(34, "AlterReplicaLogDirs", 1, 2, handle, is_long=always)
+API = Api(
+    34, "AlterReplicaLogDirs", 1, 2, handle, needs=(on_cluster(Operation.ALTER),), is_long=always
+)

@@ -12,8 +12,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
-from cordwood.broker.handlers.cluster_facts import NOT_ASKED
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import ConsumerMember
 from cordwood.format.java_map import JavaHashSet
@@ -23,6 +22,7 @@ from cordwood.model.pauses import in_steps
 from cordwood.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.handlers.cluster_facts import NOT_ASKED
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
 

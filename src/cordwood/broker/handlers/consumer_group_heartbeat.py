@@ -7,14 +7,14 @@ Source: kafka.server.KafkaApis.handleConsumerGroupHeartbeat.
 
 from __future__ import annotations
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.classic.member import Client
 from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from cordwood.serving.api import Api, Fields, Response
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import Operation, ResourceType, on_group
 
 _CLIENT_MAKES_IDS_SINCE = 1
 
@@ -23,7 +23,7 @@ def handle(context: BrokerContext, request: ConsumerGroupHeartbeatRequest) -> Re
     """Answers when what the member has changed is committed."""
     if not context.broker.serves_consumer_groups:
         return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
-    context.require_group(Operation.READ, request.group_id)
+    context.require(on_group(Operation.READ), request)
     for topic in request.subscribed_topic_names or ():
         if not context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic):
             return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}

@@ -8,8 +8,8 @@ Source: kafka.server.KafkaApis.handleDeleteGroupsRequest, GroupCoordinatorShard.
 
 from __future__ import annotations
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.apis.delete_groups import DeleteGroupsRequest

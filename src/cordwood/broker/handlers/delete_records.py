@@ -13,8 +13,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cordwood.broker.handlers.cluster_facts import is_internal
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.audit import RecordsDeleted, audit
 from cordwood.model.hold import held_by
 from cordwood.model.kafka_errors import (
@@ -28,6 +27,7 @@ from cordwood.model.pauses import in_steps
 from cordwood.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
 from cordwood.serving.api import Api, Fields, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.handlers.cluster_facts import is_internal
 
 _log = logging.getLogger(__name__)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, UnsupportedRequestError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.apis.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation
+from cordwood.serving.authorizer import Operation, on_cluster
 
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 _KINDS = ("user", "client-id", "ip")
@@ -22,7 +22,6 @@ _KINDS = ("user", "client-id", "ip")
 
 def handle(context: BrokerContext, request: DescribeClientQuotasRequest) -> Response:
     """Answers from the image."""
-    context.require_cluster(Operation.DESCRIBE_CONFIGS)
     try:
         exact, kinds = _filter(request.components)
     except KafkaError as error:
@@ -91,4 +90,12 @@ def _require_match(component: ComponentData) -> None:
         raise InvalidRequestError(f"Unknown match type {component.match_type}")
 
 
-API = Api(48, "DescribeClientQuotas", 0, 1, handle, is_long=always)
+API = Api(
+    48,
+    "DescribeClientQuotas",
+    0,
+    1,
+    handle,
+    needs=(on_cluster(Operation.DESCRIBE_CONFIGS),),
+    is_long=always,
+)

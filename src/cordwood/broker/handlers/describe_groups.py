@@ -10,8 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.handlers.cluster_facts import NOT_ASKED
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
@@ -19,6 +18,7 @@ from cordwood.model.pauses import in_steps
 from cordwood.protocol.apis.describe_groups import DescribeGroupsRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.handlers.cluster_facts import NOT_ASKED
 
 _NOT_FOUND_SINCE = 6
 

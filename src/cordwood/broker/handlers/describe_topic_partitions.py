@@ -7,11 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.handlers.cluster_facts import (
-    PartitionPlaces,
-    is_internal,
-)
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InvalidTopicError
 from cordwood.model.pauses import in_steps
@@ -19,6 +15,10 @@ from cordwood.model.topic_names import require_topic_name
 from cordwood.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.handlers.cluster_facts import (
+    PartitionPlaces,
+    is_internal,
+)
 
 
 def handle(context: BrokerContext, request: DescribeTopicPartitionsRequest) -> Response:

@@ -8,13 +8,13 @@ Source: kafka.server.KafkaApis.handleEndTxnRequest.
 
 from __future__ import annotations
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.transaction.requests import EndAnswer, EndRequest
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.apis.end_txn import EndTxnRequest
 from cordwood.serving.api import Api, Fields, Response
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import Operation, on_transactional_id
 
 _FENCED_SINCE = 2
 _NEW_EPOCHS_SINCE = 5
@@ -23,11 +23,8 @@ _TV_0, _TV_2 = 0, 2
 
 def handle(context: BrokerContext, request: EndTxnRequest) -> Response:
     """Answers when the outcome is committed; the markers are written afterwards."""
-    transactional_id = request.transactional_id
-    if not context.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
-        return {"error_code": ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}
     question = EndRequest(
-        transactional_id=transactional_id,
+        transactional_id=request.transactional_id,
         producer_id=request.producer_id,
         producer_epoch=request.producer_epoch,
         commit=request.committed,
@@ -49,4 +46,4 @@ def _fields(answer: EndAnswer, version: int) -> Fields:
     }
 
 
-API = Api(26, "EndTxn", 0, 5, handle)
+API = Api(26, "EndTxn", 0, 5, handle, needs=(on_transactional_id(Operation.WRITE),))

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.delayed_fetch import INLINE_PARTITIONS_MAX, DelayedFetch, when_grown
 from cordwood.broker.fetch_sessions import (
     NO_SESSION,
@@ -34,7 +35,6 @@ from cordwood.broker.fetch_sessions import (
 from cordwood.broker.handlers.fetch_response import build_response
 from cordwood.broker.partition import NO_EPOCH
 from cordwood.broker.reading import PartitionRead, PartitionReading, Reader, ReadResult
-from cordwood.broker.request_context import BrokerContext
 from cordwood.configs.server_properties import RACK_AWARE_SELECTOR
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps

@@ -9,13 +9,13 @@ import struct
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cordwood.broker.handlers.cluster_facts import current_leader, endpoints_of
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.reading import PartitionRead
-from cordwood.broker.request_context import BrokerContext
 from cordwood.format.messages.primitives import write_uvarint
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.serving.api import Encoded, Part
+from cordwood.serving.handlers.cluster_facts import current_leader, endpoints_of
 
 _FLEXIBLE_SINCE = 12
 _TOPIC_IDS_SINCE = 13

@@ -14,14 +14,14 @@ from __future__ import annotations
 import logging
 from typing import Any, NamedTuple
 
-from cordwood.broker.handlers.cluster_facts import endpoint_for
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.protocol.apis.find_coordinator import FindCoordinatorRequest
 from cordwood.serving.api import Api, Fields, Response
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import Operation, ResourceType, on_cluster
+from cordwood.serving.handlers.cluster_facts import endpoint_for
 
 _log = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ def _find(context: BrokerContext, kind: int, key: str, *, is_new: bool) -> _Foun
     if kind == _GROUP and not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, key):
         return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED, _NO_NODE, "Group authorization failed.")
     if kind == _SHARE and context.api_version >= _SHARE_SINCE:
-        context.require_cluster(Operation.CLUSTER_ACTION)
+        context.require(on_cluster(Operation.CLUSTER_ACTION), None)
     if kind == _TRANSACTION and not context.authorize(
         Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key
     ):

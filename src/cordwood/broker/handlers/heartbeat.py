@@ -7,16 +7,15 @@ Source: kafka.server.KafkaApis.handleHeartbeatRequest.
 
 from __future__ import annotations
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import BrokerContext
 from cordwood.protocol.apis.heartbeat import HeartbeatRequest
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation
+from cordwood.serving.authorizer import Operation, on_group
 
 
 def handle(context: BrokerContext, request: HeartbeatRequest) -> Response:
     """Answers with an error code alone."""
-    context.require_group(Operation.READ, request.group_id)
     answer = CoordinatorAnswer[int](context.broker.thread)
     context.broker.groups.heartbeat(
         request.group_id,
@@ -28,4 +27,4 @@ def handle(context: BrokerContext, request: HeartbeatRequest) -> Response:
     return answer.response(lambda code: {"error_code": code})
 
 
-API = Api(12, "Heartbeat", 0, 4, handle)
+API = Api(12, "Heartbeat", 0, 4, handle, needs=(on_group(Operation.READ),))

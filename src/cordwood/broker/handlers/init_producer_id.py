@@ -10,8 +10,8 @@ Source: kafka.server.KafkaApis.handleInitProducerIdRequest.
 
 from __future__ import annotations
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.transaction import requests
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.apis.init_producer_id import InitProducerIdRequest

@@ -8,12 +8,12 @@ Source: kafka.server.KafkaApis.handleJoinGroupRequest, JoinGroupRequest, JoinGro
 
 from __future__ import annotations
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.classic.member import Client, JoinAnswer, JoinRequest, Protocol
 from cordwood.protocol.apis.join_group import JoinGroupRequest
 from cordwood.serving.api import Api, Fields, Response
-from cordwood.serving.authorizer import Operation
+from cordwood.serving.authorizer import Operation, on_group
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _NULLABLE_PROTOCOL_SINCE = 7
@@ -23,7 +23,6 @@ _REBALANCE_TIMEOUT_SINCE = 1
 
 def handle(context: BrokerContext, request: JoinGroupRequest) -> Response:
     """Answers when the group's next generation begins."""
-    context.require_group(Operation.READ, request.group_id)
     answer = CoordinatorAnswer[JoinAnswer](context.broker.thread)
     context.broker.groups.join(_question(context, request), answer)
     return answer.response(lambda found: _fields(found, context.api_version))
@@ -64,4 +63,4 @@ def _fields(answer: JoinAnswer, version: int) -> Fields:
     }
 
 
-API = Api(11, "JoinGroup", 0, 9, handle, parks=True)
+API = Api(11, "JoinGroup", 0, 9, handle, needs=(on_group(Operation.READ),), parks=True)

@@ -7,19 +7,18 @@ Source: kafka.server.KafkaApis.handleLeaveGroupRequest, LeaveGroupResponse.
 
 from __future__ import annotations
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.classic.member import LeaveReply, LeavingMember
 from cordwood.protocol.apis.leave_group import LeaveGroupRequest
 from cordwood.serving.api import Api, Fields, Response
-from cordwood.serving.authorizer import Operation
+from cordwood.serving.authorizer import Operation, on_group
 
 _SEVERAL_SINCE = 3
 
 
 def handle(context: BrokerContext, request: LeaveGroupRequest) -> Response:
     """Answers for each member; for one alone, in old versions, as for all."""
-    context.require_group(Operation.READ, request.group_id)
     is_single = context.api_version < _SEVERAL_SINCE
     leaving = (
         [LeavingMember(request.member_id)]
@@ -43,4 +42,4 @@ def _fields(reply: LeaveReply, *, is_single: bool) -> Fields:
     }
 
 
-API = Api(13, "LeaveGroup", 0, 5, handle)
+API = Api(13, "LeaveGroup", 0, 5, handle, needs=(on_group(Operation.READ),))

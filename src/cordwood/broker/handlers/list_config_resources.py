@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.configs.resource import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.apis.list_config_resources import ListConfigResourcesRequest
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation
+from cordwood.serving.authorizer import Operation, on_cluster
 
 
 def handle(context: BrokerContext, request: ListConfigResourcesRequest) -> Response:
     """Answers from the image."""
-    context.require_cluster(Operation.DESCRIBE_CONFIGS)
     if context.api_version == 0:
         wanted = [int(ConfigResource.CLIENT_METRICS)]
     else:
@@ -51,4 +50,12 @@ def _names(context: BrokerContext, kind: int) -> Iterable[str]:
             return [name for each, name in image.configs if each == kind]
 
 
-API = Api(74, "ListConfigResources", 0, 1, handle, is_long=always)
+API = Api(
+    74,
+    "ListConfigResources",
+    0,
+    1,
+    handle,
+    needs=(on_cluster(Operation.DESCRIBE_CONFIGS),),
+    is_long=always,
+)

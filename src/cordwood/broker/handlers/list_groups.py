@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.apis.list_groups import ListGroupsRequest
 from cordwood.serving.api import Api, Fields, Response, always

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, OffsetNotAvailableError
 from cordwood.model.pauses import in_steps

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.apis.describe_transactions import DescribeTransactionsRequest

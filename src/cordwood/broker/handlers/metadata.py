@@ -17,14 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from cordwood.broker.handlers.cluster_facts import (
-    NOT_ASKED,
-    PartitionPlaces,
-    brokers_of,
-    cluster_operations,
-    is_internal,
-)
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.metadata.image import TopicImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
@@ -34,6 +27,13 @@ from cordwood.model.uuids import ZERO_UUID
 from cordwood.protocol.apis.metadata import MetadataRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.handlers.cluster_facts import (
+    NOT_ASKED,
+    PartitionPlaces,
+    brokers_of,
+    cluster_operations,
+    is_internal,
+)
 
 _log = logging.getLogger(__name__)
 

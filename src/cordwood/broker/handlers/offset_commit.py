@@ -11,8 +11,8 @@ import struct
 from typing import Any
 from uuid import UUID
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.format.varint import encode_unsigned_varint
 from cordwood.model.error_codes import ErrorCode
@@ -20,7 +20,7 @@ from cordwood.model.pauses import in_steps
 from cordwood.model.uuids import ZERO_UUID
 from cordwood.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from cordwood.serving.api import Api, Encoded, Fields, Response
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import Operation, ResourceType, on_group
 
 # Looked up once: members of an enum are slow to look up.
 _READ, _TOPIC = Operation.READ, ResourceType.TOPIC
@@ -116,7 +116,6 @@ class _Asked:
 
 def handle(context: BrokerContext, request: OffsetCommitRequest) -> Response:
     """Answers when the offsets are committed."""
-    context.require_group(_READ, request.group_id)
     version = context.api_version
     by_id = version >= _TOPIC_IDS_SINCE
     asked = [_Asked(context, topic, by_id=by_id) for topic in in_steps(request.topics)]
@@ -184,4 +183,4 @@ def _count(count: int, *, is_flexible: bool) -> bytes:
     return encode_unsigned_varint(count + 1) if is_flexible else _COUNT.pack(count)
 
 
-API = Api(8, "OffsetCommit", 2, 10, handle)
+API = Api(8, "OffsetCommit", 2, 10, handle, needs=(on_group(Operation.READ),))

@@ -8,21 +8,20 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.apis.offset_delete import OffsetDeleteRequest
 from cordwood.serving.api import Api, Fields, Response, always
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import Operation, ResourceType, on_group
 
 _MISSING = "is_missing"  # a key that no version of the response has
 
 
 def handle(context: BrokerContext, request: OffsetDeleteRequest) -> Response:
     """Answers for each partition when the tombstone of its offset is committed."""
-    context.require_group(Operation.DELETE, request.group_id)
     image = context.broker.metadata.image
     allowed = context.authorized(
         Operation.READ, ResourceType.TOPIC, {topic.name for topic in in_steps(request.topics)}
@@ -80,4 +79,4 @@ def _topic(topic: Any, answers: Mapping[tuple[str, int], int], missing: int) -> 
     }
 
 
-API = Api(47, "OffsetDelete", 0, 0, handle, is_long=always)
+API = Api(47, "OffsetDelete", 0, 0, handle, needs=(on_group(Operation.DELETE),), is_long=always)

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.offset_requests import (
     NO_MEMBER,
     FetchedOffset,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cordwood.broker.request_context import BrokerContext
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.kafka_errors import KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest

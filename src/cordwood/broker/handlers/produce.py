@@ -20,19 +20,18 @@ import struct
 from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any, Final
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinators.transaction_verification import (
     Support,
     TransactionalWrite,
     Verified,
 )
 from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_committed
-from cordwood.broker.handlers.cluster_facts import current_leader, endpoints_of, is_internal
 from cordwood.broker.handlers.produce_checks import (
     has_transactional_batch,
     require_one_batch,
     transactional_batch,
 )
-from cordwood.broker.request_context import BrokerContext
 from cordwood.format.record_batch import may_expand_beyond
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.error_codes import ErrorCode
@@ -56,6 +55,7 @@ from cordwood.protocol.apis.produce import PartitionProduceData, ProduceRequest,
 from cordwood.protocol.messages import build, request_codec
 from cordwood.serving.api import Api, Encoded, Fields, Response
 from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.handlers.cluster_facts import current_leader, endpoints_of, is_internal
 from cordwood.serving.request_errors import UnansweredRequestError
 from cordwood.storage.log.append_result import AppendResult
 

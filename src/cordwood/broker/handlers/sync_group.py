@@ -7,13 +7,13 @@ Source: kafka.server.KafkaApis.handleSyncGroupRequest.
 
 from __future__ import annotations
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.classic.member import SyncAnswer, SyncRequest
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.apis.sync_group import SyncGroupRequest
 from cordwood.serving.api import Api, Fields, Response
-from cordwood.serving.authorizer import Operation
+from cordwood.serving.authorizer import Operation, on_group
 
 _PROTOCOL_REQUIRED_SINCE = 5
 
@@ -23,7 +23,6 @@ def handle(context: BrokerContext, request: SyncGroupRequest) -> Response:
     protocol_type, protocol_name = request.protocol_type, request.protocol_name
     if context.api_version >= _PROTOCOL_REQUIRED_SINCE and None in {protocol_type, protocol_name}:
         return _fields(SyncAnswer(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
-    context.require_group(Operation.READ, request.group_id)
     answer = CoordinatorAnswer[SyncAnswer](context.broker.thread)
     question = SyncRequest(
         group_id=request.group_id,
@@ -42,4 +41,4 @@ def _fields(answer: SyncAnswer) -> Fields:
     return answer._asdict()
 
 
-API = Api(14, "SyncGroup", 0, 5, handle, parks=True)
+API = Api(14, "SyncGroup", 0, 5, handle, needs=(on_group(Operation.READ),), parks=True)

@@ -9,9 +9,9 @@ GroupCoordinatorService.commitTransactionalOffsets.
 
 from __future__ import annotations
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.coordinators.transaction_verification import Support, TransactionalWrite
-from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.effects import TransactionalProducer
 from cordwood.coordinator.errors import CoordinatorRequestError, error_of_append
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinators.transaction_markers import is_impossible
 from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_committed
-from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.transaction.service import TransactionMarker
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
@@ -23,7 +23,7 @@ from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.apis.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
 from cordwood.serving.api import Api, Fields, Response
-from cordwood.serving.authorizer import Operation
+from cordwood.serving.authorizer import Operation, on_cluster
 
 _log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def handle(context: BrokerContext, request: WriteTxnMarkersRequest) -> Response:
     the error of the last.
     """
     if not context.authorize_cluster(Operation.ALTER):
-        context.require_cluster(Operation.CLUSTER_ACTION)
+        context.require(on_cluster(Operation.CLUSTER_ACTION), request)
     answers: dict[int, _Answers] = {}
     for marker in request.markers:
         if is_impossible(marker) and _is_built(context, marker):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cordwood.broker.broker import Broker
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.handlers import fetch as fetch_handler
-from cordwood.broker.request_context import BrokerContext
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.protocol.headers import RequestHeader
 from cordwood.protocol.messages import build, request_codec

@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
+from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.handlers import offset_fetch
-from cordwood.broker.request_context import BrokerContext
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.model.pauses import is_pausing
 from cordwood.serving.authorizer import Operation, ResourceType

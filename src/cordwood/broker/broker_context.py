@@ -1,0 +1,21 @@
+"""The context of a request to a broker: the client, and the parts of the broker.
+
+Source: org.apache.kafka.common.requests.RequestContext.
+"""
+
+from __future__ import annotations
+
+from cordwood.broker.broker import Broker
+from cordwood.protocol.headers import RequestHeader
+from cordwood.serving.api import Peer
+from cordwood.serving.request_context import RequestContext
+
+
+class BrokerContext(RequestContext):
+    """The context of one request to a broker; `broker` has the parts that serve it."""
+
+    __slots__ = ("broker",)
+
+    def __init__(self, broker: Broker, header: RequestHeader, peer: Peer) -> None:
+        super().__init__(broker, header, peer)
+        self.broker = broker

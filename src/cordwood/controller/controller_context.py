@@ -1,0 +1,30 @@
+"""The context of a request to a controller: the client, and the parts of the controller.
+
+Source: org.apache.kafka.common.requests.RequestContext, kafka.server.ControllerApis.
+"""
+
+from __future__ import annotations
+
+from cordwood.controller.controller_parts import ControllerParts
+from cordwood.protocol.headers import RequestHeader
+from cordwood.serving.api import Peer
+from cordwood.serving.request_context import RequestContext
+
+
+class ControllerContext(RequestContext):
+    """The context of one request to a controller; `controller` has the parts that serve it."""
+
+    __slots__ = ("controller",)
+
+    def __init__(self, controller: ControllerParts, header: RequestHeader, peer: Peer) -> None:
+        super().__init__(controller, header, peer)
+        self.controller = controller
+
+    @property
+    def leader_endpoints(self) -> list[dict[str, object]]:
+        """The address of the controller on the client's listener."""
+        return [
+            {"node_id": self.controller.node_id, "host": each.host, "port": each.port}
+            for each in self.controller.endpoints
+            if each.name == self.listener
+        ]

@@ -1,0 +1,39 @@
+"""The parts of a controller that serve requests, by name.
+
+Source: kafka.server.ControllerServer, the parameters of kafka.server.ControllerApis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from cordwood.controller.cluster_control import ClusterControl
+from cordwood.controller.commit_watch import CommitWatch
+from cordwood.metadata.image import Endpoint
+from cordwood.metadata.quorum.leader import QuorumLeader
+from cordwood.serving.api import Peer
+from cordwood.serving.node_parts import NodeParts, Role
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ControllerParts(NodeParts):
+    """The parts of a controller, all of which belong to the event loop's thread.
+
+    Attributes:
+        cluster: the brokers of the cluster.
+        quorum: answers those that fetch the metadata log.
+        commits: wakes them.
+        forwarded: answers a request, without its size, of a client of a broker.
+        change: runs an operation of the controller, in slices and after all earlier ones.
+        endpoints: where the controller is reached.
+    """
+
+    role: ClassVar[Role] = Role.CONTROLLER
+    cluster: ClusterControl
+    quorum: QuorumLeader
+    commits: CommitWatch
+    forwarded: Callable[[memoryview, Peer], Any]
+    change: Callable[[Callable[[], Any]], Awaitable[Any]]
+    endpoints: Sequence[Endpoint]

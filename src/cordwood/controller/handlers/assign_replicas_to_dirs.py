@@ -1,0 +1,69 @@
+"""AssignReplicasToDirs (73), version 0: the log directories of a broker's replicas (KIP-858).
+
+Source: kafka.server.ControllerApis.handleAssignReplicasToDirs,
+ReplicationControlManager.handleAssignReplicasToDirs.
+"""
+
+from __future__ import annotations
+
+from cordwood.controller.controller_context import ControllerContext
+from cordwood.metadata.controller_requests import DirectoryAssignment
+from cordwood.model.pauses import in_steps
+from cordwood.protocol.apis.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.serving.authorizer import Operation, on_cluster
+
+
+def handle(context: ControllerContext, request: AssignReplicasToDirsRequest) -> Response:
+    """Answers for each replica when all are recorded."""
+    return _assigned(context, request)
+
+
+async def _assigned(context: ControllerContext, request: AssignReplicasToDirsRequest) -> Fields:
+    controller = context.controller
+
+    def work() -> Fields:
+        assigned = [
+            DirectoryAssignment(topic.topic_id, partition.partition_index, directory.id)
+            for directory in request.directories
+            for topic in in_steps(directory.topics)
+            for partition in topic.partitions
+        ]
+        errors = iter(
+            controller.cluster.assign_directories(request.broker_id, request.broker_epoch, assigned)
+        )
+        return {
+            "directories": [
+                {
+                    "id": directory.id,
+                    "topics": [
+                        {
+                            "topic_id": topic.topic_id,
+                            "partitions": [
+                                {
+                                    "partition_index": partition.partition_index,
+                                    "error_code": next(errors),
+                                }
+                                for partition in topic.partitions
+                            ],
+                        }
+                        for topic in in_steps(directory.topics)
+                    ],
+                }
+                for directory in request.directories
+            ]
+        }
+
+    answer: Fields = await controller.change(work)
+    return answer
+
+
+API = Api(
+    73,
+    "AssignReplicasToDirs",
+    0,
+    0,
+    handle,
+    needs=(on_cluster(Operation.CLUSTER_ACTION),),
+    is_long=always,
+)

@@ -1,0 +1,71 @@
+"""FetchSnapshot (59), versions 0 and 1: a part of a snapshot of the metadata log.
+
+Versions: 1 the directory of the copy, addresses (KIP-853).
+
+Source: kafka.server.ControllerApis.handleFetchSnapshot,
+KafkaRaftClient.handleFetchSnapshotRequest; KIP-630.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cordwood.controller.controller_context import ControllerContext
+from cordwood.metadata.metadata_log import TOPIC_PARTITION
+from cordwood.metadata.quorum.observer import OffsetAndEpoch, SnapshotAnswer
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.protocol.apis.fetch_snapshot import FetchSnapshotRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation, on_cluster
+
+
+def handle(context: ControllerContext, request: FetchSnapshotRequest) -> Response:
+    """Answers with the part, or why there is none."""
+    if request.cluster_id not in {None, context.controller.cluster_id}:
+        return {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID}
+    if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+        return {"error_code": ErrorCode.INVALID_REQUEST}
+    topic = request.topics[0]
+    partition = topic.partitions[0]
+    if TopicPartition(topic.name, partition.partition) != TOPIC_PARTITION:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown = {"index": partition.partition, "error_code": error, "unaligned_records": b""}
+        return _fields(context, topic.name, unknown)
+    answer = context.controller.quorum.fetch_snapshot(
+        partition.current_leader_epoch,
+        OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch),
+        partition.position,
+        request.max_bytes,
+    )
+    return _fields(context, topic.name, _partition(answer))
+
+
+def _partition(answer: SnapshotAnswer) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "index": TOPIC_PARTITION.partition,
+        "error_code": answer.error,
+        "current_leader": {
+            "leader_id": answer.leader.leader_id,
+            "leader_epoch": answer.leader.epoch,
+        },
+        "size": answer.size_bytes,
+        "position": answer.position,
+        "unaligned_records": answer.data,
+    }
+    if answer.snapshot_id is not None:
+        fields["snapshot_id"] = {
+            "end_offset": answer.snapshot_id.offset,
+            "epoch": answer.snapshot_id.epoch,
+        }
+    return fields
+
+
+def _fields(context: ControllerContext, topic: str, partition: dict[str, Any]) -> Fields:
+    return {
+        "topics": [{"name": topic, "partitions": [partition]}],
+        "node_endpoints": context.leader_endpoints,
+    }
+
+
+API = Api(59, "FetchSnapshot", 0, 1, handle, needs=(on_cluster(Operation.CLUSTER_ACTION),))

@@ -1,0 +1,153 @@
+"""What AlterConfigs and IncrementalAlterConfigs have in common: write down, and answer.
+
+Source: kafka.server.KafkaApis.handleIncrementalAlterConfigsRequest, ConfigAdminManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from cordwood.configs.alter import Outcome, Resource
+from cordwood.configs.resource import ConfigChange, ConfigResource
+from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import in_steps
+from cordwood.protocol.messages import read, response_codec
+from cordwood.serving.api import Fields, Response
+from cordwood.serving.authorizer import Operation
+from cordwood.serving.handlers.config_authorization import config_authorization_error
+from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
+from cordwood.serving.handlers.error_fields import error_fields
+from cordwood.serving.node_parts import Role
+from cordwood.serving.request_context import RequestContext
+
+#: What a broker checks, and for loggers does, before the controller gets the rest.
+_OF_THIS_BROKER = frozenset({ConfigResource.BROKER, ConfigResource.BROKER_LOGGER})
+
+
+def carry_out(
+    context: RequestContext,
+    api_key: int,
+    request: Any,
+    resources: Sequence[Resource],
+    *,
+    replaces: bool,
+) -> Response:
+    """The response after the changes that are allowed and valid are written.
+
+    Args:
+        context: of the request.
+        api_key: AlterConfigs or IncrementalAlterConfigs.
+        request: the request.
+        resources: its resources with their changes.
+        replaces: the changes are all settings that the resources are to have.
+    """
+    if context.node.forwarding is not None:
+        return _forward(context, api_key, request, resources, replaces=replaces)
+    asked = request.resources
+    outcomes = _authorized_outcomes(context, request, resources, replaces=replaces)
+    errors: list[KafkaError | None] = [
+        outcome if isinstance(outcome, KafkaError) else None
+        for outcome in in_steps(outcomes, every=64)
+    ]
+    places = [place for place, each in enumerate(outcomes) if isinstance(each, ConfigChange)]
+    changes = [each for each in outcomes if isinstance(each, ConfigChange)]
+    if not changes:
+        return _response(asked, errors)
+
+    def respond(results: Sequence[KafkaError | None]) -> Fields:
+        for place, result in zip(places, results, strict=True):
+            errors[place] = result
+        return _response(asked, errors)
+
+    altering = context.admin.alter_configs(changes, validate_only=request.validate_only)
+    return after_answer(context, all_or_error(altering, len(changes)), respond)
+
+
+async def _forward(
+    context: RequestContext,
+    api_key: int,
+    request: Any,
+    resources: Sequence[Resource],
+    *,
+    replaces: bool,
+) -> Fields:
+    """The controller's answer for all that this broker has not answered itself.
+
+    Source: ConfigAdminManager.preprocess, copyWithoutPreprocessed, reassembleIncrementalResponse.
+    """
+    own = [place for place, each in enumerate(resources) if each.kind in _OF_THIS_BROKER]
+    outcomes = _authorized_outcomes(
+        context, request, [resources[place] for place in own], replaces=replaces
+    )
+    errors: dict[int, KafkaError | None] = {
+        place: outcome if isinstance(outcome, KafkaError) else None
+        for place, outcome in zip(own, outcomes, strict=True)
+        if not isinstance(outcome, ConfigChange)
+    }
+    rest = [each for place, each in enumerate(request.resources) if place not in errors]
+    answers: dict[tuple[int, str], dict[str, Any]] = {}
+    if rest:
+        assert context.node.forwarding is not None, "checked by the caller"
+        fields = {"resources": rest, "validate_only": request.validate_only}
+        body = await context.node.forwarding.forward(api_key, context, fields)
+        answer = read(response_codec(api_key, context.api_version), body)
+        answers = {
+            (each.resource_type, each.resource_name): {
+                "error_code": each.error_code,
+                "error_message": each.error_message,
+            }
+            for each in answer.responses
+        }
+    return {
+        "responses": [
+            {
+                **(
+                    error_fields(errors[place])
+                    if place in errors
+                    else answers[each.resource_type, each.resource_name]
+                ),
+                "resource_type": each.resource_type,
+                "resource_name": each.resource_name,
+            }
+            for place, each in enumerate(request.resources)
+        ]
+    }
+
+
+def _authorized_outcomes(
+    context: RequestContext, request: Any, resources: Sequence[Resource], *, replaces: bool
+) -> list[Outcome]:
+    """The outcome for each resource; one that the client may not change is not checked."""
+    denied = [
+        config_authorization_error(context, Operation.ALTER_CONFIGS, each.kind, each.name)
+        for each in in_steps(resources, every=64)
+    ]
+    allowed = [each for each, error in zip(resources, denied, strict=True) if error is None]
+    checked = iter(_checked(context, request, allowed, replaces=replaces))
+    return [next(checked) if error is None else error for error in denied]
+
+
+def _checked(
+    context: RequestContext, request: Any, resources: Sequence[Resource], *, replaces: bool
+) -> Sequence[Outcome]:
+    """The outcome for each resource; a broker has checked its part of what a controller gets."""
+    configs = context.node.configs
+    if context.node.role is Role.CONTROLLER:
+        return configs.check_for_controller(resources, replaces=replaces)
+    if replaces:
+        return configs.check_replacement(resources)
+    return configs.check_incremental(resources, validate_only=request.validate_only)
+
+
+def _response(asked: Iterable[Any], errors: Sequence[KafkaError | None]) -> Fields:
+    return {
+        "responses": [
+            {
+                **error_fields(error),
+                "resource_type": resource.resource_type,
+                "resource_name": resource.resource_name,
+            }
+            for resource, error in in_steps(zip(asked, errors, strict=True), every=16)
+        ]
+    }

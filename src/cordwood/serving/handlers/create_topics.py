@@ -1,0 +1,123 @@
+"""CreateTopics (19), versions 2 to 7: creates topics; with validate_only, only validates.
+
+Versions: 5 number of partitions, replication factor and settings in the response, flexible; 6
+throttling by quota (there is none); 7 topic ids. Policies of create.topic.policy.class.name are not
+served.
+
+Source: kafka.server.ControllerApis.createTopics, ReplicationControlManager; KIP-4, KIP-195,
+KIP-464, KIP-525.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cordwood.metadata.controller_requests import CreatedTopic, NewTopic
+from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAuthorizationError
+from cordwood.model.pauses import in_steps
+from cordwood.model.topic_names import is_reserved
+from cordwood.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
+from cordwood.serving.handlers.error_fields import error_fields
+from cordwood.serving.request_context import RequestContext
+
+_SETTINGS_SINCE = 5
+_OF_SETTINGS = ("name", "value", "read_only", "config_source", "is_sensitive")
+
+
+def handle(context: RequestContext, request: CreateTopicsRequest) -> Response:
+    """Makes what can be made, and answers for each topic by its name."""
+    times = Counter(topic.name for topic in in_steps(request.topics, every=64))
+    once = [name for name, count in times.items() if count == 1]
+    creatable = set(once)
+    if not context.authorize_cluster(Operation.CREATE):
+        creatable = context.authorized(Operation.CREATE, ResourceType.TOPIC, once)
+    denied = [name for name in once if name not in creatable]
+    wanted = [
+        _new_topic(topic) for topic in in_steps(request.topics, every=16) if topic.name in creatable
+    ]
+    wanted.sort(key=lambda topic: is_reserved(topic.name))  # Kafka answers for these last
+
+    def respond(results: Sequence[CreatedTopic | KafkaError | None]) -> Fields:
+        return _response(context, wanted, results, times, denied)
+
+    asked = context.admin.create_topics(wanted, validate_only=request.validate_only)
+    return after_answer(context, all_or_error(asked, len(wanted)), respond)
+
+
+def _response(
+    context: RequestContext,
+    wanted: Sequence[NewTopic],
+    results: Sequence[CreatedTopic | KafkaError | None],
+    times: Mapping[str, int],
+    denied: Sequence[str],
+) -> Fields:
+    topics = [
+        _result(context, topic, result)
+        for topic, result in in_steps(zip(wanted, results, strict=True))
+    ]
+    duplicates = [
+        _failed(name, InvalidRequestError("Duplicate topic name."))
+        for name, count in in_steps(times.items(), every=16)
+        if count > 1
+    ]
+    prohibited = [each for each in topics if is_reserved(each["name"])]
+    unauthorized = [
+        _failed(name, TopicAuthorizationError("Authorization failed.")) for name in denied
+    ]
+    others = topics[: len(topics) - len(prohibited)]
+    return {"topics": [*others, *duplicates, *prohibited, *unauthorized]}
+
+
+def _new_topic(topic: CreatableTopic) -> NewTopic:
+    return NewTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[(each.partition_index, each.broker_ids) for each in topic.assignments],
+        configs={each.name: each.value for each in topic.configs},
+    )
+
+
+def _result(
+    context: RequestContext,
+    topic: NewTopic,
+    result: CreatedTopic | KafkaError | None,
+) -> dict[str, Any]:
+    if not isinstance(result, CreatedTopic):
+        return _failed(topic.name, result)
+    if not context.authorize(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+        return {
+            "name": result.name,
+            "topic_id": result.topic_id,
+            "topic_config_error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            "configs": [],
+            **error_fields(None),
+        }
+    fields: dict[str, Any] = {
+        "name": result.name,
+        "topic_id": result.topic_id,
+        "num_partitions": result.num_partitions,
+        "replication_factor": result.replication_factor,
+        "configs": [],
+        **error_fields(None),
+    }
+    if context.api_version >= _SETTINGS_SINCE:
+        configs = {key: value for key, value in topic.configs.items() if value is not None}
+        fields["configs"] = [
+            {key: entry[key] for key in _OF_SETTINGS}
+            for entry in context.node.configs.describe_new_topic(configs)
+        ]
+    return fields
+
+
+def _failed(name: str, error: KafkaError | None) -> dict[str, Any]:
+    return {"name": name, "configs": [], **error_fields(error)}
+
+
+API = Api(19, "CreateTopics", 2, 7, handle, is_long=always)

@@ -1,0 +1,83 @@
+"""DescribeConfigs (32), versions 1 to 4: settings with their values, origins and synonyms.
+
+Versions: 1 synonyms, 3 types and documentation, 4 flexible. Topics, brokers (this one, or '' for
+what is recorded for all), their loggers, client metrics and groups. Documentation is Cordwood's.
+
+Source: kafka.server.ConfigHelper.handleDescribeConfigsRequest, Kafka 4.3; KIP-133, KIP-226,
+KIP-569, KIP-1142.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cordwood.configs.resource import ConfigResource
+from cordwood.model.errors import ConfigError
+from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
+from cordwood.model.pauses import in_steps
+from cordwood.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from cordwood.serving.api import Api, Response, always
+from cordwood.serving.authorizer import Operation
+from cordwood.serving.handlers.config_authorization import config_authorization_error
+from cordwood.serving.request_context import RequestContext
+
+_MALFORMED = (
+    "This most likely occurs because of a request being malformed by the client library or the "
+    "message was sent to an incompatible broker. See the broker logs for more details."
+)
+
+
+def handle(context: RequestContext, request: DescribeConfigsRequest) -> Response:
+    """Answers from the image and the settings in force; a kind that none is fails all of them."""
+    kinds = {int(kind) for kind in ConfigResource}
+    if any(asked.resource_type not in kinds for asked in in_steps(request.resources, every=64)):
+        error = InvalidRequestError(_MALFORMED)
+        return {
+            "results": [_refused(asked, error) for asked in in_steps(request.resources, every=16)]
+        }
+    return {
+        "results": [_described(context, asked, request) for asked in in_steps(request.resources)]
+    }
+
+
+def _described(
+    context: RequestContext, asked: DescribeConfigsResource, request: DescribeConfigsRequest
+) -> dict[str, Any]:
+    denied = config_authorization_error(
+        context, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name
+    )
+    if denied is not None:
+        return _refused(asked, denied)
+    try:
+        entries = context.node.configs.describe(
+            asked.resource_type,
+            asked.resource_name,
+            wanted=asked.configuration_keys,
+            documentation=request.include_documentation,
+        )
+    except KafkaError as error:
+        return _refused(asked, error)
+    except ConfigError as error:
+        return _refused(asked, InvalidConfigError(str(error)))
+    if not request.include_synonyms:
+        entries = [entry | {"synonyms": []} for entry in entries]
+    return _result(asked, 0, "", entries)
+
+
+def _refused(asked: DescribeConfigsResource, error: KafkaError) -> dict[str, Any]:
+    return _result(asked, error.code, str(error), [])
+
+
+def _result(
+    asked: DescribeConfigsResource, code: int, text: str, entries: list[dict[str, Any]]
+) -> dict[str, Any]:
+    return {
+        "error_code": code,
+        "error_message": text,
+        "resource_type": asked.resource_type,
+        "resource_name": asked.resource_name,
+        "configs": entries,
+    }
+
+
+API = Api(32, "DescribeConfigs", 1, 4, handle, is_long=always)

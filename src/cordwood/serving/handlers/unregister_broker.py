@@ -1,0 +1,29 @@
+"""UnregisterBroker (64), version 0: removes the registration of a broker.
+
+Source: org.apache.kafka.controller.QuorumController.unregisterBroker; KIP-631.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from cordwood.protocol.apis.unregister_broker import UnregisterBrokerRequest
+from cordwood.serving.api import Api, Fields, Response
+from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.handlers.controller_answers import result_or_error
+from cordwood.serving.handlers.error_fields import error_fields
+from cordwood.serving.request_context import RequestContext
+
+
+def handle(context: RequestContext, request: UnregisterBrokerRequest) -> Response:
+    """As in Kafka, this broker as well: it then has to be started again."""
+    return _response(context.admin.unregister_broker(request.broker_id))
+
+
+async def _response(asked: Awaitable[None]) -> Fields:
+    error = await result_or_error(asked)
+    # Kafka's text is empty, not null.
+    return {"error_message": ""} if error is None else error_fields(error)
+
+
+API = Api(64, "UnregisterBroker", 0, 0, handle, needs=(on_cluster(Operation.ALTER),))
