@@ -11,9 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from cordwood.client.admin import BROKER, Admin
+from cordwood.client.admin import Admin
 from cordwood.client.cluster_client import BrokerEndpoint, ClusterClient
 from cordwood.client.errors import NotSupportedError, RefusedError
+from cordwood.configs.resource import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 
 
@@ -45,7 +46,7 @@ def find_addressed(cluster: ClusterClient, keys: Sequence[str]) -> AddressedBrok
         {
             "resources": [
                 {
-                    "resource_type": BROKER,
+                    "resource_type": ConfigResource.BROKER,
                     "resource_name": str(node.id),
                     "configuration_keys": list(keys),
                 }

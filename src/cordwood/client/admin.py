@@ -1,4 +1,4 @@
-"""Calls that look after a cluster: topics, configs, quotas, log directories.
+"""Calls that look after a cluster: its brokers, log directories and topics.
 
 Each asks the broker and turns its answer into plain values; error codes become errors.
 
@@ -15,21 +15,11 @@ from uuid import UUID
 from cordwood.client.cluster_client import BrokerEndpoint, ClusterClient
 from cordwood.client.errors import NotSupportedError, RefusedError, require
 from cordwood.client.retry import action
-from cordwood.configs.levels import Level
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID
 
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
-"""Kinds of config resources (ConfigResource.Type)."""
-
-SET, DELETE = 0, 1
-"""What is done to a setting (AlterConfigOp.OpType)."""
-
 _CONTROLLERS = 2
 """What DescribeCluster returns (EndpointType)."""
-
-CONFIG_SOURCES: Mapping[int, str] = {level.code: level.kafka_name for level in Level}
-"""Where a setting comes from (DescribeConfigsResponse.ConfigSource)."""
 
 
 class PartitionFacts(NamedTuple):
@@ -67,30 +57,6 @@ class ClusterFacts(NamedTuple):
     fenced: frozenset[int] = frozenset()
 
 
-class Synonym(NamedTuple):
-    """A place that would set a config if those before it did not."""
-
-    name: str
-    value: str | None
-    source: str
-
-
-class ConfigFacts(NamedTuple):
-    """A config's value and where it comes from."""
-
-    name: str
-    value: str | None
-    source: str
-    is_sensitive: bool
-    is_read_only: bool
-    synonyms: tuple[Synonym, ...]
-
-    @property
-    def is_default(self) -> bool:
-        """True if nobody has set it."""
-        return self.source == "DEFAULT_CONFIG"
-
-
 class ReplicaFacts(NamedTuple):
     """A replica in a log directory; sizes in bytes."""
 
@@ -123,10 +89,6 @@ class Reassignment(NamedTuple):
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
     removing: tuple[int, ...]
-
-
-QuotaEntity = tuple[tuple[str, str | None], ...]
-"""(entity type, name) pairs; None stands for the default entity."""
 
 
 class Admin:
@@ -435,119 +397,6 @@ class Admin:
             for p in topic.partitions
         }
 
-    # ---- configs
-
-    def describe_configs(
-        self,
-        kind: int,
-        name: str,
-        *,
-        include_synonyms: bool = True,
-        keys: Sequence[str] | None = None,
-    ) -> list[ConfigFacts]:
-        """The configs of a resource with these keys, or all, in the broker's order."""
-        return self.describe_all_configs(
-            kind, [name], include_synonyms=include_synonyms, keys=keys
-        )[name]
-
-    def describe_all_configs(
-        self,
-        kind: int,
-        names: Sequence[str],
-        *,
-        include_synonyms: bool = True,
-        keys: Sequence[str] | None = None,
-    ) -> dict[str, list[ConfigFacts]]:
-        """The configs of several resources with these keys, or all; only one broker is named."""
-        if not names:
-            return {}
-        node = int(names[0]) if kind in {BROKER, BROKER_LOGGER} and names[0] else None
-        if node is not None:
-            self.describe_cluster()
-        fields = {
-            "resources": [
-                {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
-                for name in names
-            ],
-            "include_synonyms": include_synonyms,
-        }
-        answer = self._cluster.call("describe_configs", fields, node_id=node)
-        found = {}
-        for result in answer.results:
-            require(result.error_code, result.error_message)
-            found[result.resource_name] = [_config_facts(config) for config in result.configs]
-        return found
-
-    def alter_configs(
-        self, kind: int, name: str, changes: Sequence[tuple[str, int, str | None]]
-    ) -> None:
-        """Changes configs of a resource: (name, `SET` or `DELETE`, value)."""
-        node = int(name) if kind in {BROKER, BROKER_LOGGER} and name else None
-        if node is not None:
-            self.describe_cluster()
-        fields = {
-            "resources": [
-                {
-                    "resource_type": kind,
-                    "resource_name": name,
-                    "configs": [
-                        {"name": key, "config_operation": operation, "value": value}
-                        for key, operation, value in changes
-                    ],
-                }
-            ]
-        }
-        answer = self._cluster.call("incremental_alter_configs", fields, node_id=node)
-        for result in answer.responses:
-            require(result.error_code, result.error_message)
-
-    def config_resources(self, kind: int) -> list[str]:
-        """The names of the resources of a kind that have configs."""
-        version = 0 if kind == CLIENT_METRICS else 1
-        if not self._cluster.supports("list_config_resources", version):
-            raise NotSupportedError("The node does not support LIST_CONFIG_RESOURCES")
-        answer = self._cluster.call("list_config_resources", {"resource_types": [kind]})
-        require(answer.error_code)
-        return [resource.resource_name for resource in answer.config_resources]
-
-    def describe_client_quotas(
-        self, components: Sequence[tuple[str, int, str | None]]
-    ) -> list[tuple[QuotaEntity, dict[str, float]]]:
-        """Quotas of exactly those kinds of entities: (type, 0 name | 1 default | 2 any, name)."""
-        fields = {
-            "components": [
-                {"entity_type": kind, "match_type": match, "match": name}
-                for kind, match, name in components
-            ],
-            "strict": True,
-        }
-        answer = self._cluster.call("describe_client_quotas", fields)
-        require(answer.error_code, answer.error_message)
-        return [
-            (
-                tuple((part.entity_type, part.entity_name) for part in entry.entity),
-                {value.key: value.value for value in entry.values},
-            )
-            for entry in answer.entries or ()
-        ]
-
-    def alter_client_quotas(self, entity: QuotaEntity, changes: Mapping[str, float | None]) -> None:
-        """Sets quotas of an entity, or takes those away whose value is None."""
-        fields = {
-            "entries": [
-                {
-                    "entity": [{"entity_type": k, "entity_name": name} for k, name in entity],
-                    "ops": [
-                        {"key": key, "value": value or 0.0, "remove": value is None}
-                        for key, value in changes.items()
-                    ],
-                }
-            ]
-        }
-        answer = self._cluster.call("alter_client_quotas", fields)
-        for entry in answer.entries:
-            require(entry.error_code, entry.error_message)
-
 
 def _topic_facts(topic: Any, partitions: Iterable[Any]) -> TopicFacts:
     facts = [
@@ -572,20 +421,6 @@ def _topic_facts(topic: Any, partitions: Iterable[Any]) -> TopicFacts:
 
 def _ids(given: Iterable[int] | None) -> tuple[int, ...] | None:
     return None if given is None else tuple(int(one) for one in given)
-
-
-def _config_facts(config: Any) -> ConfigFacts:
-    return ConfigFacts(
-        config.name,
-        config.value,
-        CONFIG_SOURCES.get(config.config_source, "UNKNOWN"),
-        config.is_sensitive,
-        config.read_only,
-        tuple(
-            Synonym(s.name, s.value, CONFIG_SOURCES.get(s.source, "UNKNOWN"))
-            for s in config.synonyms
-        ),
-    )
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

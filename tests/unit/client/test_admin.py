@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.client.admin import DELETE, SET, TOPIC, Admin, by_topic
+from cordwood.client.admin import Admin, by_topic
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import RefusedError
 from cordwood.model.topic_partition import TopicPartition
@@ -31,32 +31,6 @@ def test_what_a_broker_refuses_is_an_error_with_its_code(cluster: ClusterClient)
     with pytest.raises(RefusedError) as caught:
         admin.topics(["none"])
     assert caught.value.code == 3
-
-
-def test_configs_are_set_and_taken_back(cluster: ClusterClient) -> None:
-    admin = Admin(cluster)
-    admin.create_topic("set")
-    admin.alter_configs(TOPIC, "set", [("segment.ms", SET, "7000")])
-    configs = {config.name: config for config in admin.describe_configs(TOPIC, "set")}
-    assert (configs["segment.ms"].value, configs["segment.ms"].source) == (
-        "7000",
-        "DYNAMIC_TOPIC_CONFIG",
-    )
-    assert configs["segment.ms"].synonyms[0].value == "7000"
-    admin.alter_configs(TOPIC, "set", [("segment.ms", DELETE, None)])
-    configs = {config.name: config for config in admin.describe_configs(TOPIC, "set")}
-    assert configs["segment.ms"].is_default
-
-
-def test_quotas_are_set_and_taken_back(cluster: ClusterClient) -> None:
-    admin = Admin(cluster)
-    entity = (("user", "u"), ("client-id", None))
-    admin.alter_client_quotas(entity, {"producer_byte_rate": 1024.0})
-    components = [("user", 0, "u"), ("client-id", 1, None)]
-    ((found, values),) = admin.describe_client_quotas(components)
-    assert (dict(found), values) == (dict(entity), {"producer_byte_rate": 1024.0})
-    admin.alter_client_quotas(entity, {"producer_byte_rate": None})
-    assert admin.describe_client_quotas(components) == []
 
 
 def test_log_dirs_tell_what_is_in_them(cluster: ClusterClient) -> None:

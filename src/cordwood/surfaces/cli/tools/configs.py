@@ -8,19 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import suppress
 
-from cordwood.client.admin import (
-    BROKER,
-    BROKER_LOGGER,
-    DELETE,
-    GROUP,
-    SET,
-    TOPIC,
-    Admin,
-    ConfigFacts,
-)
-from cordwood.client.admin import CLIENT_METRICS as CLIENT_METRICS_RESOURCE
+from cordwood.client.admin import Admin
 from cordwood.client.cluster_client import ClusterClient
+from cordwood.client.configs import DELETE, SET, ConfigFacts, Configs
 from cordwood.client.errors import ClientError, NotSupportedError
+from cordwood.configs.resource import ConfigResource
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.cli.tools.config_entities import (
     BROKER_LOGGERS,
@@ -49,11 +41,11 @@ from cordwood.surfaces.cli.tools.quotas import alter_quotas, describe_quotas
 from cordwood.surfaces.cli.tools.tool import Terminal, ToolError, client_settings, run_tool
 
 _RESOURCES = {
-    TOPICS: TOPIC,
-    BROKERS: BROKER,
-    BROKER_LOGGERS: BROKER_LOGGER,
-    CLIENT_METRICS: CLIENT_METRICS_RESOURCE,
-    GROUPS: GROUP,
+    TOPICS: ConfigResource.TOPIC,
+    BROKERS: ConfigResource.BROKER,
+    BROKER_LOGGERS: ConfigResource.BROKER_LOGGER,
+    CLIENT_METRICS: ConfigResource.CLIENT_METRICS,
+    GROUPS: ConfigResource.GROUP,
 }
 _TOO_OLD = (
     "The INCREMENTAL_ALTER_CONFIGS API is not supported by the cluster. The API is supported "
@@ -160,13 +152,13 @@ def _alter(
     if kind in {USERS, CLIENTS, IPS}:
         alter_quotas(cluster, entities, added, deleted)
     else:
-        admin = Admin(cluster)
+        configs = Configs(cluster)
         if kind == BROKER_LOGGERS:
-            _check_loggers(admin, name, [*deleted, *added])
+            _check_loggers(configs, name, [*deleted, *added])
         changes: list[tuple[str, int, str | None]] = [(key, DELETE, "") for key in deleted]
         changes += [(key, SET, value) for key, value in added.items()]
         try:
-            admin.alter_configs(_RESOURCES[kind], name, changes)
+            configs.alter(_RESOURCES[kind], name, changes)
         except NotSupportedError as error:
             raise ToolError(_TOO_OLD) from error
     if options.has("json"):
@@ -177,8 +169,8 @@ def _alter(
         terminal.line(f"Completed updating default config for {kind} in the cluster.")
 
 
-def _check_loggers(admin: Admin, broker: str, loggers: Sequence[str]) -> None:
-    known = {config.name for config in admin.describe_configs(BROKER_LOGGER, broker)}
+def _check_loggers(configs: Configs, broker: str, loggers: Sequence[str]) -> None:
+    known = {each.name for each in configs.describe(ConfigResource.BROKER_LOGGER, broker)}
     unknown = [name for name in loggers if name not in known]
     if unknown:
         raise ToolError(f"Invalid broker logger(s): {','.join(unknown)}")
@@ -194,10 +186,9 @@ def _describe(
     if kind in {USERS, CLIENTS, IPS}:
         describe_quotas(cluster, entities, terminal, is_json=options.has("json"))
         return
-    admin = Admin(cluster)
     name = entities.names[0] if entities.names else None
     describe_all = options.has("all")
-    if name is not None and not describe_all and not _exists(admin, kind, name):
+    if name is not None and not describe_all and not _exists(cluster, kind, name):
         if options.has("json"):
             terminal.document({"entities": []})
         else:
@@ -206,10 +197,10 @@ def _describe(
             )
         return
     found = []
-    for entity in _all_names(admin, kind) if name is None else [name]:
+    for entity in _all_names(cluster, kind) if name is None else [name]:
         if not options.has("json"):
             _show_title(kind, entity, terminal, describe_all=describe_all)
-        configs = _configs(admin, kind, entity, describe_all=describe_all)
+        configs = _configs(cluster, kind, entity, describe_all=describe_all)
         found.append(_document(kind, entity, configs))
         if not options.has("json"):
             for config in configs:
@@ -218,35 +209,39 @@ def _describe(
         terminal.document({"entities": found})
 
 
-def _exists(admin: Admin, kind: str, name: str) -> bool:
+def _exists(cluster: ClusterClient, kind: str, name: str) -> bool:
     if kind == TOPICS:
         require_legal_name(name)
-        return name in {topic.name for topic in admin.topics()}
+        return name in {topic.name for topic in Admin(cluster).topics()}
     if kind in {BROKERS, BROKER_LOGGERS}:
-        return not name or name in {str(node.id) for node in admin.describe_cluster().nodes}
-    return name in set(_all_names(admin, kind))
+        return not name or name in {
+            str(node.id) for node in Admin(cluster).describe_cluster().nodes
+        }
+    return name in set(_all_names(cluster, kind))
 
 
-def _all_names(admin: Admin, kind: str) -> list[str]:
+def _all_names(cluster: ClusterClient, kind: str) -> list[str]:
     if kind == TOPICS:
-        return java_order((topic.name for topic in admin.topics()), str)
+        return java_order((topic.name for topic in Admin(cluster).topics()), str)
     if kind in {BROKERS, BROKER_LOGGERS}:
-        return [*(str(node.id) for node in admin.describe_cluster().nodes), ""]
+        return [*(str(node.id) for node in Admin(cluster).describe_cluster().nodes), ""]
     if kind == CLIENT_METRICS:
-        return java_order(admin.config_resources(CLIENT_METRICS_RESOURCE), str)
-    names = [group.group_id for group in admin.groups()]
+        return java_order(Configs(cluster).resources(ConfigResource.CLIENT_METRICS), str)
+    names = [group.group_id for group in Admin(cluster).groups()]
     with suppress(NotSupportedError):
-        names += admin.config_resources(GROUP)
+        names += Configs(cluster).resources(ConfigResource.GROUP)
     return list(dict.fromkeys(names))
 
 
-def _configs(admin: Admin, kind: str, name: str, *, describe_all: bool) -> list[ConfigFacts]:
+def _configs(
+    cluster: ClusterClient, kind: str, name: str, *, describe_all: bool
+) -> list[ConfigFacts]:
     if kind == TOPICS:
         require_legal_name(name)
     source = _DYNAMIC.get(kind)
     if kind == BROKERS and not name:
         source = "DYNAMIC_DEFAULT_BROKER_CONFIG"
-    found = admin.describe_configs(_RESOURCES[kind], name)
+    found = Configs(cluster).describe(_RESOURCES[kind], name)
     wanted = [c for c in found if describe_all or source is None or c.source == source]
     return sorted(wanted, key=lambda config: config.name)
 

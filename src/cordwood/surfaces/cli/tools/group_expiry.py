@@ -12,8 +12,9 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable, Sequence
 
-from cordwood.client.admin import Admin, ConfigFacts
+from cordwood.client.admin import Admin
 from cordwood.client.cluster_client import GROUP, ClusterClient, Coordinator
+from cordwood.client.configs import ConfigFacts, Configs
 from cordwood.client.consumer import READ_COMMITTED, Consumer
 from cordwood.client.errors import RefusedError
 from cordwood.client.offsets import EARLIEST, LATEST, Offsets
@@ -67,12 +68,10 @@ def _expiries(cluster: ClusterClient, group_id: str) -> list[Expiry]:
 
 
 def _retention_ms(cluster: ClusterClient, group_id: str) -> int | None:
-    admin = Admin(cluster)
+    configs = Configs(cluster)
     broker_id = str(cluster.find_coordinator(Coordinator(GROUP, group_id)).id)
-    of_broker = _minutes(admin.describe_configs(ConfigResource.BROKER, broker_id), _RETENTION)
-    of_group = _minutes(
-        admin.describe_configs(ConfigResource.GROUP, group_id), GROUP_OFFSETS_RETENTION
-    )
+    of_broker = _minutes(configs.describe(ConfigResource.BROKER, broker_id), _RETENTION)
+    of_group = _minutes(configs.describe(ConfigResource.GROUP, group_id), GROUP_OFFSETS_RETENTION)
     return retention_ms_of(of_group, (of_broker or 0) * _MS_PER_MINUTE)
 
 

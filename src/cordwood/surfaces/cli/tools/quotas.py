@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from cordwood.client.admin import Admin, QuotaEntity
 from cordwood.client.cluster_client import ClusterClient
+from cordwood.client.configs import Configs, QuotaEntity
 from cordwood.client.scram import (
     ITERATIONS_MIN,
     MECHANISMS,
@@ -103,8 +103,8 @@ def _check_user(entities: Entities, added: Mapping[str, str], deleted: Sequence[
 def _set_quotas(
     cluster: ClusterClient, entities: Entities, added: Mapping[str, str], deleted: Sequence[str]
 ) -> None:
-    admin = Admin(cluster)
-    found = admin.describe_client_quotas(_components(entities))
+    configs = Configs(cluster)
+    found = configs.describe_quotas(_components(entities))
     old = found[0][1] if found else {}
     invalid = [name for name in deleted if name not in old]
     if invalid:
@@ -117,7 +117,7 @@ def _set_quotas(
         (_ENTITY_TYPES[kind], name or None)
         for kind, name in zip(entities.types, entities.names, strict=True)
     )
-    admin.alter_client_quotas(entity, changes)
+    configs.alter_quotas(entity, changes)
 
 
 def _parse_double(name: str, text: str) -> float:
@@ -172,7 +172,7 @@ def describe_quotas(
 ) -> None:
     """Shows quotas, and passwords if requested."""
     quotas = java_order(
-        Admin(cluster).describe_client_quotas(_components(entities)),
+        Configs(cluster).describe_quotas(_components(entities)),
         lambda quota: _entity_hash(quota[0]),
     )
     users = []

@@ -9,16 +9,11 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 from uuid import UUID
 
-from cordwood.client.admin import (
-    TOPIC,
-    Admin,
-    ConfigFacts,
-    PartitionFacts,
-    Reassignment,
-    TopicFacts,
-)
+from cordwood.client.admin import Admin, PartitionFacts, Reassignment, TopicFacts
 from cordwood.client.cluster_client import ClusterClient
+from cordwood.client.configs import ConfigFacts, Configs
 from cordwood.client.errors import RefusedError
+from cordwood.configs.resource import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.topic_partition import TopicPartition
@@ -113,7 +108,7 @@ def _body(options: Options, terminal: Terminal) -> int:
     settings = client_settings(options)
     with ClusterClient(settings, warn=terminal.warn) as cluster:
         try:
-            _act(options, Admin(cluster), terminal)
+            _act(options, cluster, terminal)
         except CordwoodError as error:
             terminal.line(f"Error while executing topic command : {error}")
             terminal.log("ERROR", f"{described(error)}\n", "org.apache.kafka.tools.TopicCommand")
@@ -177,7 +172,8 @@ def _check_required(options: Options, terminal: Terminal) -> None:
         options.require("partitions")
 
 
-def _act(options: Options, admin: Admin, terminal: Terminal) -> None:
+def _act(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
+    admin = Admin(cluster)
     if options.has("create"):
         _create(options, admin, terminal)
     elif options.has("alter"):
@@ -189,7 +185,7 @@ def _act(options: Options, admin: Admin, terminal: Terminal) -> None:
         else:
             terminal.line("\n".join(names))
     elif options.has("describe"):
-        _describe(options, admin, terminal)
+        _describe(options, cluster, terminal)
     else:
         names = _existing(options, admin)
         if names:
@@ -351,10 +347,11 @@ class _View(NamedTuple):
         return any(judged[name] for name in self.reports)
 
 
-def _describe(options: Options, admin: Admin, terminal: Terminal) -> None:
+def _describe(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
+    admin = Admin(cluster)
     topics = _described(options, admin)
-    described = admin.describe_all_configs(
-        TOPIC, [topic.name for topic in topics], include_synonyms=False
+    described = Configs(cluster).describe_all(
+        ConfigResource.TOPIC, [topic.name for topic in topics], include_synonyms=False
     )
     configs = {name: {config.name: config for config in found} for name, found in described.items()}
     live = frozenset(node.id for node in admin.describe_cluster().nodes)
