@@ -75,6 +75,7 @@ MODULES = (
     "serving/dispatch.py",
     "serving/frames.py",
     "serving/request_context.py",
+    "serving/request_metrics.py",
     "storage/append/batch_analysis.py",
     "storage/append/payload.py",
     "storage/append/record_conversion.py",

@@ -3,12 +3,10 @@
 Counting is plain addition on the event loop's thread; the reader computes rates, quantiles and
 names.
 
-Source: org.apache.kafka.storage.log.metrics.BrokerTopicMetrics, kafka.network.RequestMetrics.
+Source: org.apache.kafka.storage.log.metrics.BrokerTopicMetrics.
 """
 
 from __future__ import annotations
-
-from collections import deque
 
 from cordwood.model.kafka_errors import (
     CorruptMessageError,
@@ -19,10 +17,8 @@ from cordwood.model.kafka_errors import (
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
+from cordwood.serving.request_metrics import RequestMetrics
 from cordwood.storage.log.append_result import AppendResult
-
-# As many as the reservoir of a histogram of Kafka's holds.
-_RECENT_MAX = 1028
 
 # Errors of clients or of the cluster's state: Kafka counts only failures of the broker.
 _NOT_FAILED = (
@@ -63,28 +59,13 @@ class TopicCounters:
         self.total_fetch_requests = 0
 
 
-class RequestCounters:
-    """Requests of one API: how many, by version, how long they took in all, and the last ones did.
-
-    Times are in seconds.
-    """
-
-    __slots__ = ("count", "recent", "seconds", "versions")
-
-    def __init__(self) -> None:
-        self.count = 0
-        self.seconds = 0.0
-        self.versions: dict[int, int] = {}
-        self.recent: deque[float] = deque(maxlen=_RECENT_MAX)
-
-
 class BrokerMetrics:
     """Counters of requests by API, and of data by topic; `all_topics` is their sum."""
 
     def __init__(self) -> None:
         self.all_topics = TopicCounters()
         self.topics: dict[str, TopicCounters] = {}
-        self.requests: dict[str, RequestCounters] = {}
+        self.requests = RequestMetrics()
         self.isr_shrinks = 0
         self.isr_expands = 0
         self.failed_isr_updates = 0
@@ -142,13 +123,3 @@ class BrokerMetrics:
         """A fetch from a partition of that topic met an error that it should not have met."""
         self.topic(topic).failed_fetch_requests += 1
         self.all_topics.failed_fetch_requests += 1
-
-    def request_done(self, api: str, version: int, seconds: float) -> None:
-        """A request was answered; `seconds` from its arrival to its answer."""
-        found = self.requests.get(api)
-        if found is None:
-            found = self.requests[api] = RequestCounters()
-        found.count += 1
-        found.seconds += seconds
-        found.recent.append(seconds)
-        found.versions[version] = found.versions.get(version, 0) + 1

@@ -13,11 +13,11 @@ from typing import Final
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
 from cordwood.controller.controller import Controller
+from cordwood.controller.controller_server import ControllerServer
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.cache import MetadataCache
 from cordwood.model.clock import Clock
 from cordwood.model.pauses import background
-from cordwood.node.controller_server import ControllerServer
 from cordwood.node.derived_settings import (
     controller_endpoints,
     controller_settings,

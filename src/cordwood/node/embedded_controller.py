@@ -12,6 +12,7 @@ from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
 from cordwood.controller.controller import Controller
+from cordwood.controller.controller_server import ControllerServer
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import BrokerRegistration
@@ -19,7 +20,6 @@ from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.pauses import background
 from cordwood.node.cluster_member import ClusterMember
-from cordwood.node.controller_server import ControllerServer
 from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.server import Server
 from cordwood.serving.slices import Slices

@@ -213,9 +213,8 @@ class Node(NodeLifecycle):
         dispatcher = Dispatcher(
             self._apis,
             context_of=partial(BrokerContext, broker),
-            slices=thread.slices,
-            turns=thread.turns,
-            request_done=broker.metrics.request_done,
+            thread=thread,
+            metrics=broker.metrics.requests,
             # Not the loop's own, which stands still while a handler runs.
             monotonic_s=SystemClock().monotonic_s,
         )

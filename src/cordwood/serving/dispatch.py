@@ -29,10 +29,10 @@ from cordwood.serving.api import (
     never,
 )
 from cordwood.serving.error_answers import error_answer
+from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.request_context import RequestContext
 from cordwood.serving.request_errors import UnansweredRequestError, UnservedRequestError
-from cordwood.serving.slices import Slices
-from cordwood.serving.turns import TurnWatch
+from cordwood.serving.request_metrics import RequestMetrics
 from cordwood.storage.reading.batch_heads import FileRange
 
 _log = logging.getLogger(__name__)
@@ -66,9 +66,8 @@ class Dispatcher:
         apis: Mapping[int, Api[Any]],
         *,
         context_of: Callable[[RequestHeader, Peer], RequestContext],
-        slices: Slices,
-        turns: TurnWatch,
-        request_done: Callable[[str, int, float], None],
+        thread: NodeThread,
+        metrics: RequestMetrics,
         monotonic_s: Callable[[], float],
     ) -> None:
         """Serves `apis`.
@@ -76,18 +75,16 @@ class Dispatcher:
         Args:
             apis: the served APIs by key.
             context_of: makes the context that a handler gets.
-            slices: runs long requests.
-            turns: learns which requests make a turn long.
-            request_done: called for each answered request with the name that it counts under, the
-                version, and the time in seconds.
+            thread: runs long requests in slices, and learns which requests make a turn long.
+            metrics: counts the answered requests.
             monotonic_s: returns the time in seconds; it advances while a handler runs.
         """
         self._apis = apis
         self._routes: dict[tuple[int, int], _Route] = {}
         self._context_of = context_of
-        self._slices = slices
-        self._turns = turns
-        self._request_done = request_done
+        self._slices = thread.slices
+        self._turns = thread.turns
+        self._metrics = metrics
         self._monotonic_s = monotonic_s
 
     def answer(self, frame: memoryview, peer: Peer) -> list[Part] | Awaitable[Any] | Parked | None:
@@ -197,7 +194,7 @@ class Dispatcher:
                 parts = self._encoded(route, header, failed)
         seconds = self._monotonic_s() - begun
         name = api.name if api.counted_as is None else api.counted_as(request)
-        self._request_done(name, header.api_version, seconds)
+        self._metrics.answered(name, header.api_version, seconds)
         if seconds > _NOTED_S:
             self._turns.note(f"{api.name} of client {header.client_id}", seconds)
         return parts

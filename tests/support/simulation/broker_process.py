@@ -239,12 +239,11 @@ class BrokerProcess:
             scheduler.run_due()
 
     def _serve(self, broker: Broker, thread: NodeThread) -> None:
-        dispatcher: Dispatcher = Dispatcher(
+        dispatcher = Dispatcher(
             self._apis,
             context_of=partial(BrokerContext, broker),
-            slices=thread.slices,
-            turns=thread.turns,
-            request_done=broker.metrics.request_done,
+            thread=thread,
+            metrics=broker.metrics.requests,
             monotonic_s=self._clock.monotonic_s,
         )
         server = SimulatedServer(self._network, self.process, ("PLAINTEXT", BROKER_PORT))

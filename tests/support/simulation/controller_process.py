@@ -12,11 +12,11 @@ from dataclasses import replace
 
 from cordwood.configs.service import ConfigService
 from cordwood.controller.controller import Controller
+from cordwood.controller.controller_server import ControllerServer
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.publisher import MetadataPublisher
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.clock import Clock
-from cordwood.node.controller_server import ControllerServer
 from cordwood.node.derived_settings import controller_endpoints, controller_settings
 from cordwood.node.loaded_metadata import load_metadata
 from cordwood.serving.node_thread import NodeThread

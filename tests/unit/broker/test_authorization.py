@@ -26,6 +26,7 @@ from cordwood.serving.api import Parked, Peer
 from cordwood.serving.authorizer import CLUSTER_NAME, Operation, ResourceType
 from cordwood.serving.dispatch import Dispatcher
 from cordwood.serving.principal import ANONYMOUS, Principal
+from cordwood.serving.request_metrics import RequestMetrics
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine
 from support.wire import Plain, Wire, read_response, request_body, request_frame
@@ -556,9 +557,8 @@ def ask(
         dispatcher = Dispatcher(
             served_apis(unstable_versions=True),
             context_of=partial(BrokerContext, replace(broker, authorizer=rules)),
-            slices=broker.thread.slices,
-            turns=broker.thread.turns,
-            request_done=lambda _api, _version, _seconds: None,
+            thread=broker.thread,
+            metrics=RequestMetrics(),
             monotonic_s=SystemClock().monotonic_s,
         )
         found: Any = dispatcher.answer(memoryview(frame)[4:], Peer(CLIENT, "client", "PLAINTEXT"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -15,9 +16,10 @@ from cordwood.protocol.messages import MalformedMessageError
 from cordwood.serving.api import Api, Peer
 from cordwood.serving.dispatch import Dispatcher
 from cordwood.serving.node_parts import NodeParts
+from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.request_context import RequestContext
 from cordwood.serving.request_errors import UnservedRequestError
-from cordwood.serving.slices import Slices
+from cordwood.serving.request_metrics import RequestMetrics
 from cordwood.serving.turns import TurnWatch
 from support.wire import request_body, request_frame
 
@@ -41,7 +43,7 @@ class Handled:
 
     def __init__(self, **fields: object) -> None:
         self.requests: list[Any] = []
-        self.done: list[tuple[str, int]] = []
+        self.metrics = RequestMetrics()
         self.slices = LaterSlices()
         self.fields = fields
 
@@ -50,19 +52,16 @@ class Handled:
         return self.fields
 
     def dispatcher(self, *, inline_bytes_max: int = 1024) -> Dispatcher:
-        def done(name: str, version: int, _seconds: float) -> None:
-            self.done.append((name, version))
-
         apis: list[Api[object]] = [
             Api(HEARTBEAT, "Heartbeat", 1, 4, self.handle, inline_bytes_max=inline_bytes_max),
             Api(API_VERSIONS, "ApiVersions", 0, 4, self.handle),
         ]
+        thread = SimpleNamespace(slices=self.slices, turns=TurnWatch())
         return Dispatcher(
             {api.key: api for api in apis},
             context_of=lambda header, peer: RequestContext(cast("NodeParts", None), header, peer),
-            slices=cast("Slices", self.slices),
-            turns=TurnWatch(),
-            request_done=done,
+            thread=cast("NodeThread", thread),
+            metrics=self.metrics,
             monotonic_s=lambda: 0.0,
         )
 
@@ -83,7 +82,7 @@ def test_a_small_request_is_answered_at_once(version: int, answer: bytes) -> Non
     handled = Handled(error_code=27)
     assert handled.dispatcher().answer(frame_of(HEARTBEAT, version), PEER) == [answer]
     assert [request.group_id for request in handled.requests] == ["g"]
-    assert handled.done == [("Heartbeat", version)]
+    assert handled.metrics.by_api["Heartbeat"].versions == {version: 1}
 
 
 def test_the_body_of_a_large_request_is_read_in_slices() -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from cordwood.broker.broker import Broker
 from cordwood.broker.delayed_operations import PartitionName, WaitKey
-from cordwood.broker.metrics import BrokerMetrics, TopicCounters
+from cordwood.broker.metrics import TopicCounters
 from cordwood.broker.partition import Partition
 from cordwood.cleanup.schedule.log_cleaner import Gauge, LogCleaner
 from cordwood.coordinator.group.service import GroupCounts
@@ -24,6 +24,7 @@ from cordwood.model.clock import Clock
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.purgatory.purgatory import Purgatory
 from cordwood.serving.api import Peer
+from cordwood.serving.request_metrics import RequestMetrics
 from cordwood.serving.server import ListenerCounters
 from cordwood.storage.log.partition_log import PartitionLog
 
@@ -204,7 +205,7 @@ def take(node: Node) -> Snapshot:
         image=broker.metadata.image,
         all_topics=metrics.all_topics,
         topics=dict(metrics.topics),
-        requests=_requests(metrics),
+        requests=_requests(metrics.requests),
         fetches=DelayedCounts.of(broker.replicas.delayed.fetch),
         produces=DelayedCounts.of(broker.replicas.delayed.produce),
         long_turns=broker.thread.turns.long_turns,
@@ -246,10 +247,10 @@ def take_controller(node: ControllerNode) -> NodeSnapshot:
     )
 
 
-def _requests(metrics: BrokerMetrics) -> Mapping[str, Requests]:
+def _requests(metrics: RequestMetrics) -> Mapping[str, Requests]:
     return {
         api: Requests(each.count, each.seconds, list(each.recent), dict(each.versions))
-        for api, each in metrics.requests.items()
+        for api, each in metrics.by_api.items()
     }
 
 

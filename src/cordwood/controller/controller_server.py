@@ -11,7 +11,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
-from cordwood.broker.metrics import BrokerMetrics
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
 from cordwood.controller.cluster_control import ClusterControl
@@ -28,6 +27,7 @@ from cordwood.model.clock import Clock, SystemClock
 from cordwood.serving.api import Peer
 from cordwood.serving.dispatch import Dispatcher
 from cordwood.serving.node_thread import NodeThread
+from cordwood.serving.request_metrics import RequestMetrics
 from cordwood.serving.server import Server
 
 _log = logging.getLogger(__name__)
@@ -75,7 +75,7 @@ class ControllerServer:
         self._thread = thread
         self._controller = controller
         self._tasks: list[asyncio.Task[None]] = []
-        self.metrics = BrokerMetrics()
+        self.metrics = RequestMetrics()
         self.cluster = ClusterControl(
             controller,
             session_timeout_ms=settings.integer("broker.session.timeout.ms"),
@@ -107,9 +107,8 @@ class ControllerServer:
         self._dispatcher = Dispatcher(
             apis,
             context_of=partial(ControllerContext, self._parts),
-            slices=thread.slices,
-            turns=thread.turns,
-            request_done=self.metrics.request_done,
+            thread=thread,
+            metrics=self.metrics,
             monotonic_s=clock.monotonic_s,
         )
 
