@@ -12,6 +12,7 @@ from typing import Any
 
 from cordwood.broker.replication.replication import ImageBrokers
 from cordwood.client.node_connection import NodeConnection
+from cordwood.client.transport import Transports
 from cordwood.model.errors import CordwoodError
 from cordwood.serving.node_thread import NodeThread
 
@@ -29,6 +30,7 @@ class BrokerChannels:
         node_id: int,
         listener: str,
         timeout_ms: int,
+        transports: Transports | None = None,
     ) -> None:
         """Connects to nothing yet.
 
@@ -38,12 +40,14 @@ class BrokerChannels:
             node_id: of this broker.
             listener: inter.broker.listener.name.
             timeout_ms: request.timeout.ms.
+            transports: of this node.
         """
         self._brokers = brokers
         self._thread = thread
         self._client_id = f"broker-{node_id}"
         self._listener = listener
         self._timeout_s = timeout_ms / 1000
+        self._transports = transports
         self._connections: dict[int, NodeConnection] = {}
         self._asking: set[asyncio.Task[None]] = set()
 
@@ -59,6 +63,7 @@ class BrokerChannels:
                 lambda: self._brokers.address_of(broker_id, self._listener),
                 client_id=self._client_id,
                 timeout_s=self._timeout_s,
+                transports=self._transports,
             )
         return await connection.call(api, fields)
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from cordwood.client.errors import DisconnectedError, TimedOutError
 from cordwood.client.session import ClientSession
 from cordwood.client.settings import ClientSettings
-from cordwood.client.transport import Stream, resolve, transport_of
+from cordwood.client.transport import Stream, resolve
 from cordwood.client.wire import RequestFrame, ResponseFrame
 from cordwood.model.clock import pause
 
@@ -75,12 +75,8 @@ class BlockingNetwork:
     """A `Network` of the system's connections."""
 
     def __init__(self, settings: ClientSettings) -> None:
-        """Takes the security protocol and the client's id from the settings.
-
-        Raises:
-            UnservedProtocolError: there is no transport for the protocol.
-        """
-        self._transport = transport_of(settings.security_protocol)
+        """Takes the transport and the client's id from the settings."""
+        self._transport = settings.transport
         self._client_id = settings.client_id
 
     def resolve(self, host: str, port: int) -> str | None:

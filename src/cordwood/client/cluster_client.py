@@ -132,7 +132,6 @@ class ClusterClient:
 
         Raises:
             BadAddressError: `bootstrap_servers` holds no address that can be resolved.
-            UnservedProtocolError: the security protocol is not supported.
         """
         self.settings = settings
         self._warn = warn

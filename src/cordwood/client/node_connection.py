@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from cordwood.client.async_connection import AsyncConnection
 from cordwood.client.errors import ClientError, DisconnectedError
 from cordwood.client.session import Versions
-from cordwood.client.transport import transport_of
+from cordwood.client.transport import Transports
 from cordwood.model.security_protocol import SecurityProtocol
 
 
@@ -35,7 +35,12 @@ class NodeConnection:
     """
 
     def __init__(
-        self, address: Callable[[], NodeAddress | None], *, client_id: str, timeout_s: float
+        self,
+        address: Callable[[], NodeAddress | None],
+        *,
+        client_id: str,
+        timeout_s: float,
+        transports: Transports | None = None,
     ) -> None:
         """Connects to nothing yet.
 
@@ -43,8 +48,10 @@ class NodeConnection:
             address: where the node is now; None while that is not known.
             client_id: what requests say of their sender.
             timeout_s: how long to wait for a connection, and for an answer, unless a call says.
+            transports: of the node that connects; without properties if None.
         """
         self._address = address
+        self._transports = transports or Transports()
         self._client_id = client_id
         self._timeout_s = timeout_s
         self._link: _Link | None = None
@@ -72,7 +79,7 @@ class NodeConnection:
             UnservedProtocolError: there is no transport for the listener's security protocol.
         """
         wait_s = timeout_s or self._timeout_s
-        connection = await self._current().connected(self._client_id, wait_s)
+        connection = await self._current().connected(self._client_id, self._transports, wait_s)
         request = connection.session.request(api, fields, version_max=version_max)
         try:
             return await connection.exchange(request, timeout_s=wait_s)
@@ -104,9 +111,11 @@ class _Link:
         self._connection: AsyncConnection | None = None
         self._opening = asyncio.Lock()
 
-    async def connected(self, client_id: str, timeout_s: float) -> AsyncConnection:
+    async def connected(
+        self, client_id: str, transports: Transports, timeout_s: float
+    ) -> AsyncConnection:
         host, port, protocol = self.address
-        transport = transport_of(protocol)
+        transport = transports.of(protocol)
         loop = asyncio.get_running_loop()
         try:
             # The time of those that wait for the same attempt counts, too.

@@ -1,4 +1,4 @@
-"""How a client reaches its cluster: addresses, timeouts and the security protocol.
+"""How a client reaches its cluster: addresses, timeouts and the transport.
 
 Source: org.apache.kafka.clients.ClientUtils, CommonClientConfigs (4.3.0).
 """
@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from cordwood.client.errors import BadAddressError
 from cordwood.client.retry import Backoff
-from cordwood.model.security_protocol import SecurityProtocol
+from cordwood.client.transport import PlainTransport, Transport
 
 API_TIMEOUT_MS: Final = 60_000
 REQUEST_TIMEOUT_MS: Final = 30_000
@@ -35,7 +35,7 @@ class ClientSettings:
     bootstrap_servers: str
     client_id: str = "adminclient-1"
     name: str = "AdminClient clientId=adminclient-1"
-    security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
+    transport: Transport = field(default_factory=PlainTransport)
     api_timeout_ms: int = API_TIMEOUT_MS
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
     retry_backoff_ms: int = RETRY_BACKOFF_MS

@@ -65,22 +65,43 @@ class PlainTransport:
         return protocol
 
 
-TRANSPORTS: Final[Mapping[SecurityProtocol, Transport]] = {
-    SecurityProtocol.PLAINTEXT: PlainTransport()
+TRANSPORTS: Final[Mapping[SecurityProtocol, Callable[[Mapping[str, str]], Transport]]] = {
+    SecurityProtocol.PLAINTEXT: lambda _: PlainTransport(),
 }
+"""What makes the transport of a security protocol, by the properties of a client or a broker."""
 
 
-def transport_of(protocol: SecurityProtocol) -> Transport:
+def transport_of(protocol: SecurityProtocol, properties: Mapping[str, str]) -> Transport:
     """The transport for a security protocol.
+
+    Args:
+        protocol: of the listener to connect to.
+        properties: of the client or the broker.
 
     Raises:
         UnservedProtocolError: there is none. A connection is never plain instead.
     """
-    found = TRANSPORTS.get(protocol)
-    if found is None:
+    make = TRANSPORTS.get(protocol)
+    if make is None:
         served = ", ".join(each.name for each in TRANSPORTS)
         raise UnservedProtocolError(f"{protocol.name} is not supported: use {served}")
-    return found
+    return make(properties)
+
+
+class Transports:
+    """The transports of a node, each made once by its properties."""
+
+    def __init__(self, properties: Mapping[str, str] | None = None) -> None:
+        """`properties` are those of server.properties."""
+        self._properties = properties or {}
+        self._made: dict[SecurityProtocol, Transport] = {}
+
+    def of(self, protocol: SecurityProtocol) -> Transport:
+        """As `transport_of`."""
+        found = self._made.get(protocol)
+        if found is None:
+            found = self._made[protocol] = transport_of(protocol, self._properties)
+        return found
 
 
 def resolve(host: str, port: int) -> str | None:

@@ -184,6 +184,7 @@ def make_broker(
         node_id=settings.node_id,
         listener=settings.inter_broker_listener,
         timeout_ms=settings.integer("request.timeout.ms"),
+        transports=member.transports,
     )
     at_end(channels.close)
     offsets = GroupOffsets(groups, metadata, channels, thread, node_id=settings.node_id)

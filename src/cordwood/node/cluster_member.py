@@ -14,6 +14,7 @@ from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.broker.replication.fetch_session import FetchLimits
 from cordwood.broker.replication.isr_changes import IsrChanges
 from cordwood.broker.replication.replication import FollowerSettings, ImageBrokers, Replication
+from cordwood.client.transport import Transports
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
 from cordwood.metadata.cache import MetadataCache
@@ -42,6 +43,7 @@ class ClusterMember(ABC):
         channel: sends this broker's requests to the active controller; after `connect`.
         admin: carries out clients' requests to the controller; None if it is on another node.
         forwarding: sends such requests to a controller on another node; None without one.
+        transports: of the connections to other nodes.
     """
 
     channel: ControllerChannel
@@ -71,6 +73,7 @@ class ClusterMember(ABC):
         self.log = log
         self.log_settings = log_settings
         self.log_context = log_context
+        self.transports = Transports(settings.given)
         self._loader: MetadataLoader | None = None
         self._replication: Replication | None = None
 
@@ -161,6 +164,7 @@ class ClusterMember(ABC):
                 ),
                 backoff_ms=settings.integer("replica.fetch.backoff.ms"),
                 socket_timeout_ms=settings.integer("replica.socket.timeout.ms"),
+                transports=self.transports,
             ),
             thread=thread,
             run=thread.slices.run,

@@ -115,6 +115,7 @@ class QuorumMember(ClusterMember):
             lambda: self._observer.leader_address,
             client_id=str(self._settings.node_id),
             clock=self._clock,
+            transports=self.transports,
         )
 
     @property
@@ -147,6 +148,7 @@ class QuorumMember(ClusterMember):
             run=slices.run,
             clock=self._clock,
             request_timeout_ms=self._settings.integer("controller.quorum.request.timeout.ms"),
+            transports=self.transports,
         )
         self.channel = QuorumChannel(
             self._controller,

@@ -18,12 +18,10 @@ from cordwood.client.errors import (
     NotSupportedError,
     RefusedError,
     TimedOutError,
-    UnservedProtocolError,
 )
 from cordwood.client.session import ClientSession
 from cordwood.client.settings import ClientSettings
 from cordwood.client.wire import RequestFrame
-from cordwood.model.security_protocol import SecurityProtocol
 from cordwood.model.uuids import ZERO_UUID
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.manual_clock import ManualClock
@@ -154,15 +152,6 @@ def test_an_unresolved_address_is_a_warning_and_one_must_be_resolved(
     ]
     with pytest.raises(BadAddressError, match="No resolvable bootstrap urls"):
         made("unknown:1")
-
-
-@pytest.mark.parametrize("protocol", ["SSL", "SASL_PLAINTEXT", "SASL_SSL"])
-def test_a_security_protocol_that_is_not_served_is_never_plain(protocol: str) -> None:
-    settings = ClientSettings(
-        bootstrap_servers="127.0.0.1:1", security_protocol=SecurityProtocol[protocol]
-    )
-    with pytest.raises(UnservedProtocolError, match=f"^{protocol} is not supported"):
-        ClusterClient(settings, warn=pytest.fail)
 
 
 def test_a_call_uses_the_highest_version_in_common(client: ClusterClient, table: Table) -> None:

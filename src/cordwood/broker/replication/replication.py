@@ -15,6 +15,7 @@ from cordwood.broker.replication.isr_changes import IsrChanges, LedBy
 from cordwood.broker.replication.leadership import IsrProposal
 from cordwood.broker.replication.throttles import ReplicationThrottle
 from cordwood.client.node_connection import NodeAddress, NodeConnection
+from cordwood.client.transport import Transports
 from cordwood.metadata.cache import MetadataCache
 from cordwood.model.clock import Clock
 from cordwood.model.security_protocol import SecurityProtocol
@@ -57,6 +58,7 @@ class FollowerSettings(NamedTuple):
     limits: FetchLimits
     backoff_ms: int
     socket_timeout_ms: int
+    transports: Transports | None = None
 
 
 class LoopThread(Protocol):
@@ -226,6 +228,7 @@ class Replication:
             lambda: self._brokers.address_of(leader_id, settings.listener),
             client_id=f"broker-{self._node_id}-fetcher-0",
             timeout_s=max(settings.socket_timeout_ms, wait_ms) / 1000,
+            transports=settings.transports,
         )
         fetcher = ReplicaFetcher(
             connection,

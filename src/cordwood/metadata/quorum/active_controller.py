@@ -14,6 +14,7 @@ from typing import Any
 from cordwood.client.errors import DisconnectedError, TimedOutError
 from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.client.session import Versions
+from cordwood.client.transport import Transports
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
 
@@ -31,7 +32,12 @@ class ActiveController:
     """
 
     def __init__(
-        self, address: Callable[[], NodeAddress | None], *, client_id: str, clock: Clock
+        self,
+        address: Callable[[], NodeAddress | None],
+        *,
+        client_id: str,
+        clock: Clock,
+        transports: Transports | None = None,
     ) -> None:
         """Connects to nothing yet.
 
@@ -39,8 +45,11 @@ class ActiveController:
             address: where the leader is now; None while that is not known.
             client_id: what requests say of their sender.
             clock: for the time until requests are given up.
+            transports: of this node.
         """
-        self._leader = NodeConnection(address, client_id=client_id, timeout_s=_TIMEOUT_S)
+        self._leader = NodeConnection(
+            address, client_id=client_id, timeout_s=_TIMEOUT_S, transports=transports
+        )
         self._clock = clock
 
     @property

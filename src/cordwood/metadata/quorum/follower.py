@@ -13,6 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from cordwood.client.errors import ClientError
 from cordwood.client.node_connection import NodeAddress, NodeConnection
+from cordwood.client.transport import Transports
 from cordwood.metadata.quorum.messages import (
     Identity,
     fetch_answer,
@@ -68,6 +69,7 @@ class QuorumFollower:
         run: Run,
         clock: Clock,
         request_timeout_ms: int = 2000,
+        transports: Transports | None = None,
     ) -> None:
         """Nothing is asked yet.
 
@@ -79,6 +81,7 @@ class QuorumFollower:
             run: does the log's work beside that of the event loop, in order.
             clock: for timeouts and backoff.
             request_timeout_ms: `controller.quorum.request.timeout.ms`.
+            transports: of this node.
         """
         self._observer = observer
         self._log = log
@@ -87,6 +90,7 @@ class QuorumFollower:
         self._run = run
         self._clock = clock
         self._timeout_s = request_timeout_ms / 1000
+        self._transports = transports
         self._connections: dict[NodeAddress, NodeConnection] = {}
         self._was_in_cluster = False
 
@@ -157,6 +161,7 @@ class QuorumFollower:
                 lambda: ask.to,
                 client_id=f"raft-client-{self._identity.node_id}",
                 timeout_s=self._timeout_s,
+                transports=self._transports,
             )
         if isinstance(ask, FetchAsk):
             return await connection.call("fetch", fetch_request(ask, self._identity))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from cordwood import __version__
+from cordwood.client.errors import UnservedProtocolError
 from cordwood.client.settings import (
     ADDRESS,
     API_TIMEOUT_MS,
@@ -20,7 +21,7 @@ from cordwood.client.settings import (
     RETRY_BACKOFF_MS,
     ClientSettings,
 )
-from cordwood.client.transport import TRANSPORTS
+from cordwood.client.transport import Transport, transport_of
 from cordwood.format.properties import parse_properties
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError
@@ -356,22 +357,28 @@ def client_settings(
         properties = read_properties(file)
     waits = kind != _ADMIN or _API_TIMEOUT in properties
     properties |= extra or {}
-    protocol = properties.get("security.protocol", SecurityProtocol.PLAINTEXT.name)
-    if protocol.upper() not in {each.name for each in TRANSPORTS}:
-        served = ", ".join(each.name for each in TRANSPORTS)
-        raise ToolError(f"security.protocol={protocol}: Cordwood's tools support {served} only")
     client_id = properties.get("client.id", client_id)
     return ClientSettings(
         bootstrap_servers=options.required(servers),
         client_id=client_id,
         name=f"{kind} clientId={client_id}",
-        security_protocol=SecurityProtocol[protocol.upper()],
+        transport=_transport(properties),
         api_timeout_ms=_ms(properties, _API_TIMEOUT, API_TIMEOUT_MS),
         request_timeout_ms=_ms(properties, "request.timeout.ms", REQUEST_TIMEOUT_MS),
         retry_backoff_ms=_ms(properties, "retry.backoff.ms", RETRY_BACKOFF_MS),
         retry_backoff_max_ms=_ms(properties, "retry.backoff.max.ms", RETRY_BACKOFF_MAX_MS),
         refused_ms=None if waits else REFUSED_MS,
     )
+
+
+def _transport(properties: Mapping[str, str]) -> Transport:
+    protocol = properties.get("security.protocol", SecurityProtocol.PLAINTEXT.name)
+    if protocol.upper() not in SecurityProtocol.__members__:
+        raise ToolError(f"security.protocol={protocol}: there is no such protocol")
+    try:
+        return transport_of(SecurityProtocol[protocol.upper()], properties)
+    except UnservedProtocolError as error:
+        raise ToolError(f"security.protocol={protocol}: {error}") from error
 
 
 def _ms(properties: Mapping[str, str], name: str, default: int) -> int:

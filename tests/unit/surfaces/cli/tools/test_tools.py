@@ -114,7 +114,7 @@ def test_other_security_than_none_is_refused(run_alone: Run, tmp_path: Path) -> 
     secure.write_text("security.protocol=SASL_SSL\n")
     said = run_alone(f"topics --list --bootstrap-server a:1 --command-config {secure}")
     assert said.code == 1
-    assert said.err == "security.protocol=SASL_SSL: Cordwood's tools support PLAINTEXT only\n"
+    assert said.err == "security.protocol=SASL_SSL: SASL_SSL is not supported: use PLAINTEXT\n"
 
 
 def test_a_file_that_is_not_there_is_told(run_alone: Run) -> None:
