@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from cordwood.configs.keys import (
-    ConfigKey,
+from cordwood.configs.table import (
+    LOG_BROKER_SETTINGS,
+    TOPIC_SETTINGS,
     Dynamic,
-    broker_keys,
-    broker_name_of_group_setting,
-    client_metrics_keys,
-    group_keys,
+    Setting,
+    broker_settings,
+    client_metrics_settings,
+    group_settings,
 )
-from cordwood.configs.table import BROKER_SETTINGS, TOPIC_SETTINGS, BrokerSetting, TopicSetting
 from cordwood.configs.value import format_value
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
@@ -21,8 +21,8 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "configuration.md"
 INTRODUCTION = """\
 # Settings
 
-<!-- Written by tools/configuration_doc.py from src/cordwood/configs/table.py and
-src/cordwood/configs/kafka_4_3.tsv: change it there. -->
+<!-- Written by tools/configuration_doc.py from src/cordwood/configs/settings.tsv: change
+it there. -->
 
 Cordwood's settings are Kafka 4.3's, with their names, types, defaults, bounds and error texts.
 Those that begin with `cordwood.` are its own.
@@ -163,8 +163,8 @@ CLIENT_METRICS = """
 def page() -> str:
     """The text of the page."""
     topics = (_topic_row(setting) for setting in TOPIC_SETTINGS.values())
-    brokers = (_broker_row(setting) for _, setting in sorted(BROKER_SETTINGS.items()))
-    others = (key for key in broker_keys().values() if key.name not in BROKER_SETTINGS)
+    brokers = (_broker_row(setting) for _, setting in sorted(LOG_BROKER_SETTINGS.items()))
+    others = (key for key in broker_settings().values() if key.name not in LOG_BROKER_SETTINGS)
     parts = (
         INTRODUCTION,
         SERVER_PROPERTIES,
@@ -175,14 +175,14 @@ def page() -> str:
         OTHERS,
         *(_other_row(key) for key in sorted(others, key=lambda key: key.name)),
         GROUPS,
-        *(_group_row(key) for key in group_keys().values()),
+        *(_group_row(key) for key in group_settings().values()),
         CLIENT_METRICS,
-        *(_row((*_named(key), key.doc)) for key in client_metrics_keys().values()),
+        *(_row((*_named(key), key.doc)) for key in client_metrics_settings().values()),
     )
     return "".join(parts)
 
 
-def _topic_row(setting: TopicSetting) -> str:
+def _topic_row(setting: Setting) -> str:
     brokers = ", ".join(f"`{name.name}`" for name in setting.broker_names) or "-"
     values = setting.rule.valid_values or setting.rule.kind.lower()
     return _row(
@@ -190,7 +190,7 @@ def _topic_row(setting: TopicSetting) -> str:
     )
 
 
-def _broker_row(setting: BrokerSetting) -> str:
+def _broker_row(setting: Setting) -> str:
     return _row(
         (
             f"`{setting.name}`",
@@ -198,27 +198,27 @@ def _broker_row(setting: BrokerSetting) -> str:
             _default(setting),
             setting.unit,
             setting.rule.valid_values,
-            "yes" if setting.dynamic else "",
+            "yes" if setting.is_dynamic else "",
             setting.doc,
         )
     )
 
 
-def _other_row(key: ConfigKey) -> str:
+def _other_row(key: Setting) -> str:
     dynamic = "" if key.dynamic is Dynamic.NO else str(key.dynamic)
     return _row((*_named(key), dynamic, key.doc))
 
 
-def _group_row(key: ConfigKey) -> str:
-    broker = broker_name_of_group_setting(key.name)
-    return _row((*_named(key), f"`{broker}`" if broker in broker_keys() else "-", key.doc))
+def _group_row(key: Setting) -> str:
+    brokers = ", ".join(f"`{name.name}`" for name in key.broker_names) or "-"
+    return _row((*_named(key), brokers, key.doc))
 
 
-def _named(key: ConfigKey) -> tuple[str, str, str]:
+def _named(key: Setting) -> tuple[str, str, str]:
     return f"`{key.name}`", key.rule.kind.lower(), _default(key).replace("|", "\\|")
 
 
-def _default(setting: TopicSetting | BrokerSetting | ConfigKey) -> str:
+def _default(setting: Setting) -> str:
     if setting.default is None:
         return "unset"
     return format_value(setting.default) or "(empty)"

@@ -11,12 +11,12 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from cordwood.configs.keys import (
-    ConfigKey,
-    broker_keys,
-    client_metrics_keys,
-    group_keys,
-    topic_keys,
+from cordwood.configs.table import (
+    TOPIC_SETTINGS,
+    Setting,
+    broker_settings,
+    client_metrics_settings,
+    group_settings,
 )
 from support.kafka import kafka_jars
 
@@ -24,10 +24,10 @@ ROOT = Path(__file__).resolve().parent.parent
 TARGET = ROOT / "tests" / "golden" / "config-values.tsv.xz"
 PROGRAM = ROOT / "tools" / "realkafka" / "ConfigValues.java"
 TABLES = {
-    "broker": broker_keys(),
-    "client": client_metrics_keys(),
-    "group": group_keys(),
-    "topic": topic_keys(),
+    "broker": broker_settings(),
+    "client": client_metrics_settings(),
+    "group": group_settings(),
+    "topic": TOPIC_SETTINGS,
 }
 VALUES = (
     *("", "x", "0", "1", "-1", "-2", "2147483647", "2147483648", "-2147483649", "32768", "-32769"),
@@ -37,7 +37,7 @@ VALUES = (
 )
 
 
-def values_of(key: ConfigKey) -> Iterator[str]:
+def values_of(key: Setting) -> Iterator[str]:
     yield from VALUES
     for bound in (key.rule.at_least, key.rule.at_most):
         if bound is not None:

@@ -18,13 +18,7 @@ from confluent_kafka.admin import (
 )
 
 from cordwood.configs.sources import ResolvedTopic, Sources, resolve_topic
-from cordwood.configs.table import (
-    BROKER_SETTINGS,
-    TOPIC_SETTINGS,
-    BrokerSetting,
-    TopicSetting,
-    is_own,
-)
+from cordwood.configs.table import LOG_BROKER_SETTINGS, TOPIC_SETTINGS, Setting, is_own
 from cordwood.configs.value import Kind, format_value
 from cordwood.format.properties import parse_properties
 from cordwood.metadata.replay import read_metadata_image
@@ -277,7 +271,7 @@ def documented(java_class: str) -> dict[str, dict[str, str]]:
     return found
 
 
-def in_kafkas_notation(setting: TopicSetting | BrokerSetting) -> dict[str, str]:
+def in_kafkas_notation(setting: Setting) -> dict[str, str]:
     """What Kafka's documentation says of a setting, if the table is right."""
     rule = setting.rule
     valid = ""
@@ -301,11 +295,11 @@ def in_kafkas_notation(setting: TopicSetting | BrokerSetting) -> dict[str, str]:
 def test_the_table_is_kafkas() -> None:
     topics = documented("org.apache.kafka.storage.internals.log.LogConfig")
     brokers = documented("kafka.server.KafkaConfig")
-    own = {name for name in (*TOPIC_SETTINGS, *BROKER_SETTINGS) if is_own(name)}
+    own = {name for name in (*TOPIC_SETTINGS, *LOG_BROKER_SETTINGS) if is_own(name)}
     assert TOPIC_SETTINGS.keys() - own - {"internal.segment.bytes"} == topics.keys()
     internal = {"log.initial.task.delay.ms", "producer.id.expiration.check.interval.ms"}
-    assert BROKER_SETTINGS.keys() - own - internal <= brokers.keys()
-    for table, pages in ((TOPIC_SETTINGS, topics), (BROKER_SETTINGS, brokers)):
+    assert LOG_BROKER_SETTINGS.keys() - own - internal <= brokers.keys()
+    for table, pages in ((TOPIC_SETTINGS, topics), (LOG_BROKER_SETTINGS, brokers)):
         for name, setting in table.items():
             if name not in pages:
                 continue
@@ -314,8 +308,8 @@ def test_the_table_is_kafkas() -> None:
             # Long defaults are followed by the same in words: 604800000 (7 days).
             page["Default"] = page.get("Default", "null").partition(" (")[0].replace('""', "")
             assert expected == {key: page[key] for key in expected}, name
-            if isinstance(setting, BrokerSetting):
-                assert setting.dynamic == (page["Update Mode"] != "read-only"), name
+            if isinstance(setting, Setting):
+                assert setting.is_dynamic == (page["Update Mode"] != "read-only"), name
             else:
                 first = setting.broker_names[0].name if setting.broker_names else "null"
                 assert page["Server Default Property"] == first, name

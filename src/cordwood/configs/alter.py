@@ -30,7 +30,6 @@ from cordwood.configs.effective import (
     is_store_of_keys,
     usable,
 )
-from cordwood.configs.keys import Dynamic, Keys, broker_keys, dynamic_keys, topic_keys
 from cordwood.configs.levels import LISTENER_KEY, lay_over
 from cordwood.configs.listeners import (
     listeners_of,
@@ -42,6 +41,13 @@ from cordwood.configs.resource_checks import (
     require_client_metrics,
     require_group,
     require_topic,
+)
+from cordwood.configs.table import (
+    TOPIC_SETTINGS,
+    Dynamic,
+    Settings,
+    broker_settings,
+    dynamic_settings,
 )
 from cordwood.configs.value import Kind
 from cordwood.model.errors import ConfigError
@@ -277,7 +283,7 @@ def _apply_to_broker(texts: dict[str, str], change: Alteration) -> None:
         case 1:
             texts.pop(change.name, None)
         case 2 | 3:
-            key = broker_keys().get(change.name)
+            key = broker_settings().get(change.name)
             if key is None:
                 raise InvalidConfigError(f"Unknown config name: {change.name}")
             if key.rule.kind is not Kind.LIST:
@@ -299,7 +305,7 @@ def require_dynamic(configs: EffectiveConfigs, texts: Texts, *, for_all: bool) -
 
     Source: DynamicBrokerConfig.validateConfigs and processReconfiguration.
     """
-    keys = dynamic_keys()
+    keys = dynamic_settings()
     _refuse(
         [name for name in texts if name in keys and keys[name].dynamic is Dynamic.NO],
         "Cannot update these configs dynamically",
@@ -318,7 +324,7 @@ def require_dynamic(configs: EffectiveConfigs, texts: Texts, *, for_all: bool) -
     wanted = dict(configs.settings.given)
     for each in (texts, configs.dynamic) if for_all else (configs.dynamic_default, texts):
         lay_over(wanted, each)
-    values = BrokerValues(parse_texts(wanted, broker_keys()))
+    values = BrokerValues(parse_texts(wanted, broker_settings()))
     listeners = listeners_of(values, wanted)
     require_sound(values)
     require_controller_listener(configs.settings.controller_listeners, listeners, values)
@@ -346,7 +352,7 @@ def _require_valid_values(texts: Texts) -> None:
         (match[1] if (match := LISTENER_KEY.fullmatch(name)) else name): text
         for name, text in texts.items()
     }
-    for name, key in dynamic_keys().items():
+    for name, key in dynamic_settings().items():
         if name not in plain:
             continue
         value = key.parse(plain[name])
@@ -436,9 +442,9 @@ def _altered(old: Texts, resource: Resource) -> dict[str, str | None]:
 
 
 def _parts(kind: int, change: Alteration, before: str | None) -> list[str]:
-    tables: Mapping[int, Keys] = {
-        int(ConfigResource.TOPIC): topic_keys(),
-        int(ConfigResource.BROKER): broker_keys(),
+    tables: Mapping[int, Settings] = {
+        int(ConfigResource.TOPIC): TOPIC_SETTINGS,
+        int(ConfigResource.BROKER): broker_settings(),
     }
     key = tables.get(kind, {}).get(change.name)
     if key is None or key.rule.kind is not Kind.LIST:

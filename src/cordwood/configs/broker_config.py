@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cordwood.configs.table import BROKER_SETTINGS
+from cordwood.configs.table import LOG_BROKER_SETTINGS
 from cordwood.configs.value import LONG_MAX, Value
 
 _MINUTE_MS = 60_000
@@ -76,5 +76,5 @@ class BrokerConfig:
 
 
 assert not {*BrokerConfig.__dataclass_fields__} - {
-    name.replace(".", "_") for name in BROKER_SETTINGS
+    name.replace(".", "_") for name in LOG_BROKER_SETTINGS
 }, "a field without a setting of that name would never be given a value"

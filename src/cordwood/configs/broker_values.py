@@ -13,9 +13,14 @@ from functools import cache
 from typing import overload
 
 from cordwood.configs.broker_config import BrokerConfig
-from cordwood.configs.keys import ConfigKey, Keys, broker_keys, dynamic_keys, topic_keys
 from cordwood.configs.levels import broker_name_of, synonyms_of
-from cordwood.configs.table import TOPIC_SETTINGS
+from cordwood.configs.table import (
+    TOPIC_SETTINGS,
+    Setting,
+    Settings,
+    broker_settings,
+    dynamic_settings,
+)
 from cordwood.configs.value import Value
 from cordwood.format.java_map import JavaHashMap
 from cordwood.model.errors import ConfigError
@@ -24,15 +29,15 @@ Texts = Mapping[str, str]
 """Settings as they are written."""
 
 
-def key_of(name: str) -> ConfigKey | None:
+def key_of(name: str) -> Setting | None:
     """The setting `name`, also with a listener's prefix; None if Kafka does not know it."""
-    keys = dynamic_keys()
+    keys = dynamic_settings()
     if name in keys:
         return keys[name]
     return next((keys[each] for each in synonyms_of(name) if each in keys), None)
 
 
-def parse_texts(texts: Texts, keys: Keys) -> dict[str, Value | None]:
+def parse_texts(texts: Texts, keys: Settings) -> dict[str, Value | None]:
     """The values of all `keys`: those in `texts`, for the others their defaults.
 
     Raises:
@@ -71,7 +76,7 @@ def parse_topic(texts: Texts, defaults: Mapping[str, Value]) -> dict[str, Value]
         ConfigError: one that Kafka would refuse.
     """
     values = dict(defaults)
-    for name, key in topic_keys().items():
+    for name, key in TOPIC_SETTINGS.items():
         if name in texts:
             values[name] = key.parse(texts[name])
     return values
@@ -303,18 +308,18 @@ def java_order(names: Iterable[str]) -> list[str]:
     return list(table)
 
 
-def _defaults(keys: Keys) -> Mapping[str, Value | None]:
-    return _broker_defaults() if keys is broker_keys() else _defaults_of(keys)
+def _defaults(keys: Settings) -> Mapping[str, Value | None]:
+    return _broker_defaults() if keys is broker_settings() else _defaults_of(keys)
 
 
 @cache
 def _broker_defaults() -> Mapping[str, Value | None]:
-    return _defaults_of(broker_keys())
+    return _defaults_of(broker_settings())
 
 
-def _defaults_of(keys: Keys) -> Mapping[str, Value | None]:
+def _defaults_of(keys: Settings) -> Mapping[str, Value | None]:
     return {name: key.default for name, key in keys.items()}
 
 
-def _places(keys: Keys) -> Mapping[str, int]:
+def _places(keys: Settings) -> Mapping[str, int]:
     return {name: place for place, name in enumerate(keys)}

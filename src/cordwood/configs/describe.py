@@ -14,22 +14,23 @@ from typing import Any, Final
 
 from cordwood.configs.broker_values import Texts, java_order, key_of, parse_topic
 from cordwood.configs.effective import EffectiveConfigs
-from cordwood.configs.keys import (
-    ConfigKey,
-    Dynamic,
-    Keys,
-    broker_keys,
-    broker_name_of_group_setting,
-    client_metrics_keys,
-    dynamic_keys,
-    group_keys,
-    topic_keys,
-)
 from cordwood.configs.levels import Level, broker_name_of, given_at, synonyms_of
 from cordwood.configs.resource import ConfigResource
 from cordwood.configs.sources import KAFKA, METADATA_LOG, Origin
 from cordwood.configs.static_topics import property_name
-from cordwood.configs.table import BROKER_NAME_OF_TOPIC_SETTING, OWN_PREFIX, TOPIC_SETTINGS, is_own
+from cordwood.configs.table import (
+    OWN_PREFIX,
+    TOPIC_SETTINGS,
+    Dynamic,
+    Setting,
+    Settings,
+    broker_settings,
+    client_metrics_settings,
+    dynamic_settings,
+    group_settings,
+    is_own,
+    settings_of,
+)
 from cordwood.configs.value import Kind, Value, format_value
 from cordwood.model.kafka_errors import (
     InvalidRequestError,
@@ -53,14 +54,6 @@ UNKNOWN_TYPE: Final = 0
 #: requested by name, so that Kafka's tools list only Kafka's settings.
 HTTP_URL: Final = f"{OWN_PREFIX}http.url"
 _TRASH_MS: Final = f"{OWN_PREFIX}trash.ms"
-
-
-_TABLES: Final = {
-    "broker": broker_keys,
-    "client": client_metrics_keys,
-    "group": group_keys,
-    "topic": topic_keys,
-}
 
 
 _NOTHING: Final[Texts] = MappingProxyType({})
@@ -106,7 +99,7 @@ def describe(
         if kind == ConfigResource.BROKER and name and HTTP_URL in wanted:
             entries = [entry for entry in entries if entry["name"] != HTTP_URL]
             entries.append(_http_url_entry(configs))
-    if documentation:
+    if documentation and kind != ConfigResource.BROKER_LOGGER:
         _document(entries, kind)
     return entries
 
@@ -119,11 +112,11 @@ def describe_created(configs: EffectiveConfigs, texts: Texts) -> list[Entry]:
     Source: org.apache.kafka.metadata.KafkaConfigSchema.resolveEffectiveTopicConfig.
     """
     entries = []
-    for name in sorted(topic_keys()):
+    for name in sorted(TOPIC_SETTINGS):
         text, origin = _written(configs, name, texts)
-        if topic_keys()[name].internal and origin is Level.DEFAULT:
+        if TOPIC_SETTINGS[name].internal and origin is Level.DEFAULT:
             continue
-        entries.append(_entry(name, text, topic_keys()[name], [(name, text, origin)]))
+        entries.append(_entry(name, text, TOPIC_SETTINGS[name], [(name, text, origin)]))
     return entries
 
 
@@ -135,7 +128,7 @@ def _written(configs: EffectiveConfigs, name: str, texts: Texts) -> tuple[str | 
         if broker is not None:
             text = given[broker.name]
             return (str(int(text) * broker.factor) if broker.factor > 1 else text), level
-    return topic_keys()[name].default_text, Level.DEFAULT
+    return TOPIC_SETTINGS[name].default_text, Level.DEFAULT
 
 
 def topic_origins(configs: EffectiveConfigs, topic: str) -> dict[str, Origin]:
@@ -143,7 +136,7 @@ def topic_origins(configs: EffectiveConfigs, topic: str) -> dict[str, Origin]:
     texts = configs.recorded(ConfigResource.TOPIC, topic)
     static = configs.settings.static_topics.get(topic, _NOTHING)
     found = {}
-    for name, key in topic_keys().items():
+    for name, key in TOPIC_SETTINGS.items():
         text, level = _written(configs, name, texts)
         where = name
         if name in static and level is not Level.TOPIC:
@@ -168,8 +161,8 @@ def _topic(configs: EffectiveConfigs, topic: str, wanted: Collection[str]) -> li
     return [
         _topic_entry(configs, topic, name, values)
         for name in (
-            *_internal_or_unknown(topic_keys(), {**texts, **dict.fromkeys(sorted(own), "")}),
-            *_names_in("topic"),
+            *_internal_or_unknown(TOPIC_SETTINGS, {**texts, **dict.fromkeys(sorted(own), "")}),
+            *_names_in(ConfigResource.TOPIC),
         )
     ]
 
@@ -177,12 +170,11 @@ def _topic(configs: EffectiveConfigs, topic: str, wanted: Collection[str]) -> li
 def _topic_entry(
     configs: EffectiveConfigs, topic: str, name: str, values: Mapping[str, Value]
 ) -> Entry:
-    if name not in topic_keys():
+    if name not in TOPIC_SETTINGS:
         return _unknown_entry(name, Level.TOPIC)
-    key = topic_keys()[name]
+    key = TOPIC_SETTINGS[name]
     text = format_value(values[name])
-    broker_name = BROKER_NAME_OF_TOPIC_SETTING.get(name)
-    synonyms = [] if broker_name is None else _synonyms(configs, broker_name)
+    synonyms = _synonyms(configs, key.broker_names[0].name) if key.broker_names else []
     static = configs.settings.static_topics.get(topic, _NOTHING)
     if name in static:
         value = format_value(key.parse(static[name]))
@@ -206,7 +198,7 @@ def _broker(configs: EffectiveConfigs, name: str) -> list[Entry]:
     texts = configs.effective_texts(
         dynamic=configs.dynamic, dynamic_default=configs.dynamic_default
     )
-    names = _names_in("broker")
+    names = _names_in(ConfigResource.BROKER)
     known = frozenset(names)
     unknown = [each for each in java_order(texts) if each not in known]
     turned_on = [each for each in _turned_on(configs) if each not in texts]
@@ -246,7 +238,7 @@ def _default_entry(configs: EffectiveConfigs, name: str, text: str) -> Entry:
 
 
 def _is_read_only(name: str) -> bool:
-    key = dynamic_keys().get(name)
+    key = dynamic_settings().get(name)
     return key is None or key.dynamic is Dynamic.NO
 
 
@@ -255,7 +247,7 @@ def _synonyms(configs: EffectiveConfigs, name: str) -> list[_Synonym]:
     names = synonyms_of(name)
     key = key_of(name)
     is_secret = key is None or key.is_sensitive
-    defaults = broker_keys()
+    defaults = broker_settings()
     found: list[_Synonym] = [
         (each.name, None if is_secret else each.text, each.level)
         for each in given_at(configs.levels, name)
@@ -274,18 +266,17 @@ def _group(configs: EffectiveConfigs, name: str) -> list[Entry]:
     texts = configs.recorded(ConfigResource.GROUP, name)
     values = configs.group_values(name)
     entries = []
-    for each in (*_names_in("group"), *_internal_or_unknown(group_keys(), texts)):
-        if each not in group_keys():
+    for each in (*_names_in(ConfigResource.GROUP), *_internal_or_unknown(group_settings(), texts)):
+        if each not in group_settings():
             entries.append(_unknown_entry(each, Level.GROUP))
             continue
-        key = group_keys()[each]
+        key = group_settings()[each]
         text = _text(values[each])
-        broker_name = broker_name_of_group_setting(each)
-        synonyms = _synonyms(configs, broker_name) if broker_name in broker_keys() else []
+        synonyms: list[_Synonym] = [(each, key.default_text, Level.DEFAULT)]
+        if key.broker_names:
+            synonyms = _synonyms(configs, key.broker_names[0].name)
         if each in texts:
             synonyms.insert(0, (each, text, Level.GROUP))
-        if broker_name not in broker_keys():
-            synonyms.append((each, key.default_text, Level.DEFAULT))
         entries.append(_entry(each, text, key, synonyms))
     return entries
 
@@ -295,8 +286,8 @@ def _client_metrics(configs: EffectiveConfigs, name: str) -> list[Entry]:
         raise InvalidRequestError("Client metrics subscription name must not be empty")
     texts = configs.recorded(ConfigResource.CLIENT_METRICS, name)
     entries = []
-    for each in _names_in("client"):
-        key = client_metrics_keys()[each]
+    for each in _names_in(ConfigResource.CLIENT_METRICS):
+        key = client_metrics_settings()[each]
         text = texts.get(each)
         synonyms: list[_Synonym] = [] if text is None else [(each, text, Level.CLIENT_METRICS)]
         entries.append(_entry(each, key.default_text if text is None else text, key, synonyms))
@@ -332,7 +323,7 @@ def _loggers(configs: EffectiveConfigs, name: str) -> list[Entry]:
 def _entry(
     name: str,
     text: str | None,
-    key: ConfigKey | None,
+    key: Setting | None,
     synonyms: list[_Synonym],
     *,
     read_only: bool = False,
@@ -356,28 +347,17 @@ def _entry(
 
 def _document(entries: list[Entry], kind: int) -> None:
     for entry in entries:
-        name = entry["name"]
-        match kind:
-            case ConfigResource.TOPIC:
-                key = topic_keys().get(name)
-            case ConfigResource.GROUP:
-                key = group_keys().get(name)
-            case ConfigResource.CLIENT_METRICS:
-                key = client_metrics_keys().get(name)
-            case ConfigResource.BROKER:
-                key = broker_keys().get(name)
-            case _:
-                continue
+        key = settings_of(kind).get(entry["name"])
         entry["documentation"] = None if key is None else key.doc
 
 
 @cache
-def _names_in(table: str) -> tuple[str, ...]:
+def _names_in(kind: ConfigResource) -> tuple[str, ...]:
     """The names that are always returned, in Kafka's order."""
-    return tuple(java_order(name for name, key in _TABLES[table]().items() if not key.internal))
+    return tuple(java_order(name for name, key in settings_of(kind).items() if not key.internal))
 
 
-def _internal_or_unknown(keys: Keys, texts: Texts) -> list[str]:
+def _internal_or_unknown(keys: Settings, texts: Texts) -> list[str]:
     """Names of `texts` that Kafka describes although its documentation does not list them.
 
     Source: ConfigHelper.allConfigs, which adds the originals to those that are not internal.

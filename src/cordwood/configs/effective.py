@@ -22,19 +22,18 @@ from cordwood.configs.broker_values import (
     parse_topic,
     topic_defaults,
 )
-from cordwood.configs.keys import (
-    GROUP_BOUNDS,
-    Dynamic,
-    broker_keys,
-    broker_name_of_group_setting,
-    dynamic_keys,
-    group_keys,
-)
 from cordwood.configs.levels import LISTENER_KEY, Level, Levels, merge
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.loggers import LoggerLevels
 from cordwood.configs.resource import ClusterSettings, ConfigResource, NewCluster, SettingsUpdate
 from cordwood.configs.server_properties import BrokerSettings
+from cordwood.configs.table import (
+    GROUP_BOUNDS,
+    Dynamic,
+    broker_settings,
+    dynamic_settings,
+    group_settings,
+)
 from cordwood.configs.value import Value
 from cordwood.model.errors import ConfigError
 
@@ -118,7 +117,7 @@ class EffectiveConfigs:
         text = self.recorded(ConfigResource.GROUP, group).get(name)
         if text is None:
             return None
-        value = group_keys()[name].parse(text)
+        value = group_settings()[name].parse(text)
         assert isinstance(value, int), name
         bound = GROUP_BOUNDS.get(name)
         if bound is None:
@@ -131,11 +130,12 @@ class EffectiveConfigs:
         """The values of all settings for `group`."""
         texts = self.recorded(ConfigResource.GROUP, group)
         values: dict[str, Value | None] = {}
-        for name, key in group_keys().items():
+        for name, key in group_settings().items():
             if name in texts:
                 values[name] = key.parse(texts[name])
             else:
-                values[name] = self.values.all.get(broker_name_of_group_setting(name), key.default)
+                broker = key.broker_names[0].name if key.broker_names else ""
+                values[name] = self.values.all.get(broker, key.default)
         return values
 
     def recorded(self, kind: int, name: str) -> Texts:
@@ -154,7 +154,7 @@ class EffectiveConfigs:
 
         Names of no setting, or of one that cannot be changed at run time, are a mistake.
         """
-        keys = broker_keys()
+        keys = broker_settings()
         for name in names:
             assert keys[name].dynamic is not Dynamic.NO, name
         self._watches.append(_Watch(frozenset(names), watcher))
@@ -196,7 +196,7 @@ class EffectiveConfigs:
         texts = self.effective_texts(dynamic=dynamic, dynamic_default=default)
         before = self.values
         try:
-            self.values = BrokerValues(parse_texts(texts, broker_keys()))
+            self.values = BrokerValues(parse_texts(texts, broker_settings()))
         except ConfigError:
             _log.exception(
                 "The recorded settings of the broker cannot be used; the old ones stay in effect"
@@ -220,7 +220,7 @@ def usable(texts: Texts, *, for_all: bool = False) -> Texts:
     """
     found: dict[str, str] = {}
     for name, text in texts.items():
-        known = dynamic_keys().get(name)
+        known = dynamic_settings().get(name)
         if known is not None and known.dynamic is Dynamic.NO:
             continue
         if name.startswith("ssl.") and known is not None and is_store_of_keys(name):
@@ -243,7 +243,7 @@ def is_per_broker(name: str) -> bool:
     match = LISTENER_KEY.fullmatch(name)
     if match is not None:
         return match[1] not in _CLUSTER_WIDE_OF_LISTENERS
-    known = dynamic_keys().get(name)
+    known = dynamic_settings().get(name)
     return known is not None and known.dynamic is Dynamic.BROKER
 
 

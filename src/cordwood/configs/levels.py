@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from typing import Final, NamedTuple, Self, TypeVar
 
-from cordwood.configs.table import TOPIC_SETTINGS, BrokerName, TopicSetting
+from cordwood.configs.table import TOPIC_SETTINGS, BrokerName, Setting
 
 T = TypeVar("T")
 
@@ -122,7 +122,7 @@ def given_at(levels: Levels[str], name: str) -> Iterator[Given]:
                 yield Given(each, given[each], level)
 
 
-def broker_name_of(setting: TopicSetting, given: Mapping[str, object | None]) -> BrokerName | None:
+def broker_name_of(setting: Setting, given: Mapping[str, object | None]) -> BrokerName | None:
     """The first broker setting in `given` that is not None and gives the topic setting its value.
 
     The caller multiplies the value by the `factor` of the result.

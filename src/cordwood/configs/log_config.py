@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from cordwood.configs.table import TOPIC_SETTINGS
-from cordwood.configs.value import LONG_MAX, Value
-
-_MINUTE_MS = 60_000
-_HOUR_MS = 3_600_000
-_MIB = 1 << 20
+from cordwood.configs.table import TOPIC_SETTINGS, topic_default
+from cordwood.configs.value import Value
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,47 +20,51 @@ class LogConfig:
     Source: org.apache.kafka.storage.internals.log.LogConfig, Kafka 4.3.
     """
 
-    cleanup_policy: frozenset[str] = frozenset({"delete"})
-    retention_ms: int = 168 * _HOUR_MS
-    retention_bytes: int = -1
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 168 * _HOUR_MS
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 * _MIB
-    index_interval_bytes: int = 4096
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = LONG_MAX
-    delete_retention_ms: int = 24 * _HOUR_MS
-    file_delete_delay_ms: int = _MINUTE_MS
-    max_message_bytes: int = _MIB + 12
-    compression_type: str = "producer"
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_zstd_level: int = 3
-    message_timestamp_type: str = "CreateTime"
-    message_timestamp_before_max_ms: int = LONG_MAX
-    message_timestamp_after_max_ms: int = _HOUR_MS
-    preallocate: bool = False
-    flush_messages: int = LONG_MAX
-    flush_ms: int = LONG_MAX
-    min_insync_replicas: int = 1
-    unclean_leader_election_enable: bool = False
-    remote_storage_enable: bool = False
-    remote_log_copy_disable: bool = False
-    local_retention_ms: int = -2
-    local_retention_bytes: int = -2
-    cordwood_timestamp_future_policy: str = "kafka"
-    cordwood_retention_topic_bytes: int = -1
-    cordwood_retention_groups: tuple[str, ...] = ()
-    cordwood_retention_groups_max_ms: int = -1
-    cordwood_retention_groups_max_bytes: int = -1
-    cordwood_segment_roll_idle: bool = False
-    cordwood_trash_ms: int = 604_800_000
-    cordwood_tombstone_cleanup: bool = False
-    cordwood_record_ttl_header: str = ""
-    cordwood_compaction_strategy: str = "offset"
-    cordwood_compaction_strategy_header: str = ""
+    cleanup_policy: frozenset[str] = frozenset(topic_default("cleanup.policy", tuple))
+    retention_ms: int = topic_default("retention.ms", int)
+    retention_bytes: int = topic_default("retention.bytes", int)
+    segment_bytes: int = topic_default("segment.bytes", int)
+    segment_ms: int = topic_default("segment.ms", int)
+    segment_jitter_ms: int = topic_default("segment.jitter.ms", int)
+    segment_index_bytes: int = topic_default("segment.index.bytes", int)
+    index_interval_bytes: int = topic_default("index.interval.bytes", int)
+    min_cleanable_dirty_ratio: float = topic_default("min.cleanable.dirty.ratio", float)
+    min_compaction_lag_ms: int = topic_default("min.compaction.lag.ms", int)
+    max_compaction_lag_ms: int = topic_default("max.compaction.lag.ms", int)
+    delete_retention_ms: int = topic_default("delete.retention.ms", int)
+    file_delete_delay_ms: int = topic_default("file.delete.delay.ms", int)
+    max_message_bytes: int = topic_default("max.message.bytes", int)
+    compression_type: str = topic_default("compression.type", str)
+    compression_gzip_level: int = topic_default("compression.gzip.level", int)
+    compression_lz4_level: int = topic_default("compression.lz4.level", int)
+    compression_zstd_level: int = topic_default("compression.zstd.level", int)
+    message_timestamp_type: str = topic_default("message.timestamp.type", str)
+    message_timestamp_before_max_ms: int = topic_default("message.timestamp.before.max.ms", int)
+    message_timestamp_after_max_ms: int = topic_default("message.timestamp.after.max.ms", int)
+    preallocate: bool = topic_default("preallocate", bool)
+    flush_messages: int = topic_default("flush.messages", int)
+    flush_ms: int = topic_default("flush.ms", int)
+    min_insync_replicas: int = topic_default("min.insync.replicas", int)
+    unclean_leader_election_enable: bool = topic_default("unclean.leader.election.enable", bool)
+    remote_storage_enable: bool = topic_default("remote.storage.enable", bool)
+    remote_log_copy_disable: bool = topic_default("remote.log.copy.disable", bool)
+    local_retention_ms: int = topic_default("local.retention.ms", int)
+    local_retention_bytes: int = topic_default("local.retention.bytes", int)
+    cordwood_timestamp_future_policy: str = topic_default("cordwood.timestamp.future.policy", str)
+    cordwood_retention_topic_bytes: int = topic_default("cordwood.retention.topic.bytes", int)
+    cordwood_retention_groups: tuple[str, ...] = topic_default("cordwood.retention.groups", tuple)
+    cordwood_retention_groups_max_ms: int = topic_default("cordwood.retention.groups.max.ms", int)
+    cordwood_retention_groups_max_bytes: int = topic_default(
+        "cordwood.retention.groups.max.bytes", int
+    )
+    cordwood_segment_roll_idle: bool = topic_default("cordwood.segment.roll.idle", bool)
+    cordwood_trash_ms: int = topic_default("cordwood.trash.ms", int)
+    cordwood_tombstone_cleanup: bool = topic_default("cordwood.tombstone.cleanup", bool)
+    cordwood_record_ttl_header: str = topic_default("cordwood.record.ttl.header", str)
+    cordwood_compaction_strategy: str = topic_default("cordwood.compaction.strategy", str)
+    cordwood_compaction_strategy_header: str = topic_default(
+        "cordwood.compaction.strategy.header", str
+    )
 
     @property
     def compact(self) -> bool:

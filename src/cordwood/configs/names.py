@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Mapping
 
-from cordwood.configs.table import BROKER_NAME_OF_TOPIC_SETTING, BROKER_SETTINGS, TOPIC_SETTINGS
+from cordwood.configs.table import BROKER_NAME_OF_TOPIC_SETTING, LOG_BROKER_SETTINGS, TOPIC_SETTINGS
 
 _LIKENESS_MIN = 0.75
 _TIMESTAMP_BOUNDS = (
@@ -28,7 +28,7 @@ def _guesses() -> dict[str, str]:
     renamed: dict[str, str] = {}
     for topic_name, broker_name in BROKER_NAME_OF_TOPIC_SETTING.items():
         for guess in (f"log.{topic_name}", f"log.cleaner.{topic_name}"):
-            if guess not in BROKER_SETTINGS:
+            if guess not in LOG_BROKER_SETTINGS:
                 renamed[guess] = broker_name
     return renamed
 
@@ -94,9 +94,9 @@ REMOVED_TOPIC_NAMES: Mapping[str, str] = {
 }
 """Topic settings that were removed or never existed, and advice."""
 
-assert not RENAMED_BROKER_NAMES.keys() & BROKER_SETTINGS.keys(), "a right name called wrong"
-assert set(RENAMED_BROKER_NAMES.values()) <= BROKER_SETTINGS.keys(), "a wrong name advised"
-assert not REMOVED_BROKER_NAMES.keys() & BROKER_SETTINGS.keys(), "a right name called removed"
+assert not RENAMED_BROKER_NAMES.keys() & LOG_BROKER_SETTINGS.keys(), "a right name called wrong"
+assert set(RENAMED_BROKER_NAMES.values()) <= LOG_BROKER_SETTINGS.keys(), "a wrong name advised"
+assert not REMOVED_BROKER_NAMES.keys() & LOG_BROKER_SETTINGS.keys(), "a right name called removed"
 assert not REMOVED_TOPIC_NAMES.keys() & TOPIC_SETTINGS.keys(), "a right name called removed"
 
 _TOPIC_NAME_OF_BROKER_NAME = {
@@ -113,7 +113,7 @@ def advise_on_topic_name(name: str) -> str:
     broker_name = RENAMED_BROKER_NAMES.get(name, name)
     if broker_name in _TOPIC_NAME_OF_BROKER_NAME:
         return f"for a topic it is called {_TOPIC_NAME_OF_BROKER_NAME[broker_name]}"
-    if broker_name in BROKER_SETTINGS:
+    if broker_name in LOG_BROKER_SETTINGS:
         return f"{broker_name} is a setting of brokers, not of topics"
     return _nearest(name, TOPIC_SETTINGS.keys())
 
@@ -132,12 +132,12 @@ def advise_on_broker_name(name: str) -> str:
         return f"for a broker it is called {BROKER_NAME_OF_TOPIC_SETTING[name]}"
     if name in TOPIC_SETTINGS:
         return f"{name} can be set for a topic only"
-    return _nearest(name, BROKER_SETTINGS.keys() | BROKER_NAME_OF_TOPIC_SETTING.keys())
+    return _nearest(name, LOG_BROKER_SETTINGS.keys() | BROKER_NAME_OF_TOPIC_SETTING.keys())
 
 
 def is_misnamed_broker_setting(name: str) -> bool:
     """Whether `name` is known to be a wrong name of a broker setting."""
-    if name in BROKER_SETTINGS:
+    if name in LOG_BROKER_SETTINGS:
         return False
     return (
         name in RENAMED_BROKER_NAMES

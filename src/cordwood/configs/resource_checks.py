@@ -17,12 +17,12 @@ from typing import Final
 from cordwood.configs.broker_values import Texts, parse_texts, parse_topic
 from cordwood.configs.checks import require_ordered_lags
 from cordwood.configs.effective import EffectiveConfigs
-from cordwood.configs.keys import (
+from cordwood.configs.table import (
     GROUP_BOUNDS,
-    Keys,
-    client_metrics_keys,
-    group_keys,
-    topic_keys,
+    TOPIC_SETTINGS,
+    Settings,
+    client_metrics_settings,
+    group_settings,
 )
 from cordwood.configs.value import Value
 from cordwood.model.errors import ConfigError
@@ -56,7 +56,7 @@ def require_topic(
         InvalidConfigError: an unknown name that is not in `kept`.
         ConfigError: an invalid value, or values that contradict each other.
     """
-    unknown = _unknown(texts, topic_keys(), kept)
+    unknown = _unknown(texts, TOPIC_SETTINGS, kept)
     if unknown:
         raise InvalidConfigError(f"Unknown topic config name: {unknown[0]}")
     values = parse_topic(texts, configs.topic_defaults)
@@ -79,10 +79,10 @@ def require_group(
         InvalidConfigError: an unknown name, or a value outside the bounds.
         ConfigError: an invalid value.
     """
-    unknown = _unknown(texts, group_keys(), kept)
+    unknown = _unknown(texts, group_settings(), kept)
     if unknown:
         raise InvalidConfigError(f"Unknown group config name: {unknown[0]}")
-    values = parse_texts(texts, group_keys())
+    values = parse_texts(texts, group_settings())
     for name, bound in GROUP_BOUNDS.items():
         if name.endswith("assignment.interval.ms") and name not in texts:
             continue
@@ -109,10 +109,10 @@ def require_client_metrics(name: str, texts: Texts, *, kept: Collection[str] = f
     """
     if not name:
         raise InvalidRequestError("Subscription name can't be empty")
-    unknown = _unknown(texts, client_metrics_keys(), kept)
+    unknown = _unknown(texts, client_metrics_settings(), kept)
     if unknown:
         raise InvalidRequestError(f"Unknown client metrics configuration: {unknown[0]}")
-    values = parse_texts(texts, client_metrics_keys())
+    values = parse_texts(texts, client_metrics_settings())
     interval = _whole(values, _INTERVAL)
     if not _INTERVAL_MS_MIN <= interval <= _INTERVAL_MS_MAX:
         raise InvalidRequestError(
@@ -126,7 +126,7 @@ def require_client_metrics(name: str, texts: Texts, *, kept: Collection[str] = f
             raise InvalidConfigError(f"Illegal client matching pattern: {pattern}")
 
 
-def _unknown(texts: Texts, known: Keys, kept: Collection[str]) -> list[str]:
+def _unknown(texts: Texts, known: Settings, kept: Collection[str]) -> list[str]:
     return [name for name in texts if name not in known and name not in kept]
 
 

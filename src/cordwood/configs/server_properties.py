@@ -23,11 +23,10 @@ from cordwood.configs.broker_values import (
     topic_defaults,
 )
 from cordwood.configs.checks import require_ordered_lags, require_quorum, require_sound
-from cordwood.configs.keys import broker_keys
 from cordwood.configs.levels import LISTENER_KEY
 from cordwood.configs.listeners import ADVERTISE_REACHED, listener_protocols, listeners_of
 from cordwood.configs.static_topics import StaticTopics, static_topics
-from cordwood.configs.table import OWN_PREFIX, is_own
+from cordwood.configs.table import OWN_PREFIX, broker_settings, is_own
 from cordwood.configs.unknown import unknown_settings
 from cordwood.configs.value import format_value
 from cordwood.format.properties import parse_properties
@@ -69,7 +68,7 @@ _REFUSED_PREFIXES: Final[Mapping[str, str]] = {
 class BrokerSettings(BrokerValues):
     """The static settings of a broker: server.properties over Kafka's defaults.
 
-    `given` are the properties that `broker_keys` or Kafka knows, with `node.id` and `broker.id`
+    `given` are the properties that `broker_settings` or Kafka knows, with `node.id` and `broker.id`
     both; `own` those that only parts of Cordwood ask for (`cordwood.…`); `static_topics` those of
     single topics; `source` is the file's name for messages; `unknown` has advice on each
     setting that nothing asks for, and `warnings` say so. Everything else is as in `BrokerValues`.
@@ -104,12 +103,12 @@ class BrokerSettings(BrokerValues):
         self.own: Texts = {
             name: texts.pop(name)
             for name in list(texts)
-            if is_own(name) and name not in broker_keys()
+            if is_own(name) and name not in broker_settings()
         }
         self.static_topics: StaticTopics = static_topics(self.own, source=source)
         self.given: Texts = _completed(texts)
         with _located(source):
-            super().__init__(parse_texts(self.given, broker_keys()))
+            super().__init__(parse_texts(self.given, broker_settings()))
             require_quorum(self)
         self.unknown: Texts = unknown_settings(properties or {})
         self.warnings: tuple[str, ...] = tuple(
@@ -207,7 +206,7 @@ class BrokerSettings(BrokerValues):
             )
 
     def _require_served(self) -> None:
-        keys = broker_keys()
+        keys = broker_settings()
         for name in self.given:
             match = LISTENER_KEY.fullmatch(name)
             base = match[1] if match else name
@@ -368,7 +367,7 @@ class BrokerSettings(BrokerValues):
         if text is None:
             value = self.all.get(name)
             text = "" if value is None else format_value(value)
-        if name in broker_keys() and broker_keys()[name].is_sensitive:
+        if name in broker_settings() and broker_settings()[name].is_sensitive:
             text = "[hidden]"
         return UnsupportedSettingError(name, text, source=self.source, remedy=remedy)
 

@@ -39,10 +39,9 @@ from cordwood.configs.resource import ConfigResource, RecordedSettings
 from cordwood.configs.static_topics import StaticTopics, property_name, static_topics
 from cordwood.configs.table import (
     BROKER_NAME_OF_TOPIC_SETTING,
-    BROKER_SETTINGS,
+    LOG_BROKER_SETTINGS,
     TOPIC_SETTINGS,
-    BrokerSetting,
-    TopicSetting,
+    Setting,
 )
 from cordwood.configs.value import Value, format_value
 from cordwood.model.errors import ConfigError
@@ -207,7 +206,7 @@ class _Given:
 
 
 def _find(
-    setting: TopicSetting, override: _Given | None, broker: Mapping[str, _Given]
+    setting: Setting, override: _Given | None, broker: Mapping[str, _Given]
 ) -> tuple[Value, Origin] | None:
     if override is not None:
         return override.parsed, override.origin
@@ -266,7 +265,7 @@ def _settings_at_creation(sources: Sources, topic: str) -> Mapping[str, str]:
     """
 
     def static(key: str) -> str:
-        default = BROKER_SETTINGS[key].default
+        default = LOG_BROKER_SETTINGS[key].default
         assert default is not None, key
         return sources.server_properties.get(key, format_value(default))
 
@@ -290,10 +289,10 @@ def _broker_settings(
         given: dict[str, _Given] = {}
         where = f"{METADATA_LOG}, {f'broker {name}' if name else 'all brokers'}"
         for key, value in _recorded(sources, ConfigResource.BROKER, name).items():
-            setting = BROKER_SETTINGS.get(key)
+            setting = LOG_BROKER_SETTINGS.get(key)
             if setting is None:
                 continue
-            if not setting.dynamic:
+            if not setting.is_dynamic:
                 warnings.append(f"{where}: {key} cannot be changed dynamically, and is ignored")
                 continue
             parsed = _parse(setting, value, where=f"{where}, {key}={value}")
@@ -319,7 +318,7 @@ def _static_settings(sources: Sources, *, with_set: bool) -> dict[str, _Given]:
     for source, settings in layers:
         lenient = settings is sources.server_properties
         for key, value, name in _named(settings, source, lenient=lenient):
-            parsed = _parse(BROKER_SETTINGS[name], value, where=_where(source, key, value))
+            parsed = _parse(LOG_BROKER_SETTINGS[name], value, where=_where(source, key, value))
             merged.setdefault(
                 name,
                 _Given(
@@ -339,9 +338,9 @@ def _named(
     """
     seen: dict[str, str] = {}
     for key, value in settings.items():
-        if lenient and key not in BROKER_SETTINGS:
+        if lenient and key not in LOG_BROKER_SETTINGS:
             continue
-        name = key if key in BROKER_SETTINGS else BROKER_NAME_OF_TOPIC_SETTING.get(key)
+        name = key if key in LOG_BROKER_SETTINGS else BROKER_NAME_OF_TOPIC_SETTING.get(key)
         if name is None:
             raise ConfigError(
                 _with_advice(
@@ -450,7 +449,7 @@ def _parse_topic_setting(key: str, value: str, *, where: str) -> Value:
     return _parse(setting, value, where=where)
 
 
-def _parse(setting: TopicSetting | BrokerSetting, value: str, *, where: str) -> Value:
+def _parse(setting: Setting, value: str, *, where: str) -> Value:
     try:
         return setting.parse(value)
     except ConfigError as error:

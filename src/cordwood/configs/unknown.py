@@ -9,15 +9,17 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from cordwood.configs.keys import broker_keys, dynamic_keys, topic_keys
 from cordwood.configs.listeners import ADVERTISE_REACHED
 from cordwood.configs.names import advise_on_broker_name, is_misnamed_broker_setting
 from cordwood.configs.static_topics import PREFIX as STATIC_TOPIC_PREFIX
 from cordwood.configs.table import (
     SPARK_IDLE_MS,
+    TOPIC_SETTINGS,
     UNCLEANABLE_RETRY_MAX_MS,
     UNCLEANABLE_RETRY_MS,
     VERIFY,
+    broker_settings,
+    dynamic_settings,
 )
 
 _LIKENESS_MIN: Final = 0.8
@@ -76,7 +78,7 @@ def unknown_settings(properties: Mapping[str, str]) -> dict[str, str]:
 
     Where a plugin is named, only names are unknown that are like a known one.
     """
-    known = broker_keys().keys() | _OWN | _OF_PARTS
+    known = broker_settings().keys() | _OWN | _OF_PARTS
     prefixes = (
         *_PREFIXES,
         *(properties[each] for each in _PLUGIN_PREFIXES if properties.get(each)),
@@ -96,9 +98,9 @@ def _advice_on(name: str, known: Collection[str]) -> str:
     """Empty if no name is like it."""
     if is_misnamed_broker_setting(name):
         return advise_on_broker_name(name)
-    if name in dynamic_keys():
+    if name in dynamic_settings():
         return f"{name} can be set for a running broker only"
-    if name in topic_keys():
+    if name in TOPIC_SETTINGS:
         return f"{name} can be set for a topic only"
     near = difflib.get_close_matches(name, sorted(known), n=1, cutoff=_LIKENESS_MIN)
     return f"did you mean {near[0]}?" if near else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cordwood.configs.table import flag_default, whole_default
+from cordwood.configs.table import broker_default
 from cordwood.metadata.settings import MetadataLogSettings
 
 
@@ -12,8 +12,8 @@ from cordwood.metadata.settings import MetadataLogSettings
 class ControllerSettings(MetadataLogSettings):
     """The controller's settings and those of its metadata log; defaults as there."""
 
-    num_partitions: int = whole_default("num.partitions")
-    default_replication_factor: int = whole_default("default.replication.factor")
-    min_insync_replicas: int = whole_default("min.insync.replicas")
-    unclean_leader_election: bool = flag_default("unclean.leader.election.enable")
-    delete_topic_enable: bool = flag_default("delete.topic.enable")
+    num_partitions: int = broker_default("num.partitions", int)
+    default_replication_factor: int = broker_default("default.replication.factor", int)
+    min_insync_replicas: int = broker_default("min.insync.replicas", int)
+    unclean_leader_election: bool = broker_default("unclean.leader.election.enable", bool)
+    delete_topic_enable: bool = broker_default("delete.topic.enable", bool)

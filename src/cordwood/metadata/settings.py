@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cordwood.configs.table import whole_default
+from cordwood.configs.table import broker_default
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,10 +16,10 @@ class MetadataLogSettings:
     `segment_*` metadata.log.segment.*. `reserve_bytes` of the disk are kept for the metadata log.
     """
 
-    snapshot_bytes: int = whole_default("metadata.log.max.record.bytes.between.snapshots")
-    snapshot_interval_ms: int = whole_default("metadata.log.max.snapshot.interval.ms")
-    retention_bytes: int = whole_default("metadata.max.retention.bytes")
-    retention_ms: int = whole_default("metadata.max.retention.ms")
-    segment_bytes: int = whole_default("metadata.log.segment.bytes")
-    segment_ms: int = whole_default("metadata.log.segment.ms")
+    snapshot_bytes: int = broker_default("metadata.log.max.record.bytes.between.snapshots", int)
+    snapshot_interval_ms: int = broker_default("metadata.log.max.snapshot.interval.ms", int)
+    retention_bytes: int = broker_default("metadata.max.retention.bytes", int)
+    retention_ms: int = broker_default("metadata.max.retention.ms", int)
+    segment_bytes: int = broker_default("metadata.log.segment.bytes", int)
+    segment_ms: int = broker_default("metadata.log.segment.ms", int)
     reserve_bytes: int = 0

@@ -11,8 +11,8 @@ from cordwood.configs.broker_values import (
     parse_texts,
     topic_defaults,
 )
-from cordwood.configs.keys import broker_keys
 from cordwood.configs.levels import lay_over, synonyms_of
+from cordwood.configs.table import broker_settings
 from cordwood.configs.value import Kind
 from cordwood.model.errors import ConfigError
 
@@ -43,11 +43,11 @@ def test_what_is_above_hides_all_forms_beneath() -> None:
 
 def test_the_first_wrong_value_in_kafkas_order_is_told() -> None:
     with pytest.raises(ConfigError, match=r"log\.segment\.bytes"):
-        parse_texts({"log.retention.ms": "x", "log.segment.bytes": "x"}, broker_keys())
+        parse_texts({"log.retention.ms": "x", "log.segment.bytes": "x"}, broker_settings())
 
 
 def test_coarser_forms_are_scaled_for_topics() -> None:
-    values = parse_texts({"log.retention.minutes": "2", "log.roll.hours": "1"}, broker_keys())
+    values = parse_texts({"log.retention.minutes": "2", "log.roll.hours": "1"}, broker_settings())
     topics = topic_defaults(values)
     assert topics["retention.ms"] == 120_000
     assert topics["segment.ms"] == 3_600_000

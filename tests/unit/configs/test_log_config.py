@@ -6,7 +6,7 @@ import pytest
 
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.sources import Sources, resolve_topic
-from cordwood.configs.table import BROKER_NAME_OF_TOPIC_SETTING, BROKER_SETTINGS, TOPIC_SETTINGS
+from cordwood.configs.table import BROKER_NAME_OF_TOPIC_SETTING, LOG_BROKER_SETTINGS, TOPIC_SETTINGS
 from cordwood.model.errors import ConfigError
 
 HOUR_MS = 3_600_000
@@ -34,7 +34,7 @@ def config_of(**given: str) -> LogConfig:
 def test_every_topic_setting_has_its_broker_setting() -> None:
     without = set(TOPIC_SETTINGS) - set(BROKER_NAME_OF_TOPIC_SETTING)
     assert without == NO_BROKER_DEFAULT, "NO_BROKER_DEFAULT lists what brokers give no default"
-    assert set(BROKER_NAME_OF_TOPIC_SETTING.values()) <= set(BROKER_SETTINGS)
+    assert set(BROKER_NAME_OF_TOPIC_SETTING.values()) <= set(LOG_BROKER_SETTINGS)
 
 
 def test_hours_and_bytes_of_the_broker_are_those_of_topics() -> None:

@@ -7,7 +7,7 @@ import pytest
 from cordwood.configs.levels import Level
 from cordwood.configs.sources import Sources, resolve_topic
 from cordwood.configs.static_topics import property_name, static_topics
-from cordwood.configs.table import BROKER_SETTINGS, OWN_PREFIX, TOPIC_SETTINGS, is_own
+from cordwood.configs.table import LOG_BROKER_SETTINGS, OWN_PREFIX, TOPIC_SETTINGS, is_own
 from cordwood.model.errors import ConfigError
 
 POLICY = "cordwood.timestamp.future.policy"
@@ -65,7 +65,7 @@ def test_every_own_setting_of_topics_is_off_by_default_and_has_a_broker_setting(
     for setting in own:
         assert setting.name.startswith(OWN_PREFIX)
         if setting.name == "cordwood.trash.ms":  # which has no effect without a directory
-            assert BROKER_SETTINGS["cordwood.trash.dir"].default is None
+            assert LOG_BROKER_SETTINGS["cordwood.trash.dir"].default is None
         else:
             assert setting.default in ("kafka", "offset", -1, False, (), ""), setting.name
         assert [each.name for each in setting.broker_names] == [setting.name]

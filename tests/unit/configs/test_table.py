@@ -1,20 +1,21 @@
 from __future__ import annotations
 
+import pytest
+
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.table import (
     BROKER_NAME_OF_TOPIC_SETTING,
-    BROKER_SETTINGS,
+    LOG_BROKER_SETTINGS,
     TOPIC_SETTINGS,
-    BrokerSetting,
-    TopicSetting,
+    broker_settings,
+    client_metrics_settings,
+    dynamic_settings,
+    group_settings,
+    is_own,
 )
-from cordwood.configs.value import format_value
-
-ALL_SETTINGS: tuple[TopicSetting | BrokerSetting, ...] = (
-    *TOPIC_SETTINGS.values(),
-    *BROKER_SETTINGS.values(),
-)
+from cordwood.configs.value import Kind, format_value
+from cordwood.model.errors import ConfigError
 
 
 def test_defaults_of_a_log_are_those_of_the_table() -> None:
@@ -29,27 +30,15 @@ def test_defaults_of_a_log_are_those_of_the_table() -> None:
 def test_defaults_of_a_broker_are_those_of_the_table() -> None:
     defaults = {
         name: setting.default
-        for name, setting in BROKER_SETTINGS.items()
+        for name, setting in LOG_BROKER_SETTINGS.items()
         if setting.default is not None
     }
     assert BrokerConfig.from_values(defaults) == BrokerConfig()
 
 
-def test_every_default_is_one_that_its_own_rule_takes() -> None:
-    for setting in ALL_SETTINGS:
-        if setting.default is not None:
-            assert setting.parse(format_value(setting.default)) == setting.default
-
-
-def test_every_setting_has_a_line_of_text() -> None:
-    for setting in ALL_SETTINGS:
-        assert setting.doc.endswith("."), setting.name
-        assert "\n" not in setting.doc
-
-
 def test_only_the_finest_form_of_a_setting_is_dynamic() -> None:
     assert set(BROKER_NAME_OF_TOPIC_SETTING.values()) <= {
-        name for name, setting in BROKER_SETTINGS.items() if setting.dynamic
+        name for name, setting in LOG_BROKER_SETTINGS.items() if setting.is_dynamic
     }
     for coarse in (
         "log.retention.minutes",
@@ -58,7 +47,7 @@ def test_only_the_finest_form_of_a_setting_is_dynamic() -> None:
         "log.roll.jitter.hours",
         "log.flush.scheduler.interval.ms",
     ):
-        assert not BROKER_SETTINGS[coarse].dynamic
+        assert not LOG_BROKER_SETTINGS[coarse].is_dynamic
 
 
 def test_internal_segment_bytes_comes_before_segment_bytes() -> None:
@@ -95,3 +84,45 @@ def test_older_names_of_directories_and_node() -> None:
     assert (config.log_dirs, config.node_id) == (("/a", "/b"), 4)
     assert config.metadata_dir == "/a"
     assert BrokerConfig(metadata_log_dir="/m").metadata_dir == "/m"
+
+
+def test_there_are_as_many_settings_as_in_kafka() -> None:
+    tables = (broker_settings(), TOPIC_SETTINGS, group_settings(), client_metrics_settings())
+    kafkas = [[name for name in keys if not is_own(name)] for keys in tables]
+    counts = "brokers, topics, groups, client metrics of Kafka 4.3"
+    assert [len(names) for names in kafkas] == [360, 34, 17, 3], counts
+    assert len([name for name in dynamic_settings() if not is_own(name)]) == 363
+
+
+def test_every_setting_is_explained() -> None:
+    for keys in (dynamic_settings(), TOPIC_SETTINGS, group_settings(), client_metrics_settings()):
+        for key in keys.values():
+            assert key.doc.endswith("."), key.name
+
+
+def test_defaults_are_valid() -> None:
+    for keys in (dynamic_settings(), TOPIC_SETTINGS, group_settings(), client_metrics_settings()):
+        for key in keys.values():
+            if key.default is not None:
+                assert key.parse(format_value(key.default)) == key.default, key.name
+
+
+def test_only_passwords_are_kept_secret() -> None:
+    secret = {name for name, key in broker_settings().items() if key.is_sensitive}
+    assert "ssl.keystore.password" in secret
+    assert all(broker_settings()[name].rule.kind is Kind.PASSWORD for name in secret)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("remote.log.manager.task.retry.jitter", "0.6", "Value must be no more than 0.5"),
+        ("group.share.max.size", "1001", "Value must be no more than 1000"),
+        ("ssl.client.auth", "x", "String must be one of: required, requested, none"),
+        ("remote.log.storage.manager.class.name", "", "String must be non-empty"),
+        ("group.coordinator.rebalance.protocols", "x", "String must be one of: consumer, classic"),
+    ],
+)
+def test_a_value_is_refused_in_kafkas_words(name: str, text: str, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        broker_settings()[name].parse(text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.configs.keys import broker_keys
+from cordwood.configs.table import broker_settings
 from cordwood.configs.unknown import unknown_settings
 from cordwood.model.errors import UnknownSettingError
 from cordwood.testing.cluster import Cluster
@@ -31,7 +31,7 @@ def test_a_name_that_nothing_asks_for_is_said_with_advice(name: str, advice: str
 
 def test_what_kafka_and_its_parts_and_plugins_read_is_known() -> None:
     names = [
-        *broker_keys(),
+        *broker_settings(),
         "listener.name.external.ssl.keystore.location",
         "listener.name.internal.scram-sha-256.sasl.jaas.config",
         "super.users",

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from cordwood.configs.table import BROKER_SETTINGS, TOPIC_SETTINGS
+from cordwood.configs.table import LOG_BROKER_SETTINGS, TOPIC_SETTINGS
 from cordwood.configs.value import Kind, Rule, Value, format_value, parse_value
 from cordwood.model.errors import ConfigError
 
@@ -160,7 +160,7 @@ def test_refusals_that_show_another_value(name: str, text: str, refusal: str) ->
 )
 def test_refusals_of_broker_settings(name: str, text: str, refusal: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        BROKER_SETTINGS[name].parse(text)
+        LOG_BROKER_SETTINGS[name].parse(text)
     assert str(caught.value) == refusal
 
 
@@ -186,7 +186,7 @@ def test_values_are_printed_as_java_prints_them(value: Value, text: str) -> None
 
 def test_an_element_said_twice_counts_once() -> None:
     assert TOPIC_SETTINGS["cleanup.policy"].parse("compact,delete,compact") == ("compact", "delete")
-    assert BROKER_SETTINGS["log.dirs"].parse("/a,/a") == ("/a",)
+    assert LOG_BROKER_SETTINGS["log.dirs"].parse("/a,/a") == ("/a",)
 
 
 _RESET = Rule(kind=Kind.STRING, offset_reset=True)

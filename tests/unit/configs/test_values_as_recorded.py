@@ -5,28 +5,28 @@ from __future__ import annotations
 import lzma
 from pathlib import Path
 
-from cordwood.configs.keys import (
-    ConfigKey,
-    broker_keys,
-    client_metrics_keys,
-    group_keys,
-    topic_keys,
+from cordwood.configs.table import (
+    TOPIC_SETTINGS,
+    Setting,
+    broker_settings,
+    client_metrics_settings,
+    group_settings,
 )
 from cordwood.configs.value import Kind, format_value
 from cordwood.model.errors import ConfigError
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "config-values.tsv.xz"
 TABLES = {
-    "broker": broker_keys(),
-    "client": client_metrics_keys(),
-    "group": group_keys(),
-    "topic": topic_keys(),
+    "broker": broker_settings(),
+    "client": client_metrics_settings(),
+    "group": group_settings(),
+    "topic": TOPIC_SETTINGS,
 }
 # Checked where server.properties is read, not one by one.
 TOGETHER = {"controller.quorum.voters", "controller.quorum.bootstrap.servers"}
 
 
-def outcome(key: ConfigKey, text: str) -> str:
+def outcome(key: Setting, text: str) -> str:
     try:
         value = format_value(key.parse(text))
     except ConfigError as error:

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 from cordwood.client.admin import Admin
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.settings import ClientSettings
-from cordwood.configs.table import BROKER_SETTINGS, TOPIC_SETTINGS
+from cordwood.configs.table import LOG_BROKER_SETTINGS, TOPIC_SETTINGS
 from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.cli.tools import table
 from cordwood.surfaces.cli.tools.options import FLAG, Option
@@ -82,7 +82,7 @@ def complete_setting(incomplete: str, *, closed_by: str = "") -> list[Completion
 def complete_set(incomplete: str) -> list[str]:
     """What `--set [TOPIC:]KEY=VALUE` may begin with: settings of the topic, else of both kinds."""
     topic, colon, typed = incomplete.rpartition(":")
-    names = TOPIC_SETTINGS if colon else {**TOPIC_SETTINGS, **BROKER_SETTINGS}
+    names = TOPIC_SETTINGS if colon else {**TOPIC_SETTINGS, **LOG_BROKER_SETTINGS}
     return [f"{topic}{colon}{name}=" for name in names if name.startswith(typed)]
 
 

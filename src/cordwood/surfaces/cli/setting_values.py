@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from cordwood.configs.table import BROKER_SETTINGS, TOPIC_SETTINGS
+from cordwood.configs.table import LOG_BROKER_SETTINGS, TOPIC_SETTINGS
 from cordwood.configs.value import LONG_MAX
 from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli.values import (
@@ -46,7 +46,7 @@ _PROSE_MS: Final = re.compile(r"\b(\d{4,19}) ?ms\b", re.ASCII)
 
 def unit_of(name: str) -> str:
     """The unit of a setting: `ms`, `minutes`, `hours`, `bytes` and so on; empty if it has none."""
-    known = TOPIC_SETTINGS.get(name) or BROKER_SETTINGS.get(name)
+    known = TOPIC_SETTINGS.get(name) or LOG_BROKER_SETTINGS.get(name)
     if known is not None:
         return known.unit
     if name in _NAMED_SIZES:
@@ -138,7 +138,7 @@ def shown_sizes(text: str) -> str:
 
 def _no_limit(name: str) -> str:
     """The value that stands for no limit; empty if there is none."""
-    known = TOPIC_SETTINGS.get(name) or BROKER_SETTINGS.get(name)
+    known = TOPIC_SETTINGS.get(name) or LOG_BROKER_SETTINGS.get(name)
     if known is None:
         return ""
     if known.default == LONG_MAX:

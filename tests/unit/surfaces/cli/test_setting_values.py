@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from cordwood.configs.table import BROKER_SETTINGS, TOPIC_SETTINGS
+from cordwood.configs.table import LOG_BROKER_SETTINGS, TOPIC_SETTINGS
 from cordwood.configs.value import LONG_MAX
 from cordwood.model.errors import ConfigError
 from cordwood.surfaces.cli.main import app
@@ -25,7 +25,7 @@ from cordwood.surfaces.cli.setting_values import (
 from support.log_builder import LogBuilder, write_log_dir
 
 NUMBERS = sorted(
-    name for name in (*TOPIC_SETTINGS, *BROKER_SETTINGS) if unit_of(name) not in {"", "ratio"}
+    name for name in (*TOPIC_SETTINGS, *LOG_BROKER_SETTINGS) if unit_of(name) not in {"", "ratio"}
 )
 
 
