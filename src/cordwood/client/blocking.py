@@ -87,9 +87,9 @@ class BlockingNetwork:
         """As `Network`."""
         pause(seconds)
 
-    def connect(self, ip: str, port: int, *, timeout_s: float) -> BlockingConnection:
+    def connect(self, host: str, ip: str, port: int, *, timeout_s: float) -> BlockingConnection:
         """As `Network`."""
-        stream = self._transport.connect(ip, port, timeout_s=timeout_s)
+        stream = self._transport.connect(host, ip, port, timeout_s=timeout_s)
         found = BlockingConnection(stream, self._client_id)
         found.open(timeout_s=timeout_s)
         return found

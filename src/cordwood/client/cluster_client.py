@@ -76,8 +76,8 @@ class Network(Protocol):
     def resolve(self, host: str, port: int) -> str | None:
         """The first IP address of a host; None if it has none."""
 
-    def connect(self, ip: str, port: int, *, timeout_s: float) -> Connection:
-        """Opens a connection, and its session.
+    def connect(self, host: str, ip: str, port: int, *, timeout_s: float) -> Connection:
+        """Opens a connection to an IP address, and its session; `host` is the node's name.
 
         Raises:
             OSError: nobody listens there.
@@ -369,7 +369,7 @@ class ClusterClient:
 
     def _connect(self, node: int, host: str, ip: str, port: int, timeout_s: float) -> bool:
         try:
-            connection = self._network.connect(ip, port, timeout_s=timeout_s)
+            connection = self._network.connect(host, ip, port, timeout_s=timeout_s)
         except OSError as error:
             if not isinstance(error, ConnectionRefusedError):
                 self._are_all_refused = False

@@ -39,8 +39,8 @@ class Stream(Protocol):
 class Transport(Protocol):
     """Opens connections; both methods raise OSError where nobody listens."""
 
-    def connect(self, host: str, port: int, *, timeout_s: float) -> Stream:
-        """Opens a connection that blocks its thread."""
+    def connect(self, host: str, ip: str, port: int, *, timeout_s: float) -> Stream:
+        """Opens a connection that blocks its thread to an IP address; `host` is the node's name."""
 
     async def connect_in(
         self, loop: asyncio.AbstractEventLoop, made: Callable[[], P], host: str, port: int
@@ -51,9 +51,9 @@ class Transport(Protocol):
 class PlainTransport:
     """TCP without encryption."""
 
-    def connect(self, host: str, port: int, *, timeout_s: float) -> Stream:
+    def connect(self, _host: str, ip: str, port: int, *, timeout_s: float) -> Stream:
         """As `Transport`."""
-        found = socket.create_connection((host, port), timeout_s)
+        found = socket.create_connection((ip, port), timeout_s)
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return found
 

@@ -56,7 +56,7 @@ class Table:
         self.pauses.append(seconds)
         self.clock.advance(int(seconds * 1000))
 
-    def connect(self, ip: str, port: int, *, timeout_s: float) -> Line:
+    def connect(self, _host: str, ip: str, port: int, *, timeout_s: float) -> Line:
         self.timeouts.append(timeout_s)
         if port in self.refusing and self.clock.monotonic_s() < self.refusing_until_s:
             raise ConnectionRefusedError

@@ -70,7 +70,7 @@ class Broker:
     def resolve(self, _host: str, _port: int) -> str:
         return "127.0.0.1"
 
-    def connect(self, _ip: str, _port: int, *, timeout_s: float) -> Broker:
+    def connect(self, _host: str, _ip: str, _port: int, *, timeout_s: float) -> Broker:
         assert timeout_s <= 2
         return self
 
