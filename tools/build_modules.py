@@ -76,6 +76,7 @@ MODULES = (
     "serving/frames.py",
     "serving/request_context.py",
     "serving/request_metrics.py",
+    "serving/session.py",
     "storage/append/batch_analysis.py",
     "storage/append/payload.py",
     "storage/append/record_conversion.py",

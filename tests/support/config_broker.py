@@ -23,10 +23,11 @@ from cordwood.metadata.image import BrokerImage, MetadataImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.protocol.headers import RequestHeader
-from cordwood.serving.api import Api, Peer
+from cordwood.serving.api import Api
 from cordwood.serving.authorizer import AllowAll
 from cordwood.serving.handlers import alter_configs, describe_configs, incremental_alter_configs
 from cordwood.serving.node_parts import Role
+from cordwood.serving.session import Session
 from support.config_client import Answer, Change
 
 _ELR = "eligible.leader.replicas.version"
@@ -185,7 +186,7 @@ class ConfigBroker:
         )
         header = RequestHeader(api.key, api.max_version, 1, "tests", 0)
         context = BrokerContext(
-            cast("Broker", broker), header, Peer("127.0.0.1", "tests", "PLAINTEXT")
+            cast("Broker", broker), header, Session("127.0.0.1", "tests", "PLAINTEXT")
         )
         answer = api.handle(context, SimpleNamespace(**fields))
         if isinstance(answer, Coroutine):

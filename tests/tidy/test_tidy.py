@@ -79,7 +79,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "model/rng.py": ({"random", "uuid"}, "the one place that draws lots for storage"),
     "cleanup/access/offline_owner.py": ({"secrets"}, "draws the secrets of key hashes"),
     "configs/table.py": ({"read_text"}, "reads the table of settings that ships with it"),
-    "serving/connection.py": ({"os"}, "sends files to sockets"),
+    "serving/transport.py": ({"os"}, "sends files to sockets"),
     "cleanup/access/announcements.py": ({"uuid"}, "names no other task uses"),
     "cleanup/engine/child_session.py": (
         {"os", "signal", "read_bytes"},

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from cordwood.broker.broker import Broker
 from cordwood.protocol.headers import RequestHeader
-from cordwood.serving.api import Peer
 from cordwood.serving.request_context import RequestContext
+from cordwood.serving.session import Session
 
 
 class BrokerContext(RequestContext):
@@ -16,6 +16,6 @@ class BrokerContext(RequestContext):
 
     __slots__ = ("broker",)
 
-    def __init__(self, broker: Broker, header: RequestHeader, peer: Peer) -> None:
-        super().__init__(broker, header, peer)
+    def __init__(self, broker: Broker, header: RequestHeader, session: Session) -> None:
+        super().__init__(broker, header, session)
         self.broker = broker

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from cordwood.controller.controller_parts import ControllerParts
 from cordwood.protocol.headers import RequestHeader
-from cordwood.serving.api import Peer
 from cordwood.serving.request_context import RequestContext
+from cordwood.serving.session import Session
 
 
 class ControllerContext(RequestContext):
@@ -16,8 +16,10 @@ class ControllerContext(RequestContext):
 
     __slots__ = ("controller",)
 
-    def __init__(self, controller: ControllerParts, header: RequestHeader, peer: Peer) -> None:
-        super().__init__(controller, header, peer)
+    def __init__(
+        self, controller: ControllerParts, header: RequestHeader, session: Session
+    ) -> None:
+        super().__init__(controller, header, session)
         self.controller = controller
 
     @property

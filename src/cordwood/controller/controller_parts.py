@@ -13,8 +13,8 @@ from cordwood.controller.cluster_control import ClusterControl
 from cordwood.controller.commit_watch import CommitWatch
 from cordwood.metadata.image import Endpoint
 from cordwood.metadata.quorum.leader import QuorumLeader
-from cordwood.serving.api import Peer
 from cordwood.serving.node_parts import NodeParts, Role
+from cordwood.serving.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +34,6 @@ class ControllerParts(NodeParts):
     cluster: ClusterControl
     quorum: QuorumLeader
     commits: CommitWatch
-    forwarded: Callable[[memoryview, Peer], Any]
+    forwarded: Callable[[memoryview, Session], Any]
     change: Callable[[Callable[[], Any]], Awaitable[Any]]
     endpoints: Sequence[Endpoint]

@@ -24,11 +24,11 @@ from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import Endpoint, MetadataImage
 from cordwood.metadata.quorum.leader import QuorumLeader
 from cordwood.model.clock import Clock, SystemClock
-from cordwood.serving.api import Peer
 from cordwood.serving.dispatch import Dispatcher
 from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.request_metrics import RequestMetrics
 from cordwood.serving.server import Server
+from cordwood.serving.session import Session
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class ControllerServer:
             monotonic_s=clock.monotonic_s,
         )
 
-    def _answer_forwarded(self, frame: memoryview, client: Peer) -> Any:
+    def _answer_forwarded(self, frame: memoryview, client: Session) -> Any:
         return self._dispatcher.answer(frame, client)
 
     def _change(self, work: Callable[[], T]) -> Awaitable[T]:

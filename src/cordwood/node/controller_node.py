@@ -70,7 +70,7 @@ class ControllerNode(NodeLifecycle):
         self._at_end(self._lock().release)
         server = self.server = Server(limits=server_limits(settings, settings))
         self._at_end(server.stop)
-        self.ports = {each.name: server.bind(*each[:3]) for each in settings.controller_listeners}
+        self.ports = {each.name: server.bind(each) for each in settings.controller_listeners}
         context = LogContext(
             clock=self.clock, resources=ResourceCache(fs=self._fs), failures=failures
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Mapping
 from typing import Final
 
@@ -11,6 +10,7 @@ from cordwood.configs.broker_values import BrokerValues
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.controller.settings import ControllerSettings
 from cordwood.metadata.image import Endpoint
+from cordwood.serving.addresses import addresses_of
 from cordwood.serving.server import ServerLimits
 
 _log = logging.getLogger(__name__)
@@ -53,14 +53,12 @@ def server_limits(values: BrokerValues, settings: BrokerSettings) -> ServerLimit
 
 def _by_address(by_host: Mapping[str, int]) -> dict[str, int]:
     """Numbers by the addresses that the hosts have now."""
-    found = {}
+    found: dict[str, int] = {}
     for host, number in by_host.items():
         try:
-            addresses = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+            found.update(dict.fromkeys(addresses_of(host), number))
         except OSError as error:
             _log.warning("max.connections.per.ip.overrides: %s is not known: %s", host, error)
-            continue
-        found.update({str(address[4][0]): number for address in addresses})
     return found
 
 

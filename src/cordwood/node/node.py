@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
-import socket
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -61,7 +60,7 @@ from cordwood.node.lifecycle import NodeLifecycle
 from cordwood.node.loaded_metadata import load_metadata
 from cordwood.node.quorum_member import QuorumMember
 from cordwood.node.topic_restoration import TopicRestoration
-from cordwood.serving.addresses import is_wildcard
+from cordwood.serving.addresses import is_wildcard, machine_name
 from cordwood.serving.api import Api
 from cordwood.serving.dispatch import Dispatcher
 from cordwood.serving.node_thread import NodeThread
@@ -360,12 +359,12 @@ class Node(NodeLifecycle):
         )
         self.server = server
         self._at_end(server.stop)
-        self.ports = {each.name: server.bind(*each[:3]) for each in settings.listeners}
+        self.ports = {each.name: server.bind(each) for each in settings.listeners}
         if settings.controller_listeners:
             self._controller_server = Server(limits=server_limits(settings, settings))
             self._at_end(self._controller_server.stop)
             self.ports |= {
-                each.name: self._controller_server.bind(*each[:3])
+                each.name: self._controller_server.bind(each)
                 for each in settings.controller_listeners
             }
         return server
@@ -412,7 +411,7 @@ class Node(NodeLifecycle):
         return tuple(
             Endpoint(
                 name=each.name,
-                host=socket.getfqdn() if is_wildcard(each.host) else each.host,
+                host=machine_name() if is_wildcard(each.host) else each.host,
                 port=each.port or self.ports[each.name],
                 security_protocol=each.protocol,
             )

@@ -44,7 +44,16 @@ def in_url(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-def reached_address(sock: socket.socket) -> Address:
-    """The address at which the peer of a connected socket has reached this machine."""
-    host, port = sock.getsockname()[:2]
-    return Address(unmapped(str(host)), int(port))
+def machine_name() -> str:
+    """The name by which other machines know this one."""
+    return socket.getfqdn()
+
+
+def addresses_of(host: str) -> frozenset[str]:
+    """The addresses that a host has now.
+
+    Raises:
+        OSError: it is not known.
+    """
+    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return frozenset(str(each[4][0]) for each in found)

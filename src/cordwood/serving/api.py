@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from cordwood.serving.addresses import Address
 from cordwood.serving.authorizer import Need
-from cordwood.serving.principal import ANONYMOUS
 from cordwood.storage.reading.batch_heads import FileRange
 
 C = TypeVar("C")
@@ -36,26 +34,6 @@ class Parked(NamedTuple):
     """
 
     answer: Awaitable[Any]
-
-
-class Peer:
-    """The other end of a connection; `software` is what the client says it is (KIP-511).
-
-    `reached` is the address of this machine that it connected to, where clients get that one;
-    None where they get what is advertised.
-    """
-
-    __slots__ = ("host", "listener", "name", "principal", "reached", "software")
-
-    def __init__(
-        self, host: str, name: str, listener: str, *, reached: Address | None = None
-    ) -> None:
-        self.host = host
-        self.name = name
-        self.listener = listener
-        self.reached = reached
-        self.principal = ANONYMOUS
-        self.software = ("unknown", "unknown")
 
 
 def never(_context: object, _request: Any) -> bool:

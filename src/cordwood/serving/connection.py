@@ -3,10 +3,10 @@
 As in Kafka, a connection has one request in work at a time: while it waits for its answer, or its
 answer for the client to take it, nothing more is read, so that a client that sends faster than it
 is served, or does not read, is slowed by its own socket and costs no memory. The end of such a
-connection is reported by `peer_closed`: an answer that waits for other clients is then given up.
+connection is reported by `client_closed`: an answer that waits for others is then given up.
 
-Responses are sent straight from the handler's turn; what the socket does not take waits for it to
-be writable. Ranges of segment files go by sendfile.
+Responses are sent straight from the handler's turn; what the transport does not take now waits
+until it is writable. Ranges of segment files are the transport's to send.
 
 Source: org.apache.kafka.common.network.Selector, KafkaChannel, SocketServer.
 """
@@ -15,30 +15,32 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-import select
-import socket
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from cordwood.protocol.messages import MalformedMessageError, UnknownMessageError
-from cordwood.serving.api import Parked, Part, Peer
+from cordwood.serving.api import Parked, Part
 from cordwood.serving.frames import FrameReader, InvalidReceiveError
+from cordwood.serving.principal import ANONYMOUS
 from cordwood.serving.request_errors import UnansweredRequestError, UnservedRequestError
+from cordwood.serving.session import Session, SessionEvent, SessionState
+from cordwood.serving.transport import Transport
 from cordwood.storage.reading.batch_heads import FileRange
 
 _log = logging.getLogger(__name__)
 
 Reply = list[Part] | None
 Later = Reply | Parked
-Answer = Callable[[memoryview, Peer], Later | Awaitable[Later]]
+Answer = Callable[[memoryview, Session], Later | Awaitable[Later]]
 
 # Below this, a range of a file is read and joined with what is around it: one system call less.
 _SENDFILE_BYTES_MIN = 64 * 1024
 _SENDFILE_BYTES_MAX = 1024 * 1024
 _JOINED_BYTES_MAX = 1024 * 1024
 _REQUESTS_PER_TURN = 32
+_AUTHENTICATED: Final = SessionState.AUTHENTICATED
+_CLOSING: Final = SessionState.CLOSING
 _REFUSALS = (
     InvalidReceiveError,
     MalformedMessageError,
@@ -49,12 +51,12 @@ _REFUSALS = (
 
 
 class Connection:
-    """A connected socket, and what is under way on it."""
+    """A client's transport and session, and what is under way between them."""
 
     def __init__(
         self,
-        sock: socket.socket,
-        peer: Peer,
+        transport: Transport,
+        session: Session,
         *,
         loop: asyncio.AbstractEventLoop,
         answer: Answer,
@@ -62,10 +64,10 @@ class Connection:
         max_request_bytes: int,
         on_close: Callable[[Connection], None],
     ) -> None:
-        self.peer = peer
+        self.session = session
         self.last_active_s = loop.time()
-        self._sock = sock
-        self._fd = sock.fileno()
+        self._transport = transport
+        self._fd = transport.fd
         self._loop = loop
         self._answer = answer
         self._scratch = scratch
@@ -76,15 +78,14 @@ class Connection:
         self._writing = False
         self._waiting: asyncio.Future[Any] | None = None
         self._is_parked = False
-        self._is_peer_closed = False
-        self._closed = False
+        self._is_client_closed = False
         self._resume_reading()
 
     # ---- in
 
     @property
     def fd(self) -> int:
-        """The socket's descriptor; another connection may have it once this one is closed."""
+        """The transport's descriptor; another connection may have it once this one is closed."""
         return self._fd
 
     @property
@@ -92,7 +93,11 @@ class Connection:
         """Whether requests have arrived that can be answered now."""
         if self._closed or self.is_busy:
             return False
-        return self._reader.holds_request or is_readable(self._fd)
+        return self._reader.holds_request or self._transport.has_input
+
+    @property
+    def _closed(self) -> bool:
+        return self.session.state is _CLOSING
 
     @property
     def is_working(self) -> bool:
@@ -120,9 +125,11 @@ class Connection:
             self._reading = False
 
     def _readable(self) -> None:
+        if self.session.state is not _AUTHENTICATED and not self._is_open():
+            return
         reader = self._reader
         try:
-            count = self._sock.recv_into(reader.room(self._scratch))
+            count = self._transport.receive_into(reader.room(self._scratch))
         except (BlockingIOError, InterruptedError):
             reader.received(0, self._scratch)
             reader.keep()
@@ -141,6 +148,19 @@ class Connection:
         else:
             self._work()
 
+    def _is_open(self) -> bool:
+        """Whether requests can be received: the handshake has ended. The client is ANONYMOUS."""
+        try:
+            self._transport.handshake()
+        except (BlockingIOError, InterruptedError):
+            self.session.on(SessionEvent.HANDSHAKE_BEGUN)
+            return False
+        except OSError as error:
+            self.close(f"the handshake has failed: {error}")
+            return False
+        self.session.authenticate(ANONYMOUS)
+        return True
+
     def _work(self) -> None:
         """Answers what requests there are, until one must wait."""
         if self._closed:
@@ -153,7 +173,7 @@ class Connection:
             self.close(str(error), warn=True)
             return
         except Exception:
-            _log.exception("Closing connection %s after an unexpected error", self.peer.name)
+            _log.exception("Closing connection %s after an unexpected error", self.session.name)
             self._flush()
             self.close(None)
             return
@@ -166,7 +186,7 @@ class Connection:
             frame = reader.next()
             if frame is None:
                 break
-            reply = self._answer(frame, self.peer)
+            reply = self._answer(frame, self.session)
             if isinstance(reply, list):
                 self._out.extend(reply)
                 if len(reply) > 1:  # records
@@ -197,21 +217,23 @@ class Connection:
             self._loop.call_soon(self._work)
         else:
             self._resume_reading()
+            if self._transport.holds_input:
+                self._loop.call_soon(self._readable)
 
     def _await(self, reply: Awaitable[Later], *, is_parked: bool) -> None:
         waiting = asyncio.ensure_future(reply, loop=self._loop)
         self._waiting, self._is_parked = waiting, is_parked
         self._pause_reading()
         waiting.add_done_callback(self._answered)
-        if self._is_peer_closed:
+        if self._is_client_closed:
             self._end_wait_soon()
 
-    def peer_closed(self) -> None:
-        """The peer sends no more; what it has sent is still to be read and answered.
+    def client_closed(self) -> None:
+        """The client sends no more; what it has sent is still to be read and answered.
 
         Kafka's clients close both ways at once, so nobody takes an answer that comes later.
         """
-        self._is_peer_closed = True
+        self._is_client_closed = True
         if self._waiting is not None:
             self._end_wait_soon()
 
@@ -236,7 +258,7 @@ class Connection:
             self.close(str(error), warn=True)
             return
         if error is not None:
-            _log.error("Closing connection %s", self.peer.name, exc_info=error)
+            _log.error("Closing connection %s", self.session.name, exc_info=error)
             self.close(None)
             return
         reply = waiting.result()
@@ -260,7 +282,7 @@ class Connection:
         self._flush()
 
     def _flush(self) -> None:
-        """Sends as much as the socket takes now."""
+        """Sends as much as the transport takes now."""
         out = self._out
         try:
             while out:
@@ -295,9 +317,8 @@ class Connection:
             part = out.popleft()
             pieces.append(part.read() if isinstance(part, FileRange) else part)
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
-        flags = socket.MSG_MORE if out else 0
         try:
-            sent = self._sock.send(data, flags)
+            sent = self._transport.send(data, more=bool(out))
         except (BlockingIOError, InterruptedError):
             sent = 0
         if sent < len(data):
@@ -309,7 +330,7 @@ class Connection:
         part = self._out[0]
         assert isinstance(part, FileRange)
         count = min(part.size_bytes, _SENDFILE_BYTES_MAX)
-        sent = os.sendfile(self._fd, part.file.fileno(), part.position, count)
+        sent = self._transport.send_file(FileRange(part.file, part.position, count))
         if sent == 0:
             raise OSError(f"the file ended {part.size_bytes} bytes before what was to be sent")
         if sent == part.size_bytes:
@@ -321,7 +342,7 @@ class Connection:
     # ---- end
 
     def close(self, reason: str | None, *, warn: bool = False, abandon: bool = False) -> None:
-        """Closes the socket at once; what it waits for is given up, work is finished.
+        """Closes the transport at once; what it waits for is given up, work is finished.
 
         Args:
             reason: logged, if there is one.
@@ -330,10 +351,10 @@ class Connection:
         """
         if self._closed:
             return
-        self._closed = True
+        self.session.on(SessionEvent.CLOSED)
         if reason is not None:
             level = logging.WARNING if warn else logging.DEBUG
-            _log.log(level, "Closing connection %s: %s", self.peer.name, reason)
+            _log.log(level, "Closing connection %s: %s", self.session.name, reason)
         self._pause_reading()
         if self._writing:
             self._loop.remove_writer(self._fd)
@@ -341,15 +362,8 @@ class Connection:
         if self._waiting is not None and (self._is_parked or abandon):
             self._waiting.cancel()
         self._out.clear()
-        self._sock.close()
+        self._transport.close()
         self._on_close(self)
-
-
-def is_readable(fd: int) -> bool:
-    """Whether a socket has bytes to be read, or its end."""
-    poll = select.poll()
-    poll.register(fd, select.POLLIN)
-    return bool(poll.poll(0))
 
 
 def _size(part: Part) -> int:

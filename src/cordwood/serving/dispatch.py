@@ -19,20 +19,13 @@ from cordwood.protocol.messages import (
     response_codec,
 )
 from cordwood.protocol.requests import RequestReader
-from cordwood.serving.api import (
-    Api,
-    Encoded,
-    Fields,
-    Parked,
-    Part,
-    Peer,
-    never,
-)
+from cordwood.serving.api import Api, Encoded, Fields, Parked, Part, never
 from cordwood.serving.error_answers import error_answer
 from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.request_context import RequestContext
 from cordwood.serving.request_errors import UnansweredRequestError, UnservedRequestError
 from cordwood.serving.request_metrics import RequestMetrics
+from cordwood.serving.session import Session
 from cordwood.storage.reading.batch_heads import FileRange
 
 _log = logging.getLogger(__name__)
@@ -65,7 +58,7 @@ class Dispatcher:
         self,
         apis: Mapping[int, Api[Any]],
         *,
-        context_of: Callable[[RequestHeader, Peer], RequestContext],
+        context_of: Callable[[RequestHeader, Session], RequestContext],
         thread: NodeThread,
         metrics: RequestMetrics,
         monotonic_s: Callable[[], float],
@@ -87,7 +80,9 @@ class Dispatcher:
         self._metrics = metrics
         self._monotonic_s = monotonic_s
 
-    def answer(self, frame: memoryview, peer: Peer) -> list[Part] | Awaitable[Any] | Parked | None:
+    def answer(
+        self, frame: memoryview, session: Session
+    ) -> list[Part] | Awaitable[Any] | Parked | None:
         """A request's response: a list of what is to be sent, or an awaitable of one.
 
         Raises:
@@ -96,11 +91,12 @@ class Dispatcher:
         """
         begun = self._monotonic_s()
         header = parse_start(frame)
+        session.require_admitted(header.api_key)
         route = self._routes.get((header.api_key, header.api_version)) or self._route_of(header)
         if route is None:
             return self._unserved(header)
         api = route.api
-        context = self._context_of(header, peer)
+        context = self._context_of(header, session)
         if len(frame) > api.inline_bytes_max:
             return self._in_slices(route, header, context, frame, begun)
         request = route.reader.read(frame, header.body_at)

@@ -17,10 +17,10 @@ from cordwood.model.kafka_errors import (
     TransactionalIdAuthorizationError,
 )
 from cordwood.protocol.headers import RequestHeader
-from cordwood.serving.api import Peer
 from cordwood.serving.authorizer import CLUSTER_NAME, OPERATIONS, Need, Operation, ResourceType
 from cordwood.serving.node_parts import NodeParts
 from cordwood.serving.principal import Principal
+from cordwood.serving.session import Session
 
 _REFUSALS: Final[Mapping[ResourceType, tuple[type[KafkaError], str]]] = {
     ResourceType.CLUSTER: (ClusterAuthorizationError, "Cluster authorization failed."),
@@ -38,28 +38,28 @@ class RequestContext:
     `node` has the parts that serve the request.
     """
 
-    __slots__ = ("api_version", "client_id", "node", "peer")
+    __slots__ = ("api_version", "client_id", "node", "session")
 
-    def __init__(self, node: NodeParts, header: RequestHeader, peer: Peer) -> None:
+    def __init__(self, node: NodeParts, header: RequestHeader, session: Session) -> None:
         self.node = node
         self.api_version = header.api_version
         self.client_id = header.client_id
-        self.peer = peer
+        self.session = session
 
     @property
     def listener(self) -> str:
         """The name of the listener that the client is connected to."""
-        return self.peer.listener
+        return self.session.listener
 
     @property
     def client_host(self) -> str:
         """The client's address."""
-        return self.peer.host
+        return self.session.host
 
     @property
     def principal(self) -> Principal:
         """The principal of the client."""
-        return self.peer.principal
+        return self.session.principal
 
     @property
     def requester(self) -> Requester:
@@ -77,9 +77,9 @@ class RequestContext:
 
     def authorize(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may perform an operation on a resource."""
-        peer = self.peer
+        session = self.session
         return self.node.authorizer.authorize(
-            peer.principal, peer.host, operation, resource_type, name
+            session.principal, session.host, operation, resource_type, name
         )
 
     def authorize_cluster(self, operation: Operation) -> bool:
@@ -101,9 +101,9 @@ class RequestContext:
 
     def authorize_any(self, operation: Operation, resource_type: ResourceType) -> bool:
         """Whether the client may perform an operation on at least one resource of a type."""
-        peer = self.peer
+        session = self.session
         return self.node.authorizer.authorize_by_resource_type(
-            peer.principal, peer.host, operation, resource_type
+            session.principal, session.host, operation, resource_type
         )
 
     def authorized(

@@ -12,8 +12,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from cordwood.serving.api import Parked, Part, Peer
+from cordwood.serving.api import Parked, Part
+from cordwood.serving.principal import ANONYMOUS
 from cordwood.serving.request_errors import UnansweredRequestError
+from cordwood.serving.session import Session
 from cordwood.storage.reading.batch_heads import FileRange
 from support.simulation.event_loop import Process, SimulatedLoop
 from support.simulation.network import Network, Transport
@@ -66,9 +68,9 @@ class SimulatedServer:
         self._network = network
         self._process = process
         self._ports = ports
-        self._answer: Callable[[memoryview, Peer], Any] | None = None
+        self._answer: Callable[[memoryview, Session], Any] | None = None
 
-    def start(self, _loop: object, answer: Callable[[memoryview, Peer], Any]) -> None:
+    def start(self, _loop: object, answer: Callable[[memoryview, Session], Any]) -> None:
         """Takes connections from now on."""
         self._answer = answer
         for name, port in self._ports:
@@ -77,9 +79,13 @@ class SimulatedServer:
     def _acceptor(self, listener: str) -> Callable[[Transport], asyncio.Protocol]:
         answer = self._answer
         assert answer is not None, "started"
-        return lambda transport: _Connection(
-            transport, answer, Peer("10.0.0.1", transport.process.name, listener)
-        )
+
+        def accept(transport: Transport) -> asyncio.Protocol:
+            session = Session("10.0.0.1", transport.process.name, listener)
+            session.authenticate(ANONYMOUS)
+            return _Connection(transport, answer, session)
+
+        return accept
 
     @staticmethod
     def after_input(run: Callable[[], None]) -> None:
@@ -91,11 +97,11 @@ class _Connection(asyncio.Protocol):
     """Requests in, answers out, in order, one in work at a time."""
 
     def __init__(
-        self, transport: Transport, answer: Callable[[memoryview, Peer], Any], peer: Peer
+        self, transport: Transport, answer: Callable[[memoryview, Session], Any], session: Session
     ) -> None:
         self._transport = transport
         self._answer = answer
-        self._peer = peer
+        self._session = session
         self._received = bytearray()
         self._frames: deque[bytes] = deque()
         self._waiting: asyncio.Future[Any] | None = None
@@ -121,7 +127,7 @@ class _Connection(asyncio.Protocol):
     def _work(self) -> None:
         while self._frames and self._waiting is None:
             try:
-                self._reply(self._answer(memoryview(self._frames.popleft()), self._peer))
+                self._reply(self._answer(memoryview(self._frames.popleft()), self._session))
             except UnansweredRequestError:
                 self._transport.abort()
 

@@ -22,11 +22,12 @@ from cordwood.broker.handlers import served_apis
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
 from cordwood.model.kafka_errors import TopicAuthorizationError
-from cordwood.serving.api import Parked, Peer
+from cordwood.serving.api import Parked
 from cordwood.serving.authorizer import CLUSTER_NAME, Operation, ResourceType
 from cordwood.serving.dispatch import Dispatcher
 from cordwood.serving.principal import ANONYMOUS, Principal
 from cordwood.serving.request_metrics import RequestMetrics
+from cordwood.serving.session import Session
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine
 from support.wire import Plain, Wire, read_response, request_body, request_frame
@@ -561,7 +562,9 @@ def ask(
             metrics=RequestMetrics(),
             monotonic_s=SystemClock().monotonic_s,
         )
-        found: Any = dispatcher.answer(memoryview(frame)[4:], Peer(CLIENT, "client", "PLAINTEXT"))
+        session = Session(CLIENT, "client", "PLAINTEXT")
+        session.authenticate(ANONYMOUS)
+        found: Any = dispatcher.answer(memoryview(frame)[4:], session)
         while not isinstance(found, list):
             found = await (found.answer if isinstance(found, Parked) else found)
         return b"".join(each if isinstance(each, bytes) else bytes(each) for each in found)

@@ -15,11 +15,13 @@ from typing import Any
 import pytest
 
 from cordwood.broker.broker import Broker
+from cordwood.configs.listeners import Listener
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.serving import server as server_module
-from cordwood.serving.api import Peer
 from cordwood.serving.connection import Later
-from cordwood.serving.server import PortInUseError, Server, ServerLimits
+from cordwood.serving.server import Server, ServerLimits
+from cordwood.serving.session import Session
+from cordwood.serving.transport import PortInUseError
 from cordwood.testing.broker import RunningBroker
 from support.kafka import poll_until
 from support.no_engine import NoEngine
@@ -193,7 +195,7 @@ def test_idle_connections_are_closed_and_waiting_ones_are_not(running: RunningBr
 
             def close_idle(_: Broker) -> None:
                 server = running.node.server
-                (here,) = [each for each in server.connections if each.peer.name == name]
+                (here,) = [each for each in server.connections if each.session.name == name]
                 server.close_idle(here.last_active_s + silent_s)
 
             running.call(close_idle)
@@ -236,7 +238,7 @@ def _state(running: RunningBroker) -> tuple[int, int]:
 
 
 def _peers(running: RunningBroker) -> list[str]:
-    return running.call(lambda _: [each.name for each in running.node.server.peers()])
+    return running.call(lambda _: [each.name for each in running.node.server.sessions()])
 
 
 def _is_waiting(running: RunningBroker, name: str) -> bool:
@@ -244,7 +246,7 @@ def _is_waiting(running: RunningBroker, name: str) -> bool:
 
     def look(_: Broker) -> bool:
         server = running.node.server
-        return any(each.peer.name == name and each.is_busy for each in server.connections)
+        return any(each.session.name == name and each.is_busy for each in server.connections)
 
     return running.call(look)
 
@@ -530,13 +532,15 @@ def test_an_address_that_cannot_be_listened_at_leaves_no_descriptor_open() -> No
     with socket.create_server(("127.0.0.1", 0)) as taken:
         before = open_sockets()
         with pytest.raises(PortInUseError) as caught:
-            Server(limits=ServerLimits()).bind("PLAINTEXT", "127.0.0.1", taken.getsockname()[1])
+            Server(limits=ServerLimits()).bind(
+                Listener("PLAINTEXT", "127.0.0.1", taken.getsockname()[1])
+            )
         assert open_sockets() <= before
         assert "Address already in use" in str(caught.value)
         assert "another port with --port or in `listeners`" in str(caught.value)
 
 
-def answer_nothing(_request: memoryview, _peer: Peer) -> Later:
+def answer_nothing(_request: memoryview, _session: Session) -> Later:
     raise AssertionError("no request comes")
 
 
@@ -544,7 +548,7 @@ def test_clients_are_refused_until_requests_are_served() -> None:
     server = Server(limits=ServerLimits())
     loop = asyncio.new_event_loop()
     try:
-        address = "127.0.0.1", server.bind("PLAINTEXT", "127.0.0.1", 0)
+        address = "127.0.0.1", server.bind(Listener("PLAINTEXT", "127.0.0.1", 0))
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address)
         server.start(loop, answer_nothing)
@@ -558,8 +562,8 @@ def test_of_two_that_have_bound_an_address_the_second_to_serve_is_told_that_it_i
     servers = [Server(limits=ServerLimits()) for _ in range(2)]
     loop = asyncio.new_event_loop()
     try:
-        port = servers[0].bind("PLAINTEXT", "127.0.0.1", 0)
-        servers[1].bind("PLAINTEXT", "127.0.0.1", port)
+        port = servers[0].bind(Listener("PLAINTEXT", "127.0.0.1", 0))
+        servers[1].bind(Listener("PLAINTEXT", "127.0.0.1", port))
         servers[0].start(loop, answer_nothing)
         with pytest.raises(PortInUseError, match=f"127.0.0.1:{port}: Address already in use"):
             servers[1].start(loop, answer_nothing)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections.abc import Callable
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,18 +14,22 @@ import pytest
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.headers import API_VERSIONS
 from cordwood.protocol.messages import MalformedMessageError
-from cordwood.serving.api import Api, Peer
+from cordwood.serving.api import Api
+from cordwood.serving.authorizer import Need, Operation, on_group
 from cordwood.serving.dispatch import Dispatcher
 from cordwood.serving.node_parts import NodeParts
 from cordwood.serving.node_thread import NodeThread
+from cordwood.serving.principal import ANONYMOUS
 from cordwood.serving.request_context import RequestContext
 from cordwood.serving.request_errors import UnservedRequestError
 from cordwood.serving.request_metrics import RequestMetrics
+from cordwood.serving.session import Session, SessionEvent
 from cordwood.serving.turns import TurnWatch
 from support.wire import request_body, request_frame
 
 HEARTBEAT = 12
-PEER = Peer("127.0.0.1", "client", "PLAINTEXT")
+SESSION = Session("127.0.0.1", "client", "PLAINTEXT")
+SESSION.authenticate(ANONYMOUS)
 
 
 class LaterSlices:
@@ -51,15 +56,19 @@ class Handled:
         self.requests.append(request)
         return self.fields
 
-    def dispatcher(self, *, inline_bytes_max: int = 1024) -> Dispatcher:
+    def dispatcher(
+        self, *, inline_bytes_max: int = 1024, node: object = None, needs: tuple[Need, ...] = ()
+    ) -> Dispatcher:
         apis: list[Api[object]] = [
-            Api(HEARTBEAT, "Heartbeat", 1, 4, self.handle, inline_bytes_max=inline_bytes_max),
+            Api(
+                HEARTBEAT, "Heartbeat", 1, 4, self.handle, needs, inline_bytes_max=inline_bytes_max
+            ),
             Api(API_VERSIONS, "ApiVersions", 0, 4, self.handle),
         ]
         thread = SimpleNamespace(slices=self.slices, turns=TurnWatch())
         return Dispatcher(
             {api.key: api for api in apis},
-            context_of=lambda header, peer: RequestContext(cast("NodeParts", None), header, peer),
+            context_of=partial(RequestContext, cast("NodeParts", node)),
             thread=cast("NodeThread", thread),
             metrics=self.metrics,
             monotonic_s=lambda: 0.0,
@@ -80,7 +89,7 @@ def frame_of(key: int, version: int, *, group: str = "g") -> memoryview:
 )
 def test_a_small_request_is_answered_at_once(version: int, answer: bytes) -> None:
     handled = Handled(error_code=27)
-    assert handled.dispatcher().answer(frame_of(HEARTBEAT, version), PEER) == [answer]
+    assert handled.dispatcher().answer(frame_of(HEARTBEAT, version), SESSION) == [answer]
     assert [request.group_id for request in handled.requests] == ["g"]
     assert handled.metrics.by_api["Heartbeat"].versions == {version: 1}
 
@@ -90,7 +99,7 @@ def test_the_body_of_a_large_request_is_read_in_slices() -> None:
 
     async def send() -> None:
         frame = frame_of(HEARTBEAT, 4, group="g" * 200)[:-1]  # cut off: reading it fails
-        later = handled.dispatcher(inline_bytes_max=200).answer(frame, PEER)
+        later = handled.dispatcher(inline_bytes_max=200).answer(frame, SESSION)
         assert asyncio.iscoroutine(later)
         later.close()
 
@@ -105,11 +114,33 @@ def test_the_body_of_a_large_request_is_read_in_slices() -> None:
 def test_an_api_or_version_that_is_not_served_is_refused(key: int, version: int) -> None:
     frame = memoryview(struct.pack(">hhih", key, version, 7, -1))
     with pytest.raises(UnservedRequestError, match=f"key {key} .version {version}."):
-        Handled().dispatcher().answer(frame, PEER)
+        Handled().dispatcher().answer(frame, SESSION)
 
 
 def test_an_unknown_version_of_api_versions_is_answered_in_version_0() -> None:
     frame = memoryview(struct.pack(">hhih", API_VERSIONS, 99, 7, -1))
-    (answer,) = cast("list[bytes]", Handled().dispatcher().answer(frame, PEER))
+    (answer,) = cast("list[bytes]", Handled().dispatcher().answer(frame, SESSION))
     code = int(ErrorCode.UNSUPPORTED_VERSION)
     assert answer == struct.pack(">iihihhh", 16, 7, code, 1, API_VERSIONS, 0, 4)
+
+
+def test_before_the_client_is_known_only_what_makes_it_known_is_served() -> None:
+    session = Session("127.0.0.1", "client", "SASL_PLAINTEXT")
+    session.on(SessionEvent.CREDENTIALS_REQUIRED)
+    dispatcher = Handled(error_code=0).dispatcher()
+    with pytest.raises(UnservedRequestError, match="key 12 in state AUTHENTICATING"):
+        dispatcher.answer(frame_of(HEARTBEAT, 4), session)
+    assert dispatcher.answer(frame_of(API_VERSIONS, 0), session)
+    session.authenticate(ANONYMOUS)
+    assert dispatcher.answer(frame_of(HEARTBEAT, 4), session)
+
+
+def test_a_client_that_may_not_do_what_an_api_needs_is_refused_before_its_handler() -> None:
+    handled = Handled(error_code=0)
+    node = SimpleNamespace(authorizer=SimpleNamespace(authorize=lambda *asked: False))
+    dispatcher = handled.dispatcher(node=node, needs=(on_group(Operation.READ),))
+    answer = dispatcher.answer(frame_of(HEARTBEAT, 3), SESSION)
+    code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+    assert answer == [struct.pack(">iiih", 10, 7, 0, code)]
+    assert not handled.requests
+    assert handled.metrics.by_api["Heartbeat"].count == 1

@@ -38,7 +38,7 @@ from cordwood.model.errors import (
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.node import EngineFactory, Node
 from cordwood.serving import turns
-from cordwood.serving.server import PortInUseError
+from cordwood.serving.transport import PortInUseError
 from cordwood.testing.broker import RunningBroker, UnknownPartitionError
 from cordwood.testing.setting_text import SettingValue, setting_text
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem

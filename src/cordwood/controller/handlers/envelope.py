@@ -15,11 +15,12 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.apis.envelope import EnvelopeRequest
 from cordwood.protocol.headers import parse_start
 from cordwood.protocol.messages import MalformedMessageError
-from cordwood.serving.api import Api, Fields, Parked, Part, Peer, Response
+from cordwood.serving.api import Api, Fields, Parked, Part, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.forwarding import FORWARDED
 from cordwood.serving.principal import read_principal
 from cordwood.serving.request_errors import UnansweredRequestError, UnservedRequestError
+from cordwood.serving.session import Session
 
 _log = logging.getLogger(__name__)
 
@@ -44,8 +45,8 @@ def handle(context: ControllerContext, request: EnvelopeRequest) -> Response:
         return _refused(ErrorCode.UNSUPPORTED_VERSION)
     if header.api_key not in FORWARDED | _CHANGED_BY_BROKER:
         return _refused(ErrorCode.INVALID_REQUEST)
-    client = Peer(address, context.peer.name, context.listener)
-    client.principal = principal
+    client = Session(address, context.session.name, context.listener)
+    client.authenticate(principal)
     try:
         answer = context.controller.forwarded(frame, client)
     except (UnservedRequestError, MalformedMessageError) as error:

@@ -27,7 +27,7 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> Response:
         software = request.client_software_name, request.client_software_version
         if not all(_SOFTWARE.fullmatch(text) for text in software):
             return {"error_code": ErrorCode.INVALID_REQUEST}
-        context.peer.software = software
+        context.session.software = software
     versions = context.node.api_versions
     if context.node.forwarding is not None:
         versions = context.node.forwarding.advertised(versions)

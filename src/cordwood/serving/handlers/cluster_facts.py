@@ -48,7 +48,7 @@ def endpoint_for(context: RequestContext, broker: BrokerImage) -> Endpoint | Non
     address that this client has reached.
     """
     endpoint = broker.endpoint(context.listener)
-    reached = context.peer.reached
+    reached = context.session.reached
     if endpoint is None or reached is None:
         return endpoint
     return replace(endpoint, host=reached.host, port=reached.port)

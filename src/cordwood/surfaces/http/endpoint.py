@@ -55,7 +55,7 @@ from cordwood.model.errors import (
 from cordwood.queries.identity import NodeIdentity
 from cordwood.serving.addresses import in_url, is_loopback, is_wildcard
 from cordwood.serving.request_errors import UnansweredRequestError
-from cordwood.serving.server import PortInUseError
+from cordwood.serving.transport import PortInUseError
 from cordwood.surfaces.http.lane import Lane
 from cordwood.surfaces.http.observed import Action, Document, ObservedNode
 from cordwood.surfaces.http.server import Answer, HttpServer, Refusal, Request, RequestLimits

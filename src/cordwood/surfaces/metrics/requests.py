@@ -82,7 +82,7 @@ def _socket_metric(
 
 
 def _software(snapshot: NodeSnapshot) -> Iterator[Value]:
-    counts = Counter((peer.listener, *peer.software) for peer in snapshot.peers)
+    counts = Counter((each.listener, *each.software) for each in snapshot.sessions)
     for (listener, name, version), count in counts.items():
         labels = {
             "clientSoftwareName": name,

@@ -23,9 +23,9 @@ from cordwood.metadata.image import NO_LEADER, BrokerImage, MetadataImage, Parti
 from cordwood.model.clock import Clock
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.purgatory.purgatory import Purgatory
-from cordwood.serving.api import Peer
 from cordwood.serving.request_metrics import RequestMetrics
 from cordwood.serving.server import ListenerCounters
+from cordwood.serving.session import Session
 from cordwood.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
@@ -101,13 +101,13 @@ class NodeSnapshot:
     long_turns: int
     longest_turn_s: float
     requests_in_slices: int
-    peers: Sequence[Peer]
+    sessions: Sequence[Session]
     listeners: Mapping[str, ListenerCounters]
 
     @cached_property
     def connections(self) -> Counter[str]:
         """Open connections by listener."""
-        return Counter(peer.listener for peer in self.peers)
+        return Counter(each.listener for each in self.sessions)
 
     @cached_property
     def partition_counts(self) -> PartitionCounts:
@@ -214,7 +214,7 @@ def take(node: Node) -> Snapshot:
         fetch_sessions=len(sessions),
         fetch_session_partitions=sessions.partition_count,
         fetch_session_evictions=sessions.evictions,
-        peers=node.server.peers(),
+        sessions=node.server.sessions(),
         listeners=dict(node.server.counters),
         partitions=broker.replicas.led_partitions(),
         transactional_ids=_transactional_ids(broker),
@@ -242,7 +242,7 @@ def take_controller(node: ControllerNode) -> NodeSnapshot:
         long_turns=turns.long_turns,
         longest_turn_s=turns.take_longest(),
         requests_in_slices=node.thread.slices.unfinished_count,
-        peers=node.server.peers(),
+        sessions=node.server.sessions(),
         listeners=dict(node.server.counters),
     )
 

@@ -14,7 +14,7 @@ from cordwood.broker.handlers import fetch as fetch_handler
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.protocol.headers import RequestHeader
 from cordwood.protocol.messages import build, request_codec
-from cordwood.serving.api import Peer
+from cordwood.serving.session import Session
 from cordwood.testing.broker import RunningBroker
 from support.interruption import Interruption
 from support.kafka import poll_until
@@ -400,7 +400,7 @@ def test_a_partition_that_grows_while_a_long_fetch_begins_to_wait_ends_the_wait(
 
         appending = Interruption(append_once)
         header = RequestHeader(1, 6, 1, "client", 0)
-        context = BrokerContext(broker, header, Peer("127.0.0.1", "client", "PLAINTEXT"))
+        context = BrokerContext(broker, header, Session("127.0.0.1", "client", "PLAINTEXT"))
         return appending.run(lambda: fetch_handler.handle(context, request))
 
     answer = running.call(begin)

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.queries.http_client import ask
-from cordwood.serving.server import PortInUseError
+from cordwood.serving.transport import PortInUseError
 from cordwood.surfaces.http import endpoint as endpoint_module
 from cordwood.surfaces.http.endpoint import ADVANCE_MS_MAX, HttpEndpoint, listen
 from cordwood.surfaces.http.observed import ObservedBroker
