@@ -1,4 +1,4 @@
-"""Which broker of a cluster listens at a bootstrap address.
+"""The broker of a cluster that listens at a bootstrap address.
 
 No answer of Kafka's names the broker that gives it. But a broker describes its own settings alone,
 and refuses those of another with INVALID_REQUEST.

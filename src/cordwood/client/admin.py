@@ -19,7 +19,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID
 
 _CONTROLLERS = 2
-"""What DescribeCluster returns (EndpointType)."""
+"""The endpoint type of controllers in DescribeCluster (EndpointType)."""
 
 
 class PartitionFacts(NamedTuple):

@@ -19,7 +19,7 @@ class AsyncConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     async def open(self, *, timeout_s: float) -> None:
-        """Has the session agree with the node; closes the connection if that fails.
+        """Agrees with the node on the session; closes the connection if that fails.
 
         Args:
             timeout_s: of each answer.

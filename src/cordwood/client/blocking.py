@@ -23,7 +23,7 @@ class BlockingConnection:
         self.session = ClientSession(client_id)
 
     def open(self, *, timeout_s: float) -> None:
-        """Has the session agree with the node; closes the connection if that fails.
+        """Agrees with the node on the session; closes the connection if that fails.
 
         Args:
             timeout_s: of each answer.

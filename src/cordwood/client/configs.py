@@ -44,7 +44,7 @@ class ConfigFacts(NamedTuple):
 
     @property
     def is_default(self) -> bool:
-        """Whether it is not set."""
+        """True if it is not set."""
         return self.source == "DEFAULT_CONFIG"
 
 

@@ -27,7 +27,7 @@ class Committed(NamedTuple):
 def fetch_committed(
     cluster: ClusterClient, group_id: str, partitions: Sequence[TopicPartition] | None
 ) -> dict[TopicPartition, Committed]:
-    """What a group has committed for those partitions, or for all it ever committed for."""
+    """The committed offsets of a group, of those partitions or of all."""
     topics = None
     if partitions is not None:
         topics = [

@@ -1,4 +1,4 @@
-"""What goes wrong between a client and its brokers.
+"""Errors between a client and its brokers.
 
 `str()` of each is the text that Kafka's tools show; `described` puts the Java class before it, as
 they do where they show an error's cause.

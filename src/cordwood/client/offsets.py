@@ -80,7 +80,7 @@ class Offsets:
             [int, Sequence[TopicPartition], float], Mapping[TopicPartition, T | RefusedError]
         ],
     ) -> dict[TopicPartition, T | RefusedError]:
-        """What the leaders of partitions answer, after new attempts where `client.retry` has some.
+        """Asks the leaders of partitions, again where `client.retry` says so.
 
         A partition that is not there, or has no leader in time, is refused, too. `ask` sends a
         request to a broker, with `is_single` and a deadline, and gives the answer by partition.

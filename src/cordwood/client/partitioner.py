@@ -1,4 +1,4 @@
-"""Which partition a record goes to.
+"""The partition of a record.
 
 Source: org.apache.kafka.common.utils.Utils.murmur2; BuiltInPartitioner (KIP-794).
 """

@@ -46,7 +46,7 @@ class InvalidTopicsError(ClientError):
 
 
 class ProducerRecord(NamedTuple):
-    """What is to be sent."""
+    """A record to send."""
 
     topic: str
     key: bytes | None
@@ -167,7 +167,7 @@ class Producer:
         batch.size_bytes += size
 
     def due_s(self) -> float | None:
-        """How long the oldest batch may still wait for more records; None without one."""
+        """The time until the oldest batch is due; None without a batch."""
         if not self._batches:
             return None
         oldest = min(batch.begun_s for batch in self._batches.values())
@@ -383,7 +383,7 @@ class Producer:
 
 
 def _failure(answer: Any, records: int) -> _Failure | None:
-    """What a Produce answer says of its only partition.
+    """The failure in a Produce answer, which has one partition; None without one.
 
     Source: Sender.failBatch.
     """

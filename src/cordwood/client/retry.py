@@ -1,4 +1,4 @@
-"""Which error codes do not end a call, and what follows them: the rules of Kafka's clients.
+"""Error codes that do not end a call, and the actions that follow them, as in Kafka's clients.
 
 `RULES` has a row for each request that the client sends. A code without an action is an error of
 the call. `ClusterClient` sends a request again where the row says that it does; else the caller
@@ -20,7 +20,7 @@ from cordwood.model.error_codes import ErrorCode
 
 
 class Action(Enum):
-    """What follows an error code; the value is the word in the table of docs/design/client.md."""
+    """The action after an error code; the value is the word in docs/design/client.md."""
 
     AGAIN = "again"
     METADATA = "new metadata"
@@ -228,7 +228,7 @@ RULES: Mapping[str, Rule] = {
 
 
 def action(api: str, code: int) -> Action | None:
-    """What follows an error code in an answer to a request; None for an error of the call."""
+    """The action after an error code in an answer; None for an error of the call."""
     return RULES[api].actions.get(ErrorCode.of(code))
 
 

@@ -29,7 +29,7 @@ VERSIONS_REQUEST: Final = RequestFrame(
 
 
 class SessionState(Enum):
-    """Where a connection is between its opening and its first request."""
+    """The state of a connection between its opening and its first request."""
 
     HANDSHAKE = auto()
     """The node is asked for its versions."""

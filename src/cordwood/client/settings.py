@@ -1,4 +1,4 @@
-"""How a client reaches its cluster: addresses, timeouts and the transport.
+"""Settings of a client: addresses, timeouts and the transport.
 
 Source: org.apache.kafka.clients.ClientUtils, CommonClientConfigs (4.3.0).
 """
@@ -26,7 +26,7 @@ Warn = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSettings:
-    """How to reach the cluster; times in ms.
+    """Settings of a client of a cluster; times in ms.
 
     `name` is the client in warnings, such as `AdminClient clientId=adminclient-1`. `refused_ms` is
     how long the first connection is tried while all addresses refuse it, None as long as a call.

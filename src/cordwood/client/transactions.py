@@ -35,7 +35,7 @@ class Transaction(NamedTuple):
 
 
 def describe_transaction(cluster: ClusterClient, transactional_id: str) -> Transaction:
-    """What the coordinator of that id says of it.
+    """Describes a transactional id, as its coordinator knows it.
 
     Raises:
         RefusedError: the id is not known.
@@ -124,7 +124,7 @@ def describe_producers(
 def abort_in_partition(
     cluster: ClusterClient, tp: TopicPartition, marker: Mapping[str, int]
 ) -> None:
-    """Has the leader of a partition write an abort marker; `marker` names producer and epochs.
+    """Writes an abort marker, by the leader of a partition; `marker` names producer and epochs.
 
     Raises:
         RefusedError: the leader refuses.

@@ -1,4 +1,4 @@
-"""How the bytes of a client reach a node: a transport for each security protocol that is served.
+"""Transports of a client's bytes: one for each security protocol that is served.
 
 No other module of the client knows sockets. What is encrypted, and how, is decided here alone.
 
@@ -68,7 +68,7 @@ class PlainTransport:
 TRANSPORTS: Final[Mapping[SecurityProtocol, Callable[[Mapping[str, str]], Transport]]] = {
     SecurityProtocol.PLAINTEXT: lambda _: PlainTransport(),
 }
-"""What makes the transport of a security protocol, by the properties of a client or a broker."""
+"""A function for each security protocol: it makes the transport, by a client's properties."""
 
 
 def transport_of(protocol: SecurityProtocol, properties: Mapping[str, str]) -> Transport:

@@ -142,7 +142,7 @@ class IsrChange(NamedTuple):
 
 
 class AlteredIsr(NamedTuple):
-    """What is recorded of a partition whose ISR was proposed; with an error only that is given."""
+    """The recorded state of a partition whose ISR was proposed; with an error, the error alone."""
 
     error: ErrorCode
     leader_epoch: int = -1

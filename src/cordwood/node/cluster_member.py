@@ -124,7 +124,7 @@ class ClusterMember(ABC):
 
     @abstractmethod
     async def unfence(self) -> None:
-        """Has the broker lead partitions; to be called when it can serve requests."""
+        """Lets the broker lead partitions; to be called when it can serve requests."""
 
     @abstractmethod
     def write_snapshot_if_due(self, snapshots: SnapshotGenerator) -> None:

@@ -99,7 +99,7 @@ class ControllerNode(NodeLifecycle):
         return self._fs.lock(self._metadata_dir)
 
     def _load(self, controller: Controller, slices: Slices) -> MetadataCache:
-        """Has what serves read the metadata that is committed."""
+        """Loads the metadata that is committed."""
         configs = self.configs = ConfigService(self.settings)
         self._loader, self.metadata, self._snapshots = load_metadata(
             controller.log,

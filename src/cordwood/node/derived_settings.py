@@ -21,7 +21,7 @@ _MEMBER_RESERVE_BYTES: Final = 8 << 20
 
 
 def controller_endpoints(settings: BrokerSettings, ports: Mapping[str, int]) -> list[Endpoint]:
-    """Where the controller's listeners are, with the ports that they are bound to."""
+    """The endpoints of the controller's listeners, with the ports that they are bound to."""
     return [
         Endpoint(
             name=each.name,

@@ -62,21 +62,21 @@ class EmbeddedController(ClusterMember):
 
     @property
     def controller_id(self) -> int:
-        """As `ClusterMember`."""
+        """The id of this node."""
         return self._controller.node_id
 
     @property
     def voter_count(self) -> int:
-        """As `ClusterMember`."""
+        """One: this node is the only voter."""
         return 1
 
     @property
     def broker_epoch(self) -> int:
-        """As `ClusterMember`."""
+        """The epoch of the broker's registration; -1 before it."""
         return self._controller.broker_epoch
 
     def connect(self, loader: MetadataLoader, configs: ConfigService, slices: Slices) -> None:
-        """As `ClusterMember`."""
+        """Connects the controller's channel to the loader, and its check of topic settings."""
         self._controller.check_topic_configs = configs.require_topic_settings
         self._configs = configs
         self._loader = loader
@@ -113,18 +113,18 @@ class EmbeddedController(ClusterMember):
         return epoch
 
     async def unfence(self) -> None:
-        """As `ClusterMember`."""
+        """Unfences the broker at its controller."""
         await self.channel.unfence_broker()
 
     def write_snapshot_if_due(self, snapshots: SnapshotGenerator) -> None:
-        """As `ClusterMember`: nothing is appended to the log while old segments are removed."""
+        """Writes a snapshot if one is due; nothing is appended meanwhile."""
         with self._controller.between_changes:
             self._controller.take_reserve()
             with background():
                 snapshots.run_if_due()
 
     async def leave(self) -> None:
-        """As `ClusterMember`; the other brokers lead what they can."""
+        """Has the other brokers lead what they can, and waits until they have that metadata."""
         if self._serving is not None:
             await self.channel.leave()
             await self._serving.all_have(self._controller.image)
@@ -136,7 +136,7 @@ class EmbeddedController(ClusterMember):
         await super()._end_replication()
 
     async def close(self, snapshots: SnapshotGenerator) -> None:
-        """As `ClusterMember`."""
+        """Ends replication and the controller's server, and leaves the log for the next start."""
         controller, loader = self._controller, self._loader
         assert loader is not None, "connected"
         await self._end_replication()
@@ -151,5 +151,5 @@ class EmbeddedController(ClusterMember):
         controller.close()
 
     def abandon(self) -> None:
-        """As `ClusterMember`."""
+        """Closes the controller."""
         self._controller.close()

@@ -312,7 +312,7 @@ class Node(NodeLifecycle):
         return self._configs.log_config(topic)
 
     def _follow_settings(self, broker: Broker) -> None:
-        """Has settings that change while the broker runs take effect."""
+        """Applies settings that change while the broker runs."""
 
         def cleaner(_before: BrokerValues, values: BrokerValues) -> None:
             broker.replicas.logs.broker = values.broker_config
@@ -407,7 +407,7 @@ class Node(NodeLifecycle):
         )
 
     def _advertised(self) -> tuple[Endpoint, ...]:
-        """What is registered; clients may get another address, see `endpoint_for`."""
+        """The endpoints to register; clients may get another address, see `endpoint_for`."""
         return tuple(
             Endpoint(
                 name=each.name,

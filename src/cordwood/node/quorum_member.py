@@ -120,25 +120,25 @@ class QuorumMember(ClusterMember):
 
     @property
     def controller_id(self) -> int:
-        """As `ClusterMember`."""
+        """The id of the quorum's leader; -1 if it is not known."""
         return self._observer.leader.leader_id
 
     @property
     def voter_count(self) -> int:
-        """As `ClusterMember`: those of the log, or those of controller.quorum.voters."""
+        """The number of voters: those of the log, or those of controller.quorum.voters."""
         return len(self.log.voters) or len(_voters(self._settings))
 
     @property
     def broker_epoch(self) -> int:
-        """As `ClusterMember`."""
+        """The epoch of the broker's registration; -1 before it."""
         return -1 if self._membership is None else self._membership.broker_epoch
 
     def served(self, apis: Mapping[int, Api[BrokerContext]]) -> Mapping[int, Api[BrokerContext]]:
-        """As `ClusterMember`."""
+        """The APIs of a broker; those of the controller are forwarded."""
         return self.forwarding.served(apis)
 
     def connect(self, loader: MetadataLoader, _configs: ConfigService, slices: Slices) -> None:
-        """As `ClusterMember`; the controllers check settings themselves."""
+        """Connects the follower of the metadata log; the controllers check settings themselves."""
         self._loader = loader
         self._follower = QuorumFollower(
             self._observer,
@@ -165,7 +165,7 @@ class QuorumMember(ClusterMember):
         thread: NodeThread,
         fail: Callable[[str], None],
     ) -> int:
-        """As `ClusterMember`."""
+        """Registers the broker, and returns its epoch when its metadata has the registration."""
         assert self._follower is not None, "connected"
         assert self._loader is not None, "connected"
         settings, loader = self._settings, self._loader
@@ -187,7 +187,7 @@ class QuorumMember(ClusterMember):
         return membership.broker_epoch
 
     async def unfence(self) -> None:
-        """As `ClusterMember`."""
+        """Asks the controller to unfence the broker, and waits until it does."""
         assert self._membership is not None, "joined"
         self._membership.lifecycle.ready_to_unfence()
         await self._reached(self._membership, BrokerState.RUNNING)
@@ -206,7 +206,7 @@ class QuorumMember(ClusterMember):
             await each
 
     def write_snapshot_if_due(self, snapshots: SnapshotGenerator) -> None:
-        """As `ClusterMember`."""
+        """Writes a snapshot if one is due; no record is applied meanwhile."""
         assert self._loader is not None, "connected"
         with self._loader.between_updates:
             self.log.take_reserve()
@@ -214,7 +214,7 @@ class QuorumMember(ClusterMember):
                 snapshots.run_if_due()
 
     async def leave(self) -> None:
-        """As `ClusterMember`; it returns when the controller has moved the leaders."""
+        """Asks for a controlled shutdown; returns when the controller has moved the leaders."""
         self._is_leaving = True
         membership = self._membership
         if membership is None:
@@ -231,7 +231,7 @@ class QuorumMember(ClusterMember):
         await self._end_replication()
 
     async def close(self, snapshots: SnapshotGenerator) -> None:
-        """As `ClusterMember`."""
+        """Ends requests to the controllers, and leaves the log for the next start."""
         assert self._loader is not None, "connected"
         self._is_leaving = True
         self._loader.close()
@@ -250,7 +250,7 @@ class QuorumMember(ClusterMember):
         self.log.close()
 
     def abandon(self) -> None:
-        """As `ClusterMember`."""
+        """Closes the log as it is."""
         if self._is_log_open:
             self._is_log_open = False
             self.log.abandon()

@@ -45,7 +45,7 @@ class Client(Protocol):
 
     @property
     def client_id(self) -> str | None:
-        """What the client calls itself."""
+        """The client's id, as the client gives it."""
 
     @property
     def client_host(self) -> str:
@@ -53,7 +53,7 @@ class Client(Protocol):
 
     @property
     def principal(self) -> Principal:
-        """Who the client is."""
+        """The client's principal."""
 
 
 class Forwarding:

@@ -36,7 +36,7 @@ Answered = Mapping[LedBy, tuple[FetchPosition, FetchedPartition]]
 
 
 class ReplicaFetchSession:
-    """What one leader broker knows of this follower's partitions, and what it has to know.
+    """The fetch session with one leader: the partitions that it knows, and has to know.
 
     Invariant: `_known` is what the leader has of the session, once the request is answered, and
     `_wanted` differs from it only in `_changed`.

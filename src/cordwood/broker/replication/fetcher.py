@@ -45,7 +45,7 @@ class Followed(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What is to be done for a partition."""
+    """The effects to apply to a partition."""
 
     key: LedBy
     followed: Followed
@@ -111,11 +111,11 @@ class ReplicaFetcher:
 
     @property
     def partitions(self) -> Collection[LedBy]:
-        """What is followed now."""
+        """The partitions that are followed."""
         return self._followed.keys()
 
     def followed(self, key: LedBy) -> Followed | None:
-        """What is followed of a partition; None if it is not."""
+        """A partition that is followed; None if it is not."""
         return self._followed.get(key)
 
     def follow(self, key: LedBy, followed: Followed) -> None:
@@ -258,7 +258,7 @@ class ReplicaFetcher:
                 followed.following.on_failure(self._now_ms())
 
     async def _do(self, steps: Sequence[_Step]) -> None:
-        """Has the logs do what is to be done, in one piece of work beside the event loop's."""
+        """Applies effects to the logs, in one piece of work beside the event loop's."""
         if not steps:
             return
         changed: list[LedBy] = []

@@ -50,7 +50,7 @@ class FollowedLog(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchPosition:
-    """What a Fetch says of the partition; `last_epoch` is `NO_EPOCH` for a log without epochs."""
+    """A position in a Fetch; `last_epoch` is `NO_EPOCH` for a log without epochs."""
 
     leader_epoch: int
     offset: int
@@ -218,7 +218,7 @@ class PartitionFollowing:
         return []
 
     def on_offsets(self, first: int, end: int, log: FollowedLog, now_ms: float) -> list[Effect]:
-        """Where the leader's log starts and ends, exclusive, after a fetch outside of it.
+        """Takes the start and the end (exclusive) of the leader's log, after a fetch outside of it.
 
         Source: AbstractFetcherThread.fetchOffsetAndTruncate.
         """
@@ -242,7 +242,7 @@ class PartitionFollowing:
         return []
 
     def _common_end(self, diverging: EpochEndOffset, log: FollowedLog) -> int:
-        """Where the two logs part, or an offset below which to ask again.
+        """The offset where the two logs part, or one below which to ask again.
 
         Source: AbstractFetcherThread.getOffsetTruncationState.
         """

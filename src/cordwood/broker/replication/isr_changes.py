@@ -32,7 +32,7 @@ class LedBy(NamedTuple):
 
 
 class AnsweredIsr(NamedTuple):
-    """What the controller has of a partition now; `partition.replicas` is empty: it is not said."""
+    """A partition's state at the controller; `partition.replicas` is empty: no answer has it."""
 
     key: LedBy
     proposal: IsrProposal

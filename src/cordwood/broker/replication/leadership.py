@@ -36,7 +36,7 @@ class ClusterBrokers(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedPartition:
-    """What the image says of a partition; the epochs only grow."""
+    """A partition's state in the image; the epochs only grow."""
 
     leader_epoch: int
     partition_epoch: int
@@ -56,7 +56,7 @@ class SessionFetches:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FollowerState:
-    """What a leader knows of a follower, by its fetches; times in ms.
+    """A follower as its leader knows it by its fetches; times in ms.
 
     `broker_epoch` is that of its last fetch, `NO_BROKER_EPOCH` if that had none, None before one.
     `leader_end_at_fetch` is where the leader's log ended at the last fetch.
@@ -73,7 +73,7 @@ class FollowerState:
 
     @property
     def caught_up_ms(self) -> float:
-        """When it had all: at the last fetch of a session that leaves the partition out."""
+        """The time at which it had all: the last fetch of a session without the partition."""
         if self.left_out_by is None:
             return self.last_caught_up_ms
         return max(self.last_caught_up_ms, self.left_out_by.last_ms)
@@ -225,7 +225,7 @@ class PartitionLeadership:
 
     @property
     def followers(self) -> Mapping[int, FollowerState]:
-        """What is known of each other replica."""
+        """The state of each other replica."""
         return self._followers
 
     @property

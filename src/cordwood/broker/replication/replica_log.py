@@ -43,22 +43,22 @@ class ReplicaLog:
 
     @property
     def log_start_offset(self) -> int:
-        """As `FollowedLog`."""
+        """The first offset of the log."""
         return self.log.log_start_offset
 
     @property
     def log_end_offset(self) -> int:
-        """As `FollowedLog`."""
+        """One past the last offset of the log."""
         return self.log.log_end_offset
 
     @property
     def high_watermark(self) -> int:
-        """As `FollowedLog`."""
+        """One past the last committed record."""
         return self.log.high_watermark
 
     @property
     def last_epoch(self) -> int | None:
-        """As `FollowedLog`."""
+        """The leader epoch of the last batch; None for a log without epochs."""
         return self.log.leader_epochs.latest_epoch
 
     @property

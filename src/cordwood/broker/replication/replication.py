@@ -1,4 +1,4 @@
-"""What a broker of a cluster does for replicated partitions: it fetches, and proposes ISRs.
+"""Replicated partitions of a broker: it fetches from leaders, and proposes ISRs.
 
 Source: kafka.server.ReplicaFetcherManager, AbstractFetcherManager (4.3.0).
 """
@@ -29,17 +29,17 @@ class ImageBrokers:
         self._metadata = metadata
 
     def epoch_of(self, broker_id: int) -> int | None:
-        """As `ClusterBrokers`."""
+        """The epoch of a broker; None if it is unknown or fenced."""
         found = self._metadata.image.brokers.get(broker_id)
         return None if found is None or found.fenced else found.epoch
 
     def is_shutting_down(self, broker_id: int) -> bool:
-        """As `ClusterBrokers`."""
+        """Whether a broker is in a controlled shutdown."""
         found = self._metadata.image.brokers.get(broker_id)
         return found is not None and found.in_controlled_shutdown
 
     def address_of(self, broker_id: int, listener: str) -> NodeAddress | None:
-        """Where a broker's listener is; None if it is not registered with one."""
+        """The address of a broker's listener; None if it is not registered with one."""
         found = self._metadata.image.brokers.get(broker_id)
         endpoint = None if found is None else found.endpoint(listener)
         return (
@@ -157,7 +157,7 @@ class Replication:
         return self._settings.backoff_ms
 
     def propose(self, key: LedBy, proposal: IsrProposal) -> None:
-        """Has the controller get a proposal; the answer goes to the receiver of `isr_changes`."""
+        """Proposes an ISR to the controller; the answer goes to the receiver of `isr_changes`."""
         self._thread.call_soon(lambda: self._isr_changes.propose(key, proposal))
 
     def follow(self, key: LedBy, followed: Followed) -> None:

@@ -116,7 +116,7 @@ class ReplicationThrottle:
 
 
 class ReplicationThrottles:
-    """Those of both sides of a broker."""
+    """The throttles of a broker, as leader and as follower."""
 
     def __init__(self, monotonic_s: Callable[[], float], *, windows: int, window_s: float) -> None:
         """As `ByteRate`; nothing is throttled yet."""

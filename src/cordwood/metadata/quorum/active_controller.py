@@ -54,7 +54,7 @@ class ActiveController:
 
     @property
     def versions(self) -> Versions:
-        """What the controller serves; empty before it has answered."""
+        """The versions of the controller's APIs; empty before it has answered."""
         return self._leader.versions
 
     async def ask(

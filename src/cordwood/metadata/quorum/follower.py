@@ -53,7 +53,7 @@ class Run(Protocol):
     """Does work, and gives what it returns."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
-        """What the work gives, when it is done."""
+        """The result of the work, when it is done."""
 
 
 class QuorumFollower:
@@ -101,7 +101,7 @@ class QuorumFollower:
 
     @property
     def leader_address(self) -> NodeAddress | None:
-        """Where the leader is; None while that is not known."""
+        """The leader's address; None while it is not known."""
         return self._observer.leader_address
 
     async def run(self) -> None:

@@ -38,7 +38,7 @@ class ReplicaKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Observer:
-    """Where a node's copy ended when it last fetched; times in ms, -1 for never."""
+    """The end of a node's copy when it last fetched; times in ms, -1 for never."""
 
     end_offset: int = -1
     leader_end_offset: int = -1
@@ -68,7 +68,7 @@ class QuorumLeader:
         return self._log.start_offset
 
     def fetch(self, replica: ReplicaKey, epoch: int, end: LogEnd, max_bytes: int) -> FetchAnswer:
-        """What follows the end of a node's log, or where that log differs from this one.
+        """The records after the end of a node's log, or the point where it differs from this one.
 
         Args:
             replica: the node; its id is -1 if it does not say.

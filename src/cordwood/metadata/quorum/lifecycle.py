@@ -25,7 +25,7 @@ _FIRST_SHUTDOWN_MS = 50
 
 
 class BrokerState(enum.IntEnum):
-    """What the metric `BrokerState` shows.
+    """The state of a broker, as the metric `BrokerState` shows it.
 
     Source: org.apache.kafka.metadata.BrokerState.
     """
@@ -60,7 +60,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeartbeatAnswer:
-    """What the controller says of this broker."""
+    """The controller's answer to a heartbeat."""
 
     error: ErrorCode = ErrorCode.NONE
     is_caught_up: bool = False
@@ -108,7 +108,7 @@ class BrokerLifecycle:
 
     @property
     def state(self) -> BrokerState:
-        """Where in its life the broker is."""
+        """The state of the broker."""
         return self._state
 
     @property
@@ -163,7 +163,7 @@ class BrokerLifecycle:
     # ---- requests and answers
 
     def next_request(self, metadata_offset: int, now_ms: float) -> Register | Heartbeat | float:
-        """What to send next, or after how many ms to call again, unless something changes before.
+        """The next request, or after how many ms to call again, unless something changes before.
 
         Args:
             metadata_offset: of the last record that all parts of the broker have; -1 without one.

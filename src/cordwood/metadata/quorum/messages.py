@@ -29,7 +29,7 @@ _FETCH_BYTES_MAX: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
-    """Who asks: the cluster, this node, and the directory of its metadata log."""
+    """The sender of requests: the cluster, this node, and the directory of its metadata log."""
 
     cluster_id: str
     node_id: int

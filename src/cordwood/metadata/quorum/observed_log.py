@@ -76,7 +76,7 @@ class ObservedLog(MetadataLog):
 
     @property
     def end(self) -> LogEnd:
-        """Where the log ends."""
+        """The end of the log."""
         return LogEnd(
             offset=self.end_offset, epoch=self.last_epoch, high_watermark=self._high_watermark
         )

@@ -40,7 +40,7 @@ class LeaderAndEpoch(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEnd:
-    """Where this node's log ends: one past its last offset, and the epoch of its last batch.
+    """The end of this node's log: one past its last offset, and the epoch of its last batch.
 
     `high_watermark` is `UNKNOWN_OFFSET` until a leader has said where it is.
     """
@@ -230,13 +230,13 @@ class QuorumObserver:
 
     @property
     def leader_address(self) -> NodeAddress | None:
-        """Where the leader is; None while that is not known."""
+        """The leader's address; None while it is not known."""
         return self._leader_address
 
     # ---- asking
 
     def next_ask(self, end: LogEnd, now_ms: float) -> Ask | float:
-        """What to send next, or after how many milliseconds to call again.
+        """The next request, or after how many milliseconds to call again.
 
         Raises:
             ValueError: a request is in flight.
