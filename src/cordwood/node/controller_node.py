@@ -68,7 +68,9 @@ class ControllerNode(NodeLifecycle):
         )
         self.cluster_id = cluster_id
         self._at_end(self._lock().release)
-        server = self.server = Server(limits=server_limits(settings, settings))
+        server = self.server = Server(
+            limits=server_limits(settings, settings), properties=settings.given
+        )
         self._at_end(server.stop)
         self.ports = {each.name: server.bind(each) for each in settings.controller_listeners}
         context = LogContext(

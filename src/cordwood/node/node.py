@@ -355,13 +355,16 @@ class Node(NodeLifecycle):
         settings = self.settings
         server = Server(
             limits=server_limits(settings, self.settings),
+            properties=settings.given,
             notes_reached=settings.advertises_reached,
         )
         self.server = server
         self._at_end(server.stop)
         self.ports = {each.name: server.bind(each) for each in settings.listeners}
         if settings.controller_listeners:
-            self._controller_server = Server(limits=server_limits(settings, settings))
+            self._controller_server = Server(
+                limits=server_limits(settings, settings), properties=settings.given
+            )
             self._at_end(self._controller_server.stop)
             self.ports |= {
                 each.name: self._controller_server.bind(each)

@@ -1,5 +1,9 @@
 """From a request's bytes to its handler, and from the handler's answer to bytes.
 
+The steps of a request, in this order: its session admits it, it is read, its client is authorized
+for what its API needs, it is handled, its answer is encoded, and it is counted. What it changes is
+written to the audit log by the handler, or when it is committed (`cordwood.model.audit`).
+
 Source: kafka.server.KafkaApis, org.apache.kafka.common.requests.RequestContext.
 """
 

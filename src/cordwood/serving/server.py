@@ -57,14 +57,22 @@ class ListenerCounters:
 class Server:
     """Accepts connections on any number of listeners, and has their requests answered."""
 
-    def __init__(self, *, limits: ServerLimits, notes_reached: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        limits: ServerLimits,
+        properties: Mapping[str, str] | None = None,
+        notes_reached: bool = False,
+    ) -> None:
         """Nothing is bound yet.
 
         Args:
             limits: bounds of connections.
+            properties: those of server.properties, for transports.
             notes_reached: whether sessions have the address that they reached.
         """
         self._limits = limits
+        self._properties = properties or {}
         self._notes_reached = notes_reached
         self._answer: Answer
         self._connections: dict[int, Connection] = {}
@@ -113,7 +121,11 @@ class Server:
             PortInUseError: it is taken.
             CordwoodError: the address is none of this machine's.
         """
-        acceptor = Acceptor(listener, receive_buffer_bytes=self._limits.receive_buffer_bytes)
+        acceptor = Acceptor(
+            listener,
+            properties=self._properties,
+            receive_buffer_bytes=self._limits.receive_buffer_bytes,
+        )
         self._acceptors.append(acceptor)
         self.counters[listener.name] = ListenerCounters()
         return acceptor.port

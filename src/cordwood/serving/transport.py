@@ -114,10 +114,13 @@ class PlainTransport:
         self._socket.close()
 
 
-TRANSPORTS: Final[Mapping[SecurityProtocol, Callable[[socket.socket], Transport]]] = {
-    SecurityProtocol.PLAINTEXT: PlainTransport
+Accept = Callable[[socket.socket], Transport]
+"""Makes the transport of an accepted connection."""
+
+TRANSPORTS: Final[Mapping[SecurityProtocol, Callable[[Mapping[str, str]], Accept]]] = {
+    SecurityProtocol.PLAINTEXT: lambda _: PlainTransport
 }
-"""How the socket of an accepted connection becomes a transport."""
+"""What makes the transports of a security protocol, by the properties of a node."""
 
 
 class Accepted(NamedTuple):
@@ -131,11 +134,18 @@ class Accepted(NamedTuple):
 class Acceptor:
     """The address of a listener, bound from the construction to `close`."""
 
-    def __init__(self, listener: Listener, *, receive_buffer_bytes: int | None) -> None:
+    def __init__(
+        self,
+        listener: Listener,
+        *,
+        properties: Mapping[str, str],
+        receive_buffer_bytes: int | None,
+    ) -> None:
         """Binds; clients can connect from `listen` on.
 
         Args:
             listener: its address; port 0 is any that is free.
+            properties: those of server.properties.
             receive_buffer_bytes: of accepted connections; the system's if None.
 
         Raises:
@@ -143,7 +153,7 @@ class Acceptor:
             CordwoodError: the address is none of this machine's.
         """
         self.listener = listener.name
-        self._transport_of = TRANSPORTS[listener.protocol]
+        self._transport_of = TRANSPORTS[listener.protocol](properties)
         try:
             found = socket.getaddrinfo(
                 listener.host or None,
