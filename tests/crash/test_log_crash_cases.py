@@ -34,7 +34,7 @@ def started(fs: SimulatedFileSystem, *directories: Path, **settings: object) -> 
     stored = StoredLogs(
         *(directories or (LOGS,)),
         defaults=LogConfig(**settings),  # type: ignore[arg-type]
-        broker=BrokerConfig(num_recovery_threads_per_data_dir=1),
+        broker=BrokerConfig({"num.recovery.threads.per.data.dir": 1}),
         fs=fs,
         clock=ManualClock(),
     )

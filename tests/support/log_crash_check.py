@@ -67,7 +67,7 @@ def open_manager(
     )
     manager = LogManager(
         directories,
-        broker=BrokerConfig(num_recovery_threads_per_data_dir=1),
+        broker=BrokerConfig({"num.recovery.threads.per.data.dir": 1}),
         topic_config=configs.get,
         context=context,
     )

@@ -102,7 +102,7 @@ def manager_over(fs: FileSystem, configs: dict[str, LogConfig], *, now_ms: int) 
     )
     return LogManager(
         DIRECTORIES,
-        broker=BrokerConfig(num_recovery_threads_per_data_dir=1),
+        broker=BrokerConfig({"num.recovery.threads.per.data.dir": 1}),
         topic_config=configs.get,
         context=context,
     )

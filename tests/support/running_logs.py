@@ -52,13 +52,15 @@ class RunningLogs:
             clock: the time source.
             directories: how many there are.
             fs: what the logs' owner sees of the disk; tasks see all of it.
-            broker: fields of `BrokerConfig`.
+            broker: settings of the broker, with underscores for dots.
         """
         self.clock = clock or ManualClock()
         self.configs = dict(configs or {})
         self.directories = [root / f"logs-{number}" for number in range(directories)]
         self._fs = fs
-        self._broker = BrokerConfig(**broker)
+        self._broker = BrokerConfig(
+            {name.replace("_", "."): value for name, value in broker.items()}
+        )
         self._start()
 
     def _start(self) -> None:

@@ -15,12 +15,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from cordwood.configs.broker_values import (
-    BrokerValues,
-    Texts,
-    changed,
-    named,
-    parse_texts,
+from cordwood.configs.broker_config import (
+    BrokerConfig,
 )
 from cordwood.configs.checks import require_reachable, require_sound
 from cordwood.configs.describe import parse_node_id
@@ -36,7 +32,11 @@ from cordwood.configs.listeners import (
     require_controller_listener,
     require_same_listeners,
 )
-from cordwood.configs.resource import ConfigChange, ConfigResource
+from cordwood.configs.resource import (
+    ConfigChange,
+    ConfigResource,
+    Texts,
+)
 from cordwood.configs.resource_checks import (
     require_client_metrics,
     require_group,
@@ -48,6 +48,11 @@ from cordwood.configs.table import (
     Settings,
     broker_settings,
     dynamic_settings,
+)
+from cordwood.configs.texts import (
+    changed,
+    named,
+    parse_texts,
 )
 from cordwood.configs.value import Kind
 from cordwood.model.errors import ConfigError
@@ -324,7 +329,7 @@ def require_dynamic(configs: EffectiveConfigs, texts: Texts, *, for_all: bool) -
     wanted = dict(configs.settings.given)
     for each in (texts, configs.dynamic) if for_all else (configs.dynamic_default, texts):
         lay_over(wanted, each)
-    values = BrokerValues(parse_texts(wanted, broker_settings()))
+    values = BrokerConfig(parse_texts(wanted, broker_settings()))
     listeners = listeners_of(values, wanted)
     require_sound(values)
     require_controller_listener(configs.settings.controller_listeners, listeners, values)

@@ -1,80 +1,199 @@
-"""The effective settings of one broker for logs and their cleanup."""
+"""The effective settings of one broker: typed values by Kafka's names."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import Generic, TypeVar, overload
 
-from cordwood.configs.table import LOG_BROKER_SETTINGS
-from cordwood.configs.value import LONG_MAX, Value
+from cordwood.configs.table import LOG_BROKER_SETTINGS, broker_settings
+from cordwood.configs.value import Value
+from cordwood.model.errors import ConfigError
 
-_MINUTE_MS = 60_000
-_HOUR_MS = 3_600_000
-_MIB = 1 << 20
+T = TypeVar("T", int, float, bool, str)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+class _Of(Generic[T]):
+    """An attribute with the value of the setting called so, with dots for underscores."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self.kind = kind
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name = name.replace("_", ".")
+
+    @overload
+    def __get__(self, config: None, owner: type) -> _Of[T]: ...
+    @overload
+    def __get__(self, config: BrokerConfig, owner: type) -> T: ...
+    def __get__(self, config: BrokerConfig | None, owner: type) -> _Of[T] | T:
+        if config is None:
+            return self
+        value = config.value(self.name)
+        assert isinstance(value, self.kind), self.name
+        return value
+
+
 class BrokerConfig:
-    """The effective settings of one broker for logs and their cleanup; the defaults are Kafka's.
+    """Typed values of a broker's settings; those that `all` lacks have Kafka's defaults.
 
-    Times are in ms unless their name says minutes, sizes in bytes. `node_id` is -1 when unknown.
+    The attributes are the settings used most; times are in ms unless their name says otherwise,
+    sizes in bytes.
 
-    Source: kafka.server.KafkaConfig and CleanerConfig, Kafka 4.3.
+    Source: kafka.server.KafkaConfig, Kafka 4.3.
     """
 
-    node_id: int = -1
-    process_roles: tuple[str, ...] = ()
-    controller_quorum_voters: tuple[str, ...] = ()
-    log_dirs: tuple[str, ...] = ("/tmp/kafka-logs",)  # noqa: S108
-    metadata_log_dir: str | None = None
-    producer_id_expiration_ms: int = 24 * _HOUR_MS
-    producer_id_expiration_check_interval_ms: int = 10 * _MINUTE_MS
-    transactional_id_expiration_ms: int = 168 * _HOUR_MS
-    log_retention_check_interval_ms: int = 5 * _MINUTE_MS
-    log_flush_scheduler_interval_ms: int = LONG_MAX
-    log_flush_offset_checkpoint_interval_ms: int = _MINUTE_MS
-    log_flush_start_offset_checkpoint_interval_ms: int = _MINUTE_MS
-    replica_high_watermark_checkpoint_interval_ms: int = 5_000
-    log_initial_task_delay_ms: int = 30_000
-    log_segment_delete_delay_ms: int = _MINUTE_MS
-    log_cleaner_enable: bool = True
-    log_cleaner_threads: int = 1
-    log_cleaner_dedupe_buffer_size: int = 128 * _MIB
-    log_cleaner_io_buffer_size: int = 512 * 1024
-    log_cleaner_io_buffer_load_factor: float = 0.9
-    log_cleaner_io_max_bytes_per_second: float = 1.7976931348623157e308
-    log_cleaner_backoff_ms: int = 15_000
-    num_recovery_threads_per_data_dir: int = 2
-    offsets_retention_minutes: int = 10_080
-    offsets_retention_check_interval_ms: int = 10 * _MINUTE_MS
-    remote_log_storage_system_enable: bool = False
-    cordwood_log_dir_retention_bytes: int = -1
-    cordwood_log_dir_free_bytes_min: int = -1
-    cordwood_cleaner_order: str = "ratio"
-    cordwood_trash_dir: str | None = None
+    __slots__ = ("all",)
+
+    def __init__(self, values: Mapping[str, Value | None] | None = None) -> None:
+        self.all = values or {}
+
+    def value(self, name: str) -> Value | None:
+        """The value of `name`, None if it is unset."""
+        if name in self.all:
+            return self.all[name]
+        return (LOG_BROKER_SETTINGS.get(name) or broker_settings()[name]).default
+
+    def integer(self, name: str) -> int:
+        """The whole number of `name`, which has a default."""
+        value = self.value(name)
+        assert isinstance(value, int), name
+        return value
+
+    def integer_or_none(self, name: str) -> int | None:
+        """The whole number of `name`, None if it is unset."""
+        return None if self.value(name) is None else self.integer(name)
+
+    def real(self, name: str) -> float:
+        """The number of `name`."""
+        value = self.value(name)
+        assert isinstance(value, int | float), name
+        return float(value)
+
+    def flag(self, name: str) -> bool:
+        """Whether `name` is true."""
+        value = self.value(name)
+        assert isinstance(value, bool), name
+        return value
+
+    def text(self, name: str) -> str | None:
+        """The text of `name`, None if it is unset."""
+        value = self.value(name)
+        assert value is None or isinstance(value, str), name
+        return value
+
+    def strings(self, name: str) -> tuple[str, ...]:
+        """The elements of `name`, none if it is unset."""
+        value = self.value(name)
+        assert value is None or isinstance(value, tuple), name
+        return value or ()
+
+    auto_create_topics_enable = _Of(bool)
+    connections_max_idle_ms = _Of(int)
+    cordwood_cleaner_order = _Of(str)
+    cordwood_cleaner_spark_idle_ms = _Of(int)
+    cordwood_cleaner_uncleanable_retry_max_ms = _Of(int)
+    cordwood_cleaner_uncleanable_retry_ms = _Of(int)
+    cordwood_cleaner_verify = _Of(bool)
+    cordwood_log_dir_free_bytes_min = _Of(int)
+    cordwood_log_dir_retention_bytes = _Of(int)
+    default_replication_factor = _Of(int)
+    delete_topic_enable = _Of(bool)
+    fetch_max_bytes = _Of(int)
+    log_cleaner_backoff_ms = _Of(int)
+    log_cleaner_dedupe_buffer_size = _Of(int)
+    log_cleaner_enable = _Of(bool)
+    log_cleaner_io_buffer_load_factor = _Of(float)
+    log_cleaner_io_buffer_size = _Of(int)
+    log_cleaner_io_max_bytes_per_second = _Of(float)
+    log_cleaner_threads = _Of(int)
+    log_flush_offset_checkpoint_interval_ms = _Of(int)
+    log_flush_scheduler_interval_ms = _Of(int)
+    log_flush_start_offset_checkpoint_interval_ms = _Of(int)
+    log_initial_task_delay_ms = _Of(int)
+    log_retention_check_interval_ms = _Of(int)
+    max_connections = _Of(int)
+    max_connections_per_ip = _Of(int)
+    max_incremental_fetch_session_cache_slots = _Of(int)
+    max_request_partition_size_limit = _Of(int)
+    metadata_log_max_record_bytes_between_snapshots = _Of(int)
+    metadata_log_max_snapshot_interval_ms = _Of(int)
+    metadata_log_segment_bytes = _Of(int)
+    metadata_log_segment_ms = _Of(int)
+    metadata_max_retention_bytes = _Of(int)
+    metadata_max_retention_ms = _Of(int)
+    min_insync_replicas = _Of(int)
+    num_partitions = _Of(int)
+    num_recovery_threads_per_data_dir = _Of(int)
+    offset_metadata_max_bytes = _Of(int)
+    producer_id_expiration_check_interval_ms = _Of(int)
+    producer_id_expiration_ms = _Of(int)
+    replica_high_watermark_checkpoint_interval_ms = _Of(int)
+    replica_lag_time_max_ms = _Of(int)
+    request_timeout_ms = _Of(int)
+    socket_request_max_bytes = _Of(int)
+    transaction_max_timeout_ms = _Of(int)
+    transaction_partition_verification_enable = _Of(bool)
+    unstable_api_versions_enable = _Of(bool)
 
     @property
-    def metadata_dir(self) -> str:
+    def node_id(self) -> int:
+        """The number of the node, -1 when unknown."""
+        number = self.integer_or_none("node.id")
+        return self.integer("broker.id") if number is None else number
+
+    @property
+    def log_dirs(self) -> tuple[str, ...]:
+        """The directories that hold logs, in the order given."""
+        return self.strings("log.dirs") or self.strings("log.dir")
+
+    @property
+    def metadata_log_dir(self) -> str:
         """The directory that holds the metadata log."""
-        return self.log_dirs[0] if self.metadata_log_dir is None else self.metadata_log_dir
+        return self.text("metadata.log.dir") or self.log_dirs[0]
 
-    @classmethod
-    def from_values(cls, values: Mapping[str, Value]) -> BrokerConfig:
-        """The config with these values of broker settings, by Kafka's names.
+    @property
+    def trash_dir(self) -> str | None:
+        """The directory that takes what is removed from the logs, None if there is none."""
+        return self.text("cordwood.trash.dir")
 
-        log.dir is used without log.dirs, and broker.id without node.id.
-        """
-        fields = {
-            name.replace(".", "_"): value
-            for name, value in values.items()
-            if name.replace(".", "_") in cls.__dataclass_fields__
-        }
-        for name, older in (("log.dirs", "log.dir"), ("node.id", "broker.id")):
-            if name not in values and older in values:
-                fields[name.replace(".", "_")] = values[older]
-        return cls(**fields)  # type: ignore[arg-type]
+    @property
+    def max_connections_per_ip_overrides(self) -> dict[str, int]:
+        """The limits of connections for addresses with their own limit."""
+        return parse_counts(self.text("max.connections.per.ip.overrides") or "")
 
 
-assert not {*BrokerConfig.__dataclass_fields__} - {
-    name.replace(".", "_") for name in LOG_BROKER_SETTINGS
-}, "a field without a setting of that name would never be given a value"
+def parse_counts(text: str) -> dict[str, int]:
+    """Numbers by address, from `host:number,host:number`; error texts are Java's.
+
+    Raises:
+        ConfigError: an entry is not of that form.
+
+    Source: Integer.parseInt, Java 17.
+    """
+    counts: dict[str, int] = {}
+    for host, number in parse_pairs("max.connections.per.ip.overrides", text).items():
+        if not re.fullmatch(r"[+-]?\d{1,10}", number):
+            raise ConfigError(f'For input string: "{number}"')
+        counts[host] = int(number)
+    return counts
+
+
+def parse_pairs(setting: str, text: str) -> dict[str, str]:
+    """The pairs in `name:value,name:value`; the last colon of an entry separates them.
+
+    Raises:
+        ConfigError: an entry has no colon; the text is Java's.
+
+    Source: org.apache.kafka.server.util.Csv.parseCsvMap.
+    """
+    pairs: dict[str, str] = {}
+    for entry in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, value = entry.rpartition(":")
+        if not colon:
+            raise ConfigError(
+                f"Error parsing configuration property '{setting}': "
+                f"begin 0, end -1, length {len(entry)}"
+            )
+        pairs[name.strip()] = value.strip()
+    return pairs

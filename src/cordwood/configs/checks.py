@@ -13,7 +13,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
-from cordwood.configs.broker_values import BrokerValues, parse_counts, topic_defaults
+from cordwood.configs.broker_config import (
+    BrokerConfig,
+    parse_counts,
+)
+from cordwood.configs.texts import (
+    topic_defaults,
+)
 from cordwood.configs.value import Value
 from cordwood.model.errors import ConfigError
 
@@ -50,7 +56,7 @@ _BOUNDED: Final = (
 )
 
 
-def require_sound(values: BrokerValues) -> None:
+def require_sound(values: BrokerConfig) -> None:
     """Checks the settings of a broker against one another.
 
     Raises:
@@ -60,7 +66,7 @@ def require_sound(values: BrokerValues) -> None:
         raise ConfigError(complaint)
 
 
-def require_reachable(old: BrokerValues, new: BrokerValues, names: Collection[str]) -> None:
+def require_reachable(old: BrokerConfig, new: BrokerConfig, names: Collection[str]) -> None:
     """Checks that a running broker can go from `old` to `new`, which differ in `names`.
 
     Raises:
@@ -70,7 +76,7 @@ def require_reachable(old: BrokerValues, new: BrokerValues, names: Collection[st
         raise ConfigError(complaint)
 
 
-def require_quorum(values: BrokerValues) -> None:
+def require_quorum(values: BrokerConfig) -> None:
     """Checks that the controllers are named as `id@host:port` and `host:port`.
 
     Raises:
@@ -125,14 +131,14 @@ def require_ordered_lags(topic: Mapping[str, Value]) -> None:
         )
 
 
-def _complaints(values: BrokerValues) -> Iterator[str]:
+def _complaints(values: BrokerConfig) -> Iterator[str]:
     yield from _complaints_of_groups(values)
     for complaint in (*_complaints_of_logs(values), *_complaints_of_replicas(values)):
         yield f"requirement failed: {complaint}"
     yield from _complaints_of_connections(values)
 
 
-def _complaints_of_groups(values: BrokerValues) -> Iterator[str]:
+def _complaints_of_groups(values: BrokerConfig) -> Iterator[str]:
     for prefix, name in _BOUNDED:
         least, most, usual = f"{prefix}min.{name}", f"{prefix}max.{name}", f"{prefix}{name}"
         for lower, upper, complaint in (
@@ -147,7 +153,7 @@ def _complaints_of_groups(values: BrokerValues) -> Iterator[str]:
         yield f"{replicas} must be less than or equal to {most}"
 
 
-def _complaints_of_logs(values: BrokerValues) -> Iterator[str]:
+def _complaints_of_logs(values: BrokerConfig) -> Iterator[str]:
     topics = topic_defaults(values.all)
     if int(topics["segment.ms"]) < 1:  # type: ignore[arg-type]
         yield "log.roll.ms must be greater than or equal to 1"
@@ -167,7 +173,7 @@ def _complaints_of_logs(values: BrokerValues) -> Iterator[str]:
         )
 
 
-def _complaints_of_replicas(values: BrokerValues) -> Iterator[str]:
+def _complaints_of_replicas(values: BrokerConfig) -> Iterator[str]:
     threads = values.integer("log.cleaner.threads")
     if threads == 0:
         # The text of Java's own exception.
@@ -187,7 +193,7 @@ def _complaints_of_replicas(values: BrokerValues) -> Iterator[str]:
         )
 
 
-def _complaints_of_connections(values: BrokerValues) -> Iterator[str]:
+def _complaints_of_connections(values: BrokerConfig) -> Iterator[str]:
     if 0 < values.integer("queued.max.request.bytes") < values.integer("socket.request.max.bytes"):
         yield (
             "requirement failed: queued.max.request.bytes must be larger or equal to "
@@ -211,7 +217,7 @@ def _complaints_of_connections(values: BrokerValues) -> Iterator[str]:
         )
 
 
-def _obstacles(old: BrokerValues, new: BrokerValues, names: Collection[str]) -> Iterator[str]:
+def _obstacles(old: BrokerConfig, new: BrokerConfig, names: Collection[str]) -> Iterator[str]:
     reporters = new.strings("metric.reporters")
     if "metric.reporters" in names and any(each != _JMX_REPORTER for each in reporters):
         yield (
@@ -240,7 +246,7 @@ def _obstacles_of_threads(name: str, old: int, new: int) -> Iterator[str]:
 
 
 def _obstacles_of_cleaner(
-    old: BrokerValues, new: BrokerValues, names: Collection[str]
+    old: BrokerConfig, new: BrokerConfig, names: Collection[str]
 ) -> Iterator[str]:
     if "log.cleaner.threads" not in names:
         return
@@ -254,7 +260,7 @@ def _obstacles_of_cleaner(
         )
 
 
-def _obstacles_of_local_retention(new: BrokerValues, names: Collection[str]) -> Iterator[str]:
+def _obstacles_of_local_retention(new: BrokerConfig, names: Collection[str]) -> Iterator[str]:
     if not any(name.startswith(("log.", "message.max", "compression.")) for name in names):
         return
     topics = topic_defaults(new.all)

@@ -12,10 +12,12 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
-from cordwood.configs.broker_values import Texts, java_order, key_of, parse_topic
 from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.levels import Level, broker_name_of, given_at, synonyms_of
-from cordwood.configs.resource import ConfigResource
+from cordwood.configs.resource import (
+    ConfigResource,
+    Texts,
+)
 from cordwood.configs.sources import KAFKA, METADATA_LOG, Origin
 from cordwood.configs.static_topics import property_name
 from cordwood.configs.table import (
@@ -30,6 +32,11 @@ from cordwood.configs.table import (
     group_settings,
     is_own,
     settings_of,
+)
+from cordwood.configs.texts import (
+    java_order,
+    key_of,
+    parse_topic,
 )
 from cordwood.configs.value import Kind, Value, format_value
 from cordwood.model.kafka_errors import (
@@ -211,7 +218,7 @@ def _broker(configs: EffectiveConfigs, name: str) -> list[Entry]:
 
 def _turned_on(configs: EffectiveConfigs) -> tuple[str, ...]:
     """Own settings that have an effect by their defaults, since another one is set."""
-    return (_TRASH_MS,) if configs.settings.broker_config.cordwood_trash_dir else ()
+    return (_TRASH_MS,) if configs.settings.trash_dir else ()
 
 
 def _broker_entry(configs: EffectiveConfigs, name: str, text: str | None) -> Entry:

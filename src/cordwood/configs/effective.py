@@ -13,19 +13,19 @@ from collections.abc import Callable, Collection, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from cordwood.configs.broker_values import (
-    BrokerValues,
-    Texts,
-    changed,
-    key_of,
-    parse_texts,
-    parse_topic,
-    topic_defaults,
+from cordwood.configs.broker_config import (
+    BrokerConfig,
 )
 from cordwood.configs.levels import LISTENER_KEY, Level, Levels, merge
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.loggers import LoggerLevels
-from cordwood.configs.resource import ClusterSettings, ConfigResource, NewCluster, SettingsUpdate
+from cordwood.configs.resource import (
+    ClusterSettings,
+    ConfigResource,
+    NewCluster,
+    SettingsUpdate,
+    Texts,
+)
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.table import (
     GROUP_BOUNDS,
@@ -33,6 +33,13 @@ from cordwood.configs.table import (
     broker_settings,
     dynamic_settings,
     group_settings,
+)
+from cordwood.configs.texts import (
+    changed,
+    key_of,
+    parse_texts,
+    parse_topic,
+    topic_defaults,
 )
 from cordwood.configs.value import Value
 from cordwood.model.errors import ConfigError
@@ -44,7 +51,7 @@ _CLUSTER_WIDE_OF_LISTENERS: Final = frozenset(
     {"max.connection.creation.rate", "max.connections", "num.network.threads"}
 )
 
-Watcher = Callable[[BrokerValues, BrokerValues], None]
+Watcher = Callable[[BrokerConfig, BrokerConfig], None]
 """Called with the values before and after a change."""
 
 
@@ -65,7 +72,7 @@ class EffectiveConfigs:
         self.image = image or NewCluster()
         self.dynamic: Texts = _NOTHING
         self.dynamic_default: Texts = _NOTHING
-        self.values: BrokerValues = settings
+        self.values: BrokerConfig = settings
         #: Where this broker's HTTP endpoint is; None where it has none.
         self.http_url: str | None = None
         self.loggers = LoggerLevels()
@@ -196,7 +203,7 @@ class EffectiveConfigs:
         texts = self.effective_texts(dynamic=dynamic, dynamic_default=default)
         before = self.values
         try:
-            self.values = BrokerValues(parse_texts(texts, broker_settings()))
+            self.values = BrokerConfig(parse_texts(texts, broker_settings()))
         except ConfigError:
             _log.exception(
                 "The recorded settings of the broker cannot be used; the old ones stay in effect"

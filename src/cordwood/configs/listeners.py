@@ -10,7 +10,13 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from cordwood.configs.broker_values import BrokerValues, Texts, parse_pairs
+from cordwood.configs.broker_config import (
+    BrokerConfig,
+    parse_pairs,
+)
+from cordwood.configs.resource import (
+    Texts,
+)
 from cordwood.model.errors import ConfigError
 from cordwood.model.security_protocol import SecurityProtocol
 
@@ -31,7 +37,7 @@ class Listener(NamedTuple):
 
 
 def listeners_of(
-    values: BrokerValues, given: Texts, *, setting: str = "listeners"
+    values: BrokerConfig, given: Texts, *, setting: str = "listeners"
 ) -> tuple[Listener, ...]:
     """The listeners that `setting` names, those of the controller among them.
 
@@ -52,7 +58,7 @@ def listeners_of(
     return found
 
 
-def listener_protocols(values: BrokerValues, given: Texts) -> dict[str, SecurityProtocol]:
+def listener_protocols(values: BrokerConfig, given: Texts) -> dict[str, SecurityProtocol]:
     """The security protocol of each listener name, those of the controllers' listeners among them.
 
     Raises:
@@ -73,7 +79,7 @@ def listener_protocols(values: BrokerValues, given: Texts) -> dict[str, Security
 
 
 def require_controller_listener(
-    old: Iterable[Listener], new: Iterable[Listener], values: BrokerValues
+    old: Iterable[Listener], new: Iterable[Listener], values: BrokerConfig
 ) -> None:
     """Checks that a controller with a listener, `old`, keeps one.
 

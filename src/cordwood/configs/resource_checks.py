@@ -14,15 +14,21 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from cordwood.configs.broker_values import Texts, parse_texts, parse_topic
 from cordwood.configs.checks import require_ordered_lags
 from cordwood.configs.effective import EffectiveConfigs
+from cordwood.configs.resource import (
+    Texts,
+)
 from cordwood.configs.table import (
     GROUP_BOUNDS,
     TOPIC_SETTINGS,
     Settings,
     client_metrics_settings,
     group_settings,
+)
+from cordwood.configs.texts import (
+    parse_texts,
+    parse_topic,
 )
 from cordwood.configs.value import Value
 from cordwood.model.errors import ConfigError

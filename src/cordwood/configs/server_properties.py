@@ -16,17 +16,21 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final
 
-from cordwood.configs.broker_values import (
-    BrokerValues,
-    Texts,
-    parse_texts,
-    topic_defaults,
+from cordwood.configs.broker_config import (
+    BrokerConfig,
 )
 from cordwood.configs.checks import require_ordered_lags, require_quorum, require_sound
 from cordwood.configs.levels import LISTENER_KEY
 from cordwood.configs.listeners import ADVERTISE_REACHED, listener_protocols, listeners_of
+from cordwood.configs.resource import (
+    Texts,
+)
 from cordwood.configs.static_topics import StaticTopics, static_topics
-from cordwood.configs.table import OWN_PREFIX, broker_settings, is_own
+from cordwood.configs.table import broker_settings, is_own
+from cordwood.configs.texts import (
+    parse_texts,
+    topic_defaults,
+)
 from cordwood.configs.unknown import unknown_settings
 from cordwood.configs.value import format_value
 from cordwood.format.properties import parse_properties
@@ -65,13 +69,13 @@ _REFUSED_PREFIXES: Final[Mapping[str, str]] = {
 }
 
 
-class BrokerSettings(BrokerValues):
+class BrokerSettings(BrokerConfig):
     """The static settings of a broker: server.properties over Kafka's defaults.
 
-    `given` are the properties that `broker_settings` or Kafka knows, with `node.id` and `broker.id`
-    both; `own` those that only parts of Cordwood ask for (`cordwood.…`); `static_topics` those of
-    single topics; `source` is the file's name for messages; `unknown` has advice on each
-    setting that nothing asks for, and `warnings` say so. Everything else is as in `BrokerValues`.
+    `given` are the properties without those of single topics and unknown ones of Cordwood's own,
+    with both `node.id` and `broker.id`; `static_topics` are those of single topics; `source` is the
+    file's name for messages; `unknown` has advice on each setting that nothing asks for, and
+    `warnings` say so.
     """
 
     __slots__ = (
@@ -82,7 +86,6 @@ class BrokerSettings(BrokerValues):
         "given",
         "inter_broker_listener",
         "listeners",
-        "own",
         "source",
         "static_topics",
         "unknown",
@@ -99,13 +102,12 @@ class BrokerSettings(BrokerValues):
             ConfigError: Kafka would not start with a setting.
         """
         self.source = source
-        texts = dict(properties or {})
-        self.own: Texts = {
-            name: texts.pop(name)
-            for name in list(texts)
-            if is_own(name) and name not in broker_settings()
+        texts = {
+            name: text
+            for name, text in (properties or {}).items()
+            if not is_own(name) or name in broker_settings()
         }
-        self.static_topics: StaticTopics = static_topics(self.own, source=source)
+        self.static_topics: StaticTopics = static_topics(properties or {}, source=source)
         self.given: Texts = _completed(texts)
         with _located(source):
             super().__init__(parse_texts(self.given, broker_settings()))
@@ -131,11 +133,6 @@ class BrokerSettings(BrokerValues):
         return cls(parse_properties(text, name=source), source=source)
 
     @property
-    def node_id(self) -> int:
-        """The number of this node."""
-        return self.integer("node.id")
-
-    @property
     def is_controller(self) -> bool:
         """Whether this node is its cluster's only controller."""
         return "controller" in self.strings("process.roles")
@@ -149,45 +146,6 @@ class BrokerSettings(BrokerValues):
     def rack(self) -> str | None:
         """The rack of the broker."""
         return self.text("broker.rack")
-
-    @property
-    def log_dirs(self) -> tuple[str, ...]:
-        """The directories that hold logs, in the order given."""
-        return self.strings("log.dirs") or self.strings("log.dir")
-
-    @property
-    def metadata_log_dir(self) -> str:
-        """The directory that holds the metadata log."""
-        return self.text("metadata.log.dir") or self.log_dirs[0]
-
-    def own_integer(self, name: str, default: int | None = None) -> int | None:
-        """The whole number of `cordwood.<name>`, `default` if it is not given.
-
-        Raises:
-            ConfigError: it is given and no whole number.
-        """
-        text = self.own.get(OWN_PREFIX + name)
-        if text is None:
-            return default
-        try:
-            return int(text.strip())
-        except ValueError as error:
-            raise ConfigError(
-                f"{self.source}: {OWN_PREFIX}{name}={text} is not a whole number"
-            ) from error
-
-    def own_boolean(self, name: str, default: bool = False) -> bool:
-        """Whether `cordwood.<name>` is true, `default` if it is not given.
-
-        Raises:
-            ConfigError: it is given and neither true nor false.
-        """
-        text = self.own.get(OWN_PREFIX + name)
-        if text is None:
-            return default
-        if text.strip().lower() not in {"true", "false"}:
-            raise ConfigError(f"{self.source}: {OWN_PREFIX}{name}={text} is neither true nor false")
-        return text.strip().lower() == "true"
 
     def _require_sound(self) -> None:
         if self.integer("node.id") != self.integer("broker.id"):
@@ -351,7 +309,7 @@ class BrokerSettings(BrokerValues):
         Raises:
             ConfigError: it is not alone, or addresses are advertised.
         """
-        if not self.own_boolean(ADVERTISE_REACHED.removeprefix(OWN_PREFIX)):
+        if not self.flag(ADVERTISE_REACHED):
             return False
         if not (self.is_broker and self.is_controller) or self.controller_listeners:
             raise ConfigError(

@@ -191,7 +191,7 @@ def resolve_broker(sources: Sources, *, node_id: int | None) -> ResolvedBroker:
     if node_id is not None:
         values["node.id"] = node_id
     return ResolvedBroker(
-        config=BrokerConfig.from_values(values),
+        config=BrokerConfig(values),
         origin={name: each.origin for name, each in given.items()},
         warnings=tuple(warnings),
     )

@@ -28,10 +28,6 @@ from cordwood.configs.value import Kind, Rule, Value, format_value, parse_value
 OWN_PREFIX: Final = "cordwood."
 #: A setting of groups, which comes before the broker's offsets.retention.minutes.
 GROUP_OFFSETS_RETENTION: Final = "cordwood.offsets.retention.minutes"
-SPARK_IDLE_MS: Final = "cordwood.cleaner.spark.idle.ms"
-UNCLEANABLE_RETRY_MS: Final = "cordwood.cleaner.uncleanable.retry.ms"
-UNCLEANABLE_RETRY_MAX_MS: Final = "cordwood.cleaner.uncleanable.retry.max.ms"
-VERIFY: Final = "cordwood.cleaner.verify"
 #: The names of a broker's settings that bound a setting of a group, with "min" or "max" in them.
 GROUP_BOUNDS: Final[Mapping[str, str]] = {
     "consumer.heartbeat.interval.ms": "group.consumer.{}.heartbeat.interval.ms",

@@ -9,30 +9,12 @@ import difflib
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from cordwood.configs.listeners import ADVERTISE_REACHED
 from cordwood.configs.names import advise_on_broker_name, is_misnamed_broker_setting
 from cordwood.configs.static_topics import PREFIX as STATIC_TOPIC_PREFIX
-from cordwood.configs.table import (
-    SPARK_IDLE_MS,
-    TOPIC_SETTINGS,
-    UNCLEANABLE_RETRY_MAX_MS,
-    UNCLEANABLE_RETRY_MS,
-    VERIFY,
-    broker_settings,
-    dynamic_settings,
-)
+from cordwood.configs.table import TOPIC_SETTINGS, broker_settings, dynamic_settings
 
 _LIKENESS_MIN: Final = 0.8
 _NOWHERE: Final = "neither Kafka 4.3 nor Cordwood has a setting of that name"
-
-_OWN: Final = {
-    ADVERTISE_REACHED,
-    SPARK_IDLE_MS,
-    UNCLEANABLE_RETRY_MS,
-    UNCLEANABLE_RETRY_MAX_MS,
-    VERIFY,
-}
-"""Settings that are read where they are used, and have no row in a table."""
 
 _OF_PARTS: Final = {
     "allow.everyone.if.no.acl.found",
@@ -78,7 +60,7 @@ def unknown_settings(properties: Mapping[str, str]) -> dict[str, str]:
 
     Where a plugin is named, only names are unknown that are like a known one.
     """
-    known = broker_settings().keys() | _OWN | _OF_PARTS
+    known = broker_settings().keys() | _OF_PARTS
     prefixes = (
         *_PREFIXES,
         *(properties[each] for each in _PLUGIN_PREFIXES if properties.get(each)),

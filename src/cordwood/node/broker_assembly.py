@@ -94,15 +94,13 @@ def open_logs(
         max_transaction_timeout_ms=settings.transaction_max_timeout_ms,
         verify_transactions=settings.transaction_partition_verification_enable,
     )
-    trash_dir, keep_ms = settings.broker_config.cordwood_trash_dir, settings.integer(TRASH_MS)
+    trash_dir, keep_ms = settings.trash_dir, settings.integer(TRASH_MS)
     if keep_ms and TRASH_MS in settings.given and not trash_dir:
         raise ConfigError(
             f"{TRASH_MS}={keep_ms}: there is no place for what is removed; set {TRASH_DIR} to a "
             "directory that is in no log directory"
         )
-    logs = LogManager(
-        log_dirs, broker=settings.broker_config, topic_config=topic_config, context=context
-    )
+    logs = LogManager(log_dirs, broker=settings, topic_config=topic_config, context=context)
     if trash_dir:  # after the locks: the trash is noted in the log directories
         online = [each.path for each in logs.directories]
         try:

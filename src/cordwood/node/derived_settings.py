@@ -6,7 +6,9 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from cordwood.configs.broker_values import BrokerValues
+from cordwood.configs.broker_config import (
+    BrokerConfig,
+)
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.controller.settings import ControllerSettings
 from cordwood.metadata.image import Endpoint
@@ -33,7 +35,7 @@ def controller_endpoints(settings: BrokerSettings, ports: Mapping[str, int]) -> 
     ]
 
 
-def server_limits(values: BrokerValues, settings: BrokerSettings) -> ServerLimits:
+def server_limits(values: BrokerConfig, settings: BrokerSettings) -> ServerLimits:
     """The bounds in force; buffers are the system's, which grow at need, unless they are given."""
 
     def buffer_bytes(name: str) -> int | None:

@@ -27,18 +27,13 @@ from cordwood.cleanup.erasure.online_erasures import OnlineErasures
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner, ManagedEngine
-from cordwood.configs.broker_values import BrokerValues
+from cordwood.configs.broker_config import (
+    BrokerConfig,
+)
 from cordwood.configs.describe import topic_origins
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
-from cordwood.configs.table import (
-    OWN_PREFIX,
-    SPARK_IDLE_MS,
-    UNCLEANABLE_RETRY_MAX_MS,
-    UNCLEANABLE_RETRY_MS,
-    VERIFY,
-)
 from cordwood.controller.controller import Controller
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.metadata.cache import MetadataCache
@@ -182,7 +177,7 @@ class Node(NodeLifecycle):
                 self._fail,
             )
         )
-        logs.broker = configs.values.broker_config  # with what is recorded for brokers
+        logs.broker = configs.values  # with what is recorded for brokers
         await _finished_in_thread(partial(logs.load, is_stray=self._is_stray, progress=progress))
         publisher = self._start_parts(broker)
         await slices.run(lambda: self.loader.install(publisher))
@@ -314,22 +309,22 @@ class Node(NodeLifecycle):
     def _follow_settings(self, broker: Broker) -> None:
         """Applies settings that change while the broker runs."""
 
-        def cleaner(_before: BrokerValues, values: BrokerValues) -> None:
-            broker.replicas.logs.broker = values.broker_config
-            settings = CleanerSettings.of(values.broker_config, self._own_integers())
+        def cleaner(_before: BrokerConfig, values: BrokerConfig) -> None:
+            broker.replicas.logs.broker = values
+            settings = CleanerSettings.of(values)
             # It waits for the cleaner's threads.
             broker.thread.loop.run_in_executor(None, self.cleaner.reconfigure, settings)
 
-        def directories(_before: BrokerValues, values: BrokerValues) -> None:
-            broker.replicas.logs.broker = values.broker_config
+        def directories(_before: BrokerConfig, values: BrokerConfig) -> None:
+            broker.replicas.logs.broker = values
 
-        def connections(_before: BrokerValues, values: BrokerValues) -> None:
+        def connections(_before: BrokerConfig, values: BrokerConfig) -> None:
             self.server.limits = server_limits(values, self.settings)
 
-        def groups(_before: BrokerValues, values: BrokerValues) -> None:
+        def groups(_before: BrokerConfig, values: BrokerConfig) -> None:
             broker.groups.settings = GroupSettings.of(values.all)
 
-        def verification(_before: BrokerValues, values: BrokerValues) -> None:
+        def verification(_before: BrokerConfig, values: BrokerConfig) -> None:
             is_enabled = values.transaction_partition_verification_enable
             broker.verification.is_enabled = is_enabled
             broker.replicas.logs.verify_transactions(is_enabled=is_enabled)
@@ -341,15 +336,6 @@ class Node(NodeLifecycle):
         broker.configs.subscribe(_DIRECTORY_KEYS, directories)
         broker.configs.subscribe(_GROUP_KEYS, groups)
         broker.configs.subscribe(_CONNECTION_KEYS, connections)
-
-    def _own_integers(self) -> dict[str, int]:
-        found = {}
-        for name in (SPARK_IDLE_MS, UNCLEANABLE_RETRY_MS, UNCLEANABLE_RETRY_MAX_MS):
-            value = self.settings.own_integer(name.removeprefix(OWN_PREFIX))
-            if value is not None:
-                found[name] = value
-        found[VERIFY] = self.settings.own_boolean(VERIFY.removeprefix(OWN_PREFIX))
-        return found
 
     def _bind(self) -> Server:
         settings = self.settings
@@ -446,7 +432,7 @@ class Node(NodeLifecycle):
         self._at_end(broker.groups.close)
         self._at_end(broker.transactions.close)
         engine = self._engine()
-        settings = CleanerSettings.of(logs.broker, self._own_integers())
+        settings = CleanerSettings.of(logs.broker)
         self.cleaner = LogCleaner(logs, self._cleaner_manager, engine, self.clock, settings)
         self._at_end(self.cleaner.shutdown, waits=True)
         self.erasures = OnlineErasures(self.cleaner)

@@ -43,7 +43,7 @@ def test_the_properties_that_ship_with_kafka_are_understood() -> None:
     assert settings.metadata_log_dir == "/data/a"
     assert settings.num_partitions == 4
     assert settings.socket_request_max_bytes == 1 << 20
-    assert settings.broker_config.log_dirs == ("/data/a", "/data/b")
+    assert settings.log_dirs == ("/data/a", "/data/b")
     assert settings.warnings == ()
 
 
@@ -66,16 +66,15 @@ def test_broker_id_is_the_older_name_of_node_id() -> None:
     assert settings.given["node.id"] == settings.given["broker.id"] == "5"
 
 
-def test_cordwoods_own_keys_are_kept_apart() -> None:
-    settings = BrokerSettings({"cordwood.metrics.port": " 9404 "})
-    assert settings.own_integer("metrics.port") == 9404
-    assert settings.own_integer("other", 3) == 3
+def test_unknown_settings_that_are_called_cordwoods_are_not_described() -> None:
+    settings = BrokerSettings({"cordwood.metrics.port": "9404", "cordwood.cleaner.verify": "true"})
+    assert settings.cordwood_cleaner_verify
     assert "cordwood.metrics.port" not in settings.given
 
 
-def test_an_own_key_that_is_no_number_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"cordwood\.metrics\.port=x is not a whole number"):
-        BrokerSettings({"cordwood.metrics.port": "x"}).own_integer("metrics.port")
+def test_an_own_setting_that_is_no_number_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"Invalid value x for .*cordwood\.cleaner\.spark"):
+        BrokerSettings({"cordwood.cleaner.spark.idle.ms": "x"})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,9 @@ from uuid import UUID
 import pytest
 
 from cordwood.configs.alter import DELETE, SET, Alteration, Outcome, Resource
-from cordwood.configs.broker_values import BrokerValues
+from cordwood.configs.broker_config import (
+    BrokerConfig,
+)
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.resource import ConfigChange
 from cordwood.configs.server_properties import BrokerSettings
@@ -189,7 +191,7 @@ def test_watchers_are_told_of_what_changes_and_of_nothing_else() -> None:
     service = service_of({}, {})
     told: list[tuple[int, int]] = []
 
-    def watch(before: BrokerValues, after: BrokerValues) -> None:
+    def watch(before: BrokerConfig, after: BrokerConfig) -> None:
         told.append((before.message_max_bytes, after.message_max_bytes))
 
     service.subscribe(["message.max.bytes", "max.connections"], watch)

@@ -27,15 +27,6 @@ def test_defaults_of_a_log_are_those_of_the_table() -> None:
     assert LogConfig.from_values(defaults) == LogConfig()
 
 
-def test_defaults_of_a_broker_are_those_of_the_table() -> None:
-    defaults = {
-        name: setting.default
-        for name, setting in LOG_BROKER_SETTINGS.items()
-        if setting.default is not None
-    }
-    assert BrokerConfig.from_values(defaults) == BrokerConfig()
-
-
 def test_only_the_finest_form_of_a_setting_is_dynamic() -> None:
     assert set(BROKER_NAME_OF_TOPIC_SETTING.values()) <= {
         name for name, setting in LOG_BROKER_SETTINGS.items() if setting.is_dynamic
@@ -76,14 +67,14 @@ def test_a_compacted_log_rolls_in_time_for_its_longest_lag() -> None:
 
 
 def test_older_names_of_directories_and_node() -> None:
-    config = BrokerConfig.from_values({"log.dir": ("/old",), "broker.id": 3})
+    config = BrokerConfig({"log.dir": ("/old",), "broker.id": 3})
     assert (config.log_dirs, config.node_id) == (("/old",), 3)
-    config = BrokerConfig.from_values(
+    config = BrokerConfig(
         {"log.dir": ("/old",), "log.dirs": ("/a", "/b"), "broker.id": 3, "node.id": 4}
     )
     assert (config.log_dirs, config.node_id) == (("/a", "/b"), 4)
-    assert config.metadata_dir == "/a"
-    assert BrokerConfig(metadata_log_dir="/m").metadata_dir == "/m"
+    assert config.metadata_log_dir == "/a"
+    assert BrokerConfig({"metadata.log.dir": "/m"}).metadata_log_dir == "/m"
 
 
 def test_there_are_as_many_settings_as_in_kafka() -> None:

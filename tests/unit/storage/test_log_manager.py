@@ -41,7 +41,7 @@ TEN_MINUTES_MS = 600_000
 INITIAL_DELAY_MS = 10_000
 CONFIG = LogConfig(segment_bytes=1024, segment_index_bytes=4096, retention_ms=TEN_MINUTES_MS)
 BROKER = BrokerConfig(
-    log_initial_task_delay_ms=INITIAL_DELAY_MS, log_retention_check_interval_ms=1000
+    {"log.initial.task.delay.ms": INITIAL_DELAY_MS, "log.retention.check.interval.ms": 1000}
 )
 DELAY_MS = CONFIG.file_delete_delay_ms
 
@@ -227,7 +227,7 @@ def test_retention_leaves_compacted_logs_to_the_cleaner(logs: StoredLogs, policy
 
 def test_a_log_is_flushed_when_flush_ms_is_over(tmp_path: Path) -> None:
     broker = BrokerConfig(
-        log_initial_task_delay_ms=INITIAL_DELAY_MS, log_flush_scheduler_interval_ms=1000
+        {"log.initial.task.delay.ms": INITIAL_DELAY_MS, "log.flush.scheduler.interval.ms": 1000}
     )
     logs = StoredLogs(tmp_path, defaults=LogConfig(flush_ms=1000), broker=broker)
     logs.start().start_tasks()
@@ -426,7 +426,7 @@ def test_a_stop_in_the_middle_of_the_loading_is_not_marked_as_clean(logs: Stored
     logs.manager.shutdown()
     mark = logs.directories[0] / ".kafka_cleanshutdown"
     mark.unlink()
-    logs.broker = BrokerConfig(num_recovery_threads_per_data_dir=1)
+    logs.broker = BrokerConfig({"num.recovery.threads.per.data.dir": 1})
     with pytest.raises(Stopped):
         logs.start(progress=StopAt(2))
     logs.manager.shutdown()
@@ -798,7 +798,7 @@ def test_progress_is_told_of_every_log_and_recovered_segment(tmp_path: Path, thr
         first,
         second,
         defaults=CONFIG,
-        broker=BrokerConfig(num_recovery_threads_per_data_dir=threads),
+        broker=BrokerConfig({"num.recovery.threads.per.data.dir": threads}),
     )
     logs.start()
     size = len(batch_of(b"test"))

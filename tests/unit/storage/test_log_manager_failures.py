@@ -40,7 +40,7 @@ def fs() -> SimulatedFileSystem:
 def logs(fs: SimulatedFileSystem) -> StoredLogs:
     """Two directories with a partition in each, twenty records in either."""
     stored = StoredLogs(
-        A, B, defaults=CONFIG, fs=fs, broker=BrokerConfig(num_recovery_threads_per_data_dir=1)
+        A, B, defaults=CONFIG, fs=fs, broker=BrokerConfig({"num.recovery.threads.per.data.dir": 1})
     )
     stored.start()
     for name, directory in (("a-0", A), ("b-0", B)):
@@ -189,7 +189,7 @@ def test_a_directory_that_fails_at_any_moment_of_the_start_loses_nothing(
     else:
         logs.kill()
     whole = fs.clone()
-    logs.broker = BrokerConfig(num_recovery_threads_per_data_dir=threads)
+    logs.broker = BrokerConfig({"num.recovery.threads.per.data.dir": threads})
     moments = 0
     step = 1
     while True:

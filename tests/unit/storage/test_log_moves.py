@@ -39,7 +39,7 @@ from support.stored_log import (
 A, B = Path("/logs/a"), Path("/logs/b")
 PARTITION = TopicPartition("kafka", 0)
 CONFIG = LogConfig(segment_bytes=1024, index_interval_bytes=100, file_delete_delay_ms=1000)
-BROKER = BrokerConfig(log_initial_task_delay_ms=10, num_recovery_threads_per_data_dir=1)
+BROKER = BrokerConfig({"log.initial.task.delay.ms": 10, "num.recovery.threads.per.data.dir": 1})
 TOPIC_ID = parse_uuid("69O438ZkTSeqqclTtZO2KA")
 
 

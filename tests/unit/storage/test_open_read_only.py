@@ -79,7 +79,7 @@ def look(logs: StoredLogs, *, files_max: int = 512) -> LogManager:
     manager = LogManager(
         logs.directories,
         defaults=logs.defaults,
-        broker=BrokerConfig(num_recovery_threads_per_data_dir=1),
+        broker=BrokerConfig({"num.recovery.threads.per.data.dir": 1}),
         context=LogContext(clock=logs.clock, resources=resources),
     )
     manager.load()

@@ -6,32 +6,20 @@ kafka.server.KafkaConfig.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cordwood.cleanup.schedule.cleaning_order import CleaningOrder
 from cordwood.configs.broker_config import BrokerConfig
-from cordwood.configs.table import (
-    SPARK_IDLE_MS,
-    UNCLEANABLE_RETRY_MAX_MS,
-    UNCLEANABLE_RETRY_MS,
-    VERIFY,
-)
 from cordwood.model.errors import ConfigError
 
 _MIB = 1024 * 1024
-_MINUTE_MS = 60_000
-
-_SPARK_IDLE_MS = 10 * _MINUTE_MS
-_RETRY_MS = 5 * _MINUTE_MS
-_RETRY_MAX_MS = 60 * _MINUTE_MS
 
 _DEFAULTS = BrokerConfig()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanerSettings:
-    """The effective settings; defaults are those of `BrokerConfig`, or Cordwood's own.
+    """The effective settings; defaults are those of `BrokerConfig`.
 
     Sizes are in bytes and for all threads together. `dedupe_buffer_size` bounds the table of keys;
     a log with more keys is indexed in parts. `io_buffer_size` and `io_buffer_load_factor` are
@@ -51,16 +39,15 @@ class CleanerSettings:
     backoff_ms: int = _DEFAULTS.log_cleaner_backoff_ms
     retention_check_interval_ms: int = _DEFAULTS.log_retention_check_interval_ms
     initial_task_delay_ms: int = _DEFAULTS.log_initial_task_delay_ms
-    spark_idle_ms: int = _SPARK_IDLE_MS
-    uncleanable_retry_ms: int = _RETRY_MS
-    uncleanable_retry_max_ms: int = _RETRY_MAX_MS
+    spark_idle_ms: int = _DEFAULTS.cordwood_cleaner_spark_idle_ms
+    uncleanable_retry_ms: int = _DEFAULTS.cordwood_cleaner_uncleanable_retry_ms
+    uncleanable_retry_max_ms: int = _DEFAULTS.cordwood_cleaner_uncleanable_retry_max_ms
     order: CleaningOrder = CleaningOrder.RATIO
     verify: bool = False
 
     @classmethod
-    def of(cls, broker: BrokerConfig, others: Mapping[str, int] | None = None) -> CleanerSettings:
-        """The settings of a broker; `others` are Cordwood's own, by name."""
-        given = others or {}
+    def of(cls, broker: BrokerConfig) -> CleanerSettings:
+        """The settings of a broker."""
         return cls(
             enable=broker.log_cleaner_enable,
             threads=broker.log_cleaner_threads,
@@ -71,11 +58,11 @@ class CleanerSettings:
             backoff_ms=broker.log_cleaner_backoff_ms,
             retention_check_interval_ms=broker.log_retention_check_interval_ms,
             initial_task_delay_ms=broker.log_initial_task_delay_ms,
-            spark_idle_ms=given.get(SPARK_IDLE_MS, _SPARK_IDLE_MS),
-            uncleanable_retry_ms=given.get(UNCLEANABLE_RETRY_MS, _RETRY_MS),
-            uncleanable_retry_max_ms=given.get(UNCLEANABLE_RETRY_MAX_MS, _RETRY_MAX_MS),
+            spark_idle_ms=broker.cordwood_cleaner_spark_idle_ms,
+            uncleanable_retry_ms=broker.cordwood_cleaner_uncleanable_retry_ms,
+            uncleanable_retry_max_ms=broker.cordwood_cleaner_uncleanable_retry_max_ms,
             order=CleaningOrder(broker.cordwood_cleaner_order),
-            verify=bool(given.get(VERIFY, False)),
+            verify=broker.cordwood_cleaner_verify,
         )
 
     def require_valid(self) -> None:

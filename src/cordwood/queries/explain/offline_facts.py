@@ -42,7 +42,7 @@ def offline_facts(
             check_ms=broker.log_retention_check_interval_ms,
             backoff_ms=broker.log_cleaner_backoff_ms,
             file_delete_ms=resolved.config.file_delete_delay_ms,
-            trash_ms=resolved.config.cordwood_trash_ms if broker.cordwood_trash_dir else 0,
+            trash_ms=resolved.config.cordwood_trash_ms if broker.trash_dir else 0,
         ),
         throttle_bytes=bytes_a_second(rate),
         warnings=(*resolved.warnings, *captured.warnings),

@@ -17,7 +17,6 @@ from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.next_check import free_space, frozen_logs, logs_to_plan
 from cordwood.configs.alter import Alteration, Resource
-from cordwood.configs.broker_values import key_of
 from cordwood.configs.config_file import merge_set_options
 from cordwood.configs.describe import topic_origins
 from cordwood.configs.log_config import LogConfig
@@ -25,6 +24,9 @@ from cordwood.configs.names import advise_on_broker_name
 from cordwood.configs.resource import ConfigResource
 from cordwood.configs.service import ConfigService
 from cordwood.configs.sources import settings_of_topic
+from cordwood.configs.texts import (
+    key_of,
+)
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
@@ -181,8 +183,8 @@ def _suppose(
     named = [each.name for each in resources if each.kind == ConfigResource.TOPIC]
     return _Supposed(
         configs={topic: configs.log_config(topic) for topic in in_steps(topics)},
-        limits=DirectoryLimits.of(configs.values.broker_config),
-        cleaner=CleanerSettings.of(configs.values.broker_config),
+        limits=DirectoryLimits.of(configs.values),
+        cleaner=CleanerSettings.of(configs.values),
         elsewhere=_elsewhere(node, named),
         overruled=_overruled(configs, resources, shown),
     )

@@ -539,7 +539,7 @@ def test_the_rate_is_shared_by_the_threads_and_read_anew_for_every_round(tmp_pat
     for number, rate in enumerate((None, 1e9, 2e9)):
         if rate is not None:
             logs.manager.broker = BrokerConfig(
-                log_cleaner_threads=2, log_cleaner_io_max_bytes_per_second=rate
+                {"log.cleaner.threads": 2, "log.cleaner.io.max.bytes.per.second": rate}
             )
         dups(logs, logs.log(), 30, 3, start=number)
         assert cleaner.clean_once()

@@ -238,7 +238,7 @@ def test_a_broker_changes_the_order_while_it_runs_and_shows_what_is_due(tmp_path
     cleaner = LogCleaner(logs.manager, logs.cleaning, engine, logs.clock)
     status = cleaner.status()
     assert (status["order_by"], status["order"]) == ("ratio", ["a-0", "c-0", "b-0"])
-    broker = BrokerConfig.from_values({"cordwood.cleaner.order": "freed"})
+    broker = BrokerConfig({"cordwood.cleaner.order": "freed"})
     cleaner.reconfigure(CleanerSettings.of(broker))
     status = cleaner.status()
     assert (status["order_by"], status["order"]) == ("freed", ["a-0", "c-0", "b-0"])

@@ -22,7 +22,6 @@ from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.log_config import LogConfig
-from cordwood.configs.table import SPARK_IDLE_MS, UNCLEANABLE_RETRY_MS, VERIFY
 from cordwood.model.errors import ConfigError, EngineError, EngineUnavailableError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
@@ -406,9 +405,16 @@ def test_changes_that_kafka_refuses_are_refused(
 
 
 def test_settings_come_from_the_brokers() -> None:
-    broker = BrokerConfig(log_cleaner_threads=3, log_cleaner_io_max_bytes_per_second=5.0)
-    own = {SPARK_IDLE_MS: 7, UNCLEANABLE_RETRY_MS: 9, VERIFY: True}
-    settings = CleanerSettings.of(broker, own)
+    broker = BrokerConfig(
+        {
+            "log.cleaner.threads": 3,
+            "log.cleaner.io.max.bytes.per.second": 5.0,
+            "cordwood.cleaner.spark.idle.ms": 7,
+            "cordwood.cleaner.uncleanable.retry.ms": 9,
+            "cordwood.cleaner.verify": True,
+        }
+    )
+    settings = CleanerSettings.of(broker)
     assert settings == CleanerSettings(
         threads=3, io_max_bytes_per_second=5.0, spark_idle_ms=7, uncleanable_retry_ms=9, verify=True
     )

@@ -23,7 +23,6 @@ from cordwood.cleanup.schedule.report import Status
 from cordwood.cleanup.verification.findings import Rule
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.log_config import LogConfig
-from cordwood.configs.table import VERIFY
 from cordwood.format.crc32c import crc32c
 from cordwood.format.file_names import TXN_INDEX_SUFFIX, segment_file_name
 from cordwood.format.offset_index import build_offset_index
@@ -434,7 +433,7 @@ def test_a_brokers_cleaner_refuses_it_too_if_it_verifies(
         logs.put(log, (b"%d" % (number if number % 2 else 0), b"x" * 50))
     plant_in(monkeypatch, "bad-0", lambda batches, _: batches[1:])
     before = files_of(log.directory)
-    settings = CleanerSettings.of(BrokerConfig(), {VERIFY: True})
+    settings = CleanerSettings.of(BrokerConfig({"cordwood.cleaner.verify": True}))
     assert settings.verify
     cleaner = OnlineCleaner(logs.cleaning, CompiledEngine(), verify=lambda: settings.verify)
     assert not cleaner.clean_once()

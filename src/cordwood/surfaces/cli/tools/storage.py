@@ -11,9 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cordwood.configs.broker_values import BrokerValues, java_order, parse_texts
+from cordwood.configs.broker_config import (
+    BrokerConfig,
+)
 from cordwood.configs.listeners import listeners_of
 from cordwood.configs.table import broker_settings
+from cordwood.configs.texts import (
+    java_order,
+    parse_texts,
+)
 from cordwood.format.file_names import META_PROPERTIES
 from cordwood.format.meta_properties import MetaProperties
 from cordwood.format.properties import parse_properties
@@ -206,7 +212,7 @@ def _read_config(path: str) -> _Config:
             )
         number = texts.get("node.id", texts.get("broker.id", "-1"))
         given = {"broker.id": number, "node.id": number, **texts}
-        values = BrokerValues(parse_texts(given, broker_settings()))
+        values = BrokerConfig(parse_texts(given, broker_settings()))
         controllers = {name.upper() for name in values.strings("controller.listener.names")}
         listed = listeners_of(values, given)
     except ConfigError as error:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from cordwood.configs.broker_values import (
-    java_order,
-    key_of,
+from cordwood.configs.broker_config import (
     parse_counts,
-    parse_texts,
-    topic_defaults,
 )
 from cordwood.configs.levels import lay_over, synonyms_of
 from cordwood.configs.table import broker_settings
+from cordwood.configs.texts import (
+    java_order,
+    key_of,
+    parse_texts,
+    topic_defaults,
+)
 from cordwood.configs.value import Kind
 from cordwood.model.errors import ConfigError
 
