@@ -1,8 +1,9 @@
-"""Writes src/cordwood/protocol/apis from the message definitions that Kafka's clients jar carries.
+"""Writes the schemas of src/cordwood/protocol, and what declares their classes to type checkers.
 
-One module for each API, with the schemas of its request and its response in the notation of
-cordwood.format.messages.schema, and a typed class for each of their structs. Only facts are taken:
-names, types, versions, nullable versions, tags and defaults.
+`kafka_4_3.txt` has all requests and responses in the notation of cordwood.format.messages.schema,
+taken from the message definitions that Kafka's clients jar carries: only facts, which are names,
+types, versions, nullable versions, tags and defaults. Without the jar it stays as it is. `data.pyi`
+has the classes of those messages that the code imports.
 
 Usage: python tools/message_schemas.py [kafka-clients.jar]
 """
@@ -10,6 +11,7 @@ Usage: python tools/message_schemas.py [kafka-clients.jar]
 from __future__ import annotations
 
 import json
+import re
 import sys
 import zipfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,20 +23,35 @@ from cordwood.format.messages.schema import (
     MessageSchema,
     VersionRange,
     schemas,
-    snake_case,
 )
 
 ROOT: Final = Path(__file__).resolve().parent.parent
-TARGET: Final = ROOT / "src/cordwood/protocol/apis"
+SCHEMAS: Final = ROOT / "src/cordwood/protocol/kafka_4_3.txt"
+STUB: Final = ROOT / "src/cordwood/protocol/data.pyi"
 JAR: Final = Path.home() / ".cache/cordwood/kafka-4.3.0/jars/kafka-clients-4.3.0.jar"
 
 Json = Mapping[str, Any]
+
+_IMPORT: Final = re.compile(r"from cordwood\.protocol\.data import (?:\(([^)]*)\)|(.*))")
+_TEXT_HEAD: Final = """\
+# The requests and responses of Kafka 4.3.0, in the notation of cordwood.format.messages.schema.
+# Written by tools/message_schemas.py from the definitions in Kafka's clients jar.
+"""
+_STUB_HEAD: Final = """\
+# The classes of the messages that the code imports. Written by tools/message_schemas.py.
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from cordwood.format.messages.message import Message
+from cordwood.format.messages.primitives import Records
+"""
 
 _TYPES: Final = {
     "bool": "bool",
     "bytes": "bytes",
     "float64": "float",
-    "records": "memoryview",
+    "records": "bytes | memoryview",
     "string": "str",
     "uuid": "UUID",
 }
@@ -163,95 +180,73 @@ def _default(field: Json) -> list[str]:
     return [f"default={text}"]
 
 
-# ---- the notation to Python
+# ---- the notation to declarations
 
 
-def module(key: int, name: str, request: Json, response: Json) -> str:
-    """The source of an API's module."""
-    notation = Notation()
-    text = "\n".join([*notation.message(request), "", *notation.message(response)])
+def declarations(text: str, names: set[str]) -> str:
+    """Declares the classes of the messages of those names to type checkers, as a stub."""
     parsed = schemas(text)
-    classes = "\n\n\n".join(_classes(list(parsed.values())))
-    versions = next(iter(parsed.values())).versions
-    to = f" to {versions.highest}" if versions.highest > versions.lowest else ""
-    of = "versions" if to else "version"
-    imports = "from uuid import UUID\n\n" if "UUID" in classes else ""
-    return (
-        f'"""{name} ({key}), {of} {versions.lowest}{to}.\n\n'
-        "Written by tools/message_schemas.py from the definitions of Kafka 4.3.0.\n"
-        '"""\n\n'
-        f"from __future__ import annotations\n\n{imports}"
-        "from cordwood.format.messages.message import Message\n\n"
-        f'SCHEMAS = """\n{text}\n"""\n\n\n{classes}\n'
-    )
+    missing = names - parsed.keys()
+    assert not missing, missing
+    classes = "\n".join(_message(parsed[name]) for name in sorted(names))
+    return f"{_STUB_HEAD}\n{classes}"
 
 
-def _classes(messages: Sequence[MessageSchema]) -> Iterator[str]:
-    seen: set[str] = set()
-    for message in messages:
-        seen.add(message.name)
-        what = "request" if message.name.endswith("Request") else "response"
-        yield _class(message.name, f"The {what} in every version.", message.fields)
-        yield from _structs(message.fields, message.name, seen)
+def _message(message: MessageSchema) -> str:
+    structs: dict[str, Field] = {}
+    _collect(message.fields, structs)
+    lines = [f"class {message.name}(Message):"]
+    for name, struct in structs.items():
+        lines += [f"    class {name}(Message):", *_fields(message, struct.fields, " " * 8), ""]
+    return "\n".join([*lines, *_fields(message, message.fields, " " * 4), ""])
 
 
-def _structs(fields: Sequence[Field], owner: str, seen: set[str]) -> Iterator[str]:
+def _collect(fields: Sequence[Field], structs: dict[str, Field]) -> None:
     for field in fields:
-        if field.kind == "struct" and field.struct not in seen:
-            seen.add(field.struct)
-            of = f"`{field.attribute}` of {owner}"
-            text = f"An element of {of}." if field.is_array else f"The struct {of}."
-            yield _class(field.struct, text, field.fields)
-            yield from _structs(field.fields, field.struct, seen)
+        if field.kind == "struct":
+            structs.setdefault(field.struct, field)
+            _collect(field.fields, structs)
 
 
-def _class(name: str, docstring: str, fields: Sequence[Field]) -> str:
-    lines = [f"class {name}(Message):", f'    """{docstring}"""']
-    if fields:
-        lines.append("")
+def _fields(message: MessageSchema, fields: Sequence[Field], indent: str) -> Iterator[str]:
+    if not fields:
+        yield f"{indent}..."
     for field in fields:
-        kind = field.struct or _TYPES.get(field.kind, "int")
-        kind = f"list[{kind}]" if field.is_array else kind
-        null = " | None" if field.nullable is not None else ""
-        lines.append(f"    {field.attribute}: {kind}{null}")
-    return "\n".join(lines)
+        kind = _TYPES.get(field.kind, "int")
+        if field.kind == "struct":
+            kind = f"{message.name}.{field.struct}"
+        elif field.kind == "records" and message.name.endswith("Response"):
+            kind = "bytes | memoryview | Records"
+        kind = f"Sequence[{kind}]" if field.is_array else kind
+        null = " | None" if field.can_be_null else ""
+        yield f"{indent}{field.attribute}: {kind}{null} = ..."
 
 
-def index(found: Mapping[int, tuple[str, Json, Json]]) -> str:
-    """The source of the table of all APIs."""
-    entries = []
-    for key, (name, request, _) in found.items():
-        versions = VersionRange.parse(request["validVersions"])
-        entries.append(
-            f'    {key}: KnownApi("{name}", "{snake_case(name)}", '
-            f"{versions.lowest}, {versions.highest}),"
-        )
-    return (
-        '"""The APIs of Kafka\'s protocol, each in a module of its own.\n\n'
-        "Written by tools/message_schemas.py from the definitions of Kafka 4.3.0.\n"
-        '"""\n\n'
-        "from __future__ import annotations\n\n"
-        "from typing import Final, NamedTuple\n\n\n"
-        "class KnownApi(NamedTuple):\n"
-        '    """An API: Kafka\'s name, that of its module, and its versions, both inclusive."""\n\n'
-        "    name: str\n    module: str\n    min_version: int\n    max_version: int\n\n\n"
-        "APIS: Final = {\n" + "\n".join(entries) + "\n}\n"
-        '"""Every API by its key."""\n'
-    )
+def used_messages() -> set[str]:
+    """The names of the messages whose classes the code imports."""
+    found: set[str] = set()
+    for directory in ("src", "tests", "tools", "benchmarks"):
+        for path in (ROOT / directory).rglob("*.py"):
+            for one, several in _IMPORT.findall(path.read_text()):
+                found.update(re.findall(r"\w+", one or several))
+    return found
 
 
-def files(jar: Path) -> dict[str, str]:
-    """The source of every module, by the name of its file."""
+def text_of(jar: Path) -> str:
+    """The schemas of all messages."""
     found = apis(definitions(jar))
-    written = {f"{snake_case(api[0])}.py": module(key, *api) for key, api in found.items()}
-    return {"__init__.py": index(found)} | written
+    parts = []
+    for _, request, response in found.values():
+        notation = Notation()
+        parts += ["\n".join(notation.message(each)) for each in (request, response)]
+    return f"{_TEXT_HEAD}\n" + "\n\n".join(parts) + "\n"
 
 
 def main() -> None:
     jar = Path(sys.argv[1]) if len(sys.argv) > 1 else JAR
-    TARGET.mkdir(exist_ok=True)
-    for name, text in files(jar).items():
-        (TARGET / name).write_text(text)
+    if jar.exists():
+        SCHEMAS.write_text(text_of(jar))
+    STUB.write_text(declarations(SCHEMAS.read_text(), used_messages()))
 
 
 if __name__ == "__main__":

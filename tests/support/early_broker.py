@@ -86,7 +86,7 @@ class EarlyBroker:
             while True:
                 frame = _frame(client)
                 header = parse_start(memoryview(frame))
-                entries = self._script.get(APIS[header.api_key].module)
+                entries = self._script.get(APIS[header.api_key].snake_name)
                 entry = entries.pop(0) if entries else 0
                 if not isinstance(entry, CarriedOut) and entry not in {0, LOST}:
                     client.sendall(_sized(_refusal(frame, entry)))

@@ -102,7 +102,7 @@ def length_cases(
 
     Strings of versions without compact lengths go no further than their length can say.
     """
-    api = APIS[api_key].module
+    api = APIS[api_key].snake_name
     message = request_codec(api_key, version)
     for number, given in enumerate(({}, *_ELSEWHERE.get(api, ()))):
         known = {**_BY_API.get(api, {}), **given}
@@ -122,13 +122,13 @@ def length_cases(
 
 def usual_fields(api_key: int, version: int) -> dict[str, Any]:
     """The fields of a request as the cases have them, but for the one that is long."""
-    known = _BY_API.get(APIS[api_key].module, {})
+    known = _BY_API.get(APIS[api_key].snake_name, {})
     return _values(request_codec(api_key, version), known, (), 0, is_text=False)
 
 
 def client_id_cases(api_key: int, version: int) -> Iterator[LengthCase]:
     """A request with client ids of the greatest lengths that there are."""
-    api = APIS[api_key].module
+    api = APIS[api_key].snake_name
     message = request_codec(api_key, version)
     body = encode(message, _values(message, _BY_API.get(api, {}), (), 0, is_text=False))
     for length in (32_730, 32_731, STRING_BYTES_MAX):

@@ -16,7 +16,7 @@ from cordwood.protocol.apis import APIS
 from cordwood.protocol.headers import API_VERSIONS
 
 _API_VERSIONS_VERSION: Final = 3
-_KEYS: Final[Mapping[str, int]] = {api.module: key for key, api in APIS.items()}
+_KEYS: Final[Mapping[str, int]] = {api.snake_name: key for key, api in APIS.items()}
 
 Versions = Mapping[int, tuple[int, int]]
 """The lowest and highest version, both inclusive, of each API that a node serves."""

@@ -1,9 +1,8 @@
 """Requests and responses of Kafka's protocol, of any API and version.
 
-What is read is an object of the message's class in `cordwood.protocol.apis`. What is written is
-given as fields by name, one mapping for all versions: those that a version lacks are left out,
-those left out have the schema's default, or null where the schema has none and the field can be
-null. Handlers name a version only where behaviour differs.
+What is read and written is an object of the message's class in `cordwood.protocol.data`, one class
+for all versions: fields that a version lacks are left out. Handlers name a version only where
+behaviour differs. What is written may also be given as a mapping of fields by name.
 
 Times are ints in ms, error codes ints, UUIDs `uuid.UUID`; None is written as Kafka's zero UUID.
 
@@ -12,13 +11,11 @@ Source: Kafka's clients/src/main/resources/common/message; KIP-482 (tagged field
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
 from functools import cache
 from typing import Any, Final
 
 from cordwood.format.messages.codec import MessageCodec
-from cordwood.format.messages.schema import schemas
+from cordwood.format.messages.primitives import Output
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import (
     CordwoodError,
@@ -27,9 +24,11 @@ from cordwood.model.errors import (
     UnsupportedVersionError,
 )
 from cordwood.model.pauses import is_pausing
-from cordwood.protocol.apis import APIS
+from cordwood.protocol import data
+from cordwood.protocol.apis import APIS, schema_of
 
 _READ_AT_ONCE_BYTES_MAX: Final = 16 * 1024
+_COPIED_BYTES_MAX: Final = 1 << 20
 
 
 class MalformedMessageError(CordwoodError):
@@ -45,18 +44,11 @@ def _codec(api_key: int, version: int, kind: str) -> MessageCodec:
     api = APIS.get(api_key)
     if api is None:
         raise UnknownMessageError(f"no API has the key {api_key}")
-    module = importlib.import_module(f"cordwood.protocol.apis.{api.module}")
-    schema = _schemas(api_key)[api.name + kind]
+    name = api.name + kind
     try:
-        return MessageCodec(schema, version, vars(module))
+        return MessageCodec(schema_of(name), version, getattr(data, name))
     except UnsupportedVersionError:
         raise UnknownMessageError(f"{api.name} has no version {version}") from None
-
-
-@cache
-def _schemas(api_key: int) -> Mapping[str, Any]:
-    module = importlib.import_module(f"cordwood.protocol.apis.{APIS[api_key].module}")
-    return schemas(module.SCHEMAS)
 
 
 def request_codec(api_key: int, version: int) -> MessageCodec:
@@ -77,18 +69,18 @@ def response_codec(api_key: int, version: int) -> MessageCodec:
     return _codec(api_key, version, "Response")
 
 
-def read(codec: MessageCodec, data: Buffer, offset: int = 0) -> Any:
-    """Reads one message that must fill `data` from `offset` to its end.
+def read(codec: MessageCodec, buffer: Buffer, offset: int = 0) -> Any:
+    """Reads one message that must fill `buffer` from `offset` to its end.
 
     Raises:
         MalformedMessageError: it does not.
     """
     try:
-        value, end = codec.read(data, offset)
+        value, end = codec.read(buffer, offset)
     except CorruptError as error:
         raise MalformedMessageError(f"{codec}: {error}") from error
-    if end != len(data):
-        raise MalformedMessageError(f"{codec} ends at byte {end} of {len(data)}")
+    if end != len(buffer):
+        raise MalformedMessageError(f"{codec} ends at byte {end} of {len(buffer)}")
     return value
 
 
@@ -120,26 +112,35 @@ def read_request(
 
 
 def encode(codec: MessageCodec, values: Any) -> bytes:
-    """A message's bytes; arguments and errors are those of `encoded`."""
-    return bytes(encoded(codec, values))
+    """A message's bytes; its records are bytes. Arguments and errors are those of `parts_of`."""
+    out = Output()
+    _write(codec, out, values)
+    assert not out.parts, "records that are not bytes"
+    return bytes(out)
 
 
-def encoded(codec: MessageCodec, values: Any) -> bytearray:
-    """A message's bytes in a buffer that is the caller's.
+def parts_of(codec: MessageCodec, values: Any) -> list[Any]:
+    """A message as it is sent: bytes, and between them the records that are not in memory.
 
     Args:
         codec: of the message, in the version to write.
-        values: fields by name; structs are mappings, or objects of their class.
+        values: the message, or its fields by name; structs may be mappings, too.
 
     Raises:
         MalformedMessageError: a value does not fit its field.
     """
-    out = bytearray()
+    out = Output()
+    _write(codec, out, values)
+    # What is large is not copied.
+    rest = bytes(out) if len(out) < _COPIED_BYTES_MAX else memoryview(out)
+    return [*out.parts, rest] if rest or not out.parts else out.parts
+
+
+def _write(codec: MessageCodec, out: Output, values: Any) -> None:
     try:
         codec.write(out, values)
     except EncodingError as error:
         raise MalformedMessageError(str(error)) from error
-    return out
 
 
 def build(codec: MessageCodec, values: Any) -> Any:

@@ -14,12 +14,13 @@ import struct
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from cordwood.format.messages.message import Message
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.protocol.headers import API_VERSIONS, RequestHeader, parse_start
 from cordwood.protocol.messages import (
     MalformedMessageError,
-    encoded,
+    parts_of,
     response_codec,
 )
 from cordwood.protocol.requests import RequestReader
@@ -37,7 +38,7 @@ _log = logging.getLogger(__name__)
 _COPIED_BYTES_MAX = 1 << 20
 _NOTED_S = 0.001
 # Responses that need not be awaited; the usual classes first.
-_READY = (Encoded, dict, Mapping)
+_READY = (Message, Encoded, dict, Mapping)
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 
 
@@ -229,9 +230,7 @@ class Dispatcher:
         if isinstance(response, Encoded):
             body = list(response.parts)
         else:
-            out = encoded(response_codec(route.api.key, route.version), response)
-            # A large one is not copied.
-            body = [bytes(out) if len(out) < _COPIED_BYTES_MAX else memoryview(out)]
+            body = parts_of(response_codec(route.api.key, route.version), response)
         size = 4 + len(route.head_end)
         for part in body:
             size += part.size_bytes if isinstance(part, FileRange) else len(part)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from cordwood.protocol.apis.fetch import FetchRequest
+from cordwood.protocol.data import FetchRequest
 
 FROM_CONSUMER: Final = "FetchConsumer"
 FROM_FOLLOWER: Final = "FetchFollower"

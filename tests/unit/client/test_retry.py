@@ -80,7 +80,7 @@ class Broker:
 
     def exchange(self, request: RequestFrame, *, timeout_s: float) -> Any:
         assert timeout_s <= 2
-        api = APIS[request.api_key].module
+        api = APIS[request.api_key].snake_name
         self.asked[api] = self.asked.get(api, 0) + 1
         codes = self.codes.get(api)
         return answer(api, codes.pop(0) if codes else 0)

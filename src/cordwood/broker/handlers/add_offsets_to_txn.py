@@ -12,7 +12,7 @@ from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.apis.add_offsets_to_txn import AddOffsetsToTxnRequest
+from cordwood.protocol.data import AddOffsetsToTxnRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_group, on_transactional_id
 

@@ -16,11 +16,7 @@ from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.coordinators.transaction_partitions import TransactionRequest
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.apis.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
+from cordwood.protocol.data import AddPartitionsToTxnRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, ResourceType, on_cluster
 from cordwood.serving.handlers.cluster_facts import is_internal
@@ -49,7 +45,7 @@ def handle(context: BrokerContext, request: AddPartitionsToTxnRequest) -> Respon
 
 
 def _answer_of_broker(
-    context: BrokerContext, asked: AddPartitionsToTxnTransaction
+    context: BrokerContext, asked: AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction
 ) -> CoordinatorAnswer[_Errors]:
     answer = CoordinatorAnswer[_Errors](context.broker.thread)
     context.broker.transaction_partitions.handle(
@@ -98,7 +94,9 @@ def _answer_of_client(
     return answer
 
 
-def _partitions(topics: list[AddPartitionsToTxnTopic]) -> tuple[TopicPartition, ...]:
+def _partitions(
+    topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic],
+) -> tuple[TopicPartition, ...]:
     """Each partition once, in the order of the request."""
     found = dict.fromkeys(
         TopicPartition(topic.name, index) for topic in topics for index in topic.partitions

@@ -22,7 +22,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.apis.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+from cordwood.protocol.data import AlterReplicaLogDirsRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.storage.directory_names import has_future_directory_name

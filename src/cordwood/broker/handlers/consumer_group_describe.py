@@ -19,7 +19,7 @@ from cordwood.format.java_map import JavaHashSet
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.consumer_group_describe import ConsumerGroupDescribeRequest
+from cordwood.protocol.data import ConsumerGroupDescribeRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.cluster_facts import NOT_ASKED

@@ -12,7 +12,7 @@ from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.group.classic.member import Client
 from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.apis.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
+from cordwood.protocol.data import ConsumerGroupHeartbeatRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, ResourceType, on_group
 

@@ -12,7 +12,7 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.delete_groups import DeleteGroupsRequest
+from cordwood.protocol.data import DeleteGroupsRequest
 from cordwood.serving.api import Api, Fields, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 

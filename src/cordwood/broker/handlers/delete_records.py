@@ -24,7 +24,7 @@ from cordwood.model.kafka_errors import (
     TopicAuthorizationError,
 )
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.delete_records import DeleteRecordsPartition, DeleteRecordsRequest
+from cordwood.protocol.data import DeleteRecordsRequest
 from cordwood.serving.api import Api, Fields, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.cluster_facts import is_internal
@@ -63,7 +63,10 @@ def handle(context: BrokerContext, request: DeleteRecordsRequest) -> Response:
 
 
 def _delete(
-    context: BrokerContext, topic: str, asked: DeleteRecordsPartition, pending: list[_Pending]
+    context: BrokerContext,
+    topic: str,
+    asked: DeleteRecordsRequest.DeleteRecordsPartition,
+    pending: list[_Pending],
 ) -> dict[str, Any]:
     fields = {"partition_index": asked.partition_index, "low_watermark": _NO_LOW_WATERMARK}
     try:

@@ -12,7 +12,7 @@ from typing import Any
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, UnsupportedRequestError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.describe_client_quotas import ComponentData, DescribeClientQuotasRequest
+from cordwood.protocol.data import DescribeClientQuotasRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 
@@ -74,7 +74,7 @@ def _filter(components: Any) -> tuple[dict[str, str | None], set[str]]:
     return exact, kinds
 
 
-def _require_match(component: ComponentData) -> None:
+def _require_match(component: DescribeClientQuotasRequest.ComponentData) -> None:
     if component.match_type == _EXACT:
         if component.match is None:
             raise InvalidRequestError(

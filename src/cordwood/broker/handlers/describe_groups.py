@@ -15,7 +15,7 @@ from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.describe_groups import DescribeGroupsRequest
+from cordwood.protocol.data import DescribeGroupsRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.cluster_facts import NOT_ASKED

@@ -15,7 +15,7 @@ from typing import Any
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.describe_log_dirs import DescribeLogDirsRequest
+from cordwood.protocol.data import DescribeLogDirsRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation
 from cordwood.storage.log.partition_log import PartitionLog

@@ -11,7 +11,7 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.kafka_errors import KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
-from cordwood.protocol.apis.describe_producers import DescribeProducersRequest
+from cordwood.protocol.data import DescribeProducersRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.error_fields import error_fields

@@ -12,7 +12,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InvalidTopicError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
-from cordwood.protocol.apis.describe_topic_partitions import DescribeTopicPartitionsRequest
+from cordwood.protocol.data import DescribeTopicPartitionsRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.cluster_facts import (

@@ -12,7 +12,7 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.transaction.requests import EndAnswer, EndRequest
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.apis.end_txn import EndTxnRequest
+from cordwood.protocol.data import EndTxnRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_transactional_id
 

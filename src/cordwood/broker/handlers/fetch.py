@@ -38,7 +38,7 @@ from cordwood.broker.reading import PartitionRead, PartitionReading, Reader, Rea
 from cordwood.configs.server_properties import RACK_AWARE_SELECTOR
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.fetch import FetchRequest
+from cordwood.protocol.data import FetchRequest
 from cordwood.serving.api import Api, Encoded, Response
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.fetch_kinds import fetch_kind

@@ -18,7 +18,7 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
-from cordwood.protocol.apis.find_coordinator import FindCoordinatorRequest
+from cordwood.protocol.data import FindCoordinatorRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, ResourceType, on_cluster
 from cordwood.serving.handlers.cluster_facts import endpoint_for

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.protocol.apis.heartbeat import HeartbeatRequest
+from cordwood.protocol.data import HeartbeatRequest
 from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_group
 

@@ -14,7 +14,7 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.transaction import requests
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.apis.init_producer_id import InitProducerIdRequest
+from cordwood.protocol.data import InitProducerIdRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, ResourceType
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.group.classic.member import Client, JoinAnswer, JoinRequest, Protocol
-from cordwood.protocol.apis.join_group import JoinGroupRequest
+from cordwood.protocol.data import JoinGroupRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_group
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.group.classic.member import LeaveReply, LeavingMember
-from cordwood.protocol.apis.leave_group import LeaveGroupRequest
+from cordwood.protocol.data import LeaveGroupRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_group
 

@@ -14,7 +14,7 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.configs.resource import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.list_config_resources import ListConfigResourcesRequest
+from cordwood.protocol.data import ListConfigResourcesRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 

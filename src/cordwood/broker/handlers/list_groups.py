@@ -11,7 +11,7 @@ import asyncio
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.list_groups import ListGroupsRequest
+from cordwood.protocol.data import ListGroupsRequest
 from cordwood.serving.api import Api, Fields, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 

@@ -16,7 +16,7 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, OffsetNotAvailableError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.list_offsets import ListOffsetsPartition, ListOffsetsRequest
+from cordwood.protocol.data import ListOffsetsRequest
 from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.storage.log.log_reader import (
@@ -81,7 +81,7 @@ def handle(context: BrokerContext, request: ListOffsetsRequest) -> Response:
 def _look_up(
     context: BrokerContext,
     topic: str,
-    asked: ListOffsetsPartition,
+    asked: ListOffsetsRequest.ListOffsetsPartition,
     isolation: Isolation,
     version: int,
 ) -> dict[str, Any]:

@@ -11,8 +11,7 @@ from typing import Any
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.describe_transactions import DescribeTransactionsRequest
-from cordwood.protocol.apis.list_transactions import ListTransactionsRequest
+from cordwood.protocol.data import DescribeTransactionsRequest, ListTransactionsRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 

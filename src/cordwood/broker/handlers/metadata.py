@@ -24,7 +24,7 @@ from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.protocol.apis.metadata import MetadataRequest
+from cordwood.protocol.data import MetadataRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.cluster_facts import (

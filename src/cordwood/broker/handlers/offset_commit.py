@@ -18,7 +18,7 @@ from cordwood.format.varint import encode_unsigned_varint
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.protocol.apis.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from cordwood.protocol.data import OffsetCommitRequest
 from cordwood.serving.api import Api, Encoded, Fields, Response
 from cordwood.serving.authorizer import Operation, ResourceType, on_group
 
@@ -44,7 +44,11 @@ class _Asked:
     """A topic of the request, and what is to be answered of it by partition."""
 
     def __init__(
-        self, context: BrokerContext, topic: OffsetCommitRequestTopic, *, by_id: bool
+        self,
+        context: BrokerContext,
+        topic: OffsetCommitRequest.OffsetCommitRequestTopic,
+        *,
+        by_id: bool,
     ) -> None:
         self.topic_id: UUID = topic.topic_id
         image = context.broker.metadata.image

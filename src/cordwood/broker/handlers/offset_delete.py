@@ -13,7 +13,7 @@ from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.offset_delete import OffsetDeleteRequest
+from cordwood.protocol.data import OffsetDeleteRequest
 from cordwood.serving.api import Api, Fields, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType, on_group
 

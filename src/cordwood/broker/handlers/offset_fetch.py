@@ -27,7 +27,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps, is_pausing
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.protocol.apis.offset_fetch import OffsetFetchRequest
+from cordwood.protocol.data import OffsetFetchRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, ResourceType
 

@@ -12,7 +12,7 @@ from typing import Any
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.kafka_errors import KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.offset_for_leader_epoch import OffsetForLeaderEpochRequest
+from cordwood.protocol.data import OffsetForLeaderEpochRequest
 from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, ResourceType
 

@@ -51,7 +51,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.apis.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from cordwood.protocol.data import ProduceRequest
 from cordwood.protocol.messages import build, request_codec
 from cordwood.serving.api import Api, Encoded, Fields, Response
 from cordwood.serving.authorizer import Operation, ResourceType
@@ -179,7 +179,7 @@ def _single(request: ProduceRequest) -> bool:
 
 
 def _name_of(
-    context: BrokerContext, topic: TopicProduceData, version: int
+    context: BrokerContext, topic: ProduceRequest.TopicProduceData, version: int
 ) -> tuple[str, KafkaError | None]:
     if version < _TOPIC_IDS_SINCE:
         name = topic.name
@@ -215,7 +215,7 @@ def _all_refused(request: ProduceRequest, fault: KafkaError) -> Response:
 def _append(
     context: BrokerContext,
     name: str,
-    data: PartitionProduceData,
+    data: ProduceRequest.PartitionProduceData,
     verified: Verified,
     acks: int,
 ) -> AppendResult | _Partition:
@@ -382,7 +382,9 @@ def _done(index: int, result: AppendResult) -> _Partition:
     }
 
 
-def _quick(topic: TopicProduceData, index: int, result: AppendResult, version: int) -> Response:
+def _quick(
+    topic: ProduceRequest.TopicProduceData, index: int, result: AppendResult, version: int
+) -> Response:
     """The answer that is nearly always given, without the detour over fields and schema."""
     done = _DONE.pack(
         index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset

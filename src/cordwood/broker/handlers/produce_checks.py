@@ -24,7 +24,7 @@ from cordwood.model.kafka_errors import (
     UnknownServerError,
     UnsupportedCompressionTypeError,
 )
-from cordwood.protocol.apis.produce import ProduceRequest
+from cordwood.protocol.data import ProduceRequest
 
 _CODEC_MASK: Final = 0x07
 _OVERHEAD_BYTES: Final = 12

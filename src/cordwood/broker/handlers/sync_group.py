@@ -11,7 +11,7 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.group.classic.member import SyncAnswer, SyncRequest
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.apis.sync_group import SyncGroupRequest
+from cordwood.protocol.data import SyncGroupRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_group
 

@@ -19,10 +19,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.apis.txn_offset_commit import (
-    TxnOffsetCommitRequest,
-    TxnOffsetCommitRequestTopic,
-)
+from cordwood.protocol.data import TxnOffsetCommitRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, ResourceType
 
@@ -92,7 +89,9 @@ def _refuse(answer: _Answer, request: TxnOffsetCommitRequest, code: int) -> None
 
 
 def _to_commit(
-    context: BrokerContext, topic: TxnOffsetCommitRequestTopic, answer: _Answer
+    context: BrokerContext,
+    topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic,
+    answer: _Answer,
 ) -> CommitTopic | None:
     """What of a topic can be committed; the rest is answered."""
     name = topic.name

@@ -21,7 +21,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.apis.write_txn_markers import WritableTxnMarker, WriteTxnMarkersRequest
+from cordwood.protocol.data import WriteTxnMarkersRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 
@@ -95,7 +95,7 @@ def _fields(answers: Mapping[int, _Answers]) -> Fields:
     }
 
 
-def _partitions(asked: WritableTxnMarker) -> list[TopicPartition]:
+def _partitions(asked: WriteTxnMarkersRequest.WritableTxnMarker) -> list[TopicPartition]:
     """Each partition once, in the order of the request."""
     named = (
         TopicPartition(topic.name, index)
@@ -112,7 +112,9 @@ def _by_topic(answers: _Answers) -> list[dict[str, Any]]:
     return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
 
 
-def _write_all(context: BrokerContext, asked: WritableTxnMarker, answers: _Answers) -> None:
+def _write_all(
+    context: BrokerContext, asked: WriteTxnMarkersRequest.WritableTxnMarker, answers: _Answers
+) -> None:
     """Writes a marker to its partitions; adds their answers."""
     marker = TransactionMarker(
         asked.producer_id,
@@ -125,7 +127,7 @@ def _write_all(context: BrokerContext, asked: WritableTxnMarker, answers: _Answe
         answers[partition] = _write(context, marker, partition.topic, partition.partition)
 
 
-def _is_built(context: BrokerContext, asked: WritableTxnMarker) -> bool:
+def _is_built(context: BrokerContext, asked: WriteTxnMarkersRequest.WritableTxnMarker) -> bool:
     """Whether there is a partition for which the broker itself builds the marker's batch.
 
     The group coordinator builds that of a partition of __consumer_offsets.

@@ -6,7 +6,7 @@ Source: kafka.server.ControllerApis.handleAllocateProducerIdsRequest, ProducerId
 from __future__ import annotations
 
 from cordwood.controller.controller_context import ControllerContext
-from cordwood.protocol.apis.allocate_producer_ids import AllocateProducerIdsRequest
+from cordwood.protocol.data import AllocateProducerIdsRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 

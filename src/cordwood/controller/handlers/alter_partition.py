@@ -15,7 +15,7 @@ from cordwood.controller.controller_context import ControllerContext
 from cordwood.metadata.controller_requests import AlteredIsr, IsrChange
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.alter_partition import AlterPartitionRequest, PartitionData
+from cordwood.protocol.data import AlterPartitionRequest
 from cordwood.serving.api import Api, Fields, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 
@@ -40,7 +40,9 @@ def handle(context: ControllerContext, request: AlterPartitionRequest) -> Respon
     return _answered(context, request, changes)
 
 
-def _isr(context: ControllerContext, partition: PartitionData) -> list[tuple[int, int]]:
+def _isr(
+    context: ControllerContext, partition: AlterPartitionRequest.PartitionData
+) -> list[tuple[int, int]]:
     if context.api_version < _EPOCHS_SINCE:
         return [(each, _NO_EPOCH) for each in partition.new_isr]
     return [(each.broker_id, each.broker_epoch) for each in partition.new_isr_with_epochs]
@@ -72,7 +74,9 @@ async def _answered(
     return answer
 
 
-def _result(partition: PartitionData, leader: int, altered: AlteredIsr) -> dict[str, Any]:
+def _result(
+    partition: AlterPartitionRequest.PartitionData, leader: int, altered: AlteredIsr
+) -> dict[str, Any]:
     index = partition.partition_index
     if altered.error is not ErrorCode.NONE:
         return {"partition_index": index, "error_code": altered.error}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from cordwood.controller.controller_context import ControllerContext
 from cordwood.metadata.controller_requests import DirectoryAssignment
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.assign_replicas_to_dirs import AssignReplicasToDirsRequest
+from cordwood.protocol.data import AssignReplicasToDirsRequest
 from cordwood.serving.api import Api, Fields, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 

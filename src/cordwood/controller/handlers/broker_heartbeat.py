@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from cordwood.controller.controller_context import ControllerContext
 from cordwood.metadata.quorum.lifecycle import Heartbeat, HeartbeatAnswer
-from cordwood.protocol.apis.broker_heartbeat import BrokerHeartbeatRequest
+from cordwood.protocol.data import BrokerHeartbeatRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 

@@ -13,7 +13,7 @@ from cordwood.controller.controller_context import ControllerContext
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.image import Endpoint
 from cordwood.model.kafka_errors import BrokerIdNotRegisteredError, InconsistentClusterIdError
-from cordwood.protocol.apis.broker_registration import BrokerRegistrationRequest
+from cordwood.protocol.data import BrokerRegistrationRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cordwood.controller.controller_context import ControllerContext
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.apis.envelope import EnvelopeRequest
+from cordwood.protocol.data import EnvelopeRequest
 from cordwood.protocol.headers import parse_start
 from cordwood.protocol.messages import MalformedMessageError
 from cordwood.serving.api import Api, Fields, Parked, Part, Response

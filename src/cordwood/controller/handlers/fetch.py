@@ -16,7 +16,7 @@ from cordwood.metadata.metadata_log import TOPIC_ID, TOPIC_PARTITION
 from cordwood.metadata.quorum.leader import ReplicaKey
 from cordwood.metadata.quorum.observer import FetchAnswer, LogEnd, OffsetAndEpoch
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.apis.fetch import FetchPartition, FetchRequest
+from cordwood.protocol.data import FetchRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.fetch_kinds import fetch_kind
@@ -47,7 +47,9 @@ def handle(context: ControllerContext, request: FetchRequest) -> Response:
     return _later(context, request, partition)
 
 
-def _partition(context: ControllerContext, request: FetchRequest) -> FetchPartition | None:
+def _partition(
+    context: ControllerContext, request: FetchRequest
+) -> FetchRequest.FetchPartition | None:
     """The only partition; None if it is not that of the metadata log."""
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return None
@@ -62,7 +64,7 @@ def _partition(context: ControllerContext, request: FetchRequest) -> FetchPartit
 
 
 def _fetch(
-    context: ControllerContext, request: FetchRequest, partition: FetchPartition
+    context: ControllerContext, request: FetchRequest, partition: FetchRequest.FetchPartition
 ) -> FetchAnswer:
     has_state = context.api_version >= _REPLICA_STATE_SINCE
     node_id = request.replica_state.replica_id if has_state else request.replica_id
@@ -82,7 +84,7 @@ def _fetch(
 
 
 async def _later(
-    context: ControllerContext, request: FetchRequest, partition: FetchPartition
+    context: ControllerContext, request: FetchRequest, partition: FetchRequest.FetchPartition
 ) -> Fields:
     await context.controller.commits.beyond(partition.fetch_offset, request.max_wait_ms)
     return _fields(context, _fetch(context, request, partition))

@@ -15,7 +15,7 @@ from cordwood.metadata.metadata_log import TOPIC_PARTITION
 from cordwood.metadata.quorum.observer import OffsetAndEpoch, SnapshotAnswer
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.apis.fetch_snapshot import FetchSnapshotRequest
+from cordwood.protocol.data import FetchSnapshotRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 

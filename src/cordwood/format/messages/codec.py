@@ -6,10 +6,11 @@ Source: org.apache.kafka.message.MessageDataGenerator.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import cache
 from typing import Any, Final
 
+from cordwood.format.messages.message import Message, message_of
 from cordwood.format.messages.reader_source import ReaderSource, has_records
 from cordwood.format.messages.schema import Field, MessageSchema, fields_of
 from cordwood.format.messages.writer_source import WriterSource
@@ -25,11 +26,14 @@ _COPIED_BYTES_MAX: Final = 1 << 20
 class MessageCodec:
     """Reads and writes one version of a message.
 
-    With `classes`, by name, structs are objects of those; without they are dicts.
+    With `message_class`, structs are objects of it and its structs; without they are dicts.
     """
 
     def __init__(
-        self, schema: MessageSchema, version: int, classes: Mapping[str, type] | None = None
+        self,
+        schema: MessageSchema,
+        version: int,
+        message_class: type[Message] | None = None,
     ) -> None:
         """Prepares the codec; nothing is compiled yet.
 
@@ -41,7 +45,8 @@ class MessageCodec:
         self.schema = schema
         self.version = version
         self.is_flexible = version in schema.flexible
-        self._classes = classes
+        self._class = message_class
+        self._structs = None if message_class is None else message_class.structs
         self._copies = not has_records(schema.fields)
         self._readers: dict[tuple[bool, str], Read] = {}
         self._write: Write | None = None
@@ -80,7 +85,7 @@ class MessageCodec:
         read = self._readers.get((of_bytes, distinct))
         if read is None:
             source = ReaderSource(
-                self.schema, self.version, self._classes, distinct=distinct, of_bytes=of_bytes
+                self.schema, self.version, self._structs, distinct=distinct, of_bytes=of_bytes
             )
             read = _compiled(source.text(), source.context, "read", repr(self))
             self._readers[of_bytes, distinct] = read
@@ -91,7 +96,7 @@ class MessageCodec:
 
         Args:
             out: where to.
-            values: a mapping, or an object of the message's class, and so for structs in it.
+            values: an object of the message's class, or a mapping, and so for structs in it.
 
         Raises:
             EncodingError: a value does not fit its field: a string of more than 32,767 bytes,
@@ -99,9 +104,11 @@ class MessageCodec:
         """
         write = self._write
         if write is None:
-            source = WriterSource(self.schema, self.version, by_attribute=self._classes is not None)
+            source = WriterSource(self.schema, self.version, self._structs)
             write = self._write = _compiled(source.text(), source.context, "write", repr(self))
         try:
+            if self._class is not None and not isinstance(values, Message):
+                values = message_of(self._class, values)
             write(out, values)
         except (struct.error, AttributeError, TypeError, UnicodeError) as error:
             raise EncodingError(f"{self}: {error}") from error

@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar, dataclass_transform
+
+from cordwood.format.messages.schema import Field, MessageSchema
+from cordwood.format.messages.source import Source
+from cordwood.model.pauses import in_steps
 
 
-class _MessageType(type):
-    """Makes slots of the annotated fields."""
-
-    def __new__(mcs, name: str, bases: tuple[type, ...], namespace: dict[str, Any]) -> _MessageType:
-        namespace["__slots__"] = tuple(namespace.get("__annotations__", ()))
-        return super().__new__(mcs, name, bases, namespace)
-
-
-class Message(metaclass=_MessageType):
+@dataclass_transform(kw_only_default=True)
+class Message:
     """A message or a struct of one, with a slot for each field of any version.
 
-    A field that the version read lacks holds its default. What was read is not to be changed:
-    defaults are shared.
+    Fields are given by keyword. One that is left out has its default, or is null where the schema
+    has none and the field can be null; one that the version read lacks has its default. Defaults
+    are shared: they, and what was read, are not changed.
     """
 
-    def get(self, name: str, default: Any = None) -> Any:
-        """A field by name, as a mapping would give it: writers take both."""
-        return getattr(self, name, default)
+    __slots__ = ()
+    schema_fields: ClassVar[tuple[Field, ...]] = ()
+    structs: ClassVar[dict[str, type[Message]]] = {}
+    """The classes of a message and of all structs in it, by name."""
+
+    def __init__(self, **values: Any) -> None:
+        """Compiles the class's own constructor, which takes this one's place."""
+        made = type(self)
+        made.__init__ = _constructor(made)  # type: ignore[method-assign]
+        made.__init__(self, **values)
 
     def items(self) -> Iterator[tuple[str, Any]]:
         """Names and values of the fields."""
-        return ((name, getattr(self, name)) for name in type(self).__annotations__)
+        return ((name, getattr(self, name)) for name in self.__slots__)
 
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
@@ -41,3 +46,89 @@ class Message(metaclass=_MessageType):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{n}={v!r}' for n, v in self.items())})"
+
+
+def message_type(schema: MessageSchema) -> type[Message]:
+    """The class of a message; those of its structs are attributes of it."""
+    structs: dict[str, type[Message]] = {}
+    made = _class(schema.name, schema.name, schema.fields, structs)
+    for name, struct in structs.items():
+        if struct is not made:
+            setattr(made, name, struct)
+    return made
+
+
+def _class(
+    name: str, message: str, fields: Sequence[Field], structs: dict[str, type[Message]]
+) -> type[Message]:
+    attributes = {
+        "__slots__": tuple(field.attribute for field in fields),
+        "__qualname__": name if name == message else f"{message}.{name}",
+        "schema_fields": tuple(fields),
+        "structs": structs,
+    }
+    structs[name] = made = type(name, (Message,), attributes)
+    for field in fields:
+        if field.kind == "struct" and field.struct not in structs:
+            _class(field.struct, message, field.fields, structs)
+    return made
+
+
+def message_of(made: type[Message], values: Mapping[str, Any]) -> Message:
+    """The message with those fields by name; structs may be mappings, too."""
+    given = {}
+    for field in made.schema_fields:
+        if field.attribute not in values:
+            continue
+        value = given[field.attribute] = values[field.attribute]
+        if field.kind == "struct" and value is not None:
+            struct = made.structs[field.struct]
+            given[field.attribute] = (
+                [_struct_of(struct, each) for each in in_steps(value, every=16)]
+                if field.is_array
+                else _struct_of(struct, value)
+            )
+    return made(**given)
+
+
+def _struct_of(struct: type[Message], value: Any) -> Any:
+    return message_of(struct, value) if isinstance(value, Mapping) else value
+
+
+def default_struct(struct: type[Message]) -> Message:
+    """The instance of a struct that is shared as the default of fields."""
+    found = _DEFAULTS.get(struct)
+    if found is None:
+        found = _DEFAULTS[struct] = struct()
+    return found
+
+
+_DEFAULTS: dict[type[Message], Message] = {}
+
+
+def _constructor(made: type[Message]) -> Any:
+    """`__init__` with a keyword for each field, compiled."""
+    context: dict[str, Any] = {}
+    parameters = []
+    for field in made.schema_fields:
+        context[f"default_{field.attribute}"] = _default(made, field)
+        parameters.append(f"{field.attribute}=default_{field.attribute}")
+    source = Source(f"def __init__(self, *, {', '.join(parameters)}):" if parameters else _EMPTY)
+    source.add(*(f"self.{field.attribute} = {field.attribute}" for field in made.schema_fields))
+    source.add("pass")
+    exec(compile(source.text(), f"<{made.__qualname__}>", "exec"), context)  # noqa: S102  # ours
+    return context["__init__"]
+
+
+_EMPTY = "def __init__(self):"
+
+
+def _default(made: type[Message], field: Field) -> Any:
+    default = field.default
+    if default is None or (field.can_be_null and field.default_text is None):
+        return None
+    if field.is_array:
+        return ()
+    if field.kind == "struct":
+        return default_struct(made.structs[field.struct])
+    return default

@@ -8,8 +8,8 @@ Source: org.apache.kafka.message.MessageDataGenerator, ByteBufferAccessor.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from cordwood.format.varint import Buffer, CutOffError, decode_unsigned_varint
@@ -223,23 +223,59 @@ def write_numbers(out: bytearray, values: Sequence[Any], code: str) -> None:
         out += struct.pack(f">{len(some)}{code}", *some)
 
 
+def iterated(values: Iterable[Any]) -> Sequence[Any]:
+    """The values of an array that is to be written, which can be counted."""
+    return values if isinstance(values, list | tuple) else list(values)
+
+
 def is_default_struct(value: Any, defaults: dict[str, Any]) -> bool:
     """Whether all fields of a struct that is to be written are at their defaults."""
-    return value is not None and all(
+    if value is None:
+        return False
+    is_mapping = isinstance(value, Mapping)
+    return all(
         is_default_struct(found, default)
         if isinstance(default, dict)
         else found == default or (not found and not default)
         for name, default in defaults.items()
-        for found in (value.get(name, default),)
+        for found in (value.get(name, default) if is_mapping else getattr(value, name),)
     )
 
 
+class Records(Protocol):
+    """Records that need not be in memory."""
+
+    @property
+    def size_bytes(self) -> int:
+        """Their size."""
+
+
+class Output(bytearray):
+    """What is written of a message whose records may stay in files.
+
+    `parts` are what has been written before the last records that did.
+    """
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.parts: list[Any] = []
+
+    def put(self, records: Records) -> None:
+        """Appends records that are not bytes."""
+        self.parts += (bytes(self), records)
+        self.clear()
+
+
 CONTEXT: Final[dict[str, Callable[..., Any] | Any]] = {
+    "BYTES": (bytes, bytearray, memoryview),
     "array_error": array_error,
     "bytes_error": bytes_error,
     "in_steps": in_steps,
     "is_default_struct": is_default_struct,
     "is_pausing": is_pausing,
+    "iterated": iterated,
     "long_value_error": long_value_error,
     "new": object.__new__,
     "null_error": null_error,
@@ -258,11 +294,3 @@ CONTEXT: Final[dict[str, Callable[..., Any] | Any]] = {
     "write_uvarint": write_uvarint,
 }
 """The names that compiled source may use."""
-
-
-def iterated(values: Iterable[Any]) -> Sequence[Any]:
-    """The values of an array that is to be written, which can be counted."""
-    return values if isinstance(values, list | tuple) else list(values)
-
-
-CONTEXT["iterated"] = iterated

@@ -99,6 +99,11 @@ class Field:
         """Whether the field can be null in that version."""
         return self.nullable is not None and version in self.nullable
 
+    @property
+    def can_be_null(self) -> bool:
+        """Whether the field can be null in some version."""
+        return self.nullable is not None
+
     @cached_property
     def attribute(self) -> str:
         """The name as Python code spells it: `topicId` is `topic_id`."""
@@ -144,9 +149,9 @@ def snake_case(name: str) -> str:
 
 
 def schemas(text: str) -> dict[str, MessageSchema]:
-    """The schemas that `text` describes, by name."""
+    """The schemas that `text` describes, by name; lines that begin with # are comments."""
     found: dict[str, MessageSchema] = {}
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.splitlines() if line.strip() and line[0] != "#"]
     position = 0
     while position < len(lines):
         word, name, *settings = lines[position].split()

@@ -8,34 +8,36 @@ Source: org.apache.kafka.message.MessageDataGenerator.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from cordwood.format.messages.message import Message, default_struct
 from cordwood.format.messages.primitives import CONTEXT, STRING_BYTES_MAX, WRITE_STEPS
 from cordwood.format.messages.schema import LAYOUTS, Field, MessageSchema
 from cordwood.format.messages.source import Source
 from cordwood.model.uuids import ZERO_UUID
 
 _NUMBERS: Final = frozenset(LAYOUTS) - {"uuid"}
-_MISSING: Final = object()
 
 
 class WriterSource:
     """Writes the source of `write(out, values)`, which appends a message to a bytearray.
 
-    Structs are given as anything with the `get` of a mapping, with the fields by attribute name if
-    `by_attribute`, else by the schema's. A field that is left out has its default; one that is
-    nullable and whose schema names none is null. `context` has the values that the source names.
+    With `structs`, by name, structs are objects of those classes, and null is written as empty in
+    versions of a field that cannot be null if others can. Without they are mappings by the schema's
+    names, in which a field that is left out has its default, or is null if it can be and the schema
+    names no default. `context` has the values that the source names.
     """
 
-    def __init__(self, schema: MessageSchema, version: int, *, by_attribute: bool) -> None:
+    def __init__(
+        self, schema: MessageSchema, version: int, structs: Mapping[str, type[Message]] | None
+    ) -> None:
         self._version = version
         self._is_flexible = version in schema.flexible
-        self._by_attribute = by_attribute
+        self._structs = structs
         self.context: dict[str, Any] = {
             **CONTEXT,
             "EMPTY": {},
-            "MISSING": _MISSING,
             "ZERO_UUID": ZERO_UUID,
         }
         self._source = Source("def write(out, values):")
@@ -52,21 +54,24 @@ class WriterSource:
 
     def _struct(self, fields: Sequence[Field], values: str) -> None:
         """Writes the struct that the expression `values` gives; nothing is pending afterwards."""
-        get = self._source.name("get")
-        self._source.add(f"{get} = {values}.get")
         here = [field for field in fields if self._version in field.versions]
+        if self._structs is None:
+            get = self._source.name("get")
+            self._source.add(f"{get} = {values}.get")
+            given = {field.name: f"{get}({field.name!r}, {self._default(field)})" for field in here}
+        else:
+            given = {field.name: f"{values}.{field.attribute}" for field in here}
         for field in here:
             if field.tag is None:
-                self._field(field, f"{get}({self._key(field)!r}, {self._default(field)})")
+                self._field(field, given[field.name])
         tagged = [field for field in here if field.tag is not None]
+        if not here:
+            self._source.add("pass")
         if self._is_flexible and not tagged:
             self._pending.append(("B", "0"))
         self._flush()
         if self._is_flexible and tagged:
-            self._tags(sorted(tagged, key=lambda field: field.tag or 0), get)
-
-    def _key(self, field: Field) -> str:
-        return field.attribute if self._by_attribute else field.name
+            self._tags(sorted(tagged, key=lambda field: field.tag or 0), given)
 
     def _default(self, field: Field) -> str:
         default = field.default
@@ -80,15 +85,15 @@ class WriterSource:
             return "EMPTY"
         return "ZERO_UUID" if field.kind == "uuid" else repr(default)
 
-    def _tags(self, fields: Sequence[Field], get: str) -> None:
+    def _tags(self, fields: Sequence[Field], given: Mapping[str, str]) -> None:
         add, block, name = self._source.add, self._source.block, self._source.name
         count, section, payload = name("count"), name("section"), name("payload")
-        add(f"{count} = 0", f'{section} = b""')
+        add(f"{count} = 0")
         out = self._out
         for field in fields:
             value = name("value")
-            add(f"{value} = {get}({self._key(field)!r}, MISSING)")
-            with block(f"if {value} is not MISSING and {self._differs(field, value)}:"):
+            add(f"{value} = {given[field.name]}")
+            with block(f"if {self._differs(field, value)}:"):
                 with block(f"if not {count}:"):
                     add(f"{section} = bytearray()")
                 add(f"{count} += 1", f"{payload} = bytearray()")
@@ -99,7 +104,9 @@ class WriterSource:
                 add(f"write_uvarint({section}, {field.tag})")
                 add(f"write_uvarint({section}, len({payload}))")
                 add(f"{section} += {payload}")
-        add(f"{out}.append({count})", f"{out} += {section}")
+        add(f"{out}.append({count})")
+        with block(f"if {count}:"):
+            add(f"{out} += {section}")
 
     def _differs(self, field: Field, value: str) -> str:
         """The condition that a tagged field is not at its default."""
@@ -112,14 +119,19 @@ class WriterSource:
         if field.kind == "struct":
             name = self._source.name("defaults")
             self.context[name] = self._defaults(field.fields)
-            return f"not is_default_struct({value}, {name})"
+            differs = f"not is_default_struct({value}, {name})"
+            if self._structs is not None:
+                name = self._source.name("default")
+                self.context[name] = default_struct(self._structs[field.struct])
+                differs = f"{value} is not {name} and {differs}"
+            return differs
         if field.kind == "uuid":
             return f"{value} is not None and {value} != ZERO_UUID"
         return f"{value} != {default!r}"
 
     def _defaults(self, fields: Sequence[Field]) -> dict[str, Any]:
         return {
-            self._key(field): self._defaults(field.fields)
+            (field.name if self._structs is None else field.attribute): self._defaults(field.fields)
             if field.kind == "struct" and not field.is_array and field.default is not None
             else field.default
             for field in fields
@@ -129,15 +141,14 @@ class WriterSource:
     # ---- fields
 
     def _field(self, field: Field, value: str) -> None:
-        is_nullable = field.is_nullable(self._version)
         if field.is_array:
-            self._array(field, value, is_nullable=is_nullable)
+            self._array(field, value)
         elif field.kind == "struct":
-            self._single_struct(field, value, is_nullable=is_nullable)
+            self._single_struct(field, value, is_nullable=field.is_nullable(self._version))
         elif field.kind in LAYOUTS:
             self._fixed(field.kind, value)
         else:
-            self._text(field.kind, field.name, value, is_nullable=is_nullable)
+            self._text(field.kind, field.name, value, null=self._null(field))
 
     def _fixed(self, kind: str, value: str) -> None:
         if kind == "uuid":
@@ -171,25 +182,40 @@ class WriterSource:
             self._source.add(f"{self._out}.append(1)")
             self._struct(field.fields, variable)
 
-    def _text(self, kind: str, name: str, value: str, *, is_nullable: bool) -> None:
+    def _null(self, field: Field) -> int | None:
+        """The length that is written for null; None if null is an error."""
+        if field.is_nullable(self._version):
+            return -1
+        return 0 if field.can_be_null and self._structs is not None else None
+
+    def _text(self, kind: str, name: str, value: str, *, null: int | None) -> None:
         add, block = self._source.add, self._source.block
         data, size = self._source.name("data"), self._source.name("size")
-        is_string = kind == "string"
+        is_string, is_records = kind == "string", kind == "records"
         add(f"{data} = {value}")
         with block(f"if {data} is None:"):
-            if is_nullable:
-                add(f"{size} = -1", f'{data} = b""')
+            if null is not None:
+                add(f"{size} = {null}", f'{data} = b""')
             else:
                 add(f'raise null_value_error("{name}")')
         with block("else:"):
             if is_string:
                 add(f"{data} = {data}.encode()")
-            add(f"{size} = len({data})")
+            length = f"len({data})"
+            if is_records:
+                length += f" if isinstance({data}, BYTES) else {data}.size_bytes"
+            add(f"{size} = {length}")
             if is_string:
                 with block(f"if {size} > {STRING_BYTES_MAX}:"):
                     add(f'raise long_value_error("{name}", {size})')
         self._length(size, "h" if is_string else "i")
-        add(f"{self._out} += {data}")
+        if not is_records:
+            add(f"{self._out} += {data}")
+            return
+        with block(f"if isinstance({data}, BYTES):"):
+            add(f"{self._out} += {data}")
+        with block("else:"):
+            add(f"{self._out}.put({data})")
 
     def _length(self, variable: str, code: str) -> None:
         """Writes a length, or a count, and what was pending."""
@@ -203,13 +229,14 @@ class WriterSource:
         with self._source.block("else:"):
             self._source.add(f"write_uvarint({self._out}, {variable} + 1)")
 
-    def _array(self, field: Field, value: str, *, is_nullable: bool) -> None:
+    def _array(self, field: Field, value: str) -> None:
         add, block = self._source.add, self._source.block
         items, count = self._source.name("items"), self._source.name("count")
         add(f"{items} = {value}")
         with block(f"if {items} is None:"):
-            if is_nullable:
-                add(f"{count} = -1", f"{items} = ()")
+            null = self._null(field)
+            if null is not None:
+                add(f"{count} = {null}", f"{items} = ()")
             else:
                 add(f'raise null_value_error("{field.name}")')
         with block("else:"):
@@ -234,5 +261,5 @@ class WriterSource:
             elif field.kind == "uuid":
                 self._fixed(field.kind, element)
             else:
-                self._text(field.kind, f"{field.name} element", element, is_nullable=False)
+                self._text(field.kind, f"{field.name} element", element, null=None)
             self._flush()

@@ -8,9 +8,7 @@ Source: kafka.server.AclApis.
 from __future__ import annotations
 
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.apis.create_acls import CreateAclsRequest
-from cordwood.protocol.apis.delete_acls import DeleteAclsRequest
-from cordwood.protocol.apis.describe_acls import DescribeAclsRequest
+from cordwood.protocol.data import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
 from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.request_context import RequestContext

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from cordwood.configs.alter import Alteration, Resource
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.alter_configs import AlterConfigsRequest
+from cordwood.protocol.data import AlterConfigsRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.handlers.config_changes import carry_out
 from cordwood.serving.request_context import RequestContext

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from cordwood.metadata.controller_requests import Reassignment
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+from cordwood.protocol.data import AlterPartitionReassignmentsRequest
 from cordwood.serving.api import Api, Fields, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.apis.api_versions import ApiVersionsRequest
+from cordwood.protocol.data import ApiVersionsRequest
 from cordwood.serving.api import Api, Response
 from cordwood.serving.request_context import RequestContext
 

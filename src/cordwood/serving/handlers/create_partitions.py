@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from cordwood.metadata.controller_requests import NewPartitions
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.create_partitions import CreatePartitionsRequest
+from cordwood.protocol.data import CreatePartitionsRequest
 from cordwood.serving.api import Api, Fields, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error

@@ -19,7 +19,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import is_reserved
-from cordwood.protocol.apis.create_topics import CreatableTopic, CreateTopicsRequest
+from cordwood.protocol.data import CreateTopicsRequest
 from cordwood.serving.api import Api, Fields, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
@@ -74,7 +74,7 @@ def _response(
     return {"topics": [*others, *duplicates, *prohibited, *unauthorized]}
 
 
-def _new_topic(topic: CreatableTopic) -> NewTopic:
+def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
     return NewTopic(
         name=topic.name,
         num_partitions=topic.num_partitions,

@@ -20,7 +20,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.protocol.apis.delete_topics import DeleteTopicsRequest
+from cordwood.protocol.data import DeleteTopicsRequest
 from cordwood.serving.api import Api, Fields, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error

@@ -13,7 +13,7 @@ from typing import Any, Final
 from cordwood.metadata.records import has_controller_registration
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import UnsupportedRequestError
-from cordwood.protocol.apis.describe_cluster import DescribeClusterRequest
+from cordwood.protocol.data import DescribeClusterRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.handlers.cluster_facts import brokers_of, cluster_operations

@@ -15,7 +15,7 @@ from cordwood.configs.resource import ConfigResource
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.describe_configs import DescribeConfigsRequest, DescribeConfigsResource
+from cordwood.protocol.data import DescribeConfigsRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation
 from cordwood.serving.handlers.config_authorization import config_authorization_error
@@ -41,7 +41,9 @@ def handle(context: RequestContext, request: DescribeConfigsRequest) -> Response
 
 
 def _described(
-    context: RequestContext, asked: DescribeConfigsResource, request: DescribeConfigsRequest
+    context: RequestContext,
+    asked: DescribeConfigsRequest.DescribeConfigsResource,
+    request: DescribeConfigsRequest,
 ) -> dict[str, Any]:
     denied = config_authorization_error(
         context, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name
@@ -64,12 +66,17 @@ def _described(
     return _result(asked, 0, "", entries)
 
 
-def _refused(asked: DescribeConfigsResource, error: KafkaError) -> dict[str, Any]:
+def _refused(
+    asked: DescribeConfigsRequest.DescribeConfigsResource, error: KafkaError
+) -> dict[str, Any]:
     return _result(asked, error.code, str(error), [])
 
 
 def _result(
-    asked: DescribeConfigsResource, code: int, text: str, entries: list[dict[str, Any]]
+    asked: DescribeConfigsRequest.DescribeConfigsResource,
+    code: int,
+    text: str,
+    entries: list[dict[str, Any]],
 ) -> dict[str, Any]:
     return {
         "error_code": code,

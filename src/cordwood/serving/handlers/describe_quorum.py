@@ -14,7 +14,7 @@ from typing import Any
 from cordwood.metadata.controller_requests import QuorumInfo, QuorumReplica
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
-from cordwood.protocol.apis.describe_quorum import DescribeQuorumRequest
+from cordwood.protocol.data import DescribeQuorumRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.request_context import RequestContext

@@ -11,9 +11,7 @@ from collections import Counter, defaultdict
 from typing import Any
 
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.apis.describe_user_scram_credentials import (
-    DescribeUserScramCredentialsRequest,
-)
+from cordwood.protocol.data import DescribeUserScramCredentialsRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.request_context import RequestContext

@@ -13,7 +13,7 @@ from typing import Any
 from cordwood.metadata.controller_requests import ElectionResult
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.elect_leaders import ElectLeadersRequest
+from cordwood.protocol.data import ElectLeadersRequest
 from cordwood.serving.api import Api, Fields, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.handlers.controller_answers import after_answer, result_or_error

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from cordwood.configs.alter import Alteration, Resource
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.incremental_alter_configs import IncrementalAlterConfigsRequest
+from cordwood.protocol.data import IncrementalAlterConfigsRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.handlers.config_changes import carry_out
 from cordwood.serving.request_context import RequestContext

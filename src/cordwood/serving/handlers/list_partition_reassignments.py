@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.apis.list_partition_reassignments import ListPartitionReassignmentsRequest
+from cordwood.protocol.data import ListPartitionReassignmentsRequest
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.request_context import RequestContext

@@ -8,8 +8,7 @@ Source: kafka.server.KafkaApis.handleSaslHandshakeRequest, handleSaslAuthenticat
 from __future__ import annotations
 
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.apis.sasl_authenticate import SaslAuthenticateRequest
-from cordwood.protocol.apis.sasl_handshake import SaslHandshakeRequest
+from cordwood.protocol.data import SaslAuthenticateRequest, SaslHandshakeRequest
 from cordwood.serving.api import Api, Response
 from cordwood.serving.request_context import RequestContext
 

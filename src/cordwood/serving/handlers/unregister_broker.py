@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from cordwood.protocol.apis.unregister_broker import UnregisterBrokerRequest
+from cordwood.protocol.data import UnregisterBrokerRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.handlers.controller_answers import result_or_error

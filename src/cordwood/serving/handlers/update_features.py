@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 
 from cordwood.metadata.controller_requests import FeatureUpdate
-from cordwood.protocol.apis.update_features import UpdateFeaturesRequest
+from cordwood.protocol.data import UpdateFeaturesRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.handlers.controller_answers import result_or_error

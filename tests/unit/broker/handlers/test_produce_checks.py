@@ -20,7 +20,7 @@ from cordwood.model.kafka_errors import (
     KafkaError,
     UnsupportedCompressionTypeError,
 )
-from cordwood.protocol.apis.produce import ProduceRequest
+from cordwood.protocol.data import ProduceRequest
 from cordwood.protocol.messages import build, request_codec
 
 BATCH = build_batch([Record(0, 1, b"k", b"v")], base_offset=0)
