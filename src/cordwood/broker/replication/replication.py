@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from cordwood.broker.replication.fetch_session import FetchLimits, ReplicaFetchSession
 from cordwood.broker.replication.fetcher import Followed, ReplicaFetcher
@@ -17,8 +17,8 @@ from cordwood.broker.replication.throttles import ReplicationThrottle
 from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.client.transport import Transports
 from cordwood.metadata.cache import MetadataCache
-from cordwood.model.clock import Clock
 from cordwood.model.security_protocol import SecurityProtocol
+from cordwood.serving.node_thread import NodeThread
 
 
 class ImageBrokers:
@@ -61,21 +61,10 @@ class FollowerSettings(NamedTuple):
     transports: Transports | None = None
 
 
-class LoopThread(Protocol):
-    """The methods of `NodeThread` that are used here."""
-
-    @property
-    def clock(self) -> Clock:
-        """The clock."""
-
-    def call_soon(self, run: Callable[[], object]) -> object:
-        """Calls something on the event loop's thread."""
-
-
 class _Fetching:
     """A fetcher and its task, which begins and ends in a later turn of the event loop."""
 
-    def __init__(self, fetcher: ReplicaFetcher, thread: LoopThread) -> None:
+    def __init__(self, fetcher: ReplicaFetcher, thread: NodeThread) -> None:
         self.fetcher = fetcher
         self._thread = thread
         self._task: asyncio.Task[None] | None = None
@@ -117,7 +106,7 @@ class Replication:
         node_id: int,
         broker_epoch: Callable[[], int],
         settings: FollowerSettings,
-        thread: LoopThread,
+        thread: NodeThread,
         run: Callable[[Callable[[], None]], Awaitable[None]],
         changed: Callable[[LedBy], None],
         throttle: ReplicationThrottle,
