@@ -9,7 +9,7 @@ export PYTHONDONTWRITEBYTECODE :=
 # `nightly` wait half of their time. They start in the order that tests/conftest.py gives them, not that
 # of how many tests are in each.
 FILES := 3
-nightly: FILES := 5
+nightly: FILES := 4
 SIDE_BY_SIDE = -n $(FILES) --dist loadfile --no-loadscope-reorder --durations 10 --durations-min 10
 
 # What a wheel has: the request path compiled.
@@ -34,7 +34,7 @@ compat: compiled  ## the other tests of CI, over the compiled form: comparisons 
 NIGHT ?= $(shell echo $$(($$(date +%s) / 86400)))
 nightly: export CORDWOOD_NIGHT := $(NIGHT)
 nightly: setup lint  ## every test, in its full form; of long lists of seeds the quarter of the day
-	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) --junitxml build/nightly.xml -m "nightly or not nightly"
+	@$(BIN)/python -m pytest $(SIDE_BY_SIDE) --report-log build/nightly.jsonl -m "nightly or not nightly"
 simulate: setup  ## run a seed of the simulation, and show its history: SEED=17 BUG=a_planted_one
 	@cd tests && ../$(BIN)/python -W ignore -m support.simulation $(or $(SEED),0) $(if $(BUG),--bug $(BUG))
 report-card: compiled  ## run clients' tests at cordwood serve and a real Kafka, and write docs/report-card.md
