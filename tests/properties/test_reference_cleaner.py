@@ -195,8 +195,8 @@ def walk_with(compaction: LogCompaction, secrets: Secrets) -> Walk:
         first_dirty=compaction.first_dirty,
         aborted=AbortedTransactions(compaction.aborted),
         secrets=secrets,
-        versions=compaction.versions,
-        expiry=Expiry.of(compaction.ttl_header, compaction.now_ms),
+        versions=compaction.rules.versions,
+        expiry=Expiry.of(compaction.rules),
     )
 
 
@@ -352,7 +352,7 @@ def test_times_to_live_give_the_bytes_of_the_reference_in_one_task_and_in_many(
         assert_same(rewritten(compaction, survivors), segments_by_reference(compaction))
         assert survivors_of(compaction, [Lane()] * 3) == survivors
         rng, secrets = random.Random(seed), Secrets.from_seed(compaction.seed)
-        if compaction.versions is None:
+        if compaction.rules.versions is None:
             merged = survivors_by_merge(compaction, rng, secrets, probe=seed % 2 == 0)
         else:
             merged = versions_by_merge(compaction, rng, secrets)

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from cordwood.cleanup.plan.attempt import Limits
 from cordwood.cleanup.schedule.clean import clean
 from cordwood.cleanup.schedule.request import CleanRequest, Resolved
 from cordwood.configs.log_config import LogConfig
@@ -109,7 +110,7 @@ def _run(runner: Any, job: Job) -> Outcome:
             resolve=resolve,
             now_ms=job.now_ms,
             force=True,
-            verify=job.verify,
+            limits=Limits(verify=job.verify),
         ),
         lambda: nullcontext(engine),
         clock=SystemClock(),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.cleanup.estimate.values import Estimator
+from cordwood.cleanup.plan.attempt import Limits
 from cordwood.cleanup.schedule.clean import clean
 from cordwood.cleanup.schedule.report import Report
 from cordwood.cleanup.schedule.request import CleanRequest, Engine, Listener, Resolved
@@ -34,7 +35,13 @@ def in_process() -> Iterator[Engine]:
 
 
 def clean_in_process(
-    log_dir: Path, configs: Mapping[str, LogConfig], *, now_ms: int, **options: Any
+    log_dir: Path,
+    configs: Mapping[str, LogConfig],
+    *,
+    now_ms: int,
+    verify: bool = False,
+    space_max: int | None = None,
+    **options: Any,
 ) -> Report:
     """Cleans a log directory without Spark.
 
@@ -52,6 +59,7 @@ def clean_in_process(
     engine = options.pop("engine", in_process)
     estimator: Estimator | None = options.pop("estimator", None)
     given: dict[str, Any] = {"log_dirs": (log_dir,), "resolve": resolve, "now_ms": now_ms}
+    given["limits"] = Limits(verify=verify, space_max=space_max)
     return clean(
         CleanRequest(**given | options),
         engine,

@@ -28,9 +28,9 @@ def _execute(line: Line, message: dict[str, Any], fs: FileSystem) -> None:
     for compaction in rounds:
         progress = tasks.ProgressFile(
             compaction.directory,
-            compaction.attempt,
+            compaction.attempt.token,
             "clean",
-            bytes_per_s=compaction.throttle_bytes,
+            bytes_per_s=compaction.attempt.limits.throttle_bytes,
             fs=fs,
         )
         try:

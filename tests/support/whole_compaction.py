@@ -31,7 +31,7 @@ def verify_rewritten(compaction: LogCompaction, spec: RewriteSpec, manifest: Man
         CorruptError: it was refused.
     """
     segments: Sequence[SegmentSource] = still_to_do(compaction, compaction.segments)
-    if compaction.versions is not None:
+    if compaction.rules.versions is not None:
         segments = compaction.segments
     evidence = find_evidence(Scope.of(compaction), segments, entries_max=ENTRIES_MAX)
     bases = [segment.source.base_offset for segment in spec.segments]

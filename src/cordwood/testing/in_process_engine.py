@@ -126,7 +126,7 @@ class InProcessEngine:
 
         def go_on(_: int) -> None:
             compaction = committer.compaction
-            require_wanted(Path(compaction.directory), compaction.attempt, fs=self.fs)
+            require_wanted(Path(compaction.directory), compaction.attempt.token, fs=self.fs)
 
         def work() -> None:
             try:
@@ -160,9 +160,9 @@ def is_plain(compaction: LogCompaction) -> bool:
     """Whether `stage_groups` can do it: its rules are those of the cleaner, and nothing else."""
     return (
         compaction.erased is None
-        and not compaction.verify
-        and not compaction.is_measured
-        and compaction.space_max is None
+        and not compaction.is_verified
+        and not compaction.attempt.is_measured
+        and compaction.attempt.limits.space_max is None
     )
 
 
@@ -243,7 +243,7 @@ def _stage(
     tally = group.tally
     manifest = Manifest(
         base_offset=sources[0].base_offset,
-        token=compaction.attempt,
+        token=compaction.attempt.token,
         unchanged=tally.stays,
         bytes_before=sum(each.size_bytes for each in sources),
         records_before=tally.records_before,
@@ -268,7 +268,9 @@ def _write(
     compaction: LogCompaction, segment: CleanedSegment, *, fs: FileSystem
 ) -> RewrittenSegment:
     staged = StagedSegment(
-        directory=compaction.directory, base_offset=segment.base_offset, token=compaction.attempt
+        directory=compaction.directory,
+        base_offset=segment.base_offset,
+        token=compaction.attempt.token,
     )
     files = StagedFiles(staged, model=compaction.model, modified_ns=segment.modified_ns, fs=fs)
     try:

@@ -19,8 +19,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cordwood.cleanup.engine.denser_batch import denser, has_grown
-from cordwood.cleanup.plan.compaction_values import Discarded, LastRecord, VersionRule
+from cordwood.cleanup.plan.compaction_values import Discarded, LastRecord
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.file_names import (
@@ -74,14 +75,10 @@ class ReferenceRound:
     first_dirty: int
     first_uncleanable: int
     groups: tuple[tuple[int, ...], ...]
-    now_ms: int
-    delete_retention_ms: int
+    rules: RecordRules
     index_interval_bytes: int
-    legacy_horizon_ms: int = 0
     producers: tuple[LastRecord, ...] = ()
     aborted: tuple[AbortedTransaction, ...] = ()
-    versions: VersionRule | None = None
-    ttl_header: str = ""
     read: tuple[int, ...] = ()
     indexed: tuple[int, ...] = ()
     before: TransactionSummary | None = None
@@ -96,20 +93,16 @@ class ReferenceRound:
         """The same compaction, as the fast cleaner is given it, without the groups in place."""
         done = compaction.groups[: compaction.groups_done]
         first_left = done[-1][-1] + 1 if done else 0
-        is_versioned = compaction.versions is not None
+        is_versioned = compaction.rules.versions is not None
         return cls(
             directory=Path(compaction.directory),
             first_dirty=compaction.first_dirty,
             first_uncleanable=compaction.first_uncleanable,
             groups=compaction.groups[compaction.groups_done :],
-            now_ms=compaction.now_ms,
-            delete_retention_ms=compaction.delete_retention_ms,
+            rules=compaction.rules,
             index_interval_bytes=compaction.index_interval_bytes,
-            legacy_horizon_ms=compaction.legacy_horizon_ms,
             producers=compaction.producers,
             aborted=compaction.aborted,
-            versions=compaction.versions,
-            ttl_header=compaction.ttl_header,
             read=tuple(
                 each.base_offset for each in compaction.segments if each.base_offset >= first_left
             ),
@@ -402,7 +395,7 @@ class ReferenceCleaner:
     def _offset_map(self) -> Highest:
         """The newest record of each key of the dirty section, or that of the highest version."""
         compaction = self._round
-        newest = Highest(compaction.versions)
+        newest = Highest(compaction.rules.versions)
         transactions = SequentialTransactions()
         # Of a compaction that was interrupted, markers in groups that are in place are not read: a
         # transaction that ends there would seem never to end.
@@ -444,7 +437,8 @@ class ReferenceCleaner:
             rules = _SegmentRules(
                 newest=newest,
                 is_indexed=base in self._indexed,
-                keeps_legacy_tombstones=modified_ns // 1_000_000 > compaction.legacy_horizon_ms,
+                keeps_legacy_tombstones=modified_ns // 1_000_000
+                > compaction.rules.legacy_horizon_ms,
             )
             for batch in batches:
                 self._clean_batch(batch, rules, written, tally)
@@ -484,8 +478,8 @@ class ReferenceCleaner:
             is_control=header.is_control,
             must_leave_header=self._must_leave_header(batch),
             delete_horizon_ms=header.delete_horizon_ms,
-            now_ms=compaction.now_ms,
-            delete_retention_ms=compaction.delete_retention_ms,
+            now_ms=compaction.rules.now_ms,
+            delete_retention_ms=compaction.rules.delete_retention_ms,
         )
         if verdict.action is Action.DISCARD:
             return
@@ -507,7 +501,7 @@ class ReferenceCleaner:
         can_discard: bool,
     ) -> list[Record]:
         """The records of a batch that stay; counts the others."""
-        now_ms = self._round.now_ms
+        now_ms = self._round.rules.now_ms
         horizon = None if isinstance(batch, LegacyBatch) else batch.header.delete_horizon_ms
         if should_discard_records(
             can_discard=can_discard,
@@ -544,11 +538,13 @@ class ReferenceCleaner:
             return "unkeyed" if rules.is_indexed else "superseded"
         newest = rules.newest
         is_below = record.offset < self._round.first_dirty
-        if newest.beats(record.key, record) or (is_below and self._round.versions is not None):
+        if newest.beats(record.key, record) or (
+            is_below and self._round.rules.versions is not None
+        ):
             return "superseded"
         if newest.is_pinned(record.key, record):
             return None
-        if has_expired(record, self._round.ttl_header, self._round.now_ms):
+        if has_expired(record, self._round.rules.ttl_header, self._round.rules.now_ms):
             return "expired"
         return None if record.value is not None or keep_tombstones else "tombstone"
 

@@ -12,7 +12,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from cordwood.cleanup.plan.compaction_values import LastRecord, VersionRule
+from cordwood.cleanup.plan.compaction_values import LastRecord
+from cordwood.cleanup.rules.versions import VersionRule
 from cordwood.format.record_batch import Record
 from cordwood.format.record_longs import expiry_ms
 

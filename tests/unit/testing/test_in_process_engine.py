@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 
 from cordwood.cleanup.engine.rewrite import GroupRewriter
 from cordwood.cleanup.engine.tasks import rewrite_specs
+from cordwood.cleanup.plan.attempt import Attempt, Limits
 from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
@@ -134,7 +135,7 @@ def staged(compaction: LogCompaction, attempt: str) -> list[tuple[Manifest, list
     """The groups that are left, as they are staged: the manifest, and the bytes of each file."""
     directory = Path(compaction.directory)
     found = []
-    for manifest in stage_groups(replace(compaction, attempt=attempt)):
+    for manifest in stage_groups(replace(compaction, attempt=Attempt(token=attempt))):
         paths = sorted(directory.glob(f"*{STAGED_SUFFIX}"))
         found.append((replace(manifest, token=""), [path.read_bytes() for path in paths]))
         for path in paths:
@@ -329,7 +330,7 @@ def test_what_plain_python_does_not_do_is_left_to_compiled_code(
     compaction: LogCompaction,
 ) -> None:
     assert is_plain(compaction)
-    assert not is_plain(replace(compaction, verify=True))
+    assert not is_plain(replace(compaction, attempt=Attempt(limits=Limits(verify=True))))
     assert not is_plain(replace(compaction, erased=((0, 0),)))
     assert refusal_of(compaction, plain_bytes_max=PLAIN_BYTES_MAX) is None
 

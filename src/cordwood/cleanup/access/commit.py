@@ -139,7 +139,7 @@ class CompactionCommitter:
         """
         with staging_errors(self._directory):
             self.clear()
-        begin_attempt(self._directory, self.compaction.attempt, fs=self._fs)
+        begin_attempt(self._directory, self.compaction.attempt.token, fs=self._fs)
 
     def skip(self, manifests: dict[int, Manifest]) -> None:
         """Records groups that do not change, by number."""
@@ -158,7 +158,9 @@ class CompactionCommitter:
             manifest = self._known.get(self._next)
             base = self.compaction.groups[self._next][0]
             if manifest is None:
-                manifest = announced(self._directory, base, self.compaction.attempt, fs=self._fs)
+                manifest = announced(
+                    self._directory, base, self.compaction.attempt.token, fs=self._fs
+                )
             if manifest is None:
                 break
             if self._next == self.compaction.groups_done:
@@ -196,7 +198,7 @@ class CompactionCommitter:
         if self._tasks_stopped:
             return
         try:
-            end_attempt(self._directory, self.compaction.attempt, fs=self._fs)
+            end_attempt(self._directory, self.compaction.attempt.token, fs=self._fs)
         except (OSError, CordwoodError) as refused:
             _log.debug("The tasks of %s cannot be stopped: %s", self.compaction.name, refused)
         else:

@@ -53,7 +53,7 @@ class _Scan:
     def __init__(self, source: SegmentSource, rule: DueRule, batch_bytes_max: int) -> None:
         self._source = source
         self._rule = rule
-        self._expiry = Expiry.of(rule.ttl_header, 0)
+        self._expiry = Expiry(rule.ttl_header) if rule.ttl_header else None
         self._payloads = PayloadReader(batch_bytes_max=batch_bytes_max)
         self._nulls, self._keyed = (np.zeros(1 << 12, dtype=np.uint8) for _ in range(2))
 

@@ -17,10 +17,11 @@ from cordwood.cleanup.access.capture import Captured, with_due
 from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.access.log_on_disk import LogFiles
 from cordwood.cleanup.access.run import Run
+from cordwood.cleanup.plan.attempt import Attempt
 from cordwood.cleanup.plan.check_plan import view_when_rolled
 from cordwood.cleanup.plan.compaction import CompactionPlan
 from cordwood.cleanup.plan.compaction_values import Discarded
-from cordwood.cleanup.plan.log_compaction import AttemptLimits, LogCompaction
+from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.rules.blockers import Code
 from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.rules.due import NOTHING_DUE
@@ -313,15 +314,13 @@ class OfflineOwner:
         """As `LogOwner.note_compaction`."""
         self.note_plan(None, cleanable, plan)
 
-    def limits(self) -> AttemptLimits:
-        """As `LogOwner.limits`."""
-        return AttemptLimits(
+    def attempt(self) -> Attempt:
+        """As `LogOwner.attempt`."""
+        return Attempt(
+            token=secrets.token_hex(4),
             seed=secrets.randbits(127),
-            attempt=secrets.token_hex(4),
             free_bytes=self._files.free_bytes(),
-            space_max=self._request.max_extra_bytes,
-            throttle_bytes=self._request.throttle_bytes,
-            verify=self._request.verify,
+            limits=self._request.limits,
         )
 
     def committer(

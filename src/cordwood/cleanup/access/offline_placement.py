@@ -59,7 +59,7 @@ class OfflinePlacement:
         require_closed(self._directory, fs=self._fs)
         self._before(compaction, number, manifest)
         if not self._begun:
-            self._journal.begin(compaction.to_json())
+            self._journal.begin(compaction.plan_to_json())
             self._begun = True
         staged = staged_segments(compaction, manifest)
         bases = [each.base_offset for each in staged]

@@ -17,8 +17,9 @@ from cordwood.cleanup.access.commit import CompactionCommitter, CompactionResult
 from cordwood.cleanup.access.due_reader import DueReader
 from cordwood.cleanup.access.online_placement import OnlinePlacement
 from cordwood.cleanup.access.removal_audit import audit_expired
+from cordwood.cleanup.plan.attempt import Attempt, Limits
 from cordwood.cleanup.plan.compaction import CompactionPlan
-from cordwood.cleanup.plan.log_compaction import AttemptLimits, LogCompaction
+from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.rules.cleanable import Cleanable
 from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN, Consumed, GroupLoss
 from cordwood.cleanup.rules.idle_roll import should_roll_expired, should_roll_idle
@@ -236,8 +237,7 @@ class OnlineOwner(RetainedOnline):
         cleanable: Cleanable,
         *,
         require_wanted: Callable[[], None],
-        throttle_bytes: int | None = None,
-        verify: bool = False,
+        limits: Limits,
         prefix: str = "",
     ) -> None:
         """Prepares; nothing happens yet.
@@ -246,16 +246,14 @@ class OnlineOwner(RetainedOnline):
             log: that nobody else cleans, nor deletes segments of.
             cleanable: its dirty section.
             require_wanted: raises if the compaction must not continue.
-            throttle_bytes: how many bytes a second may be read and written.
-            verify: compare what is written with its source.
+            limits: of the compaction.
             prefix: of what is logged.
         """
         super().__init__(log)
         self.result: CompactionResult | None = None
         self._cleanable = cleanable
         self._require_wanted = require_wanted
-        self._throttle_bytes = throttle_bytes
-        self._verify = verify
+        self._limits = limits
         self._cleaner = prefix
 
     def guard(self) -> AbstractContextManager[None]:
@@ -277,15 +275,14 @@ class OnlineOwner(RetainedOnline):
     def note_compaction(self, cleanable: Cleanable, plan: CompactionPlan) -> None:
         """As `LogOwner.note_compaction`: what is logged names the segments, too."""
 
-    def limits(self) -> AttemptLimits:
-        """As `LogOwner.limits`."""
+    def attempt(self) -> Attempt:
+        """As `LogOwner.attempt`."""
         context = self._log.context
-        return AttemptLimits(
+        return Attempt(
             seed=int(context.rng.unique_id(), 16) >> 1,
-            attempt=context.rng.unique_id()[:8],
+            token=context.rng.unique_id()[:8],
             free_bytes=context.fs.free_bytes(self._log.directory),
-            throttle_bytes=self._throttle_bytes,
-            verify=self._verify,
+            limits=self._limits,
         )
 
     def committer(
@@ -342,7 +339,7 @@ def _announce_cleaning(compaction: LogCompaction, prefix: str) -> None:
         prefix,
         name,
         _date(compaction.segments[-1].modified_ns // 1_000_000),
-        _date(compaction.legacy_horizon_ms),
+        _date(compaction.rules.legacy_horizon_ms),
     )
 
 

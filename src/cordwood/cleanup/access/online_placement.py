@@ -128,7 +128,7 @@ class OnlinePlacement:
         modified = {s.base_offset: s.modified_ns // 1_000_000 for s in compaction.segments}
         for source in sources:
             modified_ms = modified[source.base_offset]
-            retains = modified_ms > compaction.legacy_horizon_ms
+            retains = modified_ms > compaction.rules.legacy_horizon_ms
             _log.info(
                 "%sCleaning %s in log %s into %s with an upper bound deletion horizon %s computed "
                 "from the segment last modified time of %s,%s deletes.",
@@ -136,7 +136,7 @@ class OnlinePlacement:
                 source,
                 compaction.name,
                 base_offset,
-                compaction.legacy_horizon_ms,
+                compaction.rules.legacy_horizon_ms,
                 modified_ms,
                 "retaining" if retains else "discarding",
             )

@@ -109,7 +109,7 @@ def audit_group(
             records_before=manifest.records_before,
             records_after=manifest.records_after,
             discarded=discarded,
-            at_ms=compaction.now_ms,
+            at_ms=compaction.rules.now_ms,
             setting=applied("cleanup.policy", config, origins),
             trash=trash,
         )

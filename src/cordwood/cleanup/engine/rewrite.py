@@ -19,12 +19,8 @@ from cordwood.cleanup.engine.output import Output, OutputLimits
 from cordwood.cleanup.engine.recompression import without_growth
 from cordwood.cleanup.engine.segment_files import CountedFiles, SegmentFiles, StagedFiles
 from cordwood.cleanup.engine.survivors import Progress, discardable, no_progress
-from cordwood.cleanup.plan.compaction_values import (
-    SEGMENT_BYTES_MAX,
-    LastRecord,
-    Manifest,
-    SegmentEvidence,
-)
+from cordwood.cleanup.plan.compaction_values import SEGMENT_BYTES_MAX, Manifest, SegmentEvidence
+from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.rules.transactions import TransactionSummary, TransactionTracker
 from cordwood.format.compression import Codec, compress, decompress_into
 from cordwood.format.legacy import LegacyBatch
@@ -34,10 +30,10 @@ from cordwood.format.native.codecs import Codecs
 from cordwood.format.record_batch import build_batch
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError
-from cordwood.storage.filesystem import OS, FileFacts, FileSystem
+from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.aborted import AbortedTransactions
 from cordwood.storage.reading.blocks import Block, Bytes, Ints, SegmentReader, records_of
-from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
+from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import StagedSegment
 
 _CONTROL = 0x20
@@ -67,44 +63,42 @@ class SurvivingSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteSpec:
-    """The input of a task that rewrites a group.
+    """The input of a task that rewrites a group of a compaction.
 
-    `upper_bound` is the first uncleanable offset; `legacy_horizon_ms` the horizon for tombstones of
-    magic 0 and 1, judged by the segment's modification time. `before` and `after` are the state of
-    the transactions at both ends of the group. With `erases` the bits alone decide: markers,
-    tombstones, the transaction index and the headers of all batches stay. What outgrows
-    `segment_bytes`, and the sources, becomes several segments. It may take
-    `space_max` bytes, if set, is not begun before the group before it is in place with
-    `one_at_a_time`. No batch takes more than `batch_bytes_max` of memory. If there is `evidence`,
-    for each of the segments, the output is compared with them before it is announced. With
-    `is_measured` nothing is written, and only the sizes become known.
+    `before` and `after` are the state of the transactions at both ends of the group. If there is
+    `evidence`, for each of the segments, the output is compared with them before it is announced.
     """
 
+    compaction: LogCompaction
     staged: StagedSegment
     segments: tuple[SurvivingSegment, ...]
-    upper_bound: int
-    now_ms: int
-    delete_retention_ms: int
-    index_interval_bytes: int
-    legacy_horizon_ms: int
-    producers: tuple[LastRecord, ...]
-    aborted: tuple[AbortedTransaction, ...]
     before: TransactionSummary
     after: TransactionSummary
-    model: FileFacts
-    space_max: int | None = None
-    one_at_a_time: bool = False
-    batch_bytes_max: int = BATCH_BYTES_MAX
     evidence: tuple[SegmentEvidence, ...] = ()
-    erases: bool = False
+
+    @property
+    def erases(self) -> bool:
+        """Whether the bits alone decide.
+
+        Markers, tombstones, the transaction index and the headers of all batches stay then.
+        """
+        return self.compaction.erased is not None
+
+    @property
+    def aborted(self) -> tuple[AbortedTransaction, ...]:
+        """The aborted transactions that the group may have a part of."""
+        first = self.segments[0].source.base_offset
+        end = self.segments[-1].source.next_base_offset
+        return tuple(
+            each
+            for each in self.compaction.aborted
+            if each.last_offset >= first and each.first_offset < end
+        )
 
     def aborted_in(self, source: SegmentSource) -> list[AbortedTransaction]:
         """The aborted transactions whose marker is in a segment: its transaction index."""
         offsets = range(source.base_offset, source.next_base_offset)
-        return [entry for entry in self.aborted if entry.last_offset in offsets]
-
-    is_measured: bool = False
-    segment_bytes: int = SEGMENT_BYTES_MAX
+        return [e for e in self.compaction.aborted if e.last_offset in offsets]
 
     @property
     def segment_bytes_max(self) -> int:
@@ -113,7 +107,7 @@ class RewriteSpec:
         Sources that are larger than `segment_bytes` already may stay as large as they are.
         """
         sources = sum(each.source.size_bytes for each in self.segments)
-        return min(SEGMENT_BYTES_MAX, max(self.segment_bytes, sources))
+        return min(SEGMENT_BYTES_MAX, max(self.compaction.segment_bytes, sources))
 
     def output(self, *, fs: FileSystem = OS) -> Output:
         """The output of the rewrite, still empty.
@@ -124,21 +118,21 @@ class RewriteSpec:
         modified_ns = self.segments[-1].source.modified_ns // 1_000_000 * 1_000_000
 
         def files(base_offset: int) -> SegmentFiles:
-            if self.is_measured:
+            if self.compaction.attempt.is_measured:
                 return CountedFiles()
             staged = self.staged.at(base_offset)
-            return StagedFiles(staged, model=self.model, modified_ns=modified_ns, fs=fs)
+            return StagedFiles(staged, model=self.compaction.model, modified_ns=modified_ns, fs=fs)
 
         manifest = Manifest(self.staged.base_offset, self.staged.token, after=self.after.to_json())
         return Output(
             files,
             manifest,
-            index_interval_bytes=self.index_interval_bytes,
+            index_interval_bytes=self.compaction.index_interval_bytes,
             limits=OutputLimits(
                 # The journal of an erasure names segments: each stays one.
                 segment_bytes=SEGMENT_BYTES_MAX if self.erases else self.segment_bytes_max,
                 may_split=not self.erases,
-                space_bytes=self.space_max,
+                space_bytes=self.compaction.attempt.limits.space_max,
             ),
         )
 
@@ -239,9 +233,11 @@ class GroupRewriter:
             keep[: len(expired)] &= ~expired
             manifest.discarded.expired += gone
             manifest.discarded.superseded -= gone
-        rules = _Rules(spec, segment.source)
+        rules = _Rules(spec.compaction, segment.source)
         ordinal = 0
-        for block in self._reader.blocks(segment.source, batch_bytes_max=spec.batch_bytes_max):
+        for block in self._reader.blocks(
+            segment.source, batch_bytes_max=spec.compaction.batch_bytes_max
+        ):
             before = output.appended_bytes
             counts = block.table[:, rows_of.COUNT]
             ordinals = ordinal + np.cumsum(counts) - counts
@@ -278,7 +274,7 @@ class GroupRewriter:
         """What a rewrite leaves of some batches of a segment; they need not be consecutive.
 
         Args:
-            spec: of the compaction; its segments and transactions are not looked at.
+            spec: of the compaction; its segments are not looked at.
             source: the segment.
             block: the batches.
             keep: uint8, a bit for each record of the block in order; changed as a rewrite does.
@@ -290,7 +286,7 @@ class GroupRewriter:
         """
         counts = block.table[:, rows_of.COUNT]
         ordinals = np.cumsum(counts) - counts
-        rules = _Rules(spec, source)
+        rules = _Rules(spec.compaction, source)
         unused = Manifest(0, "")
         verdicts = rules.decide(block, ordinals, keep, nulls, can_discard, unused)
         sink = _Sizes()
@@ -343,7 +339,7 @@ class GroupRewriter:
             if status == rebuild.OUT_FULL and not filled:
                 self._make_out(spec, int(verdicts.kept[row]))
             elif status == rebuild.SCRATCH_FULL:
-                room = spec.batch_bytes_max + _ROOM_FOR_ONE
+                room = spec.compaction.batch_bytes_max + _ROOM_FOR_ONE
                 self._make_scratch(room, room + _growth(int(verdicts.kept[row])))
             elif status == rebuild.BY_PYTHON:
                 self._rebuild_by_python(spec, source, block, row, ordinals, keep, verdicts, output)
@@ -358,7 +354,7 @@ class GroupRewriter:
 
     def _make_out(self, spec: RewriteSpec, kept: int) -> None:
         """Allocates buffers for the largest batch; memory is taken as it is written to."""
-        plain = spec.batch_bytes_max + _growth(kept)
+        plain = spec.compaction.batch_bytes_max + _growth(kept)
         self._out = np.zeros(plain + plain // 128 + _ROOM_FOR_ONE, dtype=np.uint8)
 
     def _make_scratch(self, plain_bytes: int, retained_bytes: int) -> None:
@@ -379,7 +375,7 @@ class GroupRewriter:
     ) -> None:
         """Rebuilds one batch of a codec that compiled code does not speak."""
         codec, data = records_of(block, row)
-        room = spec.batch_bytes_max
+        room = spec.compaction.batch_bytes_max
         if self._plain.shape[0] < room:
             self._make_scratch(room, room)
         try:
@@ -483,10 +479,11 @@ class _Rules:
     shouldRetainRecord), org.apache.kafka.common.record.MemoryRecords.filterTo; KIP-98, KIP-534.
     """
 
-    def __init__(self, spec: RewriteSpec, source: SegmentSource) -> None:
-        self._spec = spec
+    def __init__(self, compaction: LogCompaction, source: SegmentSource) -> None:
+        self._rules = compaction.rules
+        self._end = compaction.first_uncleanable
         self._source = source
-        producers = sorted(spec.producers, key=lambda p: p.producer_id)
+        producers = sorted(compaction.producers, key=lambda p: p.producer_id)
         self._ids = np.array([p.producer_id for p in producers], dtype=np.int64)
         self._epochs = np.array([p.producer_epoch for p in producers], dtype=np.int64)
         self._lasts = np.array(
@@ -504,17 +501,17 @@ class _Rules:
         manifest: Manifest,
     ) -> _Verdicts:
         """The verdicts on a block; `nulls` are the tombstones, and those that a horizon removes."""
-        table, spec = block.table, self._spec
+        table, rules = block.table, self._rules
         attributes = table[:, rows_of.ATTRIBUTES]
         counts = table[:, rows_of.COUNT]
         control = (attributes & _CONTROL) != 0
         has_horizon = (attributes & _HORIZON) != 0
         horizon = table[:, rows_of.BASE_TIMESTAMP]
-        past = has_horizon & (horizon <= spec.now_ms)
+        past = has_horizon & (horizon <= rules.now_ms)
         drop_nulls = past
         if block.legacy is not None:
             modified_ms = self._source.modified_ns // 1_000_000
-            drop_nulls = np.full(block.rows, modified_ms <= spec.legacy_horizon_ms)
+            drop_nulls = np.full(block.rows, modified_ms <= rules.legacy_horizon_ms)
         kept = np.empty(block.rows, dtype=np.int64)
         kept_nulls = np.empty(block.rows, dtype=np.int64)
         newest = kept_by_key = 0
@@ -555,7 +552,7 @@ class _Rules:
         return _Verdicts(
             actions=actions,
             stamp=(stamp | has_horizon).astype(np.uint8),
-            horizons=np.where(has_horizon, horizon, spec.now_ms + spec.delete_retention_ms),
+            horizons=np.where(has_horizon, horizon, rules.now_ms + rules.delete_retention_ms),
             kept=kept,
         )
 
@@ -594,7 +591,7 @@ class _Rules:
         self, table: Ints, control: npt.NDArray[np.bool_]
     ) -> npt.NDArray[np.bool_]:
         lasts = table[:, rows_of.LAST_OFFSET]
-        must: npt.NDArray[np.bool_] = lasts + 1 == self._spec.upper_bound
+        must: npt.NDArray[np.bool_] = lasts + 1 == self._end
         if len(self._ids):
             ids = table[:, rows_of.PRODUCER_ID]
             at = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.plan.compaction_values import VersionRule
 from cordwood.cleanup.rules.record_longs import Expiry, RecordLongs
 from cordwood.cleanup.rules.transactions import TransactionSummary, TransactionTracker
+from cordwood.cleanup.rules.versions import VersionRule
 from cordwood.format.control_record import parse_control_type_id
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records

@@ -101,8 +101,8 @@ def walk_of(
         secrets=Secrets.from_seed(compaction.seed),
         batch_bytes_max=compaction.batch_bytes_max,
         progress=progress,
-        versions=compaction.versions,
-        expiry=Expiry.of(compaction.ttl_header, compaction.now_ms),
+        versions=compaction.rules.versions,
+        expiry=Expiry.of(compaction.rules),
         fs=fs,
     )
 
@@ -159,7 +159,7 @@ def to_index(compaction: LogCompaction) -> list[SegmentSource]:
     Where records have versions, those of groups in place are, too: one there may beat one in a
     group that is left.
     """
-    if compaction.versions is not None:
+    if compaction.rules.versions is not None:
         return list(compaction.segments)
     return still_to_do(compaction, compaction.dirty)
 
@@ -197,10 +197,11 @@ def rewrite_specs(compaction: LogCompaction, survivors: Survivors) -> dict[int, 
         facts = [survivors.facts[s.base_offset] for s in group]
         if not survivors.unchanged(group):
             specs[number] = RewriteSpec(
+                compaction=compaction,
                 staged=StagedSegment(
                     directory=compaction.directory,
                     base_offset=group[0].base_offset,
-                    token=compaction.attempt,
+                    token=compaction.attempt.token,
                 ),
                 segments=tuple(
                     SurvivingSegment(
@@ -214,27 +215,8 @@ def rewrite_specs(compaction: LogCompaction, survivors: Survivors) -> dict[int, 
                     )
                     for source, fact in zip(group, facts, strict=True)
                 ),
-                upper_bound=compaction.first_uncleanable,
-                now_ms=compaction.now_ms,
-                delete_retention_ms=compaction.delete_retention_ms,
-                index_interval_bytes=compaction.index_interval_bytes,
-                legacy_horizon_ms=compaction.legacy_horizon_ms,
-                producers=compaction.producers,
-                aborted=tuple(
-                    e
-                    for e in compaction.aborted
-                    if e.last_offset >= group[0].base_offset
-                    and e.first_offset < group[-1].next_base_offset
-                ),
                 before=before,
                 after=before,
-                model=compaction.model,
-                space_max=compaction.space_max,
-                one_at_a_time=compaction.one_at_a_time,
-                batch_bytes_max=compaction.batch_bytes_max,
-                erases=compaction.erased is not None,
-                is_measured=compaction.is_measured,
-                segment_bytes=compaction.segment_bytes,
             )
         for fact in facts:
             before = before.followed_by(fact.transactions)
@@ -277,7 +259,7 @@ def evidence_of(
 
     def counting(read: Progress) -> Progress:
         def count(size_bytes: int) -> None:
-            require_wanted(directory, compaction.attempt, fs=fs)
+            require_wanted(directory, compaction.attempt.token, fs=fs)
             read(size_bytes)
 
         return count
@@ -285,7 +267,7 @@ def evidence_of(
     return find_evidence(
         Scope.of(compaction),
         to_index(compaction)
-        if compaction.versions
+        if compaction.rules.versions
         else still_to_do(compaction, compaction.segments),
         entries_max=entries_max,
         progress=[counting(read) for read in progress],
@@ -300,7 +282,7 @@ def unchanged_manifest(
     facts = survivors.facts[group[0].base_offset]
     return Manifest(
         base_offset=group[0].base_offset,
-        token=compaction.attempt,
+        token=compaction.attempt.token,
         unchanged=True,
         segments=(
             RewrittenSegment(base_offset=group[0].base_offset, log_bytes=group[0].size_bytes),
@@ -331,7 +313,8 @@ def require_room(spec: RewriteSpec, fs: FileSystem) -> None:
     """
     wanted = size_estimate(spec)
     free = fs.free_bytes(Path(spec.staged.directory))
-    allowed = free if spec.space_max is None else min(free, spec.space_max)
+    space_max = spec.compaction.attempt.limits.space_max
+    allowed = free if space_max is None else min(free, space_max)
     if wanted > allowed:
         why = "are free" if allowed == free else "may be used (--max-extra-bytes)"
         raise NoSpaceError(
@@ -378,8 +361,8 @@ class Publisher:
         spec = replace(
             spec, staged=replace(spec.staged, token=spec.staged.token + uuid.uuid4().hex[:8])
         )
-        self._wait_until_left(0 if spec.one_at_a_time else 1)
-        if not spec.is_measured:
+        self._wait_until_left(0 if spec.compaction.one_at_a_time else 1)
+        if not spec.compaction.attempt.is_measured:
             require_room(spec, self._fs)
         output = self._rewriter.write(spec)
         self._under_way.append(self._finisher.submit(self._finish, spec, output))

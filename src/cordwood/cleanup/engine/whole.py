@@ -126,7 +126,7 @@ class WholeCompaction:
         """
         compaction, survivors = self._compaction, self._survivors
         specs = rewrite_specs(compaction, survivors)
-        if compaction.verify and specs:
+        if compaction.is_verified and specs:
             reading = [lane.read for lane in self._lanes]
             evidence = evidence_of(compaction, reading, entries_max=self._entries_max, fs=self._fs)
             specs = verified_specs(compaction, specs, evidence)
@@ -173,7 +173,7 @@ class WholeCompaction:
                 # The other threads wait for this one's groups: have them end.
                 with suppress(OSError, CordwoodError):
                     directory = Path(self._compaction.directory)
-                    end_attempt(directory, self._compaction.attempt, fs=self._fs)
+                    end_attempt(directory, self._compaction.attempt.token, fs=self._fs)
 
         _side_by_side(attempt, self._publishers)
         if errors:
@@ -200,7 +200,11 @@ def publish_all(
 def publisher_of(compaction: LogCompaction, lane: Lane, *, fs: FileSystem = OS) -> Publisher:
     """Publishes groups of a compaction."""
     return Publisher(
-        Path(compaction.directory), compaction.attempt, progress=lane.read, wrote=lane.wrote, fs=fs
+        Path(compaction.directory),
+        compaction.attempt.token,
+        progress=lane.read,
+        wrote=lane.wrote,
+        fs=fs,
     )
 
 
@@ -226,7 +230,7 @@ def find_survivors(
         return _returned(walk.index(segments, entries_max=entries_max, spills=False))
 
     indexed = _side_by_side(index, list(zip(walks, dirty, strict=False)))
-    if compaction.versions is not None:
+    if compaction.rules.versions is not None:
         keys = _merge_versions(compaction, walks[: len(indexed)], indexed)
         return replace(combine([fact for facts in indexed for fact in facts]), keys=keys)
     *older, (newest, _) = zip(walks, indexed, strict=False)

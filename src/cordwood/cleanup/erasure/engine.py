@@ -49,7 +49,7 @@ class ThreadEngine:
             committer.result.error = committer.result.error or error
             with suppress(OSError, CordwoodError):
                 directory = Path(committer.compaction.directory)
-                end_attempt(directory, committer.compaction.attempt, fs=self._fs)
+                end_attempt(directory, committer.compaction.attempt.token, fs=self._fs)
 
     def _rewrite(self, compaction: LogCompaction) -> None:
         work = WholeCompaction(compaction, [Lane(self._progress)], fs=self._fs)

@@ -153,7 +153,7 @@ class ErasedLog(ErasedPartition):
         active = self.captured.sources[-1]
         if touched[-1] == active:
             self._roll()
-        compaction = self._compaction(touched, erased, attempt=self._request.id)
+        compaction = self._compaction(touched, erased, token=self._request.id)
         placement = OfflinePlacement(self.directory, remover=self._remover)
         return CompactionCommitter(compaction, placement)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +14,9 @@ from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.erasure.loose import LooseFile, loose_in
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.erasure.rewriting import compaction_without, touched_by
+from cordwood.cleanup.plan.attempt import Attempt, Limits
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
-from cordwood.cleanup.plan.log_compaction import AttemptLimits, LogCompaction, limited
+from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileSystem
@@ -128,17 +129,16 @@ class ErasedPartition(ABC):
         """
 
     def _compaction(
-        self, touched: tuple[SegmentSource, ...], erased: OffsetRanges, *, attempt: str
+        self, touched: tuple[SegmentSource, ...], erased: OffsetRanges, *, token: str
     ) -> LogCompaction:
-        """Rewrites these segments, within the space that there is; `attempt` names its files."""
-        limits = AttemptLimits(
-            seed=0,
-            attempt=attempt,
+        """Rewrites these segments, within the space that there is; `token` names its files."""
+        attempt = Attempt(
+            token=token,
             free_bytes=self._fs.free_bytes(self.directory),
-            space_max=self._request.max_extra_bytes,
+            limits=Limits(space_max=self._request.max_extra_bytes),
         )
         without = compaction_without(self.captured, touched, erased, now_ms=self._request.now_ms)
-        return limited(without, limits)
+        return replace(without, attempt=attempt)
 
     @abstractmethod
     def finish(self, committer: CompactionCommitter) -> None:

@@ -15,7 +15,10 @@ from pathlib import Path
 from cordwood.cleanup.engine.rewrite import GroupRewriter, RewriteSpec, SurvivingSegment
 from cordwood.cleanup.engine.tasks import require_room
 from cordwood.cleanup.erasure.bits import facts_of_one
-from cordwood.cleanup.plan.compaction_values import OffsetRanges
+from cordwood.cleanup.plan.attempt import Attempt, Limits
+from cordwood.cleanup.plan.compaction_values import SEGMENT_BYTES_MAX, OffsetRanges
+from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
@@ -125,23 +128,31 @@ def rewrite_loose(
     staged = StagedSegment(
         directory=str(loose.path.parent), base_offset=source.base_offset, token=token
     )
+    alone = LogCompaction(
+        name=str(loose.partition),
+        directory=staged.directory,
+        rules=RecordRules(now_ms=0),
+        first_dirty=0,
+        first_uncleanable=_OFFSET_MAX,
+        index_interval_bytes=_INDEX_INTERVAL_BYTES,
+        segment_bytes=SEGMENT_BYTES_MAX,
+        segments=(source,),
+        groups=((source.base_offset,),),
+        producers=(),
+        aborted=(),
+        model=fs.facts_of(loose.path),
+        seed=0,
+        attempt=Attempt(limits=Limits(space_max=space_max)),
+        erased=erased,
+    )
     spec = RewriteSpec(
+        compaction=alone,
         staged=staged,
         segments=(
             SurvivingSegment(source=source, keep=fact.keep, nulls=fact.nulls, unkeyed=0, aborted=0),
         ),
-        upper_bound=_OFFSET_MAX,
-        now_ms=0,
-        delete_retention_ms=0,
-        index_interval_bytes=_INDEX_INTERVAL_BYTES,
-        legacy_horizon_ms=0,
-        producers=(),
-        aborted=(),
         before=TransactionSummary(),
         after=TransactionSummary(),
-        model=fs.facts_of(loose.path),
-        space_max=space_max,
-        erases=True,
     )
     require_room(spec, fs)
     GroupRewriter(fs=fs).rewrite(spec)

@@ -134,7 +134,7 @@ class OnlineErasedLog(ErasedPartition):
             return None
         self._rewritten = {source.base_offset for source in touched}
         captured, rng = self.captured, self._log.context.rng
-        compaction = self._compaction(touched, erased, attempt=rng.unique_id()[:8])
+        compaction = self._compaction(touched, erased, token=rng.unique_id()[:8])
         placement = _Placement(
             self._log,
             captured.segments,

@@ -10,6 +10,7 @@ from cordwood.cleanup.erasure.offsets import united, within
 from cordwood.cleanup.plan.compaction import CompactionPlan
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
+from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.storage.reading.source import SegmentSource
 
 
@@ -42,6 +43,5 @@ def compaction_without(
         compaction,
         aborted=captured.aborted,
         erased=united(ranges),
-        versions=None,
-        ttl_header="",
+        rules=RecordRules(now_ms=now_ms),
     )

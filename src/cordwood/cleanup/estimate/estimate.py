@@ -99,10 +99,11 @@ class _Estimate:
         self._sample = WatchedSample(seed=compaction.seed, secrets=secrets.words, limits=limits)
         self._reader = SegmentReader(fs=fs)
         self._payloads = PayloadReader(batch_bytes_max=compaction.batch_bytes_max)
+        rules = compaction.rules
         self._versions = None
-        if compaction.versions is not None:
-            self._versions = RecordLongs.of_versions(compaction.versions)
-        self._expiry = Expiry.of(compaction.ttl_header, compaction.now_ms)
+        if rules.versions is not None:
+            self._versions = RecordLongs.of_versions(rules.versions)
+        self._expiry = Expiry.of(rules)
         # The base offsets of the segments that are rewritten: the others are read, and stay.
         self._rewritten = {each for group in compaction.groups for each in group}
         self._records = 0
@@ -343,20 +344,9 @@ def _kept_by_key(block: Block, keep: Bytes, nulls: Bytes) -> Ints:
 def _spec_of(compaction: LogCompaction) -> RewriteSpec:
     """The rules by which batches of any segment of a compaction are rewritten."""
     return RewriteSpec(
-        staged=StagedSegment(
-            directory=compaction.directory, base_offset=0, token=compaction.attempt
-        ),
+        compaction=replace(compaction, attempt=replace(compaction.attempt, is_measured=True)),
+        staged=StagedSegment(directory=compaction.directory, base_offset=0, token=""),
         segments=(),
-        upper_bound=compaction.first_uncleanable,
-        now_ms=compaction.now_ms,
-        delete_retention_ms=compaction.delete_retention_ms,
-        index_interval_bytes=compaction.index_interval_bytes,
-        legacy_horizon_ms=compaction.legacy_horizon_ms,
-        producers=compaction.producers,
-        aborted=(),
         before=TransactionSummary(),
         after=TransactionSummary(),
-        model=compaction.model,
-        batch_bytes_max=compaction.batch_bytes_max,
-        is_measured=True,
     )

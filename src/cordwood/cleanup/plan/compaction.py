@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cordwood.cleanup.plan.compaction_values import VersionRule
 from cordwood.cleanup.rules.cleanable import Cleanable
 from cordwood.cleanup.rules.log_view import CleanedSegment, LogView
+from cordwood.cleanup.rules.versions import VersionRule
 
 _RELATIVE_OFFSET_MAX = (1 << 31) - 1
 

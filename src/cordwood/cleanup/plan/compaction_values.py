@@ -8,9 +8,6 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any, TypeGuard
 
-from cordwood.configs.log_config import LogConfig
-from cordwood.format.record import Record
-from cordwood.format.record_longs import header_long
 from cordwood.model.errors import (
     ConfigError,
     CordwoodError,
@@ -35,32 +32,6 @@ _KINDS: dict[str, type[CordwoodError]] = {
     "corrupt": CorruptError,
     "config": ConfigError,
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class VersionRule:
-    """What the version of a record is, of which the highest survives: KIP-280.
-
-    The value of the last header with the key `header`, a big-endian integer of 8 bytes, or, where
-    that is None, the timestamp. A record without a version loses against any with one. Of equal
-    versions that of the higher offset survives.
-    """
-
-    header: str | None = None
-
-    @classmethod
-    def of(cls, config: LogConfig) -> VersionRule | None:
-        """That of a topic; None where the newest record survives, as in Kafka."""
-        if config.cordwood_compaction_strategy == "timestamp":
-            return cls()
-        header = config.cordwood_compaction_strategy_header
-        if config.cordwood_compaction_strategy == "header" and header:
-            return cls(header=header)
-        return None
-
-    def version_of(self, record: Record) -> int | None:
-        """The version of a record, None if it has none."""
-        return record.timestamp if self.header is None else header_long(record, self.header)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

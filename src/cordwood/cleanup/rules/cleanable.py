@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from cordwood.cleanup.plan.compaction_values import VersionRule
 from cordwood.cleanup.rules.blockers import Blocker, Code, hold_blocker
 from cordwood.cleanup.rules.due import DueRule, due_clean_ms
 from cordwood.cleanup.rules.log_view import CleanedSegment, LogView
+from cordwood.cleanup.rules.versions import VersionRule
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

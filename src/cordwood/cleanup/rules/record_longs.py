@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from cordwood.cleanup.plan.compaction_values import VersionRule
 from cordwood.cleanup.rules.due import NEVER
+from cordwood.cleanup.rules.record_rules import RecordRules
+from cordwood.cleanup.rules.versions import VersionRule
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, records
 from cordwood.format.native import record_longs as kinds
@@ -74,15 +75,15 @@ class RecordLongs:
 class Expiry:
     """Finds the records that have expired."""
 
-    def __init__(self, header: str, now_ms: int) -> None:
+    def __init__(self, header: str, now_ms: int = 0) -> None:
         """Takes the key of the header with their time to live, and the time."""
         self._longs = RecordLongs.of_expiry(header)
         self._now_ms = now_ms
 
     @classmethod
-    def of(cls, header: str, now_ms: int) -> Expiry | None:
-        """None for the key "": no record has a time to live."""
-        return cls(header, now_ms) if header else None
+    def of(cls, rules: RecordRules) -> Expiry | None:
+        """The rule of a compaction; None where no record has a time to live."""
+        return cls(rules.ttl_header, rules.now_ms) if rules.ttl_header else None
 
     def expired(self, source: SegmentSource, block: Block, payload: Payload) -> Ints:
         """The numbers within a block of the records of a payload that have expired.

@@ -532,7 +532,7 @@ class _Cleaning:
         started = self._clock.monotonic_s()
         for owner, captured, plan in self._due:
             compaction = prepare_compaction(
-                captured, plan, now_ms=self._request.now_ms, seed=owner.limits().seed
+                captured, plan, now_ms=self._request.now_ms, seed=owner.attempt().seed
             )
             try:
                 owner.report.estimate = estimator(compaction)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from cordwood.cleanup.access.online_groups import consumed_of
 from cordwood.cleanup.access.online_owner import OnlineOwner, RetainedOnline
+from cordwood.cleanup.plan.attempt import Limits
 from cordwood.cleanup.schedule.cleaner_manager import (
     CleanerManager,
     LogCleaningAbortedError,
@@ -294,8 +295,7 @@ class OnlineCleaner:
             chosen.log,
             chosen.cleanable,
             require_wanted=lambda: self._require_wanted(chosen.log),
-            throttle_bytes=self._rate(),
-            verify=self._verify(),
+            limits=Limits(throttle_bytes=self._rate(), verify=self._verify()),
             prefix=self._prefix,
         )
         compact([owner], lambda: self._engine, now_ms=now_ms)

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from cordwood.cleanup.access.capture import Captured
 from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.plan.attempt import Attempt
 from cordwood.cleanup.plan.compaction import CompactionPlan, plan_compaction
-from cordwood.cleanup.plan.log_compaction import (
-    AttemptLimits,
-    LogCompaction,
-    limited,
-    prepare_compaction,
-)
+from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.rules.cleanable import Cleanable
 from cordwood.cleanup.rules.log_view import RetainedLog
 from cordwood.cleanup.rules.retention import RetentionPlan, plan_retention
@@ -84,8 +81,8 @@ class LogOwner(RetentionOwner, Abandoning, Protocol):
     def note_compaction(self, cleanable: Cleanable, plan: CompactionPlan) -> None:
         """Reports a plan."""
 
-    def limits(self) -> AttemptLimits:
-        """The limits of this attempt."""
+    def attempt(self) -> Attempt:
+        """A new attempt at a compaction."""
 
     def committer(
         self, compaction: LogCompaction, captured: Captured | None
@@ -159,16 +156,16 @@ def _plan(owner: LogOwner, now_ms: int) -> CompactionCommitter | None:
     """Pins the log and plans its compaction; None if there is nothing to do."""
     interrupted = owner.interrupted()
     if interrupted is not None:
-        return owner.committer(limited(interrupted, owner.limits()), None)
+        return owner.committer(replace(interrupted, attempt=owner.attempt()), None)
     cleanable = owner.cleanable()
     if cleanable is None or cleanable.reason is not None:
         return None
     captured = owner.pin(cleanable)
     plan = plan_compaction(captured.view, cleanable)
     owner.note_compaction(cleanable, plan)
-    limits = owner.limits()
-    compaction = prepare_compaction(captured, plan, now_ms=now_ms, seed=limits.seed)
-    return owner.committer(limited(compaction, limits), captured)
+    attempt = owner.attempt()
+    compaction = prepare_compaction(captured, plan, now_ms=now_ms, seed=attempt.seed)
+    return owner.committer(replace(compaction, attempt=attempt), captured)
 
 
 def execute(engine: Engine, work: Sequence[tuple[Abandoning, CompactionCommitter]]) -> None:

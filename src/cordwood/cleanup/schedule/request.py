@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.plan.attempt import Limits
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.cleaning_order import CleaningOrder
 from cordwood.configs.log_config import LogConfig
@@ -65,8 +66,8 @@ class CleanRequest:
 
     `resolve` gives a topic's settings, None when no source describes it. `topics` are globs, empty
     for all. `named_topics` are topics that have settings of their own, by the option that gives
-    them. Sizes are in bytes, `throttle_bytes` a second. Removed files are moved to `trash`, or
-    deleted if it is None. Logs are compacted in `order`. With `measured`, a dry run executes
+    them. Removed files are moved to `trash`, or deleted if it is None. Logs are compacted in
+    `order`, each within `limits`. With `measured`, a dry run executes
     compactions without writing anything, and reports the sizes that a cleaning would leave. With
     `compared_with`, which gives settings as `resolve` does, views hold what is needed to plan under
     these, too.
@@ -86,9 +87,7 @@ class CleanRequest:
     force: bool = False
     retention: bool = True
     compaction: bool = True
-    max_extra_bytes: int | None = None
-    throttle_bytes: int | None = None
-    verify: bool = False
+    limits: Limits = field(default_factory=Limits)
     trash: Path | None = None
 
     @property

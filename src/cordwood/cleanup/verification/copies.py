@@ -16,9 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from cordwood.cleanup.engine.survivors import Secrets
-from cordwood.cleanup.plan.compaction_values import SegmentEvidence, VersionRule
+from cordwood.cleanup.plan.compaction_values import SegmentEvidence
 from cordwood.cleanup.rules.record_longs import Expiry
+from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.transactions import TransactionSummary
+from cordwood.cleanup.rules.versions import VersionRule
 from cordwood.cleanup.verification.contents import Ahead, Chunk, ContentReader
 from cordwood.cleanup.verification.directories import CheckedLog, Verification, Watch, chosen
 from cordwood.cleanup.verification.evidence import Scope, find_evidence
@@ -163,11 +165,11 @@ class _Side:
         transactions.end(())
         # No horizon has passed then: a tombstone counts as any record.
         scope = Scope(
-            now_ms=_BEFORE_ALL_MS,
-            legacy_horizon_ms=_BEFORE_ALL_MS,
+            rules=RecordRules(
+                now_ms=_BEFORE_ALL_MS, legacy_horizon_ms=_BEFORE_ALL_MS, versions=versions
+            ),
             seed=_SEED,
             log_start_offset=log_start,
-            versions=versions,
         )
         evidence = find_evidence(scope, sources, entries_max=_ENTRIES_MAX, fs=fs)
         return cls(sources, evidence, transactions)

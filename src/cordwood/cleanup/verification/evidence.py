@@ -17,10 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cordwood.cleanup.engine.survivors import Secrets
-from cordwood.cleanup.plan.compaction_values import SegmentEvidence, VersionRule
+from cordwood.cleanup.plan.compaction_values import SegmentEvidence
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.rules.record_longs import Expiry, RecordLongs
+from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.transactions import TransactionSummary
+from cordwood.cleanup.rules.versions import VersionRule
 from cordwood.cleanup.verification.transactions import Flags, Transactions
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents, kernels, key_table, records
@@ -53,31 +55,25 @@ Progress = Callable[[int], None]
 class Scope:
     """What the evidence of a compaction depends on, beside its segments; fields as there."""
 
-    now_ms: int
-    legacy_horizon_ms: int
+    rules: RecordRules
     seed: int
     log_start_offset: int = 0
     aborted: tuple[AbortedTransaction, ...] = ()
     before: TransactionSummary = field(default_factory=TransactionSummary)
-    versions: VersionRule | None = None
-    ttl_header: str = ""
     batch_bytes_max: int = BATCH_BYTES_MAX
 
     @classmethod
     def of(cls, compaction: LogCompaction) -> Scope:
         """That of a compaction."""
         return cls(
-            now_ms=compaction.now_ms,
-            legacy_horizon_ms=compaction.legacy_horizon_ms,
+            rules=compaction.rules,
             seed=compaction.seed,
             log_start_offset=compaction.log_start_offset,
             aborted=compaction.aborted,
             # Where records have versions, the segments in place are looked at as well.
             before=TransactionSummary.from_json(compaction.before)
-            if compaction.versions is None
+            if compaction.rules.versions is None
             else TransactionSummary(),
-            versions=compaction.versions,
-            ttl_header=compaction.ttl_header,
             batch_bytes_max=compaction.batch_bytes_max,
         )
 
@@ -170,14 +166,14 @@ class _Walk:
         self._markers, self._deletable, self._aborted, self._below, self._expired = (
             np.zeros(records, dtype=np.bool_) for _ in range(5)
         )
-        self._expiry = Expiry.of(scope.ttl_header, scope.now_ms)
+        self._expiry = Expiry.of(scope.rules)
 
     def run(self, shard: int, shards: int, entries_max: int) -> bool:
         """Finds the newest records of the keys of a shard; False if there are too many."""
         progress = self._free.get()
         try:
-            if self._scope.versions is not None:
-                rule = self._scope.versions
+            rule = self._scope.rules.versions
+            if rule is not None:
                 return self._run_versions(rule, shard, shards, entries_max, progress)
             return self._run_offsets(shard, shards, entries_max, progress)
         finally:
@@ -339,13 +335,13 @@ class _Walk:
         counts = table[:, rows_of.COUNT]
         if block.legacy is not None:
             is_past = np.full(
-                block.rows, segment.modified_ns // 1_000_000 <= scope.legacy_horizon_ms
+                block.rows, segment.modified_ns // 1_000_000 <= scope.rules.legacy_horizon_ms
             )
         else:
             has_horizon = (table[:, rows_of.ATTRIBUTES] & DELETE_HORIZON_BIT) != 0
-            is_past = has_horizon & (table[:, rows_of.BASE_TIMESTAMP] <= scope.now_ms)
+            is_past = has_horizon & (table[:, rows_of.BASE_TIMESTAMP] <= scope.rules.now_ms)
         is_below = table[:, rows_of.BASE_OFFSET] < scope.log_start_offset
-        markers = self._transactions.markers_to_stay(block, scope.now_ms)
+        markers = self._transactions.markers_to_stay(block, scope.rules.now_ms)
         where = slice(first, first + int(counts.sum()))
         self._markers[where] = np.repeat(markers, counts)
         self._aborted[where] = np.repeat(aborted, counts)

@@ -96,7 +96,9 @@ class _GroupCheck:
         self._markers: set[int] = set()
         #: Where the sources have records of aborted transactions, by producer: base offsets.
         self._aborted: dict[int, list[int]] = {}
-        self._lasts = {each.producer_id: each for each in spec.producers if each.producer_id >= 0}
+        self._lasts = {
+            each.producer_id: each for each in spec.compaction.producers if each.producer_id >= 0
+        }
         self._ids = np.array(sorted(self._lasts), dtype=np.int64)
 
     def _staged_at(self, base_offset: int, next_base_offset: int) -> _Staged:
@@ -167,9 +169,11 @@ class _GroupCheck:
         """Walks the sources and the staged log side by side."""
         spec = self._spec
         # Other secrets than those of the evidence: it does not matter which.
-        secrets = Secrets.from_seed(spec.now_ms ^ self._staged[0].log.size_bytes).words
+        secrets = Secrets.from_seed(
+            spec.compaction.rules.now_ms ^ self._staged[0].log.size_bytes
+        ).words
         readers = [
-            ContentReader(secrets, batch_bytes_max=spec.batch_bytes_max, fs=self._fs)
+            ContentReader(secrets, batch_bytes_max=spec.compaction.batch_bytes_max, fs=self._fs)
             for _ in range(2)
         ]
         ahead = Ahead(chain.from_iterable(readers[0].chunks(each.log) for each in self._staged))
@@ -233,12 +237,13 @@ class _GroupCheck:
                 "than its source",
                 offset=int(after[row, rows_of.BASE_OFFSET]),
             )
+        rules = self._spec.compaction.rules
         had = (attributes[0] & DELETE_HORIZON_BIT) != 0
         has = (attributes[1] & DELETE_HORIZON_BIT) != 0
         wanted = np.where(
             had,
             before[:, rows_of.BASE_TIMESTAMP],
-            self._spec.now_ms + self._spec.delete_retention_ms,
+            rules.now_ms + rules.delete_retention_ms,
         )
         wrong = (had & ~has) | (has & (after[:, rows_of.BASE_TIMESTAMP] != wanted))
         for row in np.flatnonzero(wrong & (after[:, rows_of.COUNT] > 0))[:1].tolist():
@@ -253,7 +258,7 @@ class _GroupCheck:
         """Batches whose headers have to stay, with or without records."""
         table = chunk.table[rows]
         lasts = table[:, rows_of.LAST_OFFSET]
-        for row in np.flatnonzero(lasts + 1 == self._spec.upper_bound).tolist():
+        for row in np.flatnonzero(lasts + 1 == self._spec.compaction.first_uncleanable).tolist():
             self._findings.add(
                 Rule.TAIL_LOST,
                 source.path,

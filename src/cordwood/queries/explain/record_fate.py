@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cordwood.cleanup.plan.compaction_values import VersionRule
 from cordwood.cleanup.rules.blockers import hold_blocker
 from cordwood.cleanup.rules.cleanable import due_end
 from cordwood.cleanup.rules.due import lag_ends_ms
+from cordwood.cleanup.rules.versions import VersionRule
 from cordwood.format.record_longs import expiry_ms
 from cordwood.queries.explain.explanation import LogExplanation
 from cordwood.queries.explain.record_search import FoundRecord

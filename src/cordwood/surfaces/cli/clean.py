@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from cordwood.cleanup.engine.run_directory import temporary_directory
+from cordwood.cleanup.plan.attempt import Limits
 from cordwood.cleanup.plan.emptied import Emptied
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.clean import clean, require_cleanable
@@ -229,9 +230,11 @@ def clean_command(
             force=force,
             retention=not compaction_only,
             compaction=not retention_only,
-            max_extra_bytes=_size_of(max_extra_bytes, "--max-extra-bytes"),
-            throttle_bytes=_size_of(throttle, "--throttle"),
-            verify=verify,
+            limits=Limits(
+                space_max=_size_of(max_extra_bytes, "--max-extra-bytes"),
+                throttle_bytes=_size_of(throttle, "--throttle"),
+                verify=verify,
+            ),
             trash=trash,
         )
         _require_sensible(request, no_estimate=no_estimate)

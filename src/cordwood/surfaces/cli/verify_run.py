@@ -15,7 +15,7 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
 from cordwood.cleanup.erasure.check import Verdict, check_erasure
-from cordwood.cleanup.plan.compaction_values import VersionRule
+from cordwood.cleanup.rules.versions import VersionRule
 from cordwood.cleanup.verification.copies import compare_copies
 from cordwood.cleanup.verification.directories import (
     NOT_CHECKED,

@@ -140,7 +140,7 @@ def test_a_measurement_needs_no_space_for_the_result(tmp_path: Path) -> None:
     """The limit is that of a rewrite, which a measurement is not."""
     root = write_log_dir(tmp_path, [updates()])
     report = clean_in_process(
-        root, {"t": CONFIG}, now_ms=NOW_MS, dry_run=True, measured=True, max_extra_bytes=1
+        root, {"t": CONFIG}, now_ms=NOW_MS, dry_run=True, measured=True, space_max=1
     )
     (partition,) = report.partitions
     assert partition.status is Status.PLANNED

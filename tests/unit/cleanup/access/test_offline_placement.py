@@ -88,7 +88,7 @@ def test_old_segments_of_one_group_at_most_wait_to_be_removed(root: Path) -> Non
 
 @pytest.mark.usefixtures("_slowest")
 def test_where_space_is_bounded_none_waits(root: Path) -> None:
-    assert watched(root, max_extra_bytes=1 << 20) == [set()] * REWRITTEN
+    assert watched(root, space_max=1 << 20) == [set()] * REWRITTEN
 
 
 def test_what_the_disk_refuses_to_remove_is_told_and_removed_by_the_next_run(

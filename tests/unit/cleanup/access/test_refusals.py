@@ -213,7 +213,7 @@ def test_system_call_that_finds_the_disk_full_is_named_so(
 def test_group_that_needs_more_than_may_be_used_is_not_started(tmp_path: Path) -> None:
     root = write_log_dir(tmp_path / "logs", [log_of("bad-0")])
     before = tree(root / "bad-0")
-    report = clean_in_process(root, CONFIGS, now_ms=NOW_MS, force=True, max_extra_bytes=10)
+    report = clean_in_process(root, CONFIGS, now_ms=NOW_MS, force=True, space_max=10)
     (bad,) = report.failed
     assert bad.status is Status.NO_SPACE
     assert "it was not started" in bad.reason

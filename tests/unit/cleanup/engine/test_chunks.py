@@ -17,6 +17,7 @@ from cordwood.cleanup.engine.spark.job import _survivors_from
 from cordwood.cleanup.engine.spark.runner import Block, Row
 from cordwood.cleanup.engine.tasks import Survivors
 from cordwood.cleanup.engine.whole import Lane
+from cordwood.cleanup.plan.attempt import Attempt
 from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction, split_by_bytes
 from cordwood.cleanup.rules.cleanable import plan_cleanable
@@ -55,7 +56,7 @@ def compaction_of(root: Path, *, clean_to: int = 0, versions: bool = False) -> L
     plan = plan_compaction(captured.view, plan_cleanable(captured.view, now_ms=NOW_MS, force=True))
     found = prepare_compaction(captured, plan, now_ms=NOW_MS, seed=5)
     begin_attempt(directory, "one", fs=OS)
-    return replace(found, attempt="one")
+    return replace(found, attempt=Attempt(token="one"))
 
 
 def kept(survivors: Survivors) -> list[int]:
@@ -81,7 +82,7 @@ def blocks_of(
 
 
 def merged(compaction: LogCompaction, blocks: Sequence[Block], clean: Sequence[bool]) -> list[int]:
-    is_versioned = compaction.versions is not None
+    is_versioned = compaction.rules.versions is not None
     rows: list[Row] = list(
         worker.merge_shard(blocks, compaction.seed, clean, versions=is_versioned)
     )

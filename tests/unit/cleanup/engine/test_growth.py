@@ -141,7 +141,7 @@ def test_a_group_may_not_take_more_than_the_extra_bytes(tmp_path: Path) -> None:
     root = write_log_dir(tmp_path / "data", [growing()])
     before = sizes_in(root / "t-0")
     report = clean_in_process(
-        root, {"t": GROWING}, now_ms=NOW_MS, force=True, max_extra_bytes=SEGMENT_BYTES + 50
+        root, {"t": GROWING}, now_ms=NOW_MS, force=True, space_max=SEGMENT_BYTES + 50
     )
     (failed,) = report.partitions
     assert "--max-extra-bytes" in str(failed.reason)

@@ -9,6 +9,7 @@ from cordwood.cleanup.engine.spark.job import _failures, _pack
 from cordwood.cleanup.engine.spark.runner import Row
 from cordwood.cleanup.plan.compaction_values import failure_to_json
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.model.errors import CorruptError, EngineError, NoSpaceError
 from cordwood.storage.filesystem import FileFacts
 from cordwood.storage.reading.source import SegmentSource
@@ -25,13 +26,11 @@ def compaction_of(name: str, size_bytes: int) -> LogCompaction:
     return LogCompaction(
         name=name,
         directory=f"/{name}-0",
-        now_ms=0,
+        rules=RecordRules(now_ms=0),
         first_dirty=0,
         first_uncleanable=1,
-        delete_retention_ms=0,
         index_interval_bytes=4096,
         segment_bytes=1 << 20,
-        legacy_horizon_ms=0,
         segments=(source,),
         groups=((0,),),
         producers=(),

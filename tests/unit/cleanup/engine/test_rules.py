@@ -8,15 +8,15 @@ from typing import Final
 import numpy as np
 import pytest
 
-from cordwood.cleanup.engine.rewrite import RewriteSpec, _Rules, _Verdicts
+from cordwood.cleanup.engine.rewrite import _Rules, _Verdicts
 from cordwood.cleanup.plan.compaction_values import Discarded, LastRecord, Manifest
-from cordwood.cleanup.rules.transactions import TransactionSummary
+from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native.rebuild import COPY, DISCARD, EMPTY, REBUILD
 from cordwood.storage.filesystem import FileFacts
 from cordwood.storage.reading.blocks import Block
 from cordwood.storage.reading.source import SegmentSource
-from cordwood.storage.replace import StagedSegment
 
 NOW_MS: Final = 1_000_000
 RETENTION_MS: Final = 500
@@ -73,7 +73,7 @@ def decide(
     all_nulls = bits("".join(nulls))
     is_pinned = mortal != nulls
     manifest = Manifest(0, "t")
-    rules = _Rules(_spec(producers, upper_bound), _source())
+    rules = _Rules(_compaction(producers, upper_bound), _source())
     verdicts = rules.decide(
         Block(np.empty(0, dtype=np.uint8), table, 0),
         (ends - counts).astype(np.int64),
@@ -96,20 +96,21 @@ def _source() -> SegmentSource:
     )
 
 
-def _spec(producers: tuple[LastRecord, ...], upper_bound: int) -> RewriteSpec:
-    return RewriteSpec(
-        staged=StagedSegment(directory="/log", base_offset=0, token="t"),
-        segments=(),
-        upper_bound=upper_bound,
-        now_ms=NOW_MS,
-        delete_retention_ms=RETENTION_MS,
+def _compaction(producers: tuple[LastRecord, ...], upper_bound: int) -> LogCompaction:
+    return LogCompaction(
+        name="log-0",
+        directory="/log",
+        rules=RecordRules(now_ms=NOW_MS, delete_retention_ms=RETENTION_MS),
+        first_dirty=0,
+        first_uncleanable=upper_bound,
         index_interval_bytes=4096,
-        legacy_horizon_ms=0,
+        segment_bytes=1 << 20,
+        segments=(),
+        groups=(),
         producers=producers,
         aborted=(),
-        before=TransactionSummary(),
-        after=TransactionSummary(),
         model=FileFacts(size_bytes=0, modified_ms=0, modified_ns=0, mode=0o644, uid=0, gid=0),
+        seed=0,
     )
 
 

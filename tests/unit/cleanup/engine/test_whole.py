@@ -69,7 +69,7 @@ def test_the_error_of_the_thread_that_failed_first_is_raised(compaction: LogComp
 
     directory = Path(compaction.directory)
     before = {path.name for path in directory.iterdir()}
-    begin_attempt(directory, compaction.attempt, fs=OS)
+    begin_attempt(directory, compaction.attempt.token, fs=OS)
     # The first thread waits for the owner of the log to put its groups in place: nobody does.
     with pytest.raises(StagingError, match="the disk is gone"):
         clean_compiled(compaction, [Lane(), Lane(wrote=fail)])
@@ -78,7 +78,7 @@ def test_the_error_of_the_thread_that_failed_first_is_raised(compaction: LogComp
 
 
 def test_evidence_is_read_twice_and_ends_when_its_reader_does(compaction: LogCompaction) -> None:
-    begin_attempt(Path(compaction.directory), compaction.attempt, fs=OS)
+    begin_attempt(Path(compaction.directory), compaction.attempt.token, fs=OS)
     read: list[int] = []
     evidence_of(compaction, [read.append, read.append], entries_max=ENTRIES_MAX)
     # The batches once, and the records once by each thread.

@@ -16,6 +16,7 @@ from cordwood.cleanup.engine.spark.machine import driver_host, takes_sockets
 from cordwood.cleanup.engine.spark.runner import Row
 from cordwood.cleanup.engine.supervise import begin_all, supervise
 from cordwood.cleanup.engine.whole import WholeCompaction
+from cordwood.cleanup.plan.attempt import Attempt
 from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.rules.cleanable import plan_cleanable
@@ -54,7 +55,7 @@ def compaction_of(directory: Path, keys: int = KEYS, batches: int = 40) -> LogCo
     captured = log.capture(directory, config)
     plan = plan_compaction(captured.view, plan_cleanable(captured.view, now_ms=NOW_MS, force=True))
     found = prepare_compaction(captured, plan, now_ms=NOW_MS, seed=5)
-    return replace(found, attempt="one")
+    return replace(found, attempt=Attempt(token="one"))
 
 
 def rows_of(
@@ -117,7 +118,7 @@ def test_after_a_log_of_too_many_keys_only_those_that_fit_for_certain_are_done(
 def test_no_progress_is_left_behind_by_a_task_that_was_given_up(tmp_path: Path) -> None:
     compaction = compaction_of(tmp_path / "t-0")
     directory = Path(compaction.directory)
-    end_attempt(directory, compaction.attempt, fs=OS)
+    end_attempt(directory, compaction.attempt.token, fs=OS)
     plan = json.dumps([compaction.to_json()])
     rows = list(worker.clean_whole(0, plan, 1, 1_000, OS))
     assert names(rows, worker.ERROR) == [compaction.name]

@@ -80,7 +80,7 @@ def test_an_estimate_is_within_five_percent_of_what_is_measured(
     log = log_of(tmp_path, name, records=records)
     estimate = estimate_compaction(log.compaction, limits=limits)
     assert not estimate.is_exact
-    walks = 1 if log.compaction.versions is None else 2
+    walks = 1 if log.compaction.rules.versions is None else 2
     assert estimate.bytes_read < (walks + 0.9) * estimate.bytes_before
     require_close(estimate, log.measured)
     every = SampleLimits(keys=1 << 30, batches=1 << 30, size_bytes=1 << 40)

@@ -315,9 +315,8 @@ def test_a_record_that_is_removed_before_its_expiry_is_refused(
 ) -> None:
     log_dir = stopped(tmp_path)
     before = {name: d for name, d in digest_tree(log_dir / "t-0").items() if name.endswith(".log")}
-    monkeypatch.setattr(
-        tasks, "Expiry", type("Early", (), {"of": lambda header, now: Expiry(header, now + 1)})
-    )
+    early = {"of": lambda rules: Expiry(rules.ttl_header, rules.now_ms + 1)}
+    monkeypatch.setattr(tasks, "Expiry", type("Early", (), early))
     report = clean(log_dir, NOW_MS, verify=True)
     assert report["status"] == "failed"
     assert "newest record of its key is left out" in report["reason"]

@@ -543,7 +543,11 @@ def test_the_rate_is_shared_by_the_threads_and_read_anew_for_every_round(tmp_pat
             )
         dups(logs, logs.log(), 30, 3, start=number)
         assert cleaner.clean_once()
-    assert [compaction.throttle_bytes for compaction in engine.rounds] == [None, 500_000_000, 10**9]
+    assert [each.attempt.limits.throttle_bytes for each in engine.rounds] == [
+        None,
+        500_000_000,
+        10**9,
+    ]
 
 
 def test_every_round_has_secrets_and_a_name_of_its_own(tmp_path: Path) -> None:
@@ -554,7 +558,7 @@ def test_every_round_has_secrets_and_a_name_of_its_own(tmp_path: Path) -> None:
         dups(logs, logs.log(), 30, 3)
         assert cleaner.clean_once()
     assert len({compaction.seed for compaction in engine.rounds}) == 3
-    assert len({compaction.attempt for compaction in engine.rounds}) == 3
+    assert len({compaction.attempt.token for compaction in engine.rounds}) == 3
 
 
 # ---- old formats

@@ -104,7 +104,7 @@ class Endless(CompiledEngine):
             time.sleep(0.001)
         with pytest.raises(EngineError, match="given up"):
             require_wanted(
-                Path(committer.compaction.directory), committer.compaction.attempt, fs=OS
+                Path(committer.compaction.directory), committer.compaction.attempt.token, fs=OS
             )
 
 
@@ -427,7 +427,9 @@ def test_threads_share_the_rate(tmp_path: Path) -> None:
 
     class Spy(CompiledEngine):
         def run(self, committers: Sequence[CompactionCommitter]) -> None:
-            seen.extend(committer.compaction.throttle_bytes for committer in committers)
+            seen.extend(
+                committer.compaction.attempt.limits.throttle_bytes for committer in committers
+            )
             super().run(committers)
 
     cleaner_of(logs, Spy(), threads=2, io_max_bytes_per_second=1e6).run_once_now()

@@ -215,12 +215,13 @@ class SparkCompactions:
         """How many tasks may rewrite at once: fewer where space is limited and groups are large."""
         lanes = self._slots
         for compaction in compactions:
-            if compaction.space_max is not None:
+            space_max = compaction.attempt.limits.space_max
+            if space_max is not None:
                 largest = max(
                     sum(s.size_bytes for s in compaction.group(number))
                     for number in range(len(compaction.groups))
                 )
-                lanes = min(lanes, max(1, compaction.space_max // max(1, largest)))
+                lanes = min(lanes, max(1, space_max // max(1, largest)))
         return lanes
 
     def _sort(
@@ -316,7 +317,7 @@ class SparkCompactions:
         if not owner.is_wanted(compaction.name):
             return
         specs = tasks.rewrite_specs(compaction, survivors)
-        if compaction.verify and specs:
+        if compaction.is_verified and specs:
             specs = tasks.verified_specs(compaction, specs, self._find_evidence(compaction, owner))
         owner.skip(
             compaction.name,
@@ -353,7 +354,7 @@ class SparkCompactions:
         shards = max(self._slots, -(-records_max([*dirty, *clean]) // self._limits.entries_max))
         plan, entries_max = json.dumps(compaction.to_json()), self._limits.entries_max
         seed, fs = compaction.seed, self._fs
-        versions = compaction.versions is not None
+        versions = compaction.rules.versions is not None
 
         def index(number: int) -> Iterator[Block]:
             segments, is_clean = chunks[number]
@@ -581,7 +582,7 @@ class _Watched(CommittersOwner):
         done_bytes = 0.0
         for name, committer in self._committers.items():
             if name in present:
-                parts = _PARTS_VERIFIED if committer.compaction.verify else _PARTS
+                parts = _PARTS_VERIFIED if committer.compaction.is_verified else _PARTS
                 before, part = parts[phase]
                 done_bytes += (before + part * share) * committer.compaction.size_bytes
             elif committer.done or committer.result.error is not None:
@@ -591,7 +592,7 @@ class _Watched(CommittersOwner):
 
 def _bytes_read(compaction: LogCompaction, cores: int = 1) -> int:
     """How many bytes one task reads: to index and to write; to verify once, and on each core."""
-    passes = 3 + cores if compaction.verify else 2
+    passes = 3 + cores if compaction.is_verified else 2
     return passes * compaction.size_bytes
 
 
@@ -601,12 +602,8 @@ def _title(names: Sequence[str]) -> str:
 
 def _shared(compaction: LogCompaction, lanes: int) -> LogCompaction:
     """A compaction whose limits are a task's share of those of the whole run."""
-    space, rate = compaction.space_max, compaction.throttle_bytes
-    return replace(
-        compaction,
-        space_max=None if space is None else space // lanes,
-        throttle_bytes=None if rate is None else max(1, rate // lanes),
-    )
+    attempt = compaction.attempt
+    return replace(compaction, attempt=replace(attempt, limits=attempt.limits.shared(lanes)))
 
 
 def _pack(compactions: Sequence[LogCompaction], bins: int) -> list[list[LogCompaction]]:

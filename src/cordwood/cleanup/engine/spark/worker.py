@@ -110,10 +110,10 @@ def _clean_one(
 def _progress(
     compaction: LogCompaction, phase: str, fs: FileSystem, *, sharing: int = 1
 ) -> tasks.ProgressFile:
-    rate = compaction.throttle_bytes
+    rate = compaction.attempt.limits.throttle_bytes
     return tasks.ProgressFile(
         compaction.directory,
-        compaction.attempt,
+        compaction.attempt.token,
         phase,
         bytes_per_s=None if rate is None else max(1, rate // sharing),
         fs=fs,
@@ -132,7 +132,7 @@ def rewrite(
         yield Row(task, ERROR, _failure("", error))
         # The other tasks of the compaction wait for this one's groups: have them end.
         with suppress(OSError, CordwoodError):
-            end_attempt(directory, compaction.attempt, fs=fs)
+            end_attempt(directory, compaction.attempt.token, fs=fs)
     finally:
         progress.close()
 
