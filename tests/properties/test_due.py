@@ -19,11 +19,12 @@ from cordwood.cleanup.engine.rewrite import GroupRewriter
 from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.rules.cleanable import plan_cleanable
+from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.record_batch import iter_batches
 from cordwood.testing.reference_cleaner import CleanedSegment, clean_by_reference
-from cordwood.testing.reference_rules import has_expired
+from cordwood.testing.reference_rules import is_removed
 from support.clean import digest_tree
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
@@ -76,11 +77,12 @@ def whole_section(captured: Captured, compaction: LogCompaction) -> list[Cleaned
 def removable(data: bytes, now_ms: int) -> set[int]:
     """The offsets of tombstones and markers past their horizons, and of expired records."""
     found = set()
+    rules = RecordRules.of(CONFIG, now_ms=now_ms, legacy_horizon_ms=0)
     for _, batch in iter_batches(data):
         if isinstance(batch, LegacyBatch):
             continue
         if not batch.header.is_control:
-            found |= {r.offset for r in batch.records() if has_expired(r, "ttl", now_ms)}
+            found |= {r.offset for r in batch.records() if is_removed(r, rules)}
         horizon = batch.header.delete_horizon_ms
         if horizon is not None and horizon <= now_ms:
             records = batch.records()

@@ -28,7 +28,6 @@ from cordwood.cleanup.engine.whole import Lane
 from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction, split_by_bytes
 from cordwood.cleanup.rules.cleanable import plan_cleanable
-from cordwood.cleanup.rules.record_longs import Expiry
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.native import key_table
 from cordwood.storage.reading.aborted import AbortedTransactions
@@ -195,8 +194,7 @@ def walk_with(compaction: LogCompaction, secrets: Secrets) -> Walk:
         first_dirty=compaction.first_dirty,
         aborted=AbortedTransactions(compaction.aborted),
         secrets=secrets,
-        versions=compaction.rules.versions,
-        expiry=Expiry.of(compaction.rules),
+        rules=compaction.rules,
     )
 
 

@@ -51,8 +51,8 @@ from cordwood.testing.reference_rules import (
     Action,
     Highest,
     decide_batch,
-    has_expired,
     is_last_of_producer,
+    is_removed,
     should_discard_records,
     should_retain_tombstone,
 )
@@ -544,7 +544,7 @@ class ReferenceCleaner:
             return "superseded"
         if newest.is_pinned(record.key, record):
             return None
-        if has_expired(record, self._round.rules.ttl_header, self._round.rules.now_ms):
+        if is_removed(record, self._round.rules):
             return "expired"
         return None if record.value is not None or keep_tombstones else "tombstone"
 

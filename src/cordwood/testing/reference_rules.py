@@ -13,9 +13,9 @@ import enum
 from dataclasses import dataclass
 
 from cordwood.cleanup.plan.compaction_values import LastRecord
+from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.versions import VersionRule
 from cordwood.format.record_batch import Record
-from cordwood.format.record_longs import expiry_ms
 
 
 class Action(enum.Enum):
@@ -53,10 +53,10 @@ def should_retain_tombstone(*, delete_horizon_ms: int | None, now_ms: int) -> bo
     return delete_horizon_ms is None or now_ms < delete_horizon_ms
 
 
-def has_expired(record: Record, ttl_header: str, now_ms: int) -> bool:
-    """Whether the time to live in a record's header has ended."""
-    moment = expiry_ms(record, ttl_header) if ttl_header else None
-    return moment is not None and moment <= now_ms
+def is_removed(record: Record, rules: RecordRules) -> bool:
+    """Whether a rule removes a record whatever its key."""
+    moments = [each.goes_ms(record) for each in rules.removals]
+    return any(moment is not None and moment <= rules.now_ms for moment in moments)
 
 
 def is_last_of_producer(

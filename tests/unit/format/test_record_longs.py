@@ -8,6 +8,7 @@ import pytest
 
 from cordwood.cleanup.access.due_scan import scan_due
 from cordwood.cleanup.rules.due import NEVER, DueRule
+from cordwood.cleanup.rules.time_to_live import TimeToLive
 from cordwood.format.record import Header, Record
 from cordwood.format.record_batch import build_batch
 from cordwood.format.record_longs import expiry_ms, header_long
@@ -83,5 +84,5 @@ def test_a_record_expires_at_its_timestamp_and_its_time_to_live(
         size_bytes=path.stat().st_size,
         modified_ns=0,
     )
-    found = scan_due(source, DueRule(ttl_header="ttl"))
+    found = scan_due(source, DueRule(removals=(TimeToLive("ttl"),)))
     assert found.expiry_ms == (NEVER if expected is None else expected), "the compiled twin"

@@ -305,8 +305,8 @@ def due_of(
     known = {} if known is None else known
     checkpoint = captured.view.cleaner_checkpoint or 0
     for number, source in enumerate(captured.sources):
-        # Without times to live only tombstones of the clean section matter.
-        if reader.rule.ttl_header or source.next_base_offset <= checkpoint:
+        # Without rules on records only tombstones of the clean section matter.
+        if reader.rule.removals or source.next_base_offset <= checkpoint:
             if source not in known:
                 known[source] = reader.read(source)
             found[number] = known[source]

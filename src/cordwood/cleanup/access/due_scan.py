@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from cordwood.cleanup.rules.due import AT_ONCE, NEVER, NOTHING_DUE, DueMoments, DueRule
-from cordwood.cleanup.rules.record_longs import Expiry
+from cordwood.cleanup.rules.record_longs import RemovalReader
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
 from cordwood.format.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
@@ -53,7 +53,7 @@ class _Scan:
     def __init__(self, source: SegmentSource, rule: DueRule, batch_bytes_max: int) -> None:
         self._source = source
         self._rule = rule
-        self._expiry = Expiry(rule.ttl_header) if rule.ttl_header else None
+        self._removals = RemovalReader(rule.removals) if rule.removals else None
         self._payloads = PayloadReader(batch_bytes_max=batch_bytes_max)
         self._nulls, self._keyed = (np.zeros(1 << 12, dtype=np.uint8) for _ in range(2))
 
@@ -82,11 +82,11 @@ class _Scan:
         return found
 
     def _expiry_of(self, block: Block, wanted: Flags) -> int:
-        """When the first record of some batches expires."""
+        """When a rule removes the first record of some batches."""
         first = NEVER
-        if self._expiry is not None:
+        if self._removals is not None:
             for payload in self._payloads.payloads(self._source, block, wanted):
-                moments = self._expiry.moments(self._source, block, payload)
+                moments = self._removals.moments(self._source, block, payload)
                 first = min(first, int(moments.min(initial=NEVER)))
         return first
 

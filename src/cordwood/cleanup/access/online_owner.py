@@ -121,7 +121,7 @@ class RetainedOnline:
                 self._roll(log, "cordwood.segment.roll.idle")
 
     def roll_expired(self, now_ms: int) -> bool:
-        """Rolls the active segment if it has a record that has expired; whether it did.
+        """Rolls the active segment if a rule removes a record of it; whether it did.
 
         Raises:
             StorageError: the log is closed, or the disk refused.
@@ -130,7 +130,7 @@ class RetainedOnline:
         """
         log, config = self._log, self._log.config
         due = DueReader.of(config, fs=log.context.fs)
-        if due is None or not config.cordwood_record_ttl_header:
+        if due is None or not due.rule.removals:
             return False
         active = log.active
         # It is read without the lock: appends must not wait for that.
@@ -146,7 +146,7 @@ class RetainedOnline:
                 now_ms=now_ms,
             ):
                 return False
-            self._roll(log, "cordwood.record.ttl.header")
+            self._roll(log, ", ".join(rule.setting for rule in due.rule.removals))
         return True
 
     def _roll(self, log: PartitionLog, setting: str) -> None:

@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.rules.record_longs import Expiry, RecordLongs
+from cordwood.cleanup.rules.record_longs import RecordLongs, RemovalReader
+from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.transactions import TransactionSummary, TransactionTracker
-from cordwood.cleanup.rules.versions import VersionRule
 from cordwood.format.control_record import parse_control_type_id
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
@@ -73,7 +73,7 @@ class SegmentFacts:
 
     `keep` and `nulls` hold one bit a record, in order, lowest bit first: survives by its key, and
     has a null value. Control records and records of aborted transactions are never in `keep`.
-    `expired` are those whose time to live has ended; empty where there is none.
+    `expired` are those that a rule removes whatever their keys; empty where there is none.
     `pinned` are the records that have beaten a newer one, where records have versions: such a
     tombstone stays, whatever its horizon, until a compaction in which there is no such record. Else
     one that ends after it has removed the tombstone would bring the newer one back to life.
@@ -149,12 +149,12 @@ class Walk:
         secrets: Secrets,
         progress: Progress = no_progress,
         batch_bytes_max: int = BATCH_BYTES_MAX,
-        versions: VersionRule | None = None,
-        expiry: Expiry | None = None,
+        rules: RecordRules,
         fs: FileSystem = OS,
     ) -> None:
-        """Takes the lot; with `versions`, the table has the record of the highest of each key."""
-        self._expiry = expiry
+        """Where `rules` have versions, the table has the record of the highest of each key."""
+        versions = rules.versions
+        self._removals = RemovalReader.of(rules)
         self._versions = None if versions is None else RecordLongs.of_versions(versions)
         self._words = key_table.SLOT_WORDS
         if versions is not None:
@@ -251,12 +251,12 @@ class Walk:
         wanted: npt.NDArray[np.bool_],
         walk: _SegmentWalk,
     ) -> Iterator[Payload]:
-        """The payloads of a block; versions and expiries of their records have been read."""
+        """The payloads of a block; what rules need of their records has been read."""
         for payload in self._payloads.payloads(segment, block, wanted):
             if self._versions is not None:
                 self._versions.read(segment, block, payload)
-            if self._expiry is not None:
-                walk.note_expired(block, self._expiry.expired(segment, block, payload))
+            if self._removals is not None:
+                walk.note_expired(block, self._removals.gone(segment, block, payload))
             yield payload
 
     def _mark(self, newest: Bytes, pinned: Bytes) -> None:

@@ -39,7 +39,6 @@ from cordwood.cleanup.engine.survivors import (
 )
 from cordwood.cleanup.plan.compaction_values import Manifest, RewrittenSegment, SegmentEvidence
 from cordwood.cleanup.plan.log_compaction import LogCompaction
-from cordwood.cleanup.rules.record_longs import Expiry
 from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.cleanup.verification.evidence import Scope, find_evidence
 from cordwood.cleanup.verification.group import verify_group
@@ -81,7 +80,7 @@ class Survivors:
 
 
 def removable_by_age(expired: bytes, pinned: bytes) -> bytes:
-    """The bits of the records that have expired and are not pinned."""
+    """The bits of the records that a rule removes and that are not pinned."""
     left = int.from_bytes(expired, "little") & ~int.from_bytes(pinned, "little")
     return left.to_bytes(len(expired), "little")
 
@@ -101,8 +100,7 @@ def walk_of(
         secrets=Secrets.from_seed(compaction.seed),
         batch_bytes_max=compaction.batch_bytes_max,
         progress=progress,
-        versions=compaction.rules.versions,
-        expiry=Expiry.of(compaction.rules),
+        rules=compaction.rules,
         fs=fs,
     )
 

@@ -33,7 +33,7 @@ from cordwood.cleanup.estimate.watched_sample import (
     WatchedSample,
 )
 from cordwood.cleanup.plan.log_compaction import LogCompaction
-from cordwood.cleanup.rules.record_longs import Expiry, RecordLongs
+from cordwood.cleanup.rules.record_longs import RecordLongs, RemovalReader
 from cordwood.cleanup.rules.transactions import TransactionSummary, TransactionTracker
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels
@@ -103,7 +103,7 @@ class _Estimate:
         self._versions = None
         if rules.versions is not None:
             self._versions = RecordLongs.of_versions(rules.versions)
-        self._expiry = Expiry.of(rules)
+        self._removals = RemovalReader.of(rules)
         # The base offsets of the segments that are rewritten: the others are read, and stay.
         self._rewritten = {each for group in compaction.groups for each in group}
         self._records = 0
@@ -255,8 +255,8 @@ class _Estimate:
                 self._sample.judge(payload, block.table, rows[:, sample_of.NUMBER].copy(), verdicts)
             except BadRecordError as error:
                 raise _changed(source) from error
-            if self._expiry is not None:
-                verdicts.let_go(self._expiry.expired(source, block, payload))
+            if self._removals is not None:
+                verdicts.let_go(self._removals.gone(source, block, payload))
         by_key = _kept_by_key(block, verdicts.keep, verdicts.nulls)
         left = rewriter.rewritten(
             spec,

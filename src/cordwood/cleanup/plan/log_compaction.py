@@ -147,9 +147,8 @@ class LogCompaction:
     def plan_to_json(self) -> dict[str, Any]:
         """Plain values of the plan, for the journal."""
         value = asdict(self)
-        del value["attempt"]
-        rules: dict[str, Any] = value.pop("rules")
-        return value | rules
+        del value["attempt"], value["rules"]
+        return value | self.rules.to_json()
 
     def to_json(self) -> dict[str, Any]:
         """Plain values of the plan and the attempt, for tasks."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from cordwood.cleanup.rules.blockers import Blocker, Code, hold_blocker
 from cordwood.cleanup.rules.due import DueRule, due_clean_ms
 from cordwood.cleanup.rules.log_view import CleanedSegment, LogView
+from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.cleanup.rules.versions import VersionRule
 
 
@@ -145,8 +146,8 @@ def _due_segments(view: LogView, first_dirty: int, now_ms: int) -> list[CleanedS
 
 
 def _has_expired(view: LogView, first_dirty: int, boundary: int, now_ms: int) -> bool:
-    """Whether a record of the cleanable segments has expired."""
-    if not view.config.cordwood_record_ttl_header:
+    """Whether a rule removes a record of the cleanable segments whatever its key."""
+    if not removal_rules(view.config):
         return False
     return any(each.due.expiry_ms <= now_ms for each in view.values(first_dirty, boundary))
 

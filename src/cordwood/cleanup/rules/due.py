@@ -2,7 +2,7 @@
 
 The *due moment* of a segment is the earliest moment at which a cleaning removes something of it
 although no newer record has come: a tombstone or a marker behind its delete horizon
-(cordwood.tombstone.cleanup), or a record whose time to live has ended
+(cordwood.tombstone.cleanup), or a record that a rule removes whatever its key
 (cordwood.record.ttl.header). Kafka's cleaner looks at horizons only when the log is dirty enough
 again, so in an idle log tombstones stay.
 
@@ -18,6 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from cordwood.cleanup.rules.removal_rule import RemovalRule
+from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.value import LONG_MAX
 
@@ -31,20 +33,20 @@ AT_ONCE = 0
 class DueRule:
     """What may become removable in a log without a newer record.
 
-    `ttl_header` is the key of the header with a record's time to live, empty for none.
+    `tombstones` behind their delete horizons, and records that one of `removals` removes.
     """
 
     tombstones: bool = False
-    ttl_header: str = ""
+    removals: tuple[RemovalRule, ...] = ()
 
     @classmethod
     def of(cls, config: LogConfig) -> DueRule | None:
-        """That of a topic; None where nothing may, as in Kafka."""
+        """The rule of a topic; None where nothing may, as in Kafka."""
         rule = cls(
             tombstones=config.cordwood_tombstone_cleanup,
-            ttl_header=config.cordwood_record_ttl_header,
+            removals=removal_rules(config),
         )
-        return rule if config.compact and (rule.tombstones or rule.ttl_header) else None
+        return rule if config.compact and (rule.tombstones or rule.removals) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +56,7 @@ class DueMoments:
     `tombstone_ms` is the delete horizon of a batch that has a record with a null value, AT_ONCE
     where such a batch of magic 2 has none; `marker_ms` that of a batch with a marker. A batch keeps
     its horizon after its tombstones are gone, so a header alone says nothing. `expiry_ms` is when
-    the first record expires. `has_transactions`
+    a rule removes the first record whatever its key. `has_transactions`
     says whether it has markers or transactional batches: what a cleaning does to these depends on
     the segments before.
     """

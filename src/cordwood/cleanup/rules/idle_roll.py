@@ -4,8 +4,8 @@ Kafka rolls a segment that is older than segment.ms only when the next record ar
 does, the last records of a log are never compacted, and go together, when the newest has expired.
 With cordwood.segment.roll.idle each check of retention rolls such a segment.
 
-With cordwood.record.ttl.header the cleaner rolls an active segment with a record that has expired,
-so that it can be compacted.
+With cordwood.record.ttl.header, or another rule that removes records whatever their keys, the
+cleaner rolls an active segment with such a record, so that it can be compacted.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Final
 
 from cordwood.cleanup.rules.log_view import RetainedLog, RetainedSegment
+from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.cleanup.rules.retention import APPEND_TIME
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.value import LONG_MAX
@@ -58,7 +59,7 @@ def should_roll_expired(
     expiry_ms: int,
     now_ms: int,
 ) -> bool:
-    """Whether the active segment of `log` is rolled at `now_ms` for a record that has expired.
+    """Whether the active segment of `log` is rolled at `now_ms` for a record that a rule removes.
 
     A log with a legal hold is left alone, and a segment that could not be compacted yet, since an
     open transaction, or a record above the high watermark, is at its beginning.
@@ -67,11 +68,11 @@ def should_roll_expired(
         log: that has the segment.
         active: its active segment.
         last_stable_offset: of the log.
-        expiry_ms: when the first record of the segment expires.
+        expiry_ms: when a rule removes the first record of the segment.
         now_ms: the time.
     """
     config = log.config
-    if not config.compact or not config.cordwood_record_ttl_header or log.holds:
+    if not config.compact or not removal_rules(config) or log.holds:
         return False
     return expiry_ms <= now_ms and last_stable_offset > active.base_offset
 

@@ -1,11 +1,14 @@
-"""One number of each record of a block: its version, or when it expires."""
+"""One number of each record of a block: its version, or when a rule removes it."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
 from cordwood.cleanup.rules.due import NEVER
 from cordwood.cleanup.rules.record_rules import RecordRules
+from cordwood.cleanup.rules.removal_rule import RemovalRule
 from cordwood.cleanup.rules.versions import VersionRule
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, records
@@ -35,11 +38,6 @@ class RecordLongs:
         if rule.header is None:
             return cls(kinds.TIMESTAMP, "")
         return cls(kinds.HEADER, rule.header)
-
-    @classmethod
-    def of_expiry(cls, header: str) -> RecordLongs:
-        """Reads when records expire, by the header with their time to live."""
-        return cls(kinds.EXPIRY, header)
 
     def read(self, source: SegmentSource, block: Block, payload: Payload) -> None:
         """Reads those of a payload.
@@ -72,21 +70,21 @@ class RecordLongs:
             )
 
 
-class Expiry:
-    """Finds the records that have expired."""
+class RemovalReader:
+    """Finds the records that rules remove whatever their keys."""
 
-    def __init__(self, header: str, now_ms: int = 0) -> None:
-        """Takes the key of the header with their time to live, and the time."""
-        self._longs = RecordLongs.of_expiry(header)
+    def __init__(self, rules: Sequence[RemovalRule], now_ms: int = 0) -> None:
+        """Takes the rules, and the time."""
+        self._readers = [(rule, RecordLongs(rule.kind, rule.header)) for rule in rules]
         self._now_ms = now_ms
 
     @classmethod
-    def of(cls, rules: RecordRules) -> Expiry | None:
-        """The rule of a compaction; None where no record has a time to live."""
-        return cls(rules.ttl_header, rules.now_ms) if rules.ttl_header else None
+    def of(cls, rules: RecordRules) -> RemovalReader | None:
+        """The reader for a compaction; None where no rule is on."""
+        return cls(rules.removals, rules.now_ms) if rules.removals else None
 
-    def expired(self, source: SegmentSource, block: Block, payload: Payload) -> Ints:
-        """The numbers within a block of the records of a payload that have expired.
+    def gone(self, source: SegmentSource, block: Block, payload: Payload) -> Ints:
+        """The numbers within a block of the records of a payload whose moment has come.
 
         Raises:
             CorruptError: a record is malformed.
@@ -96,14 +94,16 @@ class Expiry:
         return found
 
     def moments(self, source: SegmentSource, block: Block, payload: Payload) -> Ints:
-        """When each record of a block expires, NEVER of one that does not, or not in the payload.
+        """When each record of a block goes, NEVER of one that does not, or not in the payload.
 
         Raises:
             CorruptError: a record is malformed.
         """
-        longs = self._longs
-        longs.known[:] = False
-        longs.read(source, block, payload)
         total = int(block.table[:, rows_of.COUNT].sum())
-        found: Ints = np.where(longs.known[:total], longs.values[:total], NEVER)
+        found: Ints = np.full(total, NEVER, dtype=np.int64)
+        for rule, longs in self._readers:
+            longs.known[:] = False
+            longs.read(source, block, payload)
+            moments = np.where(longs.known[:total], rule.moments(longs.values[:total]), NEVER)
+            np.minimum(found, moments, out=found)
         return found

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
+from cordwood.cleanup.rules.removal_rule import RemovalRule
+from cordwood.cleanup.rules.removals import RULES, removal_rules
 from cordwood.cleanup.rules.versions import VersionRule
-from cordwood.model.config import LogConfig
+from cordwood.configs.log_config import LogConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,18 +19,15 @@ class RecordRules:
     A tombstone or marker without a delete horizon gets one `delete_retention_ms` ahead; those of
     magic 0 and 1 go if their segment was last modified at `legacy_horizon_ms` or before.
 
-    With `versions`, the record of the highest version of a key survives, not the newest.
-
-    With `ttl_header`, the key of a header with their time to live, records that have expired go;
-    older ones of their keys do not come back. One that has beaten a newer record, by its version,
-    stays until a compaction in which there is no such record.
+    With `versions`, the record of the highest version of a key survives, not the newest. Records
+    that one of `removals` removes go whatever their keys.
     """
 
     now_ms: int
     delete_retention_ms: int = 0
     legacy_horizon_ms: int = 0
     versions: VersionRule | None = None
-    ttl_header: str = ""
+    removals: tuple[RemovalRule, ...] = ()
 
     @classmethod
     def of(cls, config: LogConfig, *, now_ms: int, legacy_horizon_ms: int) -> RecordRules:
@@ -38,17 +37,29 @@ class RecordRules:
             delete_retention_ms=config.delete_retention_ms,
             legacy_horizon_ms=legacy_horizon_ms,
             versions=VersionRule.of(config),
-            ttl_header=config.cordwood_record_ttl_header,
+            removals=removal_rules(config),
         )
+
+    def to_json(self) -> dict[str, Any]:
+        """Fields of a plan."""
+        headers = dict.fromkeys((rule.name for rule in RULES), "")
+        headers |= {each.name: each.header for each in self.removals}
+        return {
+            "now_ms": self.now_ms,
+            "delete_retention_ms": self.delete_retention_ms,
+            "legacy_horizon_ms": self.legacy_horizon_ms,
+            "versions": None if self.versions is None else asdict(self.versions),
+            **headers,
+        }
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> RecordRules:
-        """The rules among the fields of a plan, as `asdict` gives them."""
+        """The rules among the fields of a plan."""
         versions = value.get("versions")
         return cls(
             now_ms=value["now_ms"],
             delete_retention_ms=value["delete_retention_ms"],
             legacy_horizon_ms=value["legacy_horizon_ms"],
             versions=None if versions is None else VersionRule(**versions),
-            ttl_header=value.get("ttl_header", ""),
+            removals=tuple(rule(value[rule.name]) for rule in RULES if value.get(rule.name)),
         )

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.record import Record
 from cordwood.format.record_longs import header_long
-from cordwood.model.config import LogConfig
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

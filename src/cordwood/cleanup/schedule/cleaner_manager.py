@@ -29,6 +29,7 @@ from cordwood.cleanup.access.online_groups import OnlineGroups
 from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.rules.due import DueRule
 from cordwood.cleanup.rules.log_view import LogView
+from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.cleanup.schedule.cleaner_backlog import CleanerBacklog
 from cordwood.cleanup.schedule.cleaning_order import CleaningSchedule, DueLog
 from cordwood.cleanup.schedule.quarantine import Mark, Quarantine, Stage
@@ -240,13 +241,13 @@ class CleanerManager:
         return None  # others were quicker each time
 
     def rollable_logs(self, now_ms: int) -> list[PartitionLog]:
-        """Compacted logs with times to live that nobody works on."""
+        """Compacted logs that nobody works on, of whose records rules remove some in any case."""
         with self._lock:
             return [
                 log
                 for log in self.current_logs()
                 if log.config.compact
-                and log.config.cordwood_record_ttl_header
+                and removal_rules(log.config)
                 and log.topic_partition not in self._states
                 and not self.quarantine.keeps_out(log, now_ms)
             ]

@@ -11,6 +11,7 @@ from typing import Any
 
 from cordwood.cleanup.rules.blockers import Blocker, Code
 from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
+from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.cleanup.schedule.cleaner import CleanerRun
 from cordwood.cleanup.schedule.cleaner_backlog import CleanerBacklog
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager, due_log
@@ -223,7 +224,7 @@ def _why_due(cleanable: Cleanable, log: PartitionLog) -> str:
     if cleanable.ratio > least:
         return f"its dirty ratio {cleanable.ratio:.4g} is above min.cleanable.dirty.ratio {least:g}"
     if not cleanable.delay_ms:
-        return "a dirty record has expired (cordwood.record.ttl.header)"
+        return "; ".join(rule.why_due for rule in removal_rules(log.config))
     return (
         f"max.compaction.lag.ms: its oldest dirty record is {cleanable.delay_ms} ms past "
         f"{log.config.max_compaction_lag_ms} ms"

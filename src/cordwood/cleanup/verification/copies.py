@@ -17,7 +17,7 @@ import numpy as np
 
 from cordwood.cleanup.engine.survivors import Secrets
 from cordwood.cleanup.plan.compaction_values import SegmentEvidence
-from cordwood.cleanup.rules.record_longs import Expiry
+from cordwood.cleanup.rules.record_longs import RemovalReader
 from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.cleanup.rules.versions import VersionRule
@@ -27,6 +27,7 @@ from cordwood.cleanup.verification.evidence import Scope, find_evidence
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.cleanup.verification.log import LogFacts
 from cordwood.cleanup.verification.transactions import Flags, Transactions
+from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import LOG_SUFFIX, base_offset_of, is_log_file, segment_file_name
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents
@@ -50,18 +51,15 @@ def compare_copies(
     *,
     topics: Sequence[str] = (),
     clock: Clock,
-    versions_of: Callable[[str], VersionRule | None] = lambda _: None,
-    ttl_header_of: Callable[[str], str] = lambda _: "",
-    delete_retention_of: Callable[[str], int | None] = lambda _: None,
+    config_of: Callable[[str], LogConfig | None] = lambda _: None,
     watch: Watch | None = None,
     fs: FileSystem = OS,
 ) -> Verification:
     """Compares the partitions of two log directories; changes nothing.
 
-    `versions_of` says of a topic what the version of a record is, if it is not its offset,
-    `ttl_header_of` which header has a record's time to live: what has expired may be gone.
-    `delete_retention_of` is delete.retention.ms, or None if it is not known: a marker stays for as
-    long behind its data.
+    `config_of` gives the settings of a topic, or None where they are not known: they say which
+    record of a key is the newest, which records rules remove whatever their keys, and for how long
+    a marker stays behind its data.
 
     Raises:
         NotALogDirError: a path is no log directory, nor a partition's.
@@ -90,10 +88,14 @@ def compare_copies(
             findings.add(Rule.COPY_MISSING, path, f"AFTER has {what} {name}")
         elif old:
             try:
-                rule = versions_of(name.topic)
-                expiry = Expiry.of(ttl_header_of(name.topic), clock.now_ms())
-                comparison = _Comparison(old, new, starts.get(name, 0), rule, expiry, findings, fs)
-                comparison.keep_markers(delete_retention_of(name.topic), cleaned_at_ms)
+                config = config_of(name.topic)
+                rules = RecordRules(now_ms=clock.now_ms())
+                if config is not None:
+                    rules = RecordRules.of(config, now_ms=rules.now_ms, legacy_horizon_ms=0)
+                comparison = _Comparison(old, new, starts.get(name, 0), rules, findings, fs)
+                comparison.keep_markers(
+                    None if config is None else config.delete_retention_ms, cleaned_at_ms
+                )
                 comparison.note_start(old_starts.get(name, 0))
                 facts = comparison.run(partial(watch.advance, str(name)))
             except CorruptError as error:
@@ -193,16 +195,15 @@ class _Comparison:
         old: Sequence[SegmentSource],
         new: Sequence[SegmentSource],
         log_start: int,
-        versions: VersionRule | None,
-        expiry: Expiry | None,
+        rules: RecordRules,
         findings: Findings,
         fs: FileSystem,
     ) -> None:
         self._log_start = max(log_start, new[0].base_offset)
-        self._old = _Side.of(old, self._log_start, versions, fs)
-        self._new = _Side.of(new, self._log_start, versions, fs)
+        self._old = _Side.of(old, self._log_start, rules.versions, fs)
+        self._new = _Side.of(new, self._log_start, rules.versions, fs)
         self._findings = findings
-        self._expiry = expiry
+        self._removals = RemovalReader.of(rules)
         self._delete_retention_ms = 0
         self._stays_until_ms: int | None = None
         self._fs = fs
@@ -270,9 +271,9 @@ class _Comparison:
         )
 
     def _expired_in(self, source: SegmentSource, count: int) -> Flags:
-        """Which records of a segment have expired, in an array of so many."""
+        """Which records of a segment rules remove whatever their keys, in an array of so many."""
         found = np.zeros(count, dtype=np.bool_)
-        if self._expiry is None:
+        if self._removals is None:
             return found
         first, payloads = 0, PayloadReader()
         for block in SegmentReader(fs=self._fs).blocks(source):
@@ -280,7 +281,7 @@ class _Comparison:
             wanted = (table[:, rows_of.ATTRIBUTES] & CONTROL_BIT) == 0
             wanted &= table[:, rows_of.COUNT] > 0
             for payload in payloads.payloads(source, block, wanted):
-                found[first + self._expiry.expired(source, block, payload)] = True
+                found[first + self._removals.gone(source, block, payload)] = True
             first += int(table[:, rows_of.COUNT].sum())
         return found
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from cordwood.cleanup.engine.survivors import Secrets
 from cordwood.cleanup.plan.compaction_values import SegmentEvidence
 from cordwood.cleanup.plan.log_compaction import LogCompaction
-from cordwood.cleanup.rules.record_longs import Expiry, RecordLongs
+from cordwood.cleanup.rules.record_longs import RecordLongs, RemovalReader
 from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.cleanup.rules.versions import VersionRule
@@ -166,7 +166,7 @@ class _Walk:
         self._markers, self._deletable, self._aborted, self._below, self._expired = (
             np.zeros(records, dtype=np.bool_) for _ in range(5)
         )
-        self._expiry = Expiry.of(scope.rules)
+        self._removals = RemovalReader.of(scope.rules)
 
     def run(self, shard: int, shards: int, entries_max: int) -> bool:
         """Finds the newest records of the keys of a shard; False if there are too many."""
@@ -270,8 +270,8 @@ class _Walk:
     def _note_expired(
         self, segment: SegmentSource, block: Block, payload: Payload, first: int
     ) -> None:
-        if self._expiry is not None:
-            self._expired[first + self._expiry.expired(segment, block, payload)] = True
+        if self._removals is not None:
+            self._expired[first + self._removals.gone(segment, block, payload)] = True
 
     def _listed(
         self, segment: SegmentSource, block: Block, payload: Payload, ordinals: Ints

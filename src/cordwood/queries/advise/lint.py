@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from cordwood.cleanup.rules.group_guard import GROUPS, MAX_BYTES, MAX_MS, Consumed
+from cordwood.cleanup.rules.removals import RULES
 from cordwood.configs.levels import Level
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.sources import Origin
@@ -19,7 +20,7 @@ _COMPACTION: Final = (
     "delete.retention.ms",
 )
 _TOMBSTONES: Final = "cordwood.tombstone.cleanup"
-_TTL: Final = "cordwood.record.ttl.header"
+_REMOVALS: Final = tuple(rule.setting for rule in RULES)
 _RETENTION: Final = ("retention.ms", "retention.bytes", GROUPS)
 _HOUR_MS: Final = 3_600_000
 
@@ -81,7 +82,7 @@ def _remarks(config: LogConfig, origins: Mapping[str, Origin], partitions: int) 
 
 
 def _without_effect(config: LogConfig, origins: Mapping[str, Origin]) -> Iterator[Remark]:
-    idle: tuple[str, ...] = () if config.compact else (*_COMPACTION, _TOMBSTONES, _TTL)
+    idle: tuple[str, ...] = () if config.compact else (*_COMPACTION, _TOMBSTONES, *_REMOVALS)
     idle += () if config.delete else _RETENTION
     for name in idle:
         origin = origins.get(name)
@@ -185,13 +186,9 @@ def _compaction(config: LogConfig) -> Iterator[Remark]:
             text="without max.compaction.lag.ms nothing limits how long a superseded value or a "
             f"tombstone stays where the dirty ratio stays at or below {ratio:g}",
         )
-    if config.cordwood_record_ttl_header and config.min_compaction_lag_ms > 0:
-        yield Remark(
-            code="lag-holds-expired-records",
-            setting=_TTL,
-            text=f"min.compaction.lag.ms {config.min_compaction_lag_ms} holds records back that "
-            "have expired: they stay until their segment is older",
-        )
+    for rule in RULES:
+        for code, text in rule.remarks(config):
+            yield Remark(code=code, setting=rule.setting, text=text)
     yield Remark(
         code="idle-active-segment",
         setting="segment.ms",

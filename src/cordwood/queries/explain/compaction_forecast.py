@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from cordwood.cleanup.rules.cleanable import Cleanable, clean_segments, plan_cleanable
 from cordwood.cleanup.rules.due import NEVER, due_clean_ms
 from cordwood.cleanup.rules.log_view import LogView
+from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.configs.value import LONG_MAX
 
 
@@ -90,7 +91,7 @@ def _moments(view: LogView, cleanable: Cleanable) -> list[int]:
     dirty = view.values(cleanable.first_dirty, view.active.base_offset)
     clean = clean_segments(view, cleanable.first_dirty)
     found = [due_clean_ms(each, config, view.settled_ms) for each in clean]
-    if config.cordwood_record_ttl_header:
+    if removal_rules(config):
         found += [each.due.expiry_ms for each in dirty]
     found = [each for each in found if each != NEVER]
     if config.min_compaction_lag_ms > 0:

@@ -14,6 +14,7 @@ from cordwood.cleanup.rules.cleanable import due_end
 from cordwood.cleanup.rules.due import NEVER, due_clean_ms
 from cordwood.cleanup.rules.group_guard import GROUPS, MAX_BYTES, MAX_MS
 from cordwood.cleanup.rules.idle_roll import ROLL_IDLE, idle_from_ms
+from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.cleanup.rules.retention import RetentionPlan
 from cordwood.cleanup.rules.shared_retention import TOPIC_LIMIT
 from cordwood.configs.log_config import LogConfig
@@ -298,8 +299,8 @@ def _own_settings(config: LogConfig) -> Iterator[str]:
     """Settings of Cordwood's that decide about a compacted log, as far as they are on."""
     if config.compact and config.cordwood_tombstone_cleanup:
         yield "cordwood.tombstone.cleanup"
-    if config.compact and config.cordwood_record_ttl_header:
-        yield "cordwood.record.ttl.header"
+    if config.compact:
+        yield from (rule.setting for rule in removal_rules(config))
     if config.compact and config.cordwood_compaction_strategy != "offset":
         yield "cordwood.compaction.strategy"
     if config.compact and config.cordwood_compaction_strategy == "header":

@@ -17,8 +17,9 @@ from typing import Any
 from cordwood.cleanup.rules.blockers import hold_blocker
 from cordwood.cleanup.rules.cleanable import due_end
 from cordwood.cleanup.rules.due import lag_ends_ms
+from cordwood.cleanup.rules.removal_rule import RemovalRule
+from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.cleanup.rules.versions import VersionRule
-from cordwood.format.record_longs import expiry_ms
 from cordwood.queries.explain.explanation import LogExplanation
 from cordwood.queries.explain.record_search import FoundRecord
 
@@ -89,9 +90,10 @@ def record_fate(
     state = _state_of(explanation, found, newer)
     compacted = _Compacted(explanation, found, newer, beaten)
     by_compaction, text = compacted.fate(state)
-    expires_ms = compacted.expires_ms
-    if expires_ms is not None:
-        by_compaction, text = compacted.with_expiry(expires_ms, by_compaction, text)
+    removal = compacted.removal()
+    expires_ms = None if removal is None else removal[0]
+    if removal is not None:
+        by_compaction, text = compacted.with_removal(*removal, by_compaction, text)
     superseded_by = newer[-1] if state is RecordState.SUPERSEDED else None
     moments = [each for each in (by_compaction, by_retention) if each is not None]
     if not moments or by_compaction == min(moments):
@@ -328,40 +330,39 @@ class _Compacted:
             "first check after that removes it",
         )
 
-    @property
-    def expires_ms(self) -> int | None:
-        """When the record's time to live ends (ms); None where it has none."""
-        header = self._explanation.facts.view.config.cordwood_record_ttl_header
-        if not header or self._found.is_control:
+    def removal(self) -> tuple[int, RemovalRule] | None:
+        """When a rule removes the record whatever its key (ms), and which; None if none does."""
+        if self._found.is_control:
             return None
-        return expiry_ms(self._found.record, header)
+        rules = removal_rules(self._explanation.facts.view.config)
+        moments = [(each.goes_ms(self._found.record), each) for each in rules]
+        found = [(moment, each) for moment, each in moments if moment is not None]
+        return min(found, key=lambda each: each[0], default=None)
 
-    def with_expiry(
-        self, expires_ms: int, gone_ms: int | None, text: str
+    def with_removal(
+        self, removed_ms: int, rule: RemovalRule, gone_ms: int | None, text: str
     ) -> tuple[int | None, str]:
-        """The fate of a record with a time to live, which has another without: the earlier."""
-        moment, why = self._expired(expires_ms)
+        """The fate of a record that a rule removes, which has another without: the earlier."""
+        moment, why = self._removed(removed_ms, rule)
         if gone_ms is not None and (moment is None or gone_ms <= moment):
             return gone_ms, text
         return moment, why
 
-    def _expired(self, expires_ms: int) -> tuple[int | None, str]:
+    def _removed(self, removed_ms: int, rule: RemovalRule) -> tuple[int | None, str]:
         explanation, offset = self._explanation, self._found.record.offset
         view = explanation.facts.view
-        left_ms = expires_ms - explanation.now_ms
-        ends = f"ends in {left_ms} ms" if left_ms > 0 else "has ended"
-        why = f"its time to live {ends}; the first check after that removes it"
+        what = rule.text(removed_ms, explanation.now_ms)
+        why = f"{what}; the first check after that removes it"
         if offset < self._clean_end:
-            return self._from(expires_ms, why)
+            return self._from(removed_ms, why)
         segment = view.floor(offset)
         number = view.segments.index(segment)
         if view.next_base(number) > view.last_stable_offset:
-            stable = view.last_stable_offset
-            return None, f"its time to live {ends}, but the last stable offset is {stable}"
+            return None, f"{what}, but the last stable offset is {view.last_stable_offset}"
         # The dirty section is cleaned from its start: a lag of a segment before holds it back, too.
         before = view.values(min(self._first_dirty, offset), offset + 1)
         lags_end_ms = max(lag_ends_ms(each, view.config) for each in before)
-        return self._from(max(expires_ms, lags_end_ms), why)
+        return self._from(max(removed_ms, lags_end_ms), why)
 
     def _from(self, moment_ms: int, why: str) -> tuple[int | None, str]:
         """It goes with the first check from a moment on."""

@@ -45,7 +45,7 @@ def erased_again(
         salt=secrets.token_bytes(SALT_BYTES),
         ledger_salt=secrets.token_bytes(SALT_BYTES),
         dry_run=request.dry_run,
-        max_extra_bytes=request.max_extra_bytes,
+        max_extra_bytes=request.limits.space_max,
     )
     with closing(ErasureMeans(wanted, master, display)) as means:
         result = erase(wanted, means.means(), listener=display)

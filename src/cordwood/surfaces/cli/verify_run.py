@@ -15,7 +15,6 @@ import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
 from cordwood.cleanup.erasure.check import Verdict, check_erasure
-from cordwood.cleanup.rules.versions import VersionRule
 from cordwood.cleanup.verification.copies import compare_copies
 from cordwood.cleanup.verification.directories import (
     NOT_CHECKED,
@@ -61,9 +60,7 @@ def check_logs(
                 after,
                 topics=topics,
                 clock=clock,
-                versions_of=lambda topic: _versions_of(config_of(topic)),
-                ttl_header_of=lambda topic: _ttl_header_of(config_of(topic)),
-                delete_retention_of=lambda topic: _delete_retention_of(config_of(topic)),
+                config_of=config_of,
                 watch=watch,
             )
         else:
@@ -90,18 +87,6 @@ def _settings_in(log_dir: Path, set_options: Sequence[str]) -> Callable[[str], L
         return None if resolved is None else resolved.config
 
     return of
-
-
-def _versions_of(config: LogConfig | None) -> VersionRule | None:
-    return None if config is None else VersionRule.of(config)
-
-
-def _ttl_header_of(config: LogConfig | None) -> str:
-    return "" if config is None else config.cordwood_record_ttl_header
-
-
-def _delete_retention_of(config: LogConfig | None) -> int | None:
-    return None if config is None else config.delete_retention_ms
 
 
 def check_report(

@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from cordwood.cleanup.access.capture import capture
-from cordwood.cleanup.engine import tasks
-from cordwood.cleanup.rules.record_longs import Expiry
+from cordwood.cleanup.engine import survivors
+from cordwood.cleanup.rules.record_longs import RemovalReader
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import LOG_APPEND_TIME, Header, Record, build_batch
@@ -315,8 +315,8 @@ def test_a_record_that_is_removed_before_its_expiry_is_refused(
 ) -> None:
     log_dir = stopped(tmp_path)
     before = {name: d for name, d in digest_tree(log_dir / "t-0").items() if name.endswith(".log")}
-    early = {"of": lambda rules: Expiry(rules.ttl_header, rules.now_ms + 1)}
-    monkeypatch.setattr(tasks, "Expiry", type("Early", (), early))
+    early = {"of": lambda rules: RemovalReader(rules.removals, rules.now_ms + 1)}
+    monkeypatch.setattr(survivors, "RemovalReader", type("Early", (), early))
     report = clean(log_dir, NOW_MS, verify=True)
     assert report["status"] == "failed"
     assert "newest record of its key is left out" in report["reason"]

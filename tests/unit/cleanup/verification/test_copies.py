@@ -177,7 +177,10 @@ def test_a_marker_without_data_is_missed_until_its_retention_has_passed(
     before = write_log_dir(tmp_path / "before", [before_log])
     after = write_log_dir(tmp_path / "after", [log])
     result = compare_copies(
-        before, after, clock=FixedClock(NOW_MS), delete_retention_of=lambda _: retention_ms
+        before,
+        after,
+        clock=FixedClock(NOW_MS),
+        config_of=lambda _: LogConfig(delete_retention_ms=retention_ms),
     )
     found = [(each.rule, each.offset) for each in result.logs[0].findings]
     assert found == ([(Rule.COPY_TRANSACTION, 1)] if is_found else [])

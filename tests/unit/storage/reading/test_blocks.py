@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.cleanup.engine.survivors import Secrets, Walk
+from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.format.compression import Codec
 from cordwood.format.crc32c import crc32c
 from cordwood.format.legacy import LegacyBatch, build_legacy_message
@@ -45,7 +46,12 @@ def remade(data: bytes, position: int, replacement: bytes) -> bytes:
 
 
 def index(path: Path, *, base: int = 0, end: int = 1 << 40) -> None:
-    walk = Walk(first_dirty=0, aborted=AbortedTransactions(()), secrets=Secrets.from_seed(1))
+    walk = Walk(
+        first_dirty=0,
+        aborted=AbortedTransactions(()),
+        secrets=Secrets.from_seed(1),
+        rules=RecordRules(now_ms=0),
+    )
     source = source_of(path, base=base, end=end)
     assert list(walk.index([source], entries_max=1_000, spills=False)) == []
 
