@@ -13,15 +13,11 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, Producer, To
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.classic.member import LeavingMember
-from cordwood.coordinator.group.records import (
-    GroupRecord,
-    KeyValue,
-    decode,
-    encode,
-    group_metadata,
-)
+from cordwood.coordinator.group.classic.records import GroupMetadataRecord, group_metadata
+from cordwood.coordinator.group.records import decode, encode
+from cordwood.coordinator.log import EncodedRecord
 from cordwood.format.group_metadata import decode_group_key, decode_group_value
 from cordwood.format.record import Record
 from cordwood.model.error_codes import ErrorCode
@@ -224,8 +220,7 @@ def test_coordinator_knows_the_groups_and_offsets_that_kafka_has(
     unstable = run.fetched(group="open", require_stable=True)
     assert unstable.error_code == ErrorCode.UNSTABLE_OFFSET_COMMIT
     assert run.fetched(group="open").offset == -1
-    running = run.groups.describe("running")
-    assert running is not None
+    running = run.groups.describe("running", ClassicGroup)
     assert {member.group_instance_id for member in running.members()} == {"i-one", "i-two"}
     assert running.subscribed_topics == frozenset({"t"})
 
@@ -238,11 +233,11 @@ def test_records_are_kafkas_byte_for_byte(ours: GroupBroker) -> None:
     assert kinds == {(1, False), (1, True), (2, False), (2, True)}
 
 
-def _written_again(record: Record) -> KeyValue:
+def _written_again(record: Record) -> EncodedRecord:
     """What we write for what a record says."""
     found = decode(record.key, record.value)
     assert found is not None
-    if isinstance(found, GroupRecord) and found.group is not None:
+    if isinstance(found, GroupMetadataRecord) and found.group is not None:
         assignments = {each.member_id: each.assignment for each in found.group.members()}
         found = group_metadata(found.group, assignments)
     (written,) = encode([found])

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 from cordwood.broker.coordinators.group_cluster import GroupCluster
 from cordwood.broker.coordinators.group_metadata_log import GroupMetadataLog
 from cordwood.configs.resource import ConfigResource
-from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.classic.member import (
     Client,
     JoinAnswer,
@@ -385,8 +385,10 @@ class GroupRun:
 
     def state(self, group: str = "g") -> GroupState | None:
         """A group's state; None if there is no such group."""
-        found = self.groups.describe(group)
-        return None if found is None else found.state
+        try:
+            return self.groups.describe(group, ClassicGroup).state
+        except KafkaError:
+            return None
 
     def commit(
         self,
@@ -487,7 +489,7 @@ class GroupRun:
         """Advances the high watermark to the log's end, as the other replicas do."""
         log = self.broker.log(GROUP_METADATA_TOPIC, partition)
         log.update_high_watermark(log.log_end_offset)
-        self.groups.on_high_watermark(partition, log.high_watermark)
+        self.groups.runtime.on_high_watermark(partition, log.high_watermark)
 
     def restarted(self, **settings: Any) -> GroupRun:
         """The coordinator that follows this one over the same logs."""

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
 from cordwood.coordinator.effects import TransactionalProducer
-from cordwood.coordinator.runtime import Appended, EncodedRecord
+from cordwood.coordinator.log import Appended, EncodedRecord
 from cordwood.coordinator.timeline import Timeline
 from cordwood.coordinator.timers import at_once
 from cordwood.coordinator.transaction import records
 from cordwood.coordinator.transaction.errors import error_of_append
+from cordwood.coordinator.transaction.markers import TransactionMarker
 from cordwood.coordinator.transaction.records import TransactionRecord
 from cordwood.coordinator.transaction.requests import (
     EndAnswer,
@@ -19,7 +20,7 @@ from cordwood.coordinator.transaction.requests import (
     InitProducerIdAnswer,
     InitProducerIdRequest,
 )
-from cordwood.coordinator.transaction.service import TransactionCoordinator, TransactionMarker
+from cordwood.coordinator.transaction.service import TransactionCoordinator
 from cordwood.coordinator.transaction.settings import TransactionSettings
 from cordwood.coordinator.transaction.shard import TransactionShard
 from cordwood.coordinator.transaction.transaction import Transaction
@@ -334,11 +335,11 @@ class TransactionRun:
     def commit_log(self, partition: int = 0) -> None:
         """Advances the high watermark to the log's end."""
         self.log.high_watermarks[partition] = self.log.end_offset(partition)
-        self.coordinator.on_high_watermark(partition, self.log.high_watermarks[partition])
+        self.coordinator.runtime.on_high_watermark(partition, self.log.high_watermarks[partition])
 
     def known(self, transactional_id: str = "x") -> Transaction | None:
         """The last record of a transactional id; None if there is none, or a tombstone."""
-        partition = self.coordinator.partition_for(transactional_id)
+        partition = self.coordinator.partition_for(transactional_id).partition
         found = [
             each
             for each in self.log.records(partition)

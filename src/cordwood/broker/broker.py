@@ -17,6 +17,7 @@ from cordwood.broker.coordinators.transaction_verification import TransactionVer
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.coordinator.group.service import GroupCoordinator
+from cordwood.coordinator.registry import Coordinators
 from cordwood.coordinator.transaction.service import TransactionCoordinator
 from cordwood.serving.node_parts import NodeParts, Role
 
@@ -29,6 +30,7 @@ class Broker(NodeParts):
         controller_id: the node id of the active controller; -1 if it is not known.
         voter_count: the number of voters of the metadata quorum.
         replicas: the partitions and logs of this broker.
+        coordinators: the coordinators by the topics of their records.
         groups: the coordinator of groups.
         committed_offsets: what all groups of the cluster have committed, for other threads.
         transactions: the coordinator of transactions.
@@ -43,6 +45,7 @@ class Broker(NodeParts):
     controller_id: Callable[[], int]
     voter_count: Callable[[], int]
     replicas: ReplicaManager
+    coordinators: Coordinators
     groups: GroupCoordinator
     committed_offsets: CommittedOffsets
     transactions: TransactionCoordinator

@@ -112,7 +112,7 @@ class CommittedOffsets:
         brokers = sorted(leaders - {NO_LEADER})
         for broker_id in brokers:
             if broker_id == self._node_id:
-                self._groups.when_loaded(lambda: self._ask_here(listed, answers))
+                self._groups.runtime.partitions.load_all(lambda: self._ask_here(listed, answers))
             else:
                 self._ask_there(listed, answers, broker_id)
         return brokers

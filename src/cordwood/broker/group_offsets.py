@@ -82,13 +82,13 @@ class GroupOffsets:
             if topic is None:  # so no group has ever committed anything
                 found.committed(group, {})
                 continue
-            index = self._groups.partition_for(group)
-            partition = topic.partitions.get(index)
+            place = self._groups.partition_for(group)
+            partition = topic.partitions.get(place.partition)
             leader = NO_LEADER if partition is None else partition.leader
             if leader == self._node_id:
                 self._ask_coordinator(found, group)
             elif leader == NO_LEADER:
-                found.refused(group, f"{GROUP_METADATA_TOPIC}-{index} has no leader")
+                found.refused(group, f"{place} has no leader")
             else:
                 remote[leader].append(group)
         return remote

@@ -23,8 +23,8 @@ from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.schedule.paused_changes import update_topic_config
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.service import ConfigService
-from cordwood.coordinator.group.service import GroupCoordinator
-from cordwood.coordinator.transaction.service import TransactionCoordinator
+from cordwood.coordinator.group.maintenance import GroupMaintenance
+from cordwood.coordinator.registry import Coordinators
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import MetadataImage, PartitionImage, TopicImage
 from cordwood.metadata.publisher import MetadataUpdate
@@ -32,7 +32,6 @@ from cordwood.model.change_lock import ChangeLock
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError, StorageError, UnknownServerError
 from cordwood.model.pauses import background, in_steps
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.serving.node_thread import NodeThread
 from cordwood.storage.log.partition_log import PartitionLog
@@ -64,8 +63,8 @@ class BrokerMetadataPublisher:
         *,
         replicas: ReplicaManager,
         metadata: MetadataCache,
-        groups: GroupCoordinator,
-        transactions: TransactionCoordinator,
+        coordinators: Coordinators,
+        groups: GroupMaintenance,
         configs: ConfigService,
         cleaner: LogCleaner,
         metrics: BrokerMetrics,
@@ -77,8 +76,8 @@ class BrokerMetadataPublisher:
         Args:
             replicas: gets the partitions that this broker leads.
             metadata: the newest image.
-            groups: gets deleted topics, and partitions with another leader.
-            transactions: likewise.
+            coordinators: load and unload partitions with another leader.
+            groups: deletes the offsets of deleted topics.
             configs: the settings of topics.
             cleaner: stops cleaning a log before the log is deleted or gets other settings.
             metrics: removes the counters of deleted topics.
@@ -88,8 +87,8 @@ class BrokerMetadataPublisher:
         self._replicas = replicas
         self._node_id = replicas.node_id
         self._metadata = metadata
+        self._coordinators = coordinators
         self._groups = groups
-        self._transactions = transactions
         self._configs = configs
         self._cleaner = cleaner
         self._metrics = metrics
@@ -121,8 +120,8 @@ class BrokerMetadataPublisher:
         if deleted:
             names = [topic.name for topic in deleted]
             noted = self._delete(deleted, old)
+            self._coordinators.on_topics_deleted(names)
             self._groups.on_topics_deleted(names, noted.note_offsets)
-            self._transactions.on_topics_deleted(names)
         if old is not None:
             self._groups.on_topics_changed(new.changed_topics(old))
         wanted: list[_Replica] = []
@@ -171,15 +170,7 @@ class BrokerMetadataPublisher:
     def _resign(self, topic: str, index: int) -> None:
         """Another broker leads a partition, or none."""
         self._replicas.partitions[topic].pop(index).resign()
-        coordinator = self._coordinator_of(topic)
-        if coordinator is not None:
-            coordinator.on_resigned(index)
-
-    def _coordinator_of(self, topic: str) -> GroupCoordinator | TransactionCoordinator | None:
-        """The coordinator whose records a topic has."""
-        if topic == GROUP_METADATA_TOPIC:
-            return self._groups
-        return self._transactions if topic == TRANSACTION_STATE_TOPIC else None
+        self._coordinators.on_resigned(topic, index)
 
     def _serve_after_deletion(self, topic: TopicImage, _deletion: object) -> None:
         self._serve_again(topic, is_new=True)
@@ -219,9 +210,7 @@ class BrokerMetadataPublisher:
                     full[each.topic.name] = each.topic
                     self._replicas.give_up(each.topic.name, each.number, None)
         for each in in_steps(elected, every=8):
-            coordinator = self._coordinator_of(each.topic.name)
-            if coordinator is not None:
-                coordinator.on_elected(each.number)
+            self._coordinators.on_elected(each.topic.name, each.number)
         for topic in full.values():
             # Some logs may be there: no partition is new, where another directory is offline.
             self._thread.call_later_ms(

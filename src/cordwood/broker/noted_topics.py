@@ -6,8 +6,8 @@ import logging
 from collections.abc import Mapping
 from uuid import UUID
 
+from cordwood.coordinator.group.maintenance import KeptOffsets
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
-from cordwood.coordinator.group.service import KeptOffsets
 from cordwood.format.trash_notes import RemovedOffset, RemovedTopic
 from cordwood.metadata.image import TopicImage
 from cordwood.model.errors import TrashError

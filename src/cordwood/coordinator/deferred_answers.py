@@ -48,6 +48,16 @@ class DeferredAnswerQueue:
     def __len__(self) -> int:
         return len(self._queue)
 
+    @property
+    def first_offset(self) -> int | None:
+        """The lowest offset that answers wait for; None if none wait."""
+        return self._queue[0].offset if self._queue else None
+
+    def check_invariants(self) -> None:
+        """Checks that the answers are in the order of their offsets."""
+        offsets = [each.offset for each in self._queue]
+        assert offsets == sorted(offsets), offsets
+
     def add(self, deferred: DeferredAnswers) -> None:
         """Adds answers that depend on an offset not lower than those of earlier ones."""
         assert not self._queue or self._queue[-1].offset <= deferred.offset

@@ -14,8 +14,13 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from cordwood.model.kafka_errors import KafkaError
 
+A = TypeVar("A")
 A_contra = TypeVar("A_contra", contravariant=True)
 R = TypeVar("R")
+
+
+Reply = Callable[[A], object]
+"""Receives the answer to a request, immediately or later."""
 
 
 class ReplyTo(Generic[A_contra]):

@@ -38,6 +38,7 @@ from cordwood.configs.server_properties import BrokerSettings
 from cordwood.configs.service import ConfigService
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.group.settings import GroupSettings
+from cordwood.coordinator.registry import Coordinators
 from cordwood.coordinator.transaction.service import TransactionCoordinator
 from cordwood.coordinator.transaction.settings import TransactionSettings
 from cordwood.metadata.cache import MetadataCache
@@ -45,7 +46,6 @@ from cordwood.metadata.image import MetadataImage
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError
 from cordwood.model.rng import Rng
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.node.cluster_member import ClusterMember
 from cordwood.serving.api import Api
 from cordwood.serving.node_thread import NodeThread
@@ -176,6 +176,8 @@ def make_broker(
         ),
     )
     groups = _make_groups(settings, replicas, metadata, configs, thread)
+    coordinators = Coordinators()
+    coordinators.register(groups)
     channels = BrokerChannels(
         ImageBrokers(metadata),
         thread,
@@ -189,8 +191,11 @@ def make_broker(
     cleaner.groups.source = offsets.look_up
     producer_ids = ProducerIds(member.channel, thread)
     transactions, markers = _make_transactions(
-        settings, replicas, groups, metadata, producer_ids, channels, thread
+        settings, replicas, coordinators, metadata, producer_ids, channels, thread
     )
+    coordinators.register(transactions)
+    for each in coordinators:
+        replicas.listen(each.runtime.partitions.topic, each.runtime.on_high_watermark)
     partitions = TransactionPartitions(transactions, metadata)
     return Broker(
         node_id=settings.node_id,
@@ -204,6 +209,7 @@ def make_broker(
         controller_id=lambda: member.controller_id,
         voter_count=lambda: member.voter_count,
         replicas=replicas,
+        coordinators=coordinators,
         groups=groups,
         committed_offsets=CommittedOffsets(
             groups, offsets, metadata, channels, thread, node_id=settings.node_id
@@ -226,28 +232,26 @@ def _make_groups(
     thread: NodeThread,
 ) -> GroupCoordinator:
     of_groups = GroupSettings.of(settings.all)
-    groups = GroupCoordinator(
+    return GroupCoordinator(
         GroupMetadataLog(replicas, metadata, of_groups.topic_codec),
         thread,
         of_groups,
         GroupCluster(metadata, configs.own_group_integer),
         replicas.logs.context.rng,
     )
-    replicas.listen(GROUP_METADATA_TOPIC, groups.on_high_watermark)
-    return groups
 
 
 def _make_transactions(
     settings: BrokerSettings,
     replicas: ReplicaManager,
-    groups: GroupCoordinator,
+    coordinators: Coordinators,
     metadata: MetadataCache,
     producer_ids: ProducerIds,
     channels: BrokerChannels,
     thread: NodeThread,
 ) -> tuple[TransactionCoordinator, MarkerSender]:
     markers = MarkerSender(
-        MarkerWriter(replicas, groups, thread),
+        MarkerWriter(replicas, coordinators, thread),
         replicas,
         metadata,
         thread,
@@ -262,7 +266,6 @@ def _make_transactions(
         producer_ids=producer_ids,
         markers=markers,
     )
-    replicas.listen(TRANSACTION_STATE_TOPIC, transactions.on_high_watermark)
     return transactions, markers
 
 

@@ -429,8 +429,8 @@ class Node(NodeLifecycle):
         """Starts what works beside the clients; returns what applies the images to it."""
         replicas = broker.replicas
         logs = replicas.logs
-        self._at_end(broker.groups.close)
-        self._at_end(broker.transactions.close)
+        for each in broker.coordinators:
+            self._at_end(each.close)
         engine = self._engine()
         settings = CleanerSettings.of(logs.broker)
         self.cleaner = LogCleaner(logs, self._cleaner_manager, engine, self.clock, settings)
@@ -442,14 +442,14 @@ class Node(NodeLifecycle):
         logs.start_tasks()
         self._scheduler.start()
         self.cleaner.startup()
-        broker.groups.start()
-        broker.transactions.start()
+        for each in broker.coordinators:
+            each.start()
         self._at_end(replicas.moves.close, waits=True)
         publisher = BrokerMetadataPublisher(
             replicas=replicas,
             metadata=broker.metadata,
-            groups=broker.groups,
-            transactions=broker.transactions,
+            coordinators=broker.coordinators,
+            groups=broker.groups.maintenance,
             configs=broker.configs,
             cleaner=self.cleaner,
             metrics=broker.metrics,

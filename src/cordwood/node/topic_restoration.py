@@ -218,7 +218,7 @@ class TopicRestoration:
             if not done.done():
                 done.set_result(count)
 
-        self._broker.groups.put_back_offsets(offsets, reply)
+        self._broker.groups.maintenance.put_back_offsets(offsets, reply)
         count = await done
         if count is None:
             _log.warning(

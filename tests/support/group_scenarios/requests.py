@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from cordwood.coordinator.effects import ReplyTo
 from cordwood.coordinator.group import events
+from cordwood.coordinator.group.classic.events import Heartbeat, Join, Leave, Sync
 from cordwood.coordinator.group.classic.member import (
     Client,
     JoinRequest,
@@ -15,6 +16,7 @@ from cordwood.coordinator.group.classic.member import (
     Protocols,
     SyncRequest,
 )
+from cordwood.coordinator.group.consumer.events import ConsumerHeartbeat
 from cordwood.coordinator.group.consumer.member import HeartbeatRequest, Owned
 from cordwood.coordinator.group.offset_requests import (
     CommitPartition,
@@ -51,7 +53,7 @@ class Now(NamedTuple):
     image: MetadataImage
 
 
-def _beat(name: str, fields: Fields, now: Now) -> events.ConsumerHeartbeat:
+def _beat(name: str, fields: Fields, now: Now) -> ConsumerHeartbeat:
     request = HeartbeatRequest(
         group_id=GROUP,
         member_id=fields["member"],
@@ -64,7 +66,7 @@ def _beat(name: str, fields: Fields, now: Now) -> events.ConsumerHeartbeat:
         assignor=fields.get("assignor"),
         owned=_owned(fields["owned"], now) if "owned" in fields else None,
     )
-    return events.ConsumerHeartbeat(request=request, reply_to=NamedReply(name))
+    return ConsumerHeartbeat(request=request, reply_to=NamedReply(name))
 
 
 def _owned(text: str, now: Now) -> Owned:
@@ -73,7 +75,7 @@ def _owned(text: str, now: Now) -> Owned:
     )
 
 
-def _join(name: str, fields: Fields, _now: Now) -> events.Join:
+def _join(name: str, fields: Fields, _now: Now) -> Join:
     request = JoinRequest(
         group_id=GROUP,
         member_id=fields.get("member", ""),
@@ -85,7 +87,7 @@ def _join(name: str, fields: Fields, _now: Now) -> events.Join:
         protocols=_protocols(fields),
         needs_member_id=fields.get("old-client") != "yes",
     )
-    return events.Join(request=request, reply_to=NamedReply(name))
+    return Join(request=request, reply_to=NamedReply(name))
 
 
 def _protocols(fields: Fields) -> Protocols:
@@ -99,7 +101,7 @@ def _protocols(fields: Fields) -> Protocols:
     return tuple(Protocol(name, metadata.encode()) for name, _, metadata in named)
 
 
-def _sync(name: str, fields: Fields, _now: Now) -> events.Sync:
+def _sync(name: str, fields: Fields, _now: Now) -> Sync:
     request = SyncRequest(
         group_id=GROUP,
         member_id=fields["member"],
@@ -107,7 +109,7 @@ def _sync(name: str, fields: Fields, _now: Now) -> events.Sync:
         generation_id=int(fields["generation"]),
         assignments=_assignments(fields),
     )
-    return events.Sync(request=request, reply_to=NamedReply(name))
+    return Sync(request=request, reply_to=NamedReply(name))
 
 
 def _assignments(fields: Fields) -> tuple[tuple[str, bytes], ...]:
@@ -121,8 +123,8 @@ def _assignments(fields: Fields) -> tuple[tuple[str, bytes], ...]:
     return tuple((member, data.encode()) for member, _, data in assigned)
 
 
-def _heartbeat(name: str, fields: Fields, _now: Now) -> events.Heartbeat:
-    return events.Heartbeat(
+def _heartbeat(name: str, fields: Fields, _now: Now) -> Heartbeat:
+    return Heartbeat(
         group_id=GROUP,
         member_id=fields["member"],
         group_instance_id=fields.get("instance"),
@@ -131,9 +133,9 @@ def _heartbeat(name: str, fields: Fields, _now: Now) -> events.Heartbeat:
     )
 
 
-def _leave(name: str, fields: Fields, _now: Now) -> events.Leave:
+def _leave(name: str, fields: Fields, _now: Now) -> Leave:
     leaving = LeavingMember(fields.get("member", ""), fields.get("instance"))
-    return events.Leave(group_id=GROUP, members=(leaving,), reply_to=NamedReply(name))
+    return Leave(group_id=GROUP, members=(leaving,), reply_to=NamedReply(name))
 
 
 def _commit(name: str, fields: Fields, now: Now) -> events.Commit:

@@ -11,13 +11,10 @@ from uuid import UUID
 from cordwood.broker.coordinators.group_cluster import GroupCluster
 from cordwood.coordinator.effects import Effects, SetTimer, StartTask
 from cordwood.coordinator.group import records
-from cordwood.coordinator.group.classic.group import ClassicGroup
 from cordwood.coordinator.group.classic.member import MemberIds
-from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.machine import GroupStateMachine
-from cordwood.coordinator.group.records import CoordinatorRecord
 from cordwood.coordinator.group.settings import GroupSettings
-from cordwood.coordinator.group.shard import GroupShard
+from cordwood.coordinator.group.shard import CoordinatorRecord, GroupShard
 from cordwood.coordinator.timeline import Timeline
 from cordwood.model.kafka_errors import NotCoordinatorError
 from support.group_scenarios.requests import GROUP, REQUESTS, Now
@@ -92,9 +89,7 @@ class Run:
             self.written += effects.records
         self.timeline.end(len(self.written))
         self.timeline.commit(len(self.written))
-        for group in self.state.groups.values():
-            if isinstance(group, ClassicGroup):
-                group.check_invariants()
+        self.state.check_invariants()
         yield from self._text.records(effects.records)
         yield from self._timed(effects)
         yield from map(self._text.answer, effects.answers)
@@ -176,8 +171,7 @@ class Run:
     def _notified(self, topic: str) -> Iterator[str]:
         """Groups look at a topic again that has changed."""
         for group in self.state.groups.values():
-            if isinstance(group, ConsumerGroup) and group.is_subscribed_to(topic):
-                group.request_refresh()
+            group.on_topics_changed([topic])
         return iter(())
 
     def _set(self, **settings: str) -> Iterator[str]:

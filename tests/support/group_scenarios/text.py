@@ -9,6 +9,7 @@ from uuid import UUID
 from cordwood.coordinator.effects import Answer
 from cordwood.coordinator.group.classic.group import ClassicGroup
 from cordwood.coordinator.group.classic.member import JoinAnswer, LeaveReply, SyncAnswer
+from cordwood.coordinator.group.classic.records import GroupMetadataRecord
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import (
     ConsumerMember,
@@ -16,8 +17,9 @@ from cordwood.coordinator.group.consumer.member import (
     MemberState,
 )
 from cordwood.coordinator.group.consumer.records import ConsumerRecord, RecordType
-from cordwood.coordinator.group.records import CoordinatorRecord, GroupRecord, OffsetRecord
-from cordwood.coordinator.group.shard import Group
+from cordwood.coordinator.group.group import Group
+from cordwood.coordinator.group.offset_records import OffsetRecord
+from cordwood.coordinator.group.shard import CoordinatorRecord
 from cordwood.format.group_metadata import parse_consumer_assignment
 from cordwood.metadata.image import MetadataImage
 from cordwood.model.error_codes import ErrorCode
@@ -90,7 +92,7 @@ class Text:
         if isinstance(record, ConsumerRecord):
             words = [_RECORD_NAMES[record.record_type], record.name, self._consumer_value(record)]
             return " ".join(word for word in words if word)
-        assert isinstance(record, GroupRecord), "records of other protocols are not written"
+        assert isinstance(record, GroupMetadataRecord), "records of other protocols are not written"
         if record.group is None:
             return "group none"
         members: Any = record.fields["members"]

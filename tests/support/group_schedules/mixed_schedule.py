@@ -11,13 +11,14 @@ import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.classic.member import LeavingMember
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import JOIN_EPOCH
+from cordwood.coordinator.group.group import Group
 from cordwood.coordinator.group.settings import ConsumerGroupSettings, MigrationPolicy
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, NotLeaderOrFollowerError
@@ -44,6 +45,7 @@ _FAILS, _IS_LOST, _IS_STATIC = 0.06, 0.08, 0.3
 _UNWRITTEN: Final[Codes] = frozenset({ErrorCode.NOT_COORDINATOR})
 
 AnyClient = ClassicClient | Client
+G = TypeVar("G", bound=Group)
 
 
 class MixedSchedule:
@@ -367,7 +369,7 @@ class MixedSchedule:
     def _follow(self, *, since_ms: int | None = None, **event: Any) -> None:
         """Compares the change of the group since a time with what the event may do."""
         before = self.model.view
-        view = view_of(self.run.groups.describe("g"), self.consumer_group())
+        view = view_of(self._described(ClassicGroup), self.consumer_group())
         if before.members and view.members and before.is_consumer is not view.is_consumer:
             self.moves.add("upgrade" if view.is_consumer else "downgrade")
             if not view.is_consumer:
@@ -382,8 +384,11 @@ class MixedSchedule:
 
     def consumer_group(self) -> ConsumerGroup | None:
         """The consumer group as the coordinator has it."""
+        return self._described(ConsumerGroup)
+
+    def _described(self, kind: type[G]) -> G | None:
         try:
-            return self.run.groups.describe_consumer_group("g")
+            return self.run.groups.describe("g", kind)
         except KafkaError:
             return None
 
@@ -414,7 +419,7 @@ class MixedSchedule:
         self._notify(name)
 
     def _notify(self, name: str) -> None:
-        self.run.groups.on_topics_changed([name])
+        self.run.groups.maintenance.on_topics_changed([name])
         self.model.disturb(self.model.now_ms)
 
     def _pass_time(self) -> None:
@@ -435,7 +440,7 @@ class MixedSchedule:
         self.trace.append("reload")
         self.run.groups.close()
         loaded: list[bool] = []
-        self.run.groups.when_loaded(lambda: loaded.append(True))
+        self.run.groups.runtime.partitions.load_all(lambda: loaded.append(True))
         while not loaded:
             assert self.broker.run_soon(), "the group is not loaded"
         self.model.restart()

@@ -286,7 +286,7 @@ class Schedule:
 
     def _notify(self, name: str) -> None:
         self.model.topics = self.broker.image.topics
-        self.run.groups.on_topics_changed([name])
+        self.run.groups.maintenance.on_topics_changed([name])
 
     # ---- time, and the coordinator
 
@@ -319,7 +319,7 @@ class Schedule:
         self.trace.append("reload")
         self.run.groups.close()
         loaded: list[bool] = []
-        self.run.groups.when_loaded(lambda: loaded.append(True))
+        self.run.groups.runtime.partitions.load_all(lambda: loaded.append(True))
         while not loaded:
             assert self.broker.run_soon(), "the group is not loaded"
         self.model.reload()
@@ -327,7 +327,7 @@ class Schedule:
     def group(self) -> ConsumerGroup | None:
         """The group as the coordinator has it."""
         try:
-            return self.run.groups.describe_consumer_group(_GROUP)
+            return self.run.groups.describe(_GROUP, ConsumerGroup)
         except KafkaError:
             return None
 

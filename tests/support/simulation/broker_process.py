@@ -218,13 +218,13 @@ class BrokerProcess:
         logs.start_tasks()
         start_retention(self._cleaner_manager)
         self._loop.create_task(self._run_due())
-        broker.groups.start()
-        broker.transactions.start()
+        for each in broker.coordinators:
+            each.start()
         return BrokerMetadataPublisher(
             replicas=broker.replicas,
             metadata=broker.metadata,
-            groups=broker.groups,
-            transactions=broker.transactions,
+            coordinators=broker.coordinators,
+            groups=broker.groups.maintenance,
             configs=broker.configs,
             cleaner=cleaner,
             metrics=broker.metrics,

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from cordwood.coordinator.transaction.markers import TransactionMarker
 from cordwood.coordinator.transaction.records import TransactionRecord
-from cordwood.coordinator.transaction.service import TransactionMarker
 from cordwood.coordinator.transaction.transaction import (
     PREVIOUS_STATES,
     Producer,

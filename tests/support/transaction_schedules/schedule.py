@@ -9,8 +9,8 @@ from random import Random
 from typing import Any, Final
 
 from cordwood.coordinator.timeline import Timeline
+from cordwood.coordinator.transaction.markers import TransactionMarker
 from cordwood.coordinator.transaction.requests import EndAnswer, InitProducerIdAnswer
-from cordwood.coordinator.transaction.service import TransactionMarker
 from cordwood.coordinator.transaction.shard import TransactionShard
 from cordwood.coordinator.transaction.transaction import EPOCH_MAX, Producer, Transaction
 from cordwood.model.error_codes import ErrorCode
@@ -190,10 +190,10 @@ class Schedule:
         self.run.host.timers.advance(self.random.choice((1, 500, 1_001, 20_000, 60_001)))
 
     def _abort_timed_out(self) -> None:
-        self.run.coordinator.abort_timed_out()
+        self.run.coordinator.maintenance.abort_timed_out()
 
     def _expire_ids(self) -> None:
-        self.run.coordinator.expire_ids()
+        self.run.coordinator.maintenance.expire_ids()
 
     def _commit(self) -> None:
         self.run.commit_log()
@@ -246,7 +246,7 @@ class Schedule:
             for answer in answers:
                 answered(answer)
         self._waiting = [each for each in self._waiting if not each[0]]
-        live, at = self.run.coordinator._runtime.read(0)
+        live, at = self.run.coordinator.runtime.partitions.read(0)
         found = {name: self._stored(each) for name, each in live.transactions.items()}
         expected = {name: self._stored(each) for name, each in self._loaded.transactions.items()}
         assert found == expected, f"{found}, but a load finds {expected}"
@@ -274,12 +274,12 @@ class Schedule:
         self._check()
         assert self._waiting == [], "a request was not answered"
         run.host.timers.advance(max(_TIMEOUTS_MS) + 1)
-        run.coordinator.abort_timed_out()
+        run.coordinator.maintenance.abort_timed_out()
         while run.markers.waiting:
             run.markers.write()
         self._check()
         assert all(each.state.is_at_rest for each in self.model.known.values())
         run.host.timers.advance(EXPIRATION_MS)
-        run.coordinator.expire_ids()
+        run.coordinator.maintenance.expire_ids()
         self._check()
         assert self.model.known == {}

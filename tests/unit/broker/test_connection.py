@@ -16,6 +16,7 @@ import pytest
 
 from cordwood.broker.broker import Broker
 from cordwood.configs.listeners import Listener
+from cordwood.coordinator.group.classic.group import ClassicGroup
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.serving import server as server_module
 from cordwood.serving.connection import Later
@@ -308,8 +309,7 @@ def test_a_member_that_waits_to_join_and_leaves_is_a_member_until_its_session_en
         poll_until(lambda: _is_waiting(running, name), timeout_s=HANGS_S, what="the second")
         second.close()
         poll_until(lambda: name not in _peers(running), timeout_s=HANGS_S, what="its end")
-        group = running.call(lambda broker: broker.groups.describe("g"))
-        assert group is not None
+        group = running.call(lambda broker: broker.groups.describe("g", ClassicGroup))
         assert len(list(group.members())) == 2
 
 

@@ -249,7 +249,7 @@ def test_groups_of_a_dead_directory_have_no_coordinator_and_others_do(
     for group in groups:
         assert wire.commit(group, "t", 0, 7) == "none"
     of = running.broker.groups.partition_for
-    shards = {group: of(group) for group in groups}
+    shards = {group: of(group).partition for group in groups}
     where = {n: Path(wire.place_of(f"__consumer_offsets-{n}")) for n in range(6)}
     dead = place.directories[1]
     fail(running, dead)

@@ -14,8 +14,10 @@ from typing import Any
 
 import pytest
 
+from cordwood.coordinator.group.classic.group import ClassicGroup
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, build_batch
+from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import background, in_steps, is_pausing
 from cordwood.serving.turns import TurnWatch
 from cordwood.storage.filesystem import OsFileSystem
@@ -250,8 +252,10 @@ def members_of(running: RunningBroker, group: str) -> int:
 
 
 def count_members(broker: Any, group: str) -> int:
-    found = broker.groups.describe(group)
-    return 0 if found is None else len(list(found.members()))
+    try:
+        return len(broker.groups.describe(group, ClassicGroup))
+    except KafkaError:
+        return 0
 
 
 class Stall:

@@ -260,7 +260,7 @@ def test_an_offset_that_was_committed_since_stays(broker: RunningBroker) -> None
     answers: Queue[int | None] = Queue()
     at = CommittedOffset(1, commit_timestamp_ms=broker.now_ms())
     kept = {OffsetKey("readers", "orders", partition): at for partition in (0, 1)}
-    broker.call(lambda b: b.groups.put_back_offsets(kept, answers.put))
+    broker.call(lambda b: b.groups.maintenance.put_back_offsets(kept, answers.put))
     assert answers.get(timeout=30) == 1
     consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": "readers"})
     both = consumer.committed([TopicPartition("orders", number) for number in (0, 1)], 30)

@@ -17,7 +17,8 @@ from cordwood.coordinator.effects import (
     StartTask,
     TransactionalProducer,
 )
-from cordwood.coordinator.runtime import Appended, CoordinatorRuntime, EncodedRecord
+from cordwood.coordinator.log import Appended, EncodedRecord
+from cordwood.coordinator.runtime import CoordinatorRuntime
 from cordwood.coordinator.timeline import LATEST, Timeline, TimelineMap
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError, NotCoordinatorError, StorageError
@@ -217,7 +218,11 @@ class Run:
         self.host = Host()
         self.machine = Machine()
         self.runtime: CoordinatorRuntime[Counts, Event, Set] = CoordinatorRuntime(
-            self.machine, self.log, self.host, write_timeout_ms=TIMEOUT_MS
+            self.machine,
+            self.log,
+            self.host,
+            write_timeout_ms=TIMEOUT_MS,
+            topic_partitions=1,
         )
 
     def ask(self, *sets: Set, partition: int = 0, **fields: object) -> list[str]:
@@ -234,7 +239,7 @@ class Run:
 
     def value(self, name: str, *, committed: bool = False) -> int | None:
         """What the state has, or what of it is committed."""
-        state, at = self.runtime.read(0)
+        state, at = self.runtime.partitions.read(0)
         return state.values.get(name, at if committed else LATEST)
 
 
@@ -300,7 +305,7 @@ def test_coordinator_itself_waits_no_more_when_the_partition_is_unloaded(run: Ru
     run.log.commits_at_once = False
     noted: list[str] = []
     run.ask(Set("a", 1), when_committed=ReplyTo(noted.append))
-    run.runtime.resign(0)
+    run.runtime.partitions.resign(0)
     run.commit()
     assert noted == []
 
@@ -324,7 +329,7 @@ def test_one_value_is_read_as_it_is_committed(run: Run) -> None:
     run.log.commits_at_once = False
     run.ask(Set("a", 2), Set("c", 2))
     run.ask(Set("a", 3), Set("b", None))
-    state, _ = run.runtime.read(0)
+    state, _ = run.runtime.partitions.read(0)
     assert [state.values.committed(name) for name in "abcd"] == [1, 1, None, None]
     run.commit()
     assert [state.values.committed(name) for name in "abcd"] == [3, None, 2, None]
@@ -347,7 +352,7 @@ def test_readers_see_what_is_committed(run: Run) -> None:
     run.ask(Set("a", 3))
     assert [run.value(name, committed=True) for name in "abc"] == [1, 1, None]
     assert [run.value(name) for name in "abc"] == [3, None, 2]
-    state, at = run.runtime.read(0)
+    state, at = run.runtime.partitions.read(0)
     assert dict(state.values.items(at)) == {"loaded": 1, "a": 1, "b": 1}
     run.commit()
     assert [run.value(name, committed=True) for name in "abc"] == [3, None, 2]
@@ -487,7 +492,7 @@ def test_event_of_a_request_in_slices_is_handled_without_a_pause(run: Run) -> No
 
 
 def test_partition_that_is_unloaded_while_a_long_event_is_encoded_refuses_it(run: Run) -> None:
-    others = Interruption(lambda: run.runtime.resign(0))
+    others = Interruption(lambda: run.runtime.partitions.resign(0))
     assert others.run(lambda: run.ask(Set("a", 1), is_long=True)) == ["NotCoordinatorError"]
     assert run.log.batches == []
 
@@ -531,7 +536,7 @@ def test_task_of_an_event_that_is_not_written_is_not_started(run: Run) -> None:
 
 def test_event_of_a_task_is_dropped_if_the_partition_was_unloaded_meanwhile(run: Run) -> None:
     run.ask(task=lambda _: Event(sets=(Set("found", 1),)))
-    run.runtime.unload()
+    run.runtime.partitions.unload()
     assert run.value("loaded") == 1
     (work,) = run.host.in_slices
     work()
@@ -542,9 +547,9 @@ def test_resigned_partition_refuses_all_that_waits_and_is_not_loaded_again(run: 
     run.log.commits_at_once = False
     written = run.ask(Set("a", 1), timer_ms=10)
     waiting: list[str] = []
-    state, _ = run.runtime.read(0)
+    state, _ = run.runtime.partitions.read(0)
     state.waiting.append(ReplyTo(waiting.append))
-    run.runtime.resign(0)
+    run.runtime.partitions.resign(0)
     assert written == ["NotCoordinatorError"]
     assert waiting == ["unloaded"]
     assert run.host.timers.pending == 0
@@ -553,20 +558,20 @@ def test_resigned_partition_refuses_all_that_waits_and_is_not_loaded_again(run: 
 
 def test_elected_partition_is_loaded_though_it_was_resigned_and_nobody_asks(run: Run) -> None:
     run.ask(Set("a", 1))
-    run.runtime.resign(0)
-    assert not run.runtime.is_active(0)
-    run.runtime.elect(0)
-    assert run.runtime.is_active(0)
+    run.runtime.partitions.resign(0)
+    assert run.runtime.partitions.active(0) is None
+    run.runtime.partitions.elect(0)
+    assert run.runtime.partitions.active(0) is not None
     assert run.value("a") == 1
-    state, _ = run.runtime.read(0)
-    run.runtime.elect(0)
-    assert run.runtime.read(0)[0] is state, "it is loaded already"
+    state, _ = run.runtime.partitions.read(0)
+    run.runtime.partitions.elect(0)
+    assert run.runtime.partitions.read(0)[0] is state, "it is loaded already"
 
 
 def test_unloaded_partition_is_loaded_again_from_its_records(run: Run) -> None:
     run.ask(Set("a", 1), Set("b", 2))
     run.ask(Set("a", None))
-    run.runtime.unload()
+    run.runtime.partitions.unload()
     assert (run.value("a"), run.value("b"), run.value("loaded")) == (None, 2, 1)
 
 
@@ -574,7 +579,7 @@ def test_records_that_are_loaded_and_not_committed_are_not_read(run: Run) -> Non
     run.ask(Set("a", 1))
     run.log.commits_at_once = False
     run.ask(Set("a", 2))
-    run.runtime.unload()
+    run.runtime.partitions.unload()
     assert (run.value("a"), run.value("a", committed=True)) == (2, 1)
     answers = run.ask()
     assert answers == []

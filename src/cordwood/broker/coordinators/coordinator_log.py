@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Generic, Protocol, TypeVar
 
-from cordwood.coordinator.runtime import Appended
+from cordwood.coordinator.log import Appended
 from cordwood.coordinator.timeline import Timeline
 from cordwood.format.file_names import LOG_SUFFIX, segment_file_name
 from cordwood.format.record_batch import LegacyBatch, RecordBatch, iter_batches

@@ -11,6 +11,7 @@ import logging
 from operator import itemgetter
 
 from cordwood.coordinator.group import records
+from cordwood.coordinator.group.offset_records import decode_offset
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.group_metadata import describe_group_record
@@ -66,7 +67,7 @@ class GroupReplay:
     def flush(self) -> None:
         """Replays the commits of offsets that wait."""
         waiting = [
-            (offset, key, value, records.decode_offset(key, value, offset))
+            (offset, key, value, decode_offset(key, value, offset))
             for key, (value, offset) in self._commits.items()
         ]
         self._commits.clear()

@@ -19,9 +19,8 @@ from cordwood.broker.coordinators.group_loader import REMEDY, GroupReplay
 from cordwood.coordinator.effects import TransactionalProducer
 from cordwood.coordinator.errors import CoordinatorRequestError, error_of_append
 from cordwood.coordinator.group import records
-from cordwood.coordinator.group.records import CoordinatorRecord
-from cordwood.coordinator.group.shard import GroupShard
-from cordwood.coordinator.runtime import Appended, EncodedRecord
+from cordwood.coordinator.group.shard import CoordinatorRecord, GroupShard
+from cordwood.coordinator.log import Appended, EncodedRecord
 from cordwood.format.compression import Codec
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import EncodingError

@@ -17,7 +17,7 @@ from cordwood.broker.coordinators.coordinator_log import (
 )
 from cordwood.coordinator.effects import TransactionalProducer
 from cordwood.coordinator.errors import CoordinatorRequestError
-from cordwood.coordinator.runtime import Appended, EncodedRecord
+from cordwood.coordinator.log import Appended, EncodedRecord
 from cordwood.coordinator.transaction import records
 from cordwood.coordinator.transaction.errors import error_of_append
 from cordwood.coordinator.transaction.records import TransactionRecord

@@ -14,8 +14,8 @@ from typing import Any, Final, Protocol
 from cordwood.broker.broker_channels import BrokerChannels
 from cordwood.broker.delayed_operations import DelayedOperations
 from cordwood.broker.partition import Partition
-from cordwood.coordinator.runtime import Appended
-from cordwood.coordinator.transaction.service import TransactionMarker
+from cordwood.coordinator.registry import Coordinators
+from cordwood.coordinator.transaction.markers import TransactionMarker
 from cordwood.coordinator.transaction.transaction import NO_PRODUCER_ID
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.metadata.cache import MetadataCache
@@ -23,7 +23,6 @@ from cordwood.metadata.image import NO_LEADER
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, UnknownServerError
 from cordwood.model.pauses import in_steps
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.serving.node_thread import NodeThread
 from cordwood.storage.log.append_result import AppendResult
@@ -56,25 +55,6 @@ class Replicas(Protocol):
         """Appends a batch; raises KafkaError."""
 
 
-class GroupOffsets(Protocol):
-    """The methods of `GroupCoordinator` that are used here."""
-
-    def require_loaded(self, partition: int, /) -> None:
-        """Raises KafkaError if a partition's groups are not known."""
-
-    def complete_transaction(
-        self,
-        partition: int,
-        batch: bytes,
-        producer_id: int,
-        /,
-        *,
-        commit: bool,
-        transaction_version: int,
-    ) -> Appended:
-        """Appends a marker, and commits or drops the offsets of the transaction."""
-
-
 class _OfProducer(Protocol):
     """The fields of a marker that say whose transaction it ends."""
 
@@ -96,31 +76,31 @@ def is_impossible(marker: _OfProducer) -> bool:
 class MarkerWriter:
     """Writes markers to partitions that are led here."""
 
-    def __init__(self, replicas: Replicas, groups: GroupOffsets, thread: NodeThread) -> None:
+    def __init__(self, replicas: Replicas, coordinators: Coordinators, thread: NodeThread) -> None:
         """Writes nothing yet.
 
         Args:
             replicas: the partitions that this broker leads.
-            groups: commits the offsets of transactions.
+            coordinators: those that commit what a transaction has changed of their state.
             thread: has the clock.
         """
         self._replicas = replicas
-        self._groups = groups
+        self._coordinators = coordinators
         self._thread = thread
 
     def write(self, marker: TransactionMarker, topic: str, index: int) -> int:
         """Appends a marker to a partition; returns the marker's offset.
 
         Raises:
-            KafkaError: it cannot be appended. Errors of the group coordinator are those of a
-                partition's leader.
+            KafkaError: it cannot be appended. Errors of a coordinator are those of a partition's
+                leader.
         """
         self._replicas.partition(topic, index)
         if is_impossible(marker):  # the group coordinator cannot build the marker's batch
             raise UnknownServerError(f"No marker without a producer's id and epoch: {marker}")
-        is_of_groups = topic == GROUP_METADATA_TOPIC
-        if is_of_groups:
-            self._groups.require_loaded(index)
+        coordinator = self._coordinators.transactional(topic)
+        if coordinator is not None:
+            coordinator.runtime.partitions.require(index)
         batch = build_end_txn_marker(
             offset=0,
             timestamp=self._thread.clock.now_ms(),
@@ -129,8 +109,8 @@ class MarkerWriter:
             control_type=ControlType.COMMIT if marker.commit else ControlType.ABORT,
             coordinator_epoch=marker.coordinator_epoch,
         )
-        if is_of_groups:
-            return self._groups.complete_transaction(
+        if coordinator is not None:
+            return coordinator.runtime.complete_transaction(
                 index,
                 batch,
                 marker.producer_id,
@@ -145,7 +125,7 @@ class MarkerWriter:
 class MarkerSender:
     """Has the markers of transactions written to all their partitions, however long it takes.
 
-    As `cordwood.coordinator.transaction.service.MarkerSender`.
+    Implements `cordwood.coordinator.transaction.markers.MarkerSender`.
     """
 
     def __init__(

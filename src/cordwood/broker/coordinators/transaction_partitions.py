@@ -11,7 +11,6 @@ from typing import NamedTuple
 from cordwood.coordinator.transaction.service import TransactionCoordinator
 from cordwood.metadata.cache import MetadataCache
 from cordwood.model.error_codes import ErrorCode
-from cordwood.model.topic_names import TRANSACTION_STATE_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 
 Errors = Mapping[TopicPartition, int]
@@ -46,8 +45,7 @@ class TransactionPartitions:
         Source: AddPartitionsToTxnManager.getTransactionCoordinator.
         """
         image = self._metadata.image
-        index = self._coordinator.partition_for(transactional_id)
-        partition = image.partition(TRANSACTION_STATE_TOPIC, index)
+        partition = image.partition(*self._coordinator.partition_for(transactional_id))
         leader = None if partition is None else image.brokers.get(partition.leader)
         return None if leader is None or leader.fenced else leader.broker_id
 

@@ -10,8 +10,6 @@ from __future__ import annotations
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.model.error_codes import ErrorCode
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.data import AddOffsetsToTxnRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_group, on_transactional_id
@@ -29,7 +27,7 @@ def handle(context: BrokerContext, request: AddOffsetsToTxnRequest) -> Response:
         request.transactional_id,
         request.producer_id,
         request.producer_epoch,
-        [TopicPartition(GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))],
+        [broker.groups.partition_for(request.group_id)],
         _TV_0,
         answer,
     )

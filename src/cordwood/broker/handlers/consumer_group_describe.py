@@ -51,7 +51,7 @@ def _describe(context: BrokerContext, group_id: str) -> dict[str, Any]:
     if not group_id:
         return _refused(group_id, ErrorCode.INVALID_GROUP_ID)
     try:
-        group = context.broker.groups.describe_consumer_group(group_id)
+        group = context.broker.groups.describe(group_id, ConsumerGroup)
     except KafkaError as error:
         message = str(error) if error.code == ErrorCode.GROUP_ID_NOT_FOUND else None
         return _refused(group_id, error.code, message)

@@ -46,21 +46,14 @@ def handle(context: BrokerContext, request: DescribeGroupsRequest) -> Response:
 
 def _describe(context: BrokerContext, group_id: str, version: int) -> dict[str, Any]:
     try:
-        group = context.broker.groups.describe(group_id)
-        is_other = group is None and context.broker.groups.is_of_other_protocol(group_id)
+        return _described(context.broker.groups.describe(group_id, ClassicGroup))
     except KafkaError as error:
-        return {"group_id": group_id, "error_code": error.code, "group_state": ""}
-    if group is not None:
-        return _described(group)
-    answer: dict[str, Any] = {"group_id": group_id, "group_state": GroupState.DEAD.value}
-    if version >= _NOT_FOUND_SINCE:
-        answer["error_code"] = ErrorCode.GROUP_ID_NOT_FOUND
-        answer["error_message"] = (
-            f"Group {group_id} is not a classic group."
-            if is_other
-            else f"Group {group_id} not found."
-        )
-    return answer
+        if error.code != ErrorCode.GROUP_ID_NOT_FOUND:
+            return {"group_id": group_id, "error_code": error.code, "group_state": ""}
+        answer: dict[str, Any] = {"group_id": group_id, "group_state": GroupState.DEAD.value}
+        if version >= _NOT_FOUND_SINCE:
+            answer |= {"error_code": error.code, "error_message": str(error)}
+        return answer
 
 
 def _described(group: ClassicGroup) -> dict[str, Any]:

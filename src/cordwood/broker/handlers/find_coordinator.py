@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.protocol.data import FindCoordinatorRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, ResourceType, on_cluster
@@ -25,8 +24,18 @@ from cordwood.serving.handlers.cluster_facts import endpoint_for
 
 _log = logging.getLogger(__name__)
 
-_GROUP, _TRANSACTION, _SHARE = 0, 1, 2
-_TOPICS = {_GROUP: GROUP_METADATA_TOPIC, _TRANSACTION: TRANSACTION_STATE_TOPIC}
+_SHARE = 2
+_GROUP_DENIED = ErrorCode.GROUP_AUTHORIZATION_FAILED
+_TRANSACTIONAL_ID_DENIED = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+_ACCESS = {
+    0: (ResourceType.GROUP, _GROUP_DENIED, "Group authorization failed."),
+    1: (
+        ResourceType.TRANSACTIONAL_ID,
+        _TRANSACTIONAL_ID_DENIED,
+        "Transactional Id authorization failed.",
+    ),
+}
+"""The resource that a key of a type names, and the answer to clients that may not describe it."""
 _BATCHED_SINCE = 4
 _SHARE_SINCE = 6
 _NO_NODE = {"node_id": -1, "host": "", "port": -1}
@@ -40,7 +49,8 @@ class _Found(NamedTuple):
 
 def handle(context: BrokerContext, request: FindCoordinatorRequest) -> Response:
     """Answers with this broker, or with the reason why there is no coordinator."""
-    topic = _TOPICS.get(request.key_type)
+    coordinator = context.broker.coordinators.of_key_type(request.key_type)
+    topic = None if coordinator is None else coordinator.runtime.partitions.topic
     is_asked = context.api_version < _BATCHED_SINCE or bool(request.coordinator_keys)
     if topic is not None and is_asked and topic not in context.broker.metadata.image.topics:
         return _after_creation(context, request, topic)
@@ -78,7 +88,7 @@ def _response(
 
 def _coordinator(context: BrokerContext, kind: int, key: str, *, is_new: bool) -> dict[str, Any]:
     found = _find(context, kind, key, is_new=is_new)
-    is_failed = kind not in {_GROUP, _TRANSACTION, _SHARE}  # as a whole, and only then with a text
+    is_failed = kind not in {*_ACCESS, _SHARE}  # as a whole, and only then with a text
     return {
         "key": key,
         "error_code": found.error_code,
@@ -88,24 +98,20 @@ def _coordinator(context: BrokerContext, kind: int, key: str, *, is_new: bool) -
 
 
 def _find(context: BrokerContext, kind: int, key: str, *, is_new: bool) -> _Found:
-    if kind == _GROUP and not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, key):
-        return _Found(ErrorCode.GROUP_AUTHORIZATION_FAILED, _NO_NODE, "Group authorization failed.")
     if kind == _SHARE and context.api_version >= _SHARE_SINCE:
         context.require(on_cluster(Operation.CLUSTER_ACTION), None)
-    if kind == _TRANSACTION and not context.authorize(
-        Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, key
-    ):
-        code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        return _Found(code, _NO_NODE, "Transactional Id authorization failed.")
-    topic = _TOPICS.get(kind)
-    if topic is None:
+    if kind in _ACCESS:
+        resource, code, message = _ACCESS[kind]
+        if not context.authorize(Operation.DESCRIBE, resource, key):
+            return _Found(code, _NO_NODE, message)
+    coordinator = context.broker.coordinators.of_key_type(kind)
+    if coordinator is None:
         return _no_coordinator(ErrorCode.INVALID_REQUEST)
-    broker = context.broker
-    image = broker.metadata.image
-    if is_new or topic not in image.topics:
+    image = context.broker.metadata.image
+    place = coordinator.runtime.partitions.partition_for(key)
+    if is_new or place.topic not in image.topics:
         return _no_coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    coordinator = broker.groups if kind == _GROUP else broker.transactions
-    partition = image.partition(topic, coordinator.partition_for(key))
+    partition = image.partition(*place)
     leader = None if partition is None else image.brokers.get(partition.leader)
     endpoint = None if leader is None or leader.fenced else endpoint_for(context, leader)
     if leader is None or endpoint is None:

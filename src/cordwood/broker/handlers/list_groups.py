@@ -24,7 +24,7 @@ def handle(context: BrokerContext, request: ListGroupsRequest) -> Response:
         if not loaded.done():
             loaded.set_result(None)
 
-    context.broker.groups.when_loaded(go_on)
+    context.broker.groups.runtime.partitions.load_all(go_on)
     return _list(context, request) if loaded.done() else _later(context, request, loaded)
 
 

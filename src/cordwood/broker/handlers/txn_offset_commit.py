@@ -17,8 +17,6 @@ from cordwood.coordinator.errors import CoordinatorRequestError, error_of_append
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC
-from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.data import TxnOffsetCommitRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, ResourceType
@@ -163,7 +161,7 @@ async def _verified(
     broker = context.broker
     if not request.group_id:
         raise CoordinatorRequestError(ErrorCode.INVALID_GROUP_ID)
-    partition = TopicPartition(GROUP_METADATA_TOPIC, broker.groups.partition_for(request.group_id))
+    partition = broker.groups.partition_for(request.group_id)
     write = TransactionalWrite(
         request.transactional_id,
         request.producer_id,

@@ -16,10 +16,9 @@ from typing import Any, NamedTuple
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinators.transaction_markers import is_impossible
 from cordwood.broker.delayed_produce import Uncommitted, is_replicated, when_committed
-from cordwood.coordinator.transaction.service import TransactionMarker
+from cordwood.coordinator.transaction.markers import TransactionMarker
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
-from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.data import WriteTxnMarkersRequest
 from cordwood.serving.api import Api, Fields, Response
@@ -130,10 +129,10 @@ def _write_all(
 def _is_built(context: BrokerContext, asked: WriteTxnMarkersRequest.WritableTxnMarker) -> bool:
     """Whether there is a partition for which the broker itself builds the marker's batch.
 
-    The group coordinator builds that of a partition of __consumer_offsets.
+    A coordinator builds that of a partition of its topic.
     """
     for topic in asked.topics:
-        if topic.name == GROUP_METADATA_TOPIC:
+        if context.broker.coordinators.transactional(topic.name) is not None:
             continue
         for index in topic.partition_indexes:
             with suppress(KafkaError):

@@ -17,8 +17,7 @@ from cordwood.coordinator.effects import (
 from cordwood.coordinator.group.classic.group import ClassicGroup
 from cordwood.coordinator.group.counters import Count, Counts
 from cordwood.coordinator.group.events import GroupEvent
-from cordwood.coordinator.group.records import CoordinatorRecord
-from cordwood.coordinator.group.shard import GroupShard
+from cordwood.coordinator.group.shard import CoordinatorRecord, GroupShard
 from cordwood.model.audit import AuditEvent, audit
 from cordwood.model.kafka_errors import KafkaError
 

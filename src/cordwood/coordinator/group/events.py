@@ -1,4 +1,4 @@
-"""The events of groups: requests, timers, periodic tasks, and failed writes."""
+"""The events of groups of any kind: offsets, deletion, expiry, the load."""
 
 from __future__ import annotations
 
@@ -9,20 +9,8 @@ from uuid import UUID
 
 from cordwood.coordinator.effects import ReplyTo
 from cordwood.coordinator.events import CoordinatorEvent
-from cordwood.coordinator.group.classic.member import (
-    JoinReply,
-    JoinRequest,
-    LeaveReply,
-    LeavingMember,
-    SyncReply,
-    SyncRequest,
-)
-from cordwood.coordinator.group.consumer.group import ResolvedRegex
-from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
-from cordwood.coordinator.group.offset_requests import (
-    CommitRequest,
-)
-from cordwood.coordinator.group.records import OffsetRecord
+from cordwood.coordinator.group.offset_records import OffsetRecord
+from cordwood.coordinator.group.offset_requests import CommitRequest
 from cordwood.model.audit import Requester
 from cordwood.model.kafka_errors import KafkaError
 
@@ -38,50 +26,6 @@ class GroupEvent(CoordinatorEvent):
     """An event of a group."""
 
     __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Join(GroupEvent):
-    """JoinGroup."""
-
-    request: JoinRequest
-    reply_to: JoinReply
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Sync(GroupEvent):
-    """SyncGroup."""
-
-    request: SyncRequest
-    reply_to: SyncReply
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat(GroupEvent):
-    """Heartbeat; the answer is an error code."""
-
-    group_id: str
-    member_id: str
-    group_instance_id: str | None
-    generation_id: int
-    reply_to: ReplyTo[int]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Leave(GroupEvent):
-    """LeaveGroup."""
-
-    group_id: str
-    members: tuple[LeavingMember, ...]
-    reply_to: ReplyTo[LeaveReply]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerHeartbeat(GroupEvent):
-    """ConsumerGroupHeartbeat."""
-
-    request: HeartbeatRequest
-    reply_to: ReplyTo[HeartbeatAnswer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,83 +92,6 @@ class ExpireOffsets(GroupEvent):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupsLoaded(GroupEvent):
     """The groups were read from the log: the sessions of their members begin."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InitialDelayEnded(GroupEvent):
-    """The delay before the first rebalance of a group is over; `remaining_ms` it may be longer."""
-
-    group_id: str
-    delay_ms: int
-    remaining_ms: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JoinsExpired(GroupEvent):
-    """The rebalance timeout has passed; members that have not joined are removed."""
-
-    group_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SyncsExpired(GroupEvent):
-    """The time for members of a generation to send SyncGroup has passed."""
-
-    group_id: str
-    generation_id: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionExpired(GroupEvent):
-    """A member has sent nothing for as long as its session lasts."""
-
-    group_id: str
-    member_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsumerSessionExpired(GroupEvent):
-    """A member of a consumer group has not sent in time what it had to."""
-
-    group_id: str
-    member_id: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RevocationExpired(GroupEvent):
-    """A member has not given up partitions in time; unless its epoch is another by now."""
-
-    group_id: str
-    member_id: str
-    member_epoch: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegexesResolved(GroupEvent):
-    """The regular expressions of a group were matched with the topics that a client may know."""
-
-    group_id: str
-    found: Mapping[str, ResolvedRegex]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AssignmentNotWritten(GroupEvent):
-    """The assignments that a leader has brought are not in the log."""
-
-    group_id: str
-    member_id: str
-    error: KafkaError
-    reply_to: SyncReply
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StaticMemberNotWritten(GroupEvent):
-    """The new id of a static member is not in the log; `member_id` is the old one."""
-
-    group_id: str
-    member_id: str
-    error: KafkaError
-    reply_to: JoinReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

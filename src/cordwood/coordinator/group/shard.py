@@ -1,41 +1,61 @@
 """The groups and offsets of one partition of `__consumer_offsets`.
 
-Share and streams groups are known by name only: their records stay in the log as they are.
-
 Source: org.apache.kafka.coordinator.group.GroupCoordinatorShard.replay,
 GroupMetadataManager.replay, OffsetMetadataManager.replay.
 """
 
 from __future__ import annotations
 
-from cordwood.coordinator.group.classic.group import ClassicGroup
-from cordwood.coordinator.group.consumer import records as consumer_records
-from cordwood.coordinator.group.consumer.group import ConsumerGroup
-from cordwood.coordinator.group.consumer.records import ConsumerRecord, RecordType
-from cordwood.coordinator.group.ids import GroupIds
-from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey, OffsetStore
-from cordwood.coordinator.group.records import (
-    CoordinatorRecord,
-    GroupRecord,
-    OffsetRecord,
-    OtherGroupRecord,
-)
-from cordwood.coordinator.timeline import LATEST, Timeline, TimelineMap
-from cordwood.model.errors import CorruptError
+from typing import Protocol
 
-Group = ClassicGroup | ConsumerGroup
+from cordwood.coordinator.group.classic.group import ClassicGroup
+from cordwood.coordinator.group.consumer.group import ConsumerGroup
+from cordwood.coordinator.group.group import Group
+from cordwood.coordinator.group.ids import GroupIds
+from cordwood.coordinator.group.offset_records import OffsetRecord
+from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey, OffsetStore
+from cordwood.coordinator.log import EncodedRecord
+from cordwood.coordinator.timeline import LATEST, Timeline, TimelineMap
+
+
+class KindRecord(Protocol):
+    """A record of a group, as the kind of the group makes and replays it."""
+
+    @property
+    def group_id(self) -> str:
+        """The group."""
+
+    def encoded(self) -> EncodedRecord:
+        """Its key and value; raises EncodingError for one that does not fit."""
+
+    def replay(self, shard: GroupShard, /) -> None:
+        """Applies the record, which is in the log.
+
+        Raises:
+            CorruptError: it contradicts the records before it.
+        """
+
+
+CoordinatorRecord = OffsetRecord | KindRecord
 
 
 class GroupShard:
-    """The coordinator's state of one partition."""
+    """The coordinator's state of one partition.
+
+    Invariant: `ids` has the keys of `groups`; each group with committed offsets is in `groups`.
+    """
 
     def __init__(self, partition: int, timeline: Timeline) -> None:
         self.partition = partition
         self.groups: TimelineMap[str, Group] = TimelineMap(timeline)
-        self.other_groups: TimelineMap[str, str] = TimelineMap(timeline)
         self.ids = GroupIds(timeline)
         self.offsets = OffsetStore(timeline)
         self._timeline = timeline
+
+    @property
+    def change_id(self) -> int:
+        """The change of the state that has begun last; 0 while the partition is loaded."""
+        return self._timeline.change_id
 
     def classic_group(self, group_id: str, at: int = LATEST) -> ClassicGroup | None:
         """A group of the classic protocol; None if there is none of that name."""
@@ -47,6 +67,16 @@ class GroupShard:
         group = self.groups.get(group_id, at)
         return group if isinstance(group, ConsumerGroup) else None
 
+    def check_invariants(self) -> None:
+        """Checks that groups, their ids and their offsets agree."""
+        group_ids = {group_id for group_id, _ in self.groups.items()}
+        assert group_ids == set(self.ids.listed()), (self.partition, group_ids, self.ids.listed())
+        without_group = set(self.offsets.group_ids()) - group_ids
+        assert not without_group, (self.partition, without_group)
+        for group_id, group in self.groups.items():
+            assert group.group_id == group_id, (group.group_id, group_id)
+            group.check_invariants()
+
     def replay(self, record: CoordinatorRecord, record_offset: int, producer_id: int = -1) -> None:
         """Applies a record that is in the log, of a transaction if `producer_id` is not -1.
 
@@ -55,12 +85,8 @@ class GroupShard:
         """
         if isinstance(record, OffsetRecord):
             self._replay_offset(record, record_offset, producer_id)
-        elif isinstance(record, ConsumerRecord):
-            self._replay_consumer(record)
-        elif isinstance(record, GroupRecord):
-            self._replay_group(record)
         else:
-            self._replay_other(record)
+            record.replay(self)
 
     def _replay_offset(self, record: OffsetRecord, record_offset: int, producer_id: int) -> None:
         key, offset = record.key, record.offset
@@ -81,77 +107,21 @@ class GroupShard:
 
     def require_group(self, group_id: str) -> None:
         """Creates a group that is not there; one that has offsets only is a classic one."""
-        if group_id not in self.groups and group_id not in self.other_groups:
+        if group_id not in self.groups:
             self.put(ClassicGroup(group_id))
 
-    def put(self, group: ClassicGroup) -> None:
-        """Adds a group of the classic protocol, or takes it for the one of its id."""
+    def put(self, group: Group) -> None:
+        """Adds a group, or replaces the state of the one of its id."""
         if group.group_id not in self.groups:
             self.ids.put(group.group_id)
         self.groups.put(group.group_id, group)
 
-    def _remove(self, group_id: str) -> None:
+    def add(self, group: Group) -> None:
+        """Puts a group into Kafka's table, also in place of one that is there."""
+        self.ids.put(group.group_id)
+        self.groups.put(group.group_id, group)
+
+    def remove(self, group_id: str) -> None:
+        """Removes a group; its offsets have records of their own."""
         self.groups.remove(group_id)
-        if group_id not in self.other_groups:
-            self.ids.remove(group_id)
-
-    def _replay_group(self, record: GroupRecord) -> None:
-        if record.group is None:
-            self._remove(record.group_id)
-            return
-        self.other_groups.remove(record.group_id)
-        # Kafka replays these records only when it loads them, and then puts each into its table.
-        is_loading = not self._timeline.change_id
-        if is_loading or record.group_id not in self.groups:
-            self.ids.put(record.group_id)
-        self.groups.put(record.group_id, record.group)
-
-    def _replay_other(self, record: OtherGroupRecord) -> None:
-        group_id = record.group_id
-        if record.protocol is None:
-            self.other_groups.remove(group_id)
-            if group_id not in self.groups:
-                self.ids.remove(group_id)
-            return
-        group = self.classic_group(group_id)
-        if group is not None and group.is_simple:
-            self.groups.remove(group_id)
-        if group_id not in self.other_groups:
-            self.ids.put(group_id)
-        self.other_groups.put(group_id, record.protocol)
-
-    def _replay_consumer(self, record: ConsumerRecord) -> None:
-        group = self._consumer_group_for(record)
-        if group is None:
-            return
-        if record.record_type is RecordType.EPOCH and record.value is None:
-            consumer_records.require_removable(group)
-            self._remove(record.group_id)
-        else:
-            consumer_records.replay(group, record)
-
-    def _consumer_group_for(self, record: ConsumerRecord) -> ConsumerGroup | None:
-        """The group of a record, to be changed; None if a tombstone has none.
-
-        A group is copied once in a change of the state: readers of what is committed have the old
-        one.
-
-        Source: GroupMetadataManager.getOrMaybeCreatePersistedConsumerGroup.
-        """
-        group_id, change_id = record.group_id, self._timeline.change_id
-        group = self.groups.get(group_id)
-        if isinstance(group, ConsumerGroup):
-            if group.change_id == change_id:
-                return group
-            found = group.copy(change_id)
-        elif record.value is None:
-            # The group is gone, or a classic one has taken its place.
-            return None
-        elif group is None or group.is_simple:
-            self.other_groups.remove(group_id)
-            self.ids.put(group_id)
-            found = ConsumerGroup(group_id, change_id)
-        else:
-            raise CorruptError(f"a record of a consumer group is of the classic group {group_id}")
-        self.groups.put(group_id, found)
-        return found
+        self.ids.remove(group_id)

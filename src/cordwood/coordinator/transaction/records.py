@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from cordwood.coordinator.errors import CoordinatorRequestError
-from cordwood.coordinator.runtime import EncodedRecord
+from cordwood.coordinator.log import EncodedRecord
 from cordwood.coordinator.transaction.transaction import (
     NO_PRODUCER_ID,
     Transaction,

@@ -15,16 +15,22 @@ Source: kafka.coordinator.transaction.TransactionCoordinator (4.3.0).
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from cordwood.coordinator.effects import ReplyTo
-from cordwood.coordinator.runtime import CoordinatorLog, CoordinatorRuntime, LoadTime, RuntimeHost
+from cordwood.coordinator.effects import Reply, ReplyTo
+from cordwood.coordinator.led_partitions import CoordinatorHost
+from cordwood.coordinator.runtime import CoordinatorRuntime
 from cordwood.coordinator.transaction import events, queries
 from cordwood.coordinator.transaction.errors import error_of_append
 from cordwood.coordinator.transaction.machine import COMPLETION, Prepared, TransactionStateMachine
-from cordwood.coordinator.transaction.records import TransactionRecord
+from cordwood.coordinator.transaction.maintenance import TransactionMaintenance
+from cordwood.coordinator.transaction.markers import (
+    Markers,
+    MarkerSender,
+    TransactionRuntime,
+    TransactionStateLog,
+)
+from cordwood.coordinator.transaction.new_ids import ProducerIdSource, WritesWithId
 from cordwood.coordinator.transaction.requests import (
     DescribedTransaction,
     EndAnswer,
@@ -35,88 +41,12 @@ from cordwood.coordinator.transaction.requests import (
 )
 from cordwood.coordinator.transaction.settings import TransactionSettings
 from cordwood.coordinator.transaction.shard import TransactionShard
-from cordwood.coordinator.transaction.transaction import (
-    NO_PRODUCER_EPOCH,
-    NO_PRODUCER_ID,
-    TransactionState,
-)
-from cordwood.format.java_map import absolute_hash
+from cordwood.coordinator.transaction.transaction import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
-from cordwood.model.timers import Timer
-from cordwood.model.topic_names import TRANSACTION_STATE_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 
-A = TypeVar("A")
-Reply = Callable[[A], object]
-"""Receives the answer to a request, immediately or later."""
-
 _LOG = logging.getLogger(__name__)
-
-#: Errors after which nothing is left to do for a transaction that has timed out.
-_CHANGED_SINCE = frozenset(
-    {
-        ErrorCode.INVALID_PRODUCER_ID_MAPPING,
-        ErrorCode.PRODUCER_FENCED,
-        ErrorCode.CONCURRENT_TRANSACTIONS,
-    }
-)
-
-
-class TransactionMarker(NamedTuple):
-    """What the marker of a transaction says."""
-
-    producer_id: int
-    producer_epoch: int
-    commit: bool
-    coordinator_epoch: int
-    transaction_version: int
-
-
-class MarkerSender(Protocol):
-    """Writes markers to the logs of partitions, here and on other brokers."""
-
-    def send(
-        self,
-        state_partition: int,
-        marker: TransactionMarker,
-        partitions: Sequence[TopicPartition],
-        done: Callable[[], None],
-        /,
-    ) -> None:
-        """Writes a marker to each partition, and tries again for as long as that is of use.
-
-        `done` is called once, on the broker's thread, when each partition has the marker or is gone
-        for good. It is not called if another producer or coordinator has taken over.
-        """
-
-    def cancel(self, state_partition: int, /) -> None:
-        """Forgets the markers of a partition of `__transaction_state` that is not led here."""
-
-
-class ProducerIdSource(Protocol):
-    """Has producer ids that nobody has used, from blocks of the controller."""
-
-    def draw(self, then: Callable[[int | KafkaError], object], /) -> None:
-        """Calls `then` with an id or an error, immediately or later, on the broker's thread."""
-
-
-class TransactionStateLog(CoordinatorLog[TransactionShard, TransactionRecord], Protocol):
-    """The log of transactions."""
-
-    def leader_epoch(self, partition: int, /) -> int:
-        """The leader epoch of a partition that is led here: the coordinator's epoch in markers.
-
-        Raises:
-            KafkaError: the partition is not led here.
-        """
-
-
-class TransactionHost(RuntimeHost, Protocol):
-    """The functions of the process that a transaction coordinator uses."""
-
-    def schedule(self, name: str, period_ms: int, run: Callable[[], object], /) -> Timer:
-        """Calls a function in every period of the movable clock."""
 
 
 class TransactionCoordinator:
@@ -126,10 +56,13 @@ class TransactionCoordinator:
     Functions that only read return the committed state.
     """
 
+    key_type = 1
+    has_transactional_records = False
+
     def __init__(
         self,
         log: TransactionStateLog,
-        host: TransactionHost,
+        host: CoordinatorHost,
         settings: TransactionSettings,
         *,
         version: Callable[[], int],
@@ -146,17 +79,21 @@ class TransactionCoordinator:
             producer_ids: has the ids of new producers.
             markers: writes the markers of transactions.
         """
-        self._log = log
         self._host = host
         self._producer_ids = producer_ids
-        self._markers = markers
         self._machine = TransactionStateMachine(settings, version, ReplyTo(self._send_markers))
-        self._runtime: CoordinatorRuntime[
-            TransactionShard, events.TransactionEvent, TransactionRecord
-        ] = CoordinatorRuntime(
-            self._machine, log, host, write_timeout_ms=settings.request_timeout_ms
+        self.runtime: TransactionRuntime = CoordinatorRuntime(
+            self._machine,
+            log,
+            host,
+            write_timeout_ms=settings.request_timeout_ms,
+            topic_partitions=settings.topic_partitions,
+            reloads=True,  # markers have the new leader epoch
+            on_unloaded=markers.cancel,
         )
-        self._tasks: list[Timer] = []
+        self._markers = Markers(self.runtime, log, host, markers)
+        self._writes = WritesWithId(self.runtime, producer_ids)
+        self.maintenance = TransactionMaintenance(self.runtime, self._writes, host)
         self._is_running = False
 
     @property
@@ -171,78 +108,40 @@ class TransactionCoordinator:
 
     # ---- partitions
 
-    def partition_for(self, transactional_id: str) -> int:
-        """The partition of `__transaction_state` that a transactional id's records are in.
-
-        Source: TransactionStateManager.partitionFor.
-        """
-        count = len(self._log.partitions()) or self.settings.topic_partitions
-        return absolute_hash(transactional_id) % count
+    def partition_for(self, transactional_id: str) -> TopicPartition:
+        """The partition of `__transaction_state` that a transactional id's records are in."""
+        return self.runtime.partitions.partition_for(transactional_id)
 
     def start(self) -> None:
-        """Looks regularly for what has timed out, and loads what is led here already."""
+        """Checks regularly what has timed out, and loads what is led here already."""
         _LOG.info("Starting up.")
-        settings, schedule = self.settings, self._host.schedule
-        self._tasks = [
-            schedule("transaction-abort", settings.abort_interval_ms, self.abort_timed_out),
-            schedule(
-                "transactionalId-expiration", settings.expiration_interval_ms, self.expire_ids
-            ),
-        ]
+        self.maintenance.start(self.settings)
         self._is_running = True
-        self._runtime.load_all(lambda: None)
+        self.runtime.partitions.load_all(lambda: None)
         _LOG.info("Startup complete.")
 
     def close(self) -> None:
         """Unloads all transactions: requests that wait are refused, no marker is waited for."""
         _LOG.info("Shutting down.")
         self._is_running = False
-        for task in self._tasks:
-            task.cancel()
-        self._unload()
+        self.maintenance.close()
+        self.runtime.partitions.unload()
         _LOG.info("Shutdown complete.")
 
-    def _unload(self) -> None:
-        loaded = [partition for partition, _, _ in self._runtime.loaded()]
-        self._runtime.unload()
-        for partition in loaded:
-            self._markers.cancel(partition)
+    def check_invariants(self) -> None:
+        """Checks the transactions of all loaded partitions."""
+        self.runtime.partitions.check_invariants()
+        for _, shard, _ in self.runtime.partitions.loaded():
+            shard.check_invariants()
 
-    def when_loaded(self, then: Callable[[], None]) -> None:
-        """Calls `then` once all transactions are known, immediately if they are."""
-        self._runtime.load_all(then)
-
-    def on_elected(self, partition: int) -> None:
-        """This broker leads a partition, in a new leader epoch: its transactions are loaded.
-
-        Those that are loaded already are loaded again: markers have the new leader epoch.
-
-        Source: TransactionCoordinator.onElection.
-        """
-        if self._runtime.is_active(partition):
-            self.on_resigned(partition)
-        self._runtime.elect(partition)
-
-    def on_resigned(self, partition: int) -> None:
-        """This broker does not lead a partition any more: its transactions are unloaded.
-
-        Source: TransactionCoordinator.onResignation.
-        """
-        _LOG.info("Resigned as the coordinator of %s-%d", TRANSACTION_STATE_TOPIC, partition)
-        self._runtime.resign(partition)
-        self._markers.cancel(partition)
-
-    def on_topics_deleted(self, names: Collection[str]) -> None:
-        """Unloads all transactions if their topic is deleted; there may be a new one."""
-        if TRANSACTION_STATE_TOPIC in names:
-            self._unload()
-
-    def on_high_watermark(self, partition: int, high_watermark: int) -> None:
-        """Records below an offset are committed: sends the answers that waited for that."""
-        self._runtime.on_high_watermark(partition, high_watermark)
+    def _number_of(self, transactional_id: str) -> int:
+        return self.partition_for(transactional_id).partition
 
     def _read(self, transactional_id: str) -> tuple[TransactionShard, int]:
-        return self._runtime.read(self.partition_for(transactional_id))
+        return self.runtime.partitions.read(self._number_of(transactional_id))
+
+    def _send_markers(self, prepared: Prepared) -> None:
+        self._markers.send(prepared)
 
     # ---- producers
 
@@ -272,17 +171,16 @@ class TransactionCoordinator:
         def replied(answer: InitProducerIdAnswer) -> None:
             if not answer.error_code:
                 _LOG.info(
-                    "%s has producer id %d and epoch %d, on partition %s-%d",
+                    "%s has producer id %d and epoch %d, on partition %s",
                     transactional_id,
                     answer.producer_id,
                     answer.producer_epoch,
-                    TRANSACTION_STATE_TOPIC,
                     self.partition_for(transactional_id),
                 )
             reply(answer)
 
-        self._write_with_id(
-            self.partition_for(transactional_id),
+        self._writes.write(
+            self._number_of(transactional_id),
             lambda spare, reply_to: events.InitProducerId(
                 transactional_id=transactional_id,
                 request=request,
@@ -312,39 +210,6 @@ class TransactionCoordinator:
         if not is_two_phase and not 0 < request.timeout_ms <= settings.max_timeout_ms:
             return ErrorCode.INVALID_TRANSACTION_TIMEOUT
         return None
-
-    def _write_with_id(
-        self,
-        partition: int,
-        event: Callable[[int | None, ReplyTo[Any]], events.TransactionEvent],
-        reply: Reply[A],
-        refused: Callable[[KafkaError], A],
-        spare: int | None = None,
-    ) -> None:
-        """Writes an event that may need a producer id, which then is drawn.
-
-        Args:
-            partition: where it is written.
-            event: makes it of a producer id, or None, and the place for the answer.
-            reply: receives its answer.
-            refused: makes the answer of an error.
-            spare: the producer id.
-        """
-
-        def drawn(found: int | KafkaError) -> None:
-            if isinstance(found, KafkaError):
-                reply(refused(found))
-            else:
-                self._write_with_id(partition, event, reply, refused, found)
-
-        def answered(answer: A | events.NeedsProducerId) -> None:
-            if isinstance(answer, events.NeedsProducerId):
-                assert spare is None, "an event that has a producer id needs none"
-                self._producer_ids.draw(drawn)
-            else:
-                reply(answer)
-
-        self._runtime.write(partition, event(spare, ReplyTo(answered, refused)))
 
     # ---- transactions
 
@@ -379,7 +244,7 @@ class TransactionCoordinator:
             client_version=client_version,
             reply_to=ReplyTo(replied, error_of_append),
         )
-        self._runtime.write(self.partition_for(transactional_id), event)
+        self.runtime.write(self._number_of(transactional_id), event)
 
     def verify_partitions(
         self,
@@ -431,8 +296,8 @@ class TransactionCoordinator:
         if not request.transactional_id:
             replied(EndAnswer(ErrorCode.INVALID_REQUEST))
             return
-        self._write_with_id(
-            self.partition_for(request.transactional_id),
+        self._writes.write(
+            self._number_of(request.transactional_id),
             lambda spare, reply_to: events.EndTransaction(
                 request=request, spare_producer_id=spare, reply_to=reply_to
             ),
@@ -480,7 +345,7 @@ class TransactionCoordinator:
         if not self._is_running:
             return ListedTransactions(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
-            loaded = self._runtime.read_all()
+            loaded = self.runtime.partitions.read_all()
         except KafkaError as error:
             return ListedTransactions(error.code)
         wanted = queries.Filter.of(states, producer_ids, duration_ms, pattern)
@@ -494,7 +359,7 @@ class TransactionCoordinator:
         """The transactional id of each producer id that a loaded partition knows."""
         return {
             transaction.producer_id: transactional_id
-            for _, shard, at in self._runtime.loaded()
+            for _, shard, at in self.runtime.partitions.loaded()
             for transactional_id, transaction in shard.transactions.items(at)
         }
 
@@ -504,113 +369,7 @@ class TransactionCoordinator:
 
         Source: TransactionMarkerChannelManager, the metric LogAppendRetryQueueSize.
         """
-        return self._runtime.timers_of(COMPLETION)
-
-    @property
-    def load_times(self) -> Sequence[LoadTime]:
-        """How long the last loads of partitions took."""
-        return tuple(self._runtime.load_times)
-
-    # ---- markers
-
-    def _send_markers(self, prepared: Prepared) -> None:
-        """Source: TransactionMarkerChannelManager.addTxnMarkersToSend."""
-        partition, transaction = prepared
-        try:
-            epoch = self._log.leader_epoch(partition)
-        except KafkaError as error:
-            _LOG.info(
-                "The markers of %s are not sent from here: %s", transaction.transactional_id, error
-            )
-            return
-        marker = TransactionMarker(
-            transaction.producer_id,
-            transaction.producer_epoch,
-            transaction.state is TransactionState.PREPARE_COMMIT,
-            epoch,
-            transaction.client_version,
-        )
-        event = events.MarkersWritten(
-            transactional_id=transaction.transactional_id,
-            producer_id=transaction.producer_id,
-            producer_epoch=transaction.producer_epoch,
-            prepared_ms=self._host.clock.now_ms(),
-        )
-        done = partial(self._markers_written, partition, epoch, event)
-        if transaction.partitions:
-            self._markers.send(partition, marker, transaction.partitions, done)
-        else:
-            done()
-
-    def _markers_written(self, partition: int, epoch: int, event: events.MarkersWritten) -> None:
-        """Writes the end of a transaction, unless the partition has moved since."""
-        try:
-            is_led_as_before = self._log.leader_epoch(partition) == epoch
-        except KafkaError:
-            is_led_as_before = False
-        if is_led_as_before and self._runtime.is_active(partition):
-            self._runtime.write(partition, event)
-        else:
-            _LOG.info("No longer the coordinator of %s with epoch %d", event, epoch)
-
-    # ---- what happens without a request
-
-    def abort_timed_out(self) -> None:
-        """Aborts the transactions that have been open for too long, and fences their producers.
-
-        Source: TransactionCoordinator.abortTimedOutTransactions.
-        """
-        self._in_turns(self._abort_timed_out_in)
-
-    def _abort_timed_out_in(self, partition: int) -> None:
-        shard, at = self._runtime.read(partition)
-        now_ms = self._host.clock.now_ms()
-        for transactional_id, transaction in shard.transactions.items(at):
-            if transaction.is_timed_out(now_ms) and not shard.is_pending(transactional_id):
-                self._abort(partition, transactional_id, transaction.producer_id)
-
-    def _abort(self, partition: int, transactional_id: str, producer_id: int) -> None:
-        self._write_with_id(
-            partition,
-            lambda spare, reply_to: events.TimedOut(
-                transactional_id=transactional_id,
-                producer_id=producer_id,
-                spare_producer_id=spare,
-                reply_to=reply_to,
-            ),
-            partial(_log_abort, transactional_id),
-            lambda error: EndAnswer(error_of_append(error)),
-        )
-
-    def expire_ids(self) -> None:
-        """Removes the transactional ids that have not been used for long enough.
-
-        Source: TransactionStateManager.removeExpiredTransactionalIds.
-        """
-        self._in_turns(self._expire_ids_in)
-
-    def _expire_ids_in(self, partition: int) -> None:
-        def log(error: KafkaError) -> None:
-            _LOG.warning(
-                "Cannot remove expired transactional ids of %s-%d: %s",
-                TRANSACTION_STATE_TOPIC,
-                partition,
-                error,
-            )
-
-        self._runtime.write(partition, events.ExpireIds(reply_to=ReplyTo(lambda _: None, log)))
-
-    def _in_turns(self, run: Callable[[int], None]) -> None:
-        """Calls a function for each partition that is loaded; requests come between."""
-        partitions = sorted(partition for partition, _, _ in self._runtime.loaded())
-        self._next_turn(iter(partitions), run)
-
-    def _next_turn(self, partitions: Iterator[int], run: Callable[[int], None]) -> None:
-        for partition in partitions:
-            if self._runtime.is_active(partition):
-                run(partition)
-                self._host.call_soon(partial(self._next_turn, partitions, run))
-                break
+        return self.runtime.partitions.timers_of(COMPLETION)
 
 
 def _new_producer(drawn: int | KafkaError) -> InitProducerIdAnswer:
@@ -618,17 +377,3 @@ def _new_producer(drawn: int | KafkaError) -> InitProducerIdAnswer:
     if isinstance(drawn, KafkaError):
         return InitProducerIdAnswer(drawn.code)
     return InitProducerIdAnswer(ErrorCode.NONE, drawn, 0)
-
-
-def _log_abort(transactional_id: str, answer: EndAnswer) -> None:
-    """Source: TransactionCoordinator.onEndTransactionComplete."""
-    code = answer.error_code
-    if not code:
-        _LOG.info("The transaction of %s is aborted since its time is up", transactional_id)
-        return
-    _LOG.log(
-        logging.DEBUG if code in _CHANGED_SINCE else logging.WARNING,
-        "The transaction of %s is not aborted, although its time is up: %s",
-        transactional_id,
-        ErrorCode.of(code).name,
-    )

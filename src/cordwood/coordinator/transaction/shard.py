@@ -18,6 +18,12 @@ class TransactionShard:
         self.partition = partition
         self.transactions: TimelineMap[str, Transaction] = TimelineMap(timeline)
 
+    def check_invariants(self) -> None:
+        """Checks each transaction, and that it is under its id."""
+        for transactional_id, transaction in self.transactions.items():
+            assert transaction.transactional_id == transactional_id, transaction
+            transaction.check_invariants()
+
     def replay(self, record: TransactionRecord) -> None:
         """Applies a record that is in the log."""
         if record.transaction is None:

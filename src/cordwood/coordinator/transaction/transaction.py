@@ -137,6 +137,14 @@ class Transaction:
     has_failed_epoch_fence: bool = False
     """The epoch is one higher than in the log, because the record of a fencing is not there."""
 
+    def check_invariants(self) -> None:
+        """Checks that a transaction that has ended has no partitions and no next producer."""
+        assert len(set(self.partitions)) == len(self.partitions), self.partitions
+        assert NO_PRODUCER_EPOCH <= self.producer_epoch <= EPOCH_MAX, self.producer_epoch
+        if self.state.is_at_rest:
+            assert not self.partitions, (self.state, self.partitions)
+            assert self.next_producer_id == NO_PRODUCER_ID, (self.state, self.next_producer_id)
+
     # ---- what it is
 
     @property

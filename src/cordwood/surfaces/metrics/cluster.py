@@ -9,11 +9,11 @@ org.apache.kafka.server.transaction.AddPartitionsToTxnManager.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean
 
-from cordwood.coordinator.group.classic.group import GroupState
-from cordwood.coordinator.group.consumer.group import ConsumerGroupState
+from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
 from cordwood.coordinator.group.counters import Count
 from cordwood.surfaces.metrics.controller import lag_ms
 from cordwood.surfaces.metrics.logs import min_isr
@@ -64,11 +64,16 @@ def _applied(attribute: str, text: str, number: Number) -> Metric[Snapshot]:
     return _attribute("broker-metadata-metrics", attribute, name, text, number)
 
 
+def _in_states(snapshot: Snapshot, kind: str) -> Mapping[str, int]:
+    """The number of groups of a kind by state."""
+    return snapshot.groups.states.get(kind, {})
+
+
 def _groups(state: GroupState) -> Metric[Snapshot]:
     return _gauge(
         f"kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups{state.value}",
         f"Classic groups that are {state.value}.",
-        lambda snapshot: snapshot.groups.groups.get(state, 0),
+        lambda snapshot: _in_states(snapshot, ClassicGroup.kind).get(state.value, 0),
     )
 
 
@@ -99,16 +104,13 @@ def _group_counter(what: Count, text: str) -> Metric[Snapshot]:
 
 
 def _by_protocol(snapshot: Snapshot) -> dict[str, int]:
-    groups = snapshot.groups
-    return {
-        "classic": sum(groups.groups.values()),
-        "consumer": sum(groups.consumer_groups.values()),
-    }
+    kinds = ClassicGroup.kind, ConsumerGroup.kind
+    return {kind: sum(_in_states(snapshot, kind).values()) for kind in kinds}
 
 
 def _by_state(snapshot: Snapshot) -> dict[str, int]:
-    counts = snapshot.groups.consumer_groups
-    return {state.value: counts.get(state, 0) for state in ConsumerGroupState}
+    counts = _in_states(snapshot, ConsumerGroup.kind)
+    return {state.value: counts.get(state.value, 0) for state in ConsumerGroupState}
 
 
 def _load_time(
@@ -225,7 +227,7 @@ CLUSTER: tuple[Metric[Snapshot], ...] = (
     _gauge(
         "kafka.coordinator.group:type=GroupMetadataManager,name=NumGroups",
         "Classic groups.",
-        lambda snapshot: sum(snapshot.groups.groups.values()),
+        lambda snapshot: sum(_in_states(snapshot, ClassicGroup.kind).values()),
     ),
     *(_groups(state) for state in GroupState),
     _group_metric("group-count", "protocol", "Groups of each protocol.", _by_protocol),

@@ -18,7 +18,7 @@ from cordwood.broker.metrics import TopicCounters
 from cordwood.broker.partition import Partition
 from cordwood.cleanup.schedule.log_cleaner import Gauge, LogCleaner
 from cordwood.coordinator.group.service import GroupCounts
-from cordwood.coordinator.runtime import LoadTime
+from cordwood.coordinator.led_partitions import LoadTime
 from cordwood.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
 from cordwood.model.clock import Clock
 from cordwood.model.topic_partition import TopicPartition
@@ -221,8 +221,8 @@ def take(node: Node) -> Snapshot:
         groups=broker.groups.counts(),
         transactions=_transactions(broker),
         load_ms={
-            "group": _recent_load_ms(broker.groups.load_times, node.clock),
-            "transaction": _recent_load_ms(broker.transactions.load_times, node.clock),
+            name: _recent_load_ms(each.runtime.partitions.load_times, node.clock)
+            for name, each in (("group", broker.groups), ("transaction", broker.transactions))
         },
     )
 

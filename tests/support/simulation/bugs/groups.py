@@ -8,7 +8,6 @@ from typing import Any
 
 from cordwood.broker.coordinators.coordinator_log import LogLoader
 from cordwood.coordinator.deferred_answers import DeferredAnswerQueue
-from cordwood.coordinator.group import offset_requests
 from cordwood.coordinator.group.consumer import rebalance
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import LEAVE_STATIC_EPOCH, Epochs
@@ -68,7 +67,7 @@ def partition_given_twice() -> AbstractContextManager[None]:
 
 def stale_commits_taken() -> AbstractContextManager[None]:
     """A member commits offsets of partitions that others have been given."""
-    return replaced(offset_requests, "_validate_consumer_commit", lambda *_: None)
+    return replaced(ConsumerGroup, "require_commit", lambda *_, **__: None)
 
 
 def partitions_left_out_are_given_up() -> AbstractContextManager[None]:

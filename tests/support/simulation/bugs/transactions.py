@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from cordwood.broker.coordinators import transaction_markers
-from cordwood.coordinator.group import offset_requests
+from cordwood.coordinator.group import offset_fetch
 from cordwood.coordinator.group.offsets import OffsetStore
 from cordwood.coordinator.transaction.machine import TransactionStateMachine
 from cordwood.coordinator.transaction.transaction import Transaction, TransactionState
@@ -117,10 +117,10 @@ def offsets_of_aborted_transactions_kept() -> AbstractContextManager[None]:
 
 def unstable_offsets_answered() -> AbstractContextManager[None]:
     """A group is given its offsets although a transaction whose end is decided changes them."""
-    real = offset_requests._fetched
+    real = offset_fetch._fetched
 
     def fetched(*arguments: Any, at: int, pending: object) -> Any:
         del pending
         return real(*arguments, at=at, pending=())
 
-    return replaced(offset_requests, "_fetched", fetched)
+    return replaced(offset_fetch, "_fetched", fetched)

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from cordwood.broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
-from cordwood.coordinator.transaction.service import TransactionMarker
+from cordwood.coordinator.transaction.markers import TransactionMarker
 from cordwood.metadata.image import PartitionImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (

@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from cordwood.broker.coordinators import coordinator_log
-from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.consumer.group import ConsumerGroup
+from cordwood.coordinator.group.offset_records import offset_commit, offset_tombstone
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitTopic
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
-from cordwood.coordinator.group.records import KeyValue, batch_of, offset_commit, offset_tombstone
+from cordwood.coordinator.group.records import batch_of
+from cordwood.coordinator.log import EncodedRecord
+from cordwood.coordinator.registry import Coordinators
 from cordwood.format.compression import Codec
 from cordwood.format.group_metadata import GROUP_RECORDS
 from cordwood.format.record_batch import Record, build_batch
@@ -31,7 +35,7 @@ def broker(tmp_path: Path) -> GroupBroker:
     return GroupBroker(tmp_path)
 
 
-def write(broker: GroupBroker, *records: KeyValue, producer_id: int = -1) -> None:
+def write(broker: GroupBroker, *records: EncodedRecord, producer_id: int = -1) -> None:
     """Appends a batch as a coordinator of old did, or as part of a transaction."""
     if producer_id == -1:
         batch = batch_of(records, now_ms=broker.clock.now_ms(), codec=Codec.NONE)
@@ -57,7 +61,7 @@ def end(broker: GroupBroker, producer_id: int, *, commit: bool) -> None:
     catch_up(log)
 
 
-def other_group(record_type: int, group_id: str = "g") -> KeyValue:
+def other_group(record_type: int, group_id: str = "g") -> EncodedRecord:
     """The record that a group of another protocol begins with."""
     key = GROUP_RECORDS.encode_key(record_type, {"groupId": group_id})
     return key, GROUP_RECORDS.encode_value(record_type, 0, {"epoch": 3})
@@ -118,8 +122,7 @@ def test_groups_of_every_version_are_read(broker: GroupBroker, version: int) -> 
     }
     key = GROUP_RECORDS.encode_key(2, {"group": "g"})
     write(broker, (key, GROUP_RECORDS.encode_value(2, version, fields)))
-    group = GroupRun(broker).groups.describe("g")
-    assert group is not None
+    group = GroupRun(broker).groups.describe("g", ClassicGroup)
     assert (group.state, group.generation_id, group.leader_id) == (GroupState.STABLE, 4, "m")
     assert group.member("m").rebalance_timeout_ms == (9_000 if version else 8_000)
     assert group.state_timestamp_ms == (5 if version >= 2 else None)
@@ -156,7 +159,7 @@ def test_transaction_that_is_open_keeps_offsets_and_group(broker: GroupBroker) -
     write(broker, offset_commit(T0, CommittedOffset(1, commit_timestamp_ms=0)))
     write(broker, offset_commit(T0, CommittedOffset(2, commit_timestamp_ms=0)), producer_id=7)
     run = GroupRun(broker)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert run.offset() == 1
     assert run.state() is not None
 
@@ -181,14 +184,14 @@ def test_groups_of_other_protocols_are_listed_and_not_touched(
     write(broker, other_group(record_type))
     before = len(broker.records())
     run = GroupRun(broker)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert run.offset() == 1
     assert run.groups.list_groups() == [("g", kind, "Empty", kind)]
     assert codes(run.join()) == [ErrorCode.INCONSISTENT_GROUP_PROTOCOL]
     assert run.delete_group() == ErrorCode.UNSUPPORTED_VERSION
     assert run.commit(2, generation_id=1, member_id="m") == ErrorCode.UNKNOWN_MEMBER_ID
-    assert run.groups.is_of_other_protocol("g")
-    assert run.state() is None
+    with pytest.raises(KafkaError, match="Group g is not a classic group"):
+        run.groups.describe("g", ClassicGroup)
     assert len(broker.records()) == before
 
 
@@ -204,7 +207,7 @@ def test_offsets_can_be_set_for_a_consumer_group_that_is_not_running(broker: Gro
     assert run.commit(9) == ErrorCode.NONE
     assert run.offset() == 9
     assert run.delete_offsets(("t", 0)) == (ErrorCode.NONE, (ErrorCode.NONE,))
-    assert run.groups.is_of_other_protocol("g")
+    assert run.groups.describe("g", ConsumerGroup).is_empty
 
 
 def big_log(broker: GroupBroker) -> None:
@@ -220,7 +223,7 @@ def test_clients_are_told_to_come_back_while_a_large_log_is_read(broker: GroupBr
     run = GroupRun(broker)
     listed: list[int] = []
     run.groups.start()
-    run.groups.when_loaded(lambda: listed.append(len(run.groups.list_groups())))
+    run.groups.runtime.partitions.load_all(lambda: listed.append(len(run.groups.list_groups())))
     loading = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     assert run.commit(1) == loading
     assert codes(run.join()) == [loading]
@@ -250,7 +253,7 @@ OFFSET_KEY = GROUP_RECORDS.encode_key(1, {"group": "g", "topic": "t", "partition
     ids=["value", "key", "version of the value", "group", "no key"],
 )
 def test_log_that_cannot_be_read_has_no_coordinator(
-    broker: GroupBroker, caplog: pytest.LogCaptureFixture, record: KeyValue, words: str
+    broker: GroupBroker, caplog: pytest.LogCaptureFixture, record: EncodedRecord, words: str
 ) -> None:
     write(broker, offset_commit(T0, CommittedOffset(1)))
     write(broker, record)
@@ -286,7 +289,9 @@ def test_deleted_topic_of_the_groups_takes_them_all_away(broker: GroupBroker) ->
     run = GroupRun(broker)
     waiting = run.join(run.member_id())
     broker.delete(GROUP_METADATA_TOPIC)
-    run.groups.on_topics_deleted([GROUP_METADATA_TOPIC])
+    coordinators = Coordinators()
+    coordinators.register(run.groups)
+    coordinators.on_topics_deleted([GROUP_METADATA_TOPIC])
     assert codes(waiting) == [ErrorCode.NOT_COORDINATOR]
     assert run.groups.list_groups() == []
 
@@ -305,8 +310,8 @@ def test_batches_are_read_piece_by_piece(
 def test_groups_are_spread_over_partitions_as_java_hashes_them(tmp_path: Path) -> None:
     run = GroupRun(GroupBroker(tmp_path, partitions=50))
     # "polygenelubricants".hashCode() is the smallest int there is; "" hashes to 0.
-    assert run.groups.partition_for("polygenelubricants") == 0
-    assert run.groups.partition_for("") == 0
-    assert run.groups.partition_for("console-consumer-1") == 24
-    assert run.groups.partition_for("static") == 38, "its hash is negative"
-    assert run.groups.partition_for("größe-\N{GRINNING FACE}") == 21
+    assert run.groups.partition_for("polygenelubricants").partition == 0
+    assert run.groups.partition_for("").partition == 0
+    assert run.groups.partition_for("console-consumer-1").partition == 24
+    assert run.groups.partition_for("static").partition == 38, "its hash is negative"
+    assert run.groups.partition_for("größe-\N{GRINNING FACE}").partition == 21

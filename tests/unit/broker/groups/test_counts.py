@@ -37,7 +37,7 @@ def test_offsets_that_are_committed_and_that_expire(run: GroupRun, broker: Group
     run.commit(2)
     assert counts(run) == {Count.OFFSET_COMMITS: 4}
     broker.clock.advance(WEEK_MS)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert counts(run) == {Count.OFFSET_COMMITS: 4, Count.OFFSET_EXPIRATIONS: 3}
     run.commit(1)
     run.delete_offsets(("t", 0), ("t", 1))

@@ -37,10 +37,10 @@ def test_offset_of_a_standalone_consumer_expires_a_week_after_its_commit(
 ) -> None:
     run.commit(1)
     broker.clock.advance(WEEK_MS - 1)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert run.offset() == 1
     broker.clock.advance(1)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert (run.offset(), run.state()) == (-1, None)
 
 
@@ -49,7 +49,7 @@ def test_later_commit_begins_the_week_anew(run: GroupRun, broker: GroupBroker) -
     broker.clock.advance(WEEK_MS - 1)
     run.commit(2)
     broker.clock.advance(WEEK_MS - 1)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert run.offset() == 2
 
 
@@ -60,14 +60,14 @@ def test_offsets_of_an_empty_group_expire_a_week_after_it_became_so(
     run.commit(1, member_id=leader, generation_id=1)
     for _ in range(3):
         broker.clock.advance(WEEK_MS)
-        run.groups.expire_offsets()
+        run.groups.maintenance.expire_offsets()
         assert run.offset() == 1, "a group with members that subscribe to who knows what"
     run.leave(LeavingMember(leader))
     broker.clock.advance(WEEK_MS - 1)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert run.offset() == 1
     broker.clock.advance(1)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert (run.offset(), run.state()) == (-1, None)
 
 
@@ -78,7 +78,7 @@ def test_running_group_keeps_what_it_subscribes_to_and_forgets_the_rest(
     for topic in ("t", "u"):
         run.commit(1, topic=topic, member_id=leader, generation_id=1)
     broker.clock.advance(WEEK_MS)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert (run.offset("t"), run.offset("u")) == (1, -1)
     assert run.heartbeat(leader, 1) == ErrorCode.NONE
 
@@ -88,7 +88,7 @@ def test_rebalancing_group_forgets_nothing(run: GroupRun, broker: GroupBroker) -
     run.commit(1, topic="u", member_id=leader, generation_id=1)
     broker.clock.advance(WEEK_MS)
     run.join(run.member_id(protocols=(Protocol("range", SUBSCRIBED_TO_T),)))
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert run.offset("u") == 1
 
 
@@ -98,7 +98,7 @@ def test_group_of_others_than_consumers_keeps_its_offsets_while_it_has_members(
     (leader,) = run.stable(protocol_type="connect")
     run.commit(1, member_id=leader, generation_id=1)
     broker.clock.advance(WEEK_MS)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert run.offset() == 1
 
 
@@ -106,21 +106,21 @@ def test_retention_that_an_old_client_asked_for_counts(run: GroupRun, broker: Gr
     run.commit(1, retention_ms=1_000)
     run.commit(2, topic="u", retention_ms=2 * WEEK_MS)
     broker.clock.advance(999)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert run.offset() == 1
     broker.clock.advance(1)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert run.offset() == -1
     again = run.restarted()
     broker.clock.advance(WEEK_MS)
-    again.groups.expire_offsets()
+    again.groups.maintenance.expire_offsets()
     assert again.offset("u") == 2
 
 
 def test_empty_group_without_offsets_goes_at_the_next_check(run: GroupRun) -> None:
     (leader,) = run.stable()
     run.leave(LeavingMember(leader))
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert run.state() is None
     assert run.restarted().state() is None
 
@@ -130,7 +130,7 @@ def test_group_that_keeps_one_offset_stays(run: GroupRun, broker: GroupBroker) -
     broker.clock.advance(WEEK_MS - 1)
     run.commit(2, topic="u")
     broker.clock.advance(1)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert (run.offset(), run.offset("u")) == (-1, 2)
     assert run.state() is not None
 
@@ -143,19 +143,19 @@ def test_empty_group_goes_on_ageing_while_the_broker_is_down(
     run.leave(LeavingMember(leader))
     broker.clock.advance(WEEK_MS)
     again = run.restarted()
-    again.groups.expire_offsets()
+    again.groups.maintenance.expire_offsets()
     assert again.offset() == -1
 
 
 def test_partitions_are_looked_at_one_after_the_other(tmp_path: Path) -> None:
     broker = GroupBroker(tmp_path, partitions=3)
     run = GroupRun(broker)
-    names = {run.groups.partition_for(name): name for name in ("a", "b", "c")}
+    names = {run.groups.partition_for(name).partition: name for name in ("a", "b", "c")}
     assert len(names) == 3
     for name in names.values():
         run.commit(1, group=name)
     broker.clock.advance(WEEK_MS)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     left = 3
     while left:
         assert sum(run.offset(group=name) == 1 for name in names.values()) == left - 1
@@ -177,7 +177,7 @@ def test_retention_of_a_group_goes_before_the_brokers(run: GroupRun, broker: Gro
     broker.configure("forever", cordwood_offsets_retention_minutes="-1")
 
     def left() -> list[str]:
-        run.groups.expire_offsets()
+        run.groups.maintenance.expire_offsets()
         groups = ("short", "long", "forever", "usual")
         return [group for group in groups if run.offset(group=group) == 1]
 
@@ -206,7 +206,7 @@ def test_interval_of_assignments_is_brought_into_its_bounds() -> None:
 
 def test_a_group_with_offsets_of_an_open_transaction_is_not_ended(run: GroupRun) -> None:
     assert run.commit(1, producer=TransactionalProducer(7, 0, None)) == ErrorCode.NONE
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert run.state() is GroupState.EMPTY
 
 
@@ -216,8 +216,8 @@ def test_a_group_with_a_member_that_has_an_id_and_has_not_joined_is_not_ended(
     (leader,) = run.stable()
     pending = run.member_id()
     run.leave(LeavingMember(leader))
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert run.state() is not None
     run.leave(LeavingMember(pending))
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert run.state() is None

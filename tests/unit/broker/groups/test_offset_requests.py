@@ -159,7 +159,7 @@ def test_offset_for_a_new_topic_that_is_committed_during_the_deletion_of_the_old
     new = broker.image.topics["t"].topic_id
     # The first pause is before the offsets of the old topic are looked for.
     committing = Interruption(lambda: committing.count == 2 and run.commit(5, topic_id=new))
-    committing.run(lambda: run.groups.on_topics_deleted(["t"]))
+    committing.run(lambda: run.groups.maintenance.on_topics_deleted(["t"]))
     assert committing.count == 2
     assert run.offset() == 5
 
@@ -168,7 +168,7 @@ def test_deleted_topic_takes_its_offsets_with_it(run: GroupRun, broker: GroupBro
     run.commit(1)
     run.commit(2, topic="u")
     broker.delete("t")
-    run.groups.on_topics_deleted(["t"])
+    run.groups.maintenance.on_topics_deleted(["t"])
     assert (run.offset(), run.offset("u")) == (-1, 2)
     assert run.restarted().offset() == -1
 
@@ -178,7 +178,7 @@ def test_offset_for_the_new_topic_outlives_the_deletion_of_the_old(
 ) -> None:
     broker.recreate("t")
     run.commit(5, topic_id=broker.image.topics["t"].topic_id)
-    run.groups.on_topics_deleted(["t"])
+    run.groups.maintenance.on_topics_deleted(["t"])
     assert run.offset() == 5
 
 

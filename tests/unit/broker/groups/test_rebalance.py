@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.classic.member import Client, LeavingMember, Protocol
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import StorageError, UnknownTopicOrPartitionError
@@ -227,8 +227,7 @@ def test_last_member_that_is_lost_leaves_the_group_empty(run: GroupRun) -> None:
     run.stable()
     run.timers.advance(SESSION_MS)
     assert run.state() is GroupState.EMPTY
-    group = run.groups.describe("g")
-    assert group is not None
+    group = run.groups.describe("g", ClassicGroup)
     assert (group.generation_id, group.protocol_name, group.leader_id) == (2, None, None)
     assert group.protocol_type == "consumer"
 
@@ -431,8 +430,7 @@ def test_member_whose_id_no_record_can_hold_is_refused_and_not_kept(
     client = Client("c" * 32_731, "/127.0.0.1")
     answers = run.join(group_instance_id=instance, client=client, needs_member_id=False)
     assert codes(answers) == [ErrorCode.UNKNOWN_SERVER_ERROR]
-    group = run.groups.describe("g")
-    assert group is not None
+    group = run.groups.describe("g", ClassicGroup)
     assert len(group) == len(group.pending_joins) == run.timers.pending == 0
 
 

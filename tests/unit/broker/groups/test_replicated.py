@@ -99,7 +99,7 @@ def end_transaction(run: GroupRun, broker: GroupBroker, *, is_commit: bool) -> N
         control_type=ControlType.COMMIT if is_commit else ControlType.ABORT,
         coordinator_epoch=0,
     )
-    run.groups.complete_transaction(0, marker, 7, commit=is_commit, transaction_version=2)
+    run.groups.runtime.complete_transaction(0, marker, 7, commit=is_commit, transaction_version=2)
 
 
 @pytest.mark.parametrize("is_commit", [True, False])
@@ -221,7 +221,7 @@ def test_resigned_coordinator_refuses_what_is_not_committed(
     run.groups.leave("g", [LeavingMember("nobody")], left.append)
     assert answers == []
     assert left == []
-    run.groups.on_resigned(0)
+    run.groups.runtime.partitions.resign(0)
     assert answers == [ErrorCode.NOT_COORDINATOR]
     assert left == [LeaveReply(ErrorCode.NOT_COORDINATOR)]
     assert run.timers.pending == 0

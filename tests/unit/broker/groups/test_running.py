@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from cordwood.broker.broker import Broker
+from cordwood.coordinator.group.classic.group import ClassicGroup
+from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.testing.broker import RunningBroker
 from support.another_replica import has_another_replica
@@ -62,8 +64,10 @@ def committed(wire: Wire, *, group: str = "g", topic: str = "t") -> int:
 
 def members(broker: RunningBroker) -> int:
     def count(running: Broker) -> int:
-        group = running.groups.describe("g")
-        return 0 if group is None else len(list(group.members()))
+        try:
+            return len(running.groups.describe("g", ClassicGroup))
+        except KafkaError:
+            return 0
 
     return broker.call(count)
 
@@ -177,7 +181,7 @@ def test_deleted_topic_of_the_groups_is_made_anew(broker: RunningBroker) -> None
 
 
 def test_offset_commit_is_answered_when_the_other_replicas_have_it(broker: RunningBroker) -> None:
-    partition = broker.call(lambda it: it.groups.partition_for("g"))
+    partition = broker.call(lambda it: it.groups.partition_for("g").partition)
 
     def replicate(it: Broker, *, value: bool) -> None:
         has_another_replica(it.replicas.partition(GROUP_METADATA_TOPIC, partition), value=value)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.coordinator.group.classic.group import GroupState
+from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.classic.member import JoinAnswer, LeavingMember, Protocol
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import StorageError
@@ -166,8 +166,7 @@ def test_static_member_whose_session_ends_is_removed(run: GroupRun) -> None:
     assert run.heartbeat(answers[leader].member_id, 1, group_instance_id=leader) == (
         ErrorCode.REBALANCE_IN_PROGRESS
     )
-    group = run.groups.describe("g")
-    assert group is not None
+    group = run.groups.describe("g", ClassicGroup)
     assert group.static_member_id(follower_of(answers)) is None
 
 

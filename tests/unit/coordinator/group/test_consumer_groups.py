@@ -42,7 +42,7 @@ def run(broker: GroupBroker) -> GroupRun:
 
 
 def group_of(run: GroupRun, name: str = "g") -> ConsumerGroup:
-    return run.groups.describe_consumer_group(name)
+    return run.groups.describe(name, ConsumerGroup)
 
 
 def partitions(run: GroupRun, answer: HeartbeatAnswer) -> dict[str, tuple[int, ...]]:
@@ -173,7 +173,7 @@ def test_topic_that_grows_is_assigned_again(broker: GroupBroker, run: GroupRun) 
         partitions(run, run.beat("a", 2, rebalance_timeout_ms=1, topics=("new",), owned=())) == {}
     )
     broker.create("new", 2)
-    run.groups.on_topics_changed(["new"])
+    run.groups.maintenance.on_topics_changed(["new"])
     assert partitions(run, run.beat("a", 2)) == {"new": (0, 1)}
 
 
@@ -400,7 +400,7 @@ def test_offsets_of_subscribed_topics_do_not_expire(run: GroupRun) -> None:
     for topic in ("t", "u"):
         run.commit(1, topic=topic, member_id="a", generation_id=2)
     run.broker.clock.advance(run.groups.settings.offsets_retention_ms)
-    run.groups.expire_offsets()
+    run.groups.maintenance.expire_offsets()
     assert (run.offset(topic="t"), run.offset(topic="u")) == (1, -1)
 
 

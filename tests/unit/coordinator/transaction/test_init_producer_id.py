@@ -101,7 +101,7 @@ def test_transaction_with_two_phase_commit_has_no_timeout() -> None:
     assert known.timeout_ms == NO_TIMEOUT_MS
     run.add(1_000, 0)
     run.clock.advance(2 * NO_TIMEOUT_MS)
-    run.coordinator.abort_timed_out()
+    run.coordinator.maintenance.abort_timed_out()
     assert run.state() == "Ongoing"
 
 

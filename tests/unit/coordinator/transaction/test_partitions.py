@@ -172,6 +172,6 @@ def test_verification_reads_what_is_committed() -> None:
 
 def test_verification_where_the_partition_is_not_led() -> None:
     run = TransactionRun()
-    run.coordinator.on_resigned(0)
+    run.coordinator.runtime.partitions.resign(0)
     found = run.coordinator.verify_partitions("x", 7, 3, [T0])
     assert found == {T0: ErrorCode.NOT_COORDINATOR}

@@ -10,6 +10,7 @@ import logging
 
 import pytest
 
+from cordwood.coordinator.registry import Coordinators
 from cordwood.coordinator.transaction.machine import COMPLETION_RETRY_MS
 from cordwood.coordinator.transaction.settings import TransactionSettings
 from cordwood.coordinator.transaction.transaction import (
@@ -117,7 +118,7 @@ def test_resigned_coordinator_refuses_and_forgets() -> None:
     sent = run.markers.sent[0]
     run.log.is_replicated = True
     waiting = run.init_later("y")
-    run.coordinator.on_resigned(0)
+    run.coordinator.runtime.partitions.resign(0)
     assert waiting == [(ErrorCode.NOT_COORDINATOR, -1, -1)]
     assert run.markers.cancelled[-1] == 0
     assert run.init().error_code == ErrorCode.NOT_COORDINATOR
@@ -144,7 +145,7 @@ def test_leader_of_another_epoch_sends_markers_with_it() -> None:
     run = TransactionRun()
     prepared(run)
     run.log.epoch += 1
-    run.coordinator.on_elected(0)
+    run.coordinator.runtime.partitions.elect(0)
     assert [each.marker.coordinator_epoch for each in run.markers.sent] == [4, 5]
     assert len(run.markers.waiting) == 1
     run.markers.write()
@@ -154,8 +155,8 @@ def test_leader_of_another_epoch_sends_markers_with_it() -> None:
 def test_coordinator_that_leads_again_loads_again() -> None:
     run = TransactionRun()
     prepared(run)
-    run.coordinator.on_resigned(0)
-    run.coordinator.on_elected(0)
+    run.coordinator.runtime.partitions.resign(0)
+    run.coordinator.runtime.partitions.elect(0)
     assert len(run.markers.sent) == 2
     run.markers.write()
     assert run.state() == "CompleteCommit"
@@ -175,7 +176,7 @@ def test_unwritten_ends_are_counted() -> None:
 
 def test_loads_are_timed() -> None:
     run = TransactionRun(MemoryLog(3))
-    times = run.coordinator.load_times
+    times = run.coordinator.runtime.partitions.load_times
     assert len(times) == 3
     assert {each.ended_s for each in times} == {run.clock.monotonic_s()}
     assert {each.duration_ms for each in times} == {0}
@@ -209,14 +210,14 @@ def test_transaction_is_aborted_when_its_time_is_up(version: int) -> None:
     run = TransactionRun(version=version)
     run.put(ongoing())
     run.clock.advance(60_000)
-    run.coordinator.abort_timed_out()
+    run.coordinator.maintenance.abort_timed_out()
     assert run.state() == "Ongoing"
     run.clock.advance(1)
-    run.coordinator.abort_timed_out()
+    run.coordinator.maintenance.abort_timed_out()
     assert run.state() == "PrepareAbort"
     marker = run.markers.sent[0].marker
     assert marker == (7, 4, False, 4, version if version == 2 else 0)
-    run.coordinator.abort_timed_out()
+    run.coordinator.maintenance.abort_timed_out()
     run.markers.write()
     assert run.state() == "CompleteAbort"
     assert len(run.markers.sent) == 1
@@ -228,10 +229,10 @@ def test_timeout_of_a_producer_without_epochs_draws_an_id() -> None:
     run.put(ongoing(producer_epoch=EPOCH_MAX - 1))
     run.clock.advance(60_001)
     run.ids.fails_with = CoordinatorLoadInProgressError("no block of ids yet")
-    run.coordinator.abort_timed_out()
+    run.coordinator.maintenance.abort_timed_out()
     assert run.state() == "Ongoing"
     run.ids.fails_with = None
-    run.coordinator.abort_timed_out()
+    run.coordinator.maintenance.abort_timed_out()
     run.markers.write()
     assert run.coordinator.describe("x").producer_id == 1_000
 
@@ -241,7 +242,7 @@ def test_transaction_that_ends_while_an_id_is_drawn_is_not_aborted() -> None:
     run.put(ongoing(producer_epoch=EPOCH_MAX - 1))
     run.clock.advance(60_001)
     run.ids.is_slow = True
-    run.coordinator.abort_timed_out()
+    run.coordinator.maintenance.abort_timed_out()
     ended = run.end_later(7, EPOCH_MAX - 1)
     run.ids.deliver()
     assert run.state() == "PrepareAbort"
@@ -263,7 +264,7 @@ def test_transaction_that_cannot_time_out(known: Transaction) -> None:
     run.put(known)
     run.clock.advance(NO_TIMEOUT_MS)
     count = len(run.log.records())
-    run.coordinator.abort_timed_out()
+    run.coordinator.maintenance.abort_timed_out()
     assert len(run.log.records()) == count
 
 
@@ -273,11 +274,11 @@ def test_transaction_with_a_transition_in_progress_is_not_aborted() -> None:
     run.clock.advance(60_001)
     run.log.is_replicated = True
     added = run.add_later(7, 3, [TopicPartition("u", 0)])
-    run.coordinator.abort_timed_out()
+    run.coordinator.maintenance.abort_timed_out()
     run.commit_log()
     assert added == [NONE]
     assert run.state() == "Ongoing"
-    run.coordinator.abort_timed_out()
+    run.coordinator.maintenance.abort_timed_out()
     run.commit_log()
     assert run.state() == "PrepareAbort"
 
@@ -287,10 +288,10 @@ def test_abort_that_cannot_be_written_is_tried_again(caplog: pytest.LogCaptureFi
     run.put(ongoing())
     run.clock.advance(60_001)
     run.log.fails_with = ErrorCode.NOT_ENOUGH_REPLICAS
-    run.coordinator.abort_timed_out()
+    run.coordinator.maintenance.abort_timed_out()
     assert any(record.levelno == logging.WARNING for record in caplog.records)
     run.log.fails_with = None
-    run.coordinator.abort_timed_out()
+    run.coordinator.maintenance.abort_timed_out()
     assert run.markers.sent[0].marker.producer_epoch == 4, "bumped once"
 
 
@@ -303,10 +304,10 @@ def test_transactional_id_that_is_not_used_expires(state: TransactionState) -> N
     partitions = () if state.is_at_rest else (T0,)
     run.put(transaction(state=state, partitions=partitions, start_ms=1_000_000))
     run.clock.advance(7 * DAY_MS - 1)
-    run.coordinator.expire_ids()
+    run.coordinator.maintenance.expire_ids()
     assert len(run.log.records()) == 1
     run.clock.advance(1)
-    run.coordinator.expire_ids()
+    run.coordinator.maintenance.expire_ids()
     assert len(run.log.records()) == (2 if state.is_at_rest else 1)
     if state.is_at_rest:
         assert run.known() is None
@@ -319,7 +320,7 @@ def test_ids_of_a_partition_expire_in_one_batch_in_the_order_of_kafkas_map() -> 
     for number in range(5):
         run.init(f"id-{number * 37}")
     run.clock.advance(7 * DAY_MS)
-    run.coordinator.expire_ids()
+    run.coordinator.maintenance.expire_ids()
     assert len(run.log.batches[0][-1]) == 5
     # The order is that of ConcurrentHashMap of JDK 17.
     expired = [(each.transactional_id, each.transaction) for each in run.log.records()[-5:]]
@@ -331,11 +332,11 @@ def test_id_is_in_use_until_its_tombstone_is_committed() -> None:
     run.put(transaction())
     run.clock.advance(7 * DAY_MS)
     run.log.is_replicated = True
-    run.coordinator.expire_ids()
+    run.coordinator.maintenance.expire_ids()
     assert run.state() == "Empty"
     assert run.init().error_code == ErrorCode.CONCURRENT_TRANSACTIONS
     assert run.add(7, 3) == ErrorCode.CONCURRENT_TRANSACTIONS
-    run.coordinator.expire_ids()
+    run.coordinator.maintenance.expire_ids()
     run.commit_log()
     assert len(run.log.records()) == 2
     assert run.add(7, 3) == ErrorCode.INVALID_PRODUCER_ID_MAPPING
@@ -346,10 +347,10 @@ def test_id_whose_record_is_not_committed_does_not_expire() -> None:
     run.log.is_replicated = True
     run.init_later(timeout_ms=900_000)
     run.clock.advance(7 * DAY_MS)
-    run.coordinator.expire_ids()
+    run.coordinator.maintenance.expire_ids()
     assert len(run.log.records()) == 1
     run.commit_log()
-    run.coordinator.expire_ids()
+    run.coordinator.maintenance.expire_ids()
     assert len(run.log.records()) == 2
 
 
@@ -358,7 +359,7 @@ def test_id_whose_tombstone_cannot_be_written_stays(caplog: pytest.LogCaptureFix
     run.put(transaction())
     run.clock.advance(7 * DAY_MS)
     run.log.fails_with = ErrorCode.NOT_ENOUGH_REPLICAS
-    run.coordinator.expire_ids()
+    run.coordinator.maintenance.expire_ids()
     assert [record.levelno for record in caplog.records] == [logging.WARNING]
     assert run.state() == "Empty"
 
@@ -413,11 +414,11 @@ def test_periodic_tasks_look_at_every_partition() -> None:
 
 def test_ids_are_spread_over_partitions_as_java_hashes_them() -> None:
     run = TransactionRun(MemoryLog(50))
-    assert run.coordinator.partition_for("polygenelubricants") == 0
-    assert run.coordinator.partition_for("console-consumer-1") == 24
-    assert run.coordinator.partition_for("static") == 38, "its hash is negative"
+    assert run.coordinator.partition_for("polygenelubricants").partition == 0
+    assert run.coordinator.partition_for("console-consumer-1").partition == 24
+    assert run.coordinator.partition_for("static").partition == 38, "its hash is negative"
     without_topic = TransactionRun(MemoryLog(0), topic_partitions=50)
-    assert without_topic.coordinator.partition_for("static") == 38
+    assert without_topic.coordinator.partition_for("static").partition == 38
     assert without_topic.init().error_code == ErrorCode.NOT_COORDINATOR
 
 
@@ -425,9 +426,11 @@ def test_deleted_topic_takes_all_transactions_away() -> None:
     run = TransactionRun()
     prepared(run)
     run.log.led = ()
-    run.coordinator.on_topics_deleted(["t"])
+    coordinators = Coordinators()
+    coordinators.register(run.coordinator)
+    coordinators.on_topics_deleted(["t"])
     assert run.state() == "PrepareCommit"
-    run.coordinator.on_topics_deleted([TRANSACTION_STATE_TOPIC])
+    coordinators.on_topics_deleted([TRANSACTION_STATE_TOPIC])
     assert run.markers.waiting == []
     assert run.coordinator.describe("x").error_code == ErrorCode.NOT_COORDINATOR
 
@@ -524,7 +527,7 @@ def test_list_is_in_the_order_of_partitions_and_of_kafkas_map() -> None:
         run.init(name)
     listed = [each.transactional_id for each in run.coordinator.list_transactions().transactions]
     assert sorted(listed) == sorted(names)
-    partitions = [run.coordinator.partition_for(name) for name in listed]
+    partitions = [run.coordinator.partition_for(name).partition for name in listed]
     assert partitions == sorted(partitions)
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from cordwood.coordinator.effects import Answer
 from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.classic.member import (
     JoinAnswer,
     JoinRequest,
-    SyncAnswer,
     SyncRequest,
 )
 from cordwood.model.error_codes import ErrorCode
@@ -80,19 +78,3 @@ def sync_key(group: ClassicGroup) -> tuple[str, str]:
 def heartbeat_key(group: ClassicGroup, member_id: str) -> tuple[str, str, str]:
     """The timer of a member's session."""
     return "heartbeat", group.group_id, member_id
-
-
-def answers_at_unload(group: ClassicGroup) -> list[Answer]:
-    """The error answers for requests that wait in a group that moves to another coordinator.
-
-    Source: GroupMetadataManager.onUnloaded.
-    """
-    error = ErrorCode.NOT_COORDINATOR
-    answers = []
-    for member in group.members():
-        if member.join_reply is not None:
-            join = JoinAnswer(error_code=error, member_id=member.member_id)
-            answers.append(Answer(member.join_reply, join))
-        if member.sync_reply is not None:
-            answers.append(Answer(member.sync_reply, SyncAnswer(error_code=error)))
-    return answers

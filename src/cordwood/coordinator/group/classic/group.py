@@ -15,14 +15,19 @@ from copy import copy
 from dataclasses import replace
 from typing import Any
 
+from cordwood.coordinator.effects import Answer
 from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group.classic.member import (
+    JoinAnswer,
     JoinedMember,
     JoinReply,
     Member,
     Protocols,
+    SyncAnswer,
     SyncReply,
 )
+from cordwood.coordinator.group.group import BY_COMMIT, ExpiryBase, Group
+from cordwood.coordinator.group.offset_requests import CommitRequest
 from cordwood.format.group_metadata import subscribed_topics
 from cordwood.format.java_map import JavaHashMap
 from cordwood.model.error_codes import ErrorCode
@@ -54,11 +59,13 @@ _MAY_FOLLOW = {
 }
 
 
-class ClassicGroup:
+class ClassicGroup(Group):
     """A group whose leader, one of its members, assigns.
 
     Invariant: `_awaiting_join` counts the members that have a `join_reply`.
     """
+
+    kind = "classic"
 
     def __init__(
         self,
@@ -125,6 +132,11 @@ class ClassicGroup:
         return self.state in states
 
     @property
+    def state_name(self) -> str:
+        """The name of its state."""
+        return self.state.value
+
+    @property
     def is_empty(self) -> bool:
         """Whether it has no members, and none is joining."""
         return self.state is GroupState.EMPTY
@@ -138,6 +150,11 @@ class ClassicGroup:
         return (
             self.protocol_type is None and self.state is GroupState.EMPTY and not self.pending_joins
         )
+
+    @property
+    def gives_way(self) -> bool:
+        """Whether it has offsets only, and becomes a group of the kind of the next record."""
+        return self.is_simple
 
     @property
     def uses_consumer_protocol(self) -> bool:
@@ -291,6 +308,56 @@ class ClassicGroup:
                 return True
         return False
 
+    # ---- offsets
+
+    @property
+    def expiry_base(self) -> ExpiryBase | None:
+        """The time from which offsets age; None while no offset may expire.
+
+        With members, offsets of subscribed topics do not expire. The retention of an empty group
+        begins when it became empty; of a group that never had members, at each commit.
+
+        Source: ClassicGroup.offsetExpirationCondition.
+        """
+        if self.protocol_type is None:
+            return BY_COMMIT
+        if self.state is GroupState.EMPTY:
+            return ExpiryBase(self.state_timestamp_ms)
+        has_known_topics = self.uses_consumer_protocol and self.subscribed_topics is not None
+        return BY_COMMIT if has_known_topics and self.state is GroupState.STABLE else None
+
+    def require_commit(self, request: CommitRequest, *, metadata_bytes_max: int) -> None:
+        """Checks that offsets may be committed: by a member, or to a group without members.
+
+        Raises:
+            CoordinatorRequestError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+                REBALANCE_IN_PROGRESS.
+
+        Source: ClassicGroup.validateOffsetCommit.
+        """
+        if request.generation_id < 0 and self.state is GroupState.EMPTY:
+            return
+        if request.generation_id >= 0 or request.member_id or request.group_instance_id is not None:
+            self.require_member(request.member_id, request.group_instance_id)
+            if request.generation_id != self.generation_id:
+                raise CoordinatorRequestError(ErrorCode.ILLEGAL_GENERATION)
+        elif request.producer is not None:
+            return  # clients of old versions do not name the member
+        elif self.state is not GroupState.EMPTY:
+            # Who commits on their own must not disturb a group with members.
+            raise CoordinatorRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if self.state is GroupState.COMPLETING_REBALANCE and request.producer is None:
+            raise CoordinatorRequestError(ErrorCode.REBALANCE_IN_PROGRESS)
+
+    def require_offset_delete(self) -> None:
+        """Checks that the group is empty, or that its members are consumers.
+
+        Raises:
+            CoordinatorRequestError: NON_EMPTY_GROUP.
+        """
+        if not self.is_empty and not self.uses_consumer_protocol:
+            raise CoordinatorRequestError(ErrorCode.NON_EMPTY_GROUP)
+
     # ---- requests that wait
 
     def take_join_reply(self, member_id: str) -> JoinReply | None:
@@ -306,6 +373,21 @@ class ClassicGroup:
         if reply is not None:
             self.update(member_id, sync_reply=None)
         return reply
+
+    def answers_at_unload(self) -> list[Answer]:
+        """The error answers for requests that wait in a group that moves to another coordinator.
+
+        Source: GroupMetadataManager.onUnloaded.
+        """
+        error = ErrorCode.NOT_COORDINATOR
+        answers = []
+        for member in self.members():
+            if member.join_reply is not None:
+                join = JoinAnswer(error_code=error, member_id=member.member_id)
+                answers.append(Answer(member.join_reply, join))
+            if member.sync_reply is not None:
+                answers.append(Answer(member.sync_reply, SyncAnswer(error_code=error)))
+        return answers
 
     # ---- protocols
 

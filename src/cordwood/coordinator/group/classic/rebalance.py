@@ -15,8 +15,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cordwood.coordinator.effects import ReplyTo
 from cordwood.coordinator.errors import CoordinatorRequestError
-from cordwood.coordinator.group import events, records
 from cordwood.coordinator.group.change import Change
+from cordwood.coordinator.group.classic import events
 from cordwood.coordinator.group.classic.answers import (
     assignments,
     client_reason,
@@ -42,6 +42,7 @@ from cordwood.coordinator.group.classic.member import (
     SyncReply,
     SyncRequest,
 )
+from cordwood.coordinator.group.classic.records import group_metadata
 from cordwood.coordinator.group.counters import Count
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.format.message_schema import STRING_BYTES_MAX
@@ -201,7 +202,7 @@ class Rebalance:
         self._watch(group, member, member.session_timeout_ms)
         self._update(group, new_id, request, reply)
         if group.state is _STABLE and group.protocol_name == group.select_protocol():
-            self._change.write(records.group_metadata(group, assignments(group)))
+            self._change.write(group_metadata(group, assignments(group)))
             self._change.on_failure = lambda error: events.StaticMemberNotWritten(
                 group_id=group.group_id, member_id=old_id, error=error, reply_to=reply
             )
@@ -359,7 +360,7 @@ class Rebalance:
             )
             # Without the record, a loaded group has members whose sessions expire: it is empty
             # then.
-            self._change.write(records.group_metadata(group, {}))
+            self._change.write(group_metadata(group, {}))
             self._change.keeps_state = True
             return
         _LOG.info(
@@ -424,7 +425,7 @@ class Rebalance:
             member.member_id: brought.get(member.member_id, EMPTY_ASSIGNMENT)
             for member in group.members()
         }
-        self._change.write(records.group_metadata(group, assignment))
+        self._change.write(group_metadata(group, assignment))
         self._change.on_failure = lambda error: events.AssignmentNotWritten(
             group_id=group.group_id, member_id=request.member_id, error=error, reply_to=reply
         )

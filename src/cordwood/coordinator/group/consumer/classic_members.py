@@ -17,7 +17,6 @@ from dataclasses import replace
 from uuid import UUID
 
 from cordwood.coordinator.errors import CoordinatorRequestError
-from cordwood.coordinator.group import events, records
 from cordwood.coordinator.group.change import Change
 from cordwood.coordinator.group.classic.answers import heartbeat_key
 from cordwood.coordinator.group.classic.group import (
@@ -39,6 +38,8 @@ from cordwood.coordinator.group.classic.member import (
     SyncRequest,
 )
 from cordwood.coordinator.group.classic.rebalance import Rebalance
+from cordwood.coordinator.group.classic.records import group_metadata, group_tombstone
+from cordwood.coordinator.group.consumer import events
 from cordwood.coordinator.group.consumer.group import ConsumerGroup, Target
 from cordwood.coordinator.group.consumer.member import (
     LEAVE_STATIC_EPOCH,
@@ -321,7 +322,7 @@ class ClassicMembers:
             raise _not_upgraded(
                 group_id, "because the embedded consumer protocol is malformed.", logging.WARNING
             ) from error
-        self._change.write(records.group_tombstone(group_id))
+        self._change.write(group_tombstone(group_id))
         self._consumers.write_all(group_records(upgraded))
         rebalancing = ErrorCode.REBALANCE_IN_PROGRESS
         for member in group.members():
@@ -401,7 +402,7 @@ class ClassicMembers:
         assignments = {each.member_id: each.assignment for each in classic.members()}
         for gone in group.members():
             self._consumers.cancel_timers(group.group_id, gone.member_id)
-        self._change.write(records.group_metadata(classic, assignments))
+        self._change.write(group_metadata(classic, assignments))
         for member in classic.members():
             self._classics.keep_alive(classic, member.member_id)
         if reason is not None:

@@ -15,15 +15,21 @@ from copy import copy
 from typing import NamedTuple
 from uuid import UUID
 
+from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group.consumer.member import ConsumerMember, Epochs, MemberState
 from cordwood.coordinator.group.consumer.slot_map import SlotMap, slot_of
 from cordwood.coordinator.group.consumer.topics import Topics, group_hash
+from cordwood.coordinator.group.group import BY_COMMIT, Group
+from cordwood.coordinator.group.offset_requests import CommitRequest, FetchingMember, is_too_long
 from cordwood.format.java_map import JavaHashMap, capacity_for
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CorruptError
 
 FIRST_EPOCH = 1
 NO_EPOCH = -1
 _ASSIGNOR_SLOTS = 2
+_MEMBER_EPOCHS_SINCE = 9
+"""The version of OffsetCommit that has member epochs."""
 
 Target = Mapping[UUID, Collection[int]]
 """The partitions that a member is to have, by topic id."""
@@ -104,8 +110,11 @@ class Subscriptions:
         return all(each.by_regex == 1 and each.by_name <= 0 for each in self.topics.values())
 
 
-class ConsumerGroup:
+class ConsumerGroup(Group):
     """A group whose target assignment the coordinator computes."""
+
+    kind = "consumer"
+    expiry_base = BY_COMMIT
 
     def __init__(self, group_id: str, change_id: int = 0) -> None:
         """Empty.
@@ -115,6 +124,7 @@ class ConsumerGroup:
             change_id: the change of the state in which it was made, and may be changed.
         """
         self.group_id = group_id
+        self.protocol_type = "consumer"
         self.change_id = change_id
         self.epoch = FIRST_EPOCH
         self.metadata_hash = 0
@@ -146,6 +156,36 @@ class ConsumerGroup:
         other._epochs = {topic: epochs.copy() for topic, epochs in self._epochs.items()}
         return other
 
+    def check_invariants(self) -> None:
+        """Checks that what is derived from the members and the targets agrees with them."""
+        members = list(self.members())
+        counted = Subscriptions()
+        epochs: dict[UUID, dict[int, int]] = {}
+        for member in members:
+            counted.count_member(member, 1)
+            assert member.member_epoch <= self.epoch, (member.member_id, self.epoch)
+            for assignment in (member.assigned, member.revoking):
+                for topic_id, partitions in assignment.items():
+                    owned = epochs.setdefault(topic_id, {})
+                    twice = owned.keys() & partitions.keys()
+                    assert not twice, (self.group_id, topic_id, twice)
+                    owned.update(dict.fromkeys(partitions, member.member_epoch))
+        for resolved in self.resolved.values():
+            counted.count_resolved(resolved.topics, 1)
+        assert {topic: each for topic, each in epochs.items() if each} == self._epochs, epochs
+        assert counted.topics == self.subscriptions.topics, self.subscriptions.topics
+        assert counted.regexes == self.subscriptions.regexes, self.subscriptions.regexes
+        static = {m.instance_id: m.member_id for m in members if m.instance_id is not None}
+        assert static == self._static, (self.group_id, static, self._static)
+        classic_count = sum(member.uses_classic_protocol for member in members)
+        assert classic_count == self.classic_count, (classic_count, self.classic_count)
+        assert self.assignment_epoch <= self.epoch, (self.assignment_epoch, self.epoch)
+        assert self.targets.keys() <= set(self.member_ids()), self.targets.keys()
+        for topic_id, owners in self.target_owners.items():
+            for partition, member_id in owners.items():
+                of_member = self.target(member_id).get(topic_id, ())
+                assert partition in of_member, (topic_id, partition, member_id)
+
     # ---- queries
 
     @property
@@ -161,6 +201,11 @@ class ConsumerGroup:
         if all(each.is_reconciled_to(self.assignment_epoch) for each in self.members()):
             return ConsumerGroupState.STABLE
         return ConsumerGroupState.RECONCILING
+
+    @property
+    def state_name(self) -> str:
+        """The name of its state."""
+        return self.state.value
 
     @property
     def is_empty(self) -> bool:
@@ -303,6 +348,65 @@ class ConsumerGroup:
         found = (topics.by_name(name) for name in subscriptions.topics)
         return group_hash([topic for topic in found if topic is not None])
 
+    # ---- offsets
+
+    def require_commit(self, request: CommitRequest, *, metadata_bytes_max: int) -> None:
+        """Checks that a member commits offsets of its own epoch, or of partitions that it has.
+
+        Raises:
+            CoordinatorRequestError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION,
+                UNSUPPORTED_VERSION.
+
+        Source: ConsumerGroup.validateOffsetCommit, createAssignmentEpochValidator.
+        """
+        epoch = request.generation_id
+        if epoch < 0 and self.is_empty:
+            return
+        in_transaction = request.producer is not None
+        is_nameless = not request.member_id and request.group_instance_id is None
+        if in_transaction and epoch == -1 and is_nameless:
+            return
+        member = self.member(request.member_id)
+        if member is None:
+            raise CoordinatorRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+        is_classic = member.uses_classic_protocol
+        if not is_classic and not in_transaction and request.api_version < _MEMBER_EPOCHS_SINCE:
+            raise CoordinatorRequestError(ErrorCode.UNSUPPORTED_VERSION)
+        if epoch == member.member_epoch:
+            return
+        # TxnOffsetCommit has no error of its own for an epoch of the consumer protocol.
+        is_generation = is_classic or in_transaction
+        stale = ErrorCode.ILLEGAL_GENERATION if is_generation else ErrorCode.STALE_MEMBER_EPOCH
+        if epoch > member.member_epoch:
+            raise CoordinatorRequestError(stale)
+        for topic in request.topics:
+            for partition in topic.partitions:
+                if is_too_long(partition.metadata, metadata_bytes_max):
+                    continue
+                since = member.assignment_epoch(topic.topic_id, partition.partition)
+                if since is None or epoch < since:
+                    raise CoordinatorRequestError(stale)
+
+    def require_fetch(self, asking: FetchingMember) -> None:
+        """Checks that a member fetches offsets in its own epoch.
+
+        Raises:
+            CoordinatorRequestError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH, ILLEGAL_GENERATION.
+
+        Source: ConsumerGroup.validateOffsetFetch.
+        """
+        if asking.member_id is None and asking.epoch < 0:
+            return
+        member = self.member(asking.member_id or "")
+        if member is None:
+            raise CoordinatorRequestError(ErrorCode.UNKNOWN_MEMBER_ID)
+        if asking.epoch != member.member_epoch:
+            raise CoordinatorRequestError(
+                ErrorCode.ILLEGAL_GENERATION
+                if member.uses_classic_protocol
+                else ErrorCode.STALE_MEMBER_EPOCH
+            )
+
     # ---- changes, by records
 
     def put_member(self, member: ConsumerMember) -> None:
@@ -407,6 +511,14 @@ class ConsumerGroup:
     def request_refresh(self) -> None:
         """Has the topics be looked at again at the next heartbeat: one of them has changed."""
         self.refresh_at(0, 0)
+
+    def on_topics_changed(self, names: Collection[str]) -> None:
+        """Requests a refresh if a member subscribes to one of the topics.
+
+        Source: GroupMetadataManager.onMetadataUpdate.
+        """
+        if any(map(self.is_subscribed_to, names)):
+            self.request_refresh()
 
     def must_refresh(self, now_ms: int) -> bool:
         """Whether it is time to look at the topics again.

@@ -13,11 +13,11 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from cordwood.coordinator.errors import CoordinatorRequestError
-from cordwood.coordinator.group import events
 from cordwood.coordinator.group.change import Change
+from cordwood.coordinator.group.consumer import events
 from cordwood.coordinator.group.consumer.group import (
     ConsumerGroup,
     ResolvedRegex,
@@ -49,7 +49,7 @@ from cordwood.coordinator.group.consumer.records import (
 )
 from cordwood.coordinator.group.consumer.regexes import resolve
 from cordwood.coordinator.group.consumer.target import new_target
-from cordwood.coordinator.group.consumer.topics import Topics
+from cordwood.coordinator.group.consumer.topics import CoordinatorMetadata
 from cordwood.coordinator.group.counters import Count
 from cordwood.coordinator.group.settings import ConsumerGroupSettings
 from cordwood.model.error_codes import ErrorCode
@@ -62,17 +62,6 @@ _REGEX_REFRESH_INTERVAL_MIN_MS: Final = 10_000
 _FENCE_RETRY_MS: Final = 500
 
 _LOG = logging.getLogger(__name__)
-
-
-class Cluster(Protocol):
-    """What groups need of the cluster's metadata."""
-
-    @property
-    def topics(self) -> Topics:
-        """The topics, at present."""
-
-    def group_setting(self, group_id: str, name: str, /) -> int | None:
-        """The whole number that a group has of its own for a setting, or None."""
 
 
 class RegexChange(NamedTuple):
@@ -95,20 +84,20 @@ class ConsumerRebalance:
     def __init__(
         self,
         settings: ConsumerGroupSettings,
-        cluster: Cluster,
+        metadata: CoordinatorMetadata,
         unique_id: Callable[[], str],
         change: Change,
     ) -> None:
         """`unique_id` makes the ids of members; `change` collects effects."""
         self.settings = settings
-        self.topics = cluster.topics
-        self._cluster = cluster
+        self.topics = metadata.topics
+        self._metadata = metadata
         self._unique_id = unique_id
         self._change = change
 
     def config(self, group_id: str, name: str, default: int) -> int:
         """A setting of a group, or the broker's."""
-        own = self._cluster.group_setting(group_id, name)
+        own = self._metadata.group_setting(group_id, name)
         return default if own is None else own
 
     def new_member_id(self) -> str:

@@ -27,6 +27,7 @@ from cordwood.coordinator.group.consumer.member import (
     Epochs,
     MemberState,
 )
+from cordwood.coordinator.group.shard import GroupShard
 from cordwood.format.group_metadata import GROUP_RECORDS
 from cordwood.format.java_map import JavaHashMap
 from cordwood.model.errors import CorruptError
@@ -87,6 +88,47 @@ class ConsumerRecord:
         known = RecordType(record_type)
         name = key[_NAME_FIELDS[known]] if known in _NAME_FIELDS else ""
         return cls(known, key["groupId"], name, value)
+
+    def replay(self, shard: GroupShard) -> None:
+        """Applies the record to its group.
+
+        Raises:
+            CorruptError: it contradicts the records before it.
+        """
+        group = self._group_in(shard)
+        if group is None:
+            return
+        if self.record_type is RecordType.EPOCH and self.value is None:
+            _require_removable(group)
+            shard.remove(self.group_id)
+        else:
+            _REPLAYS[self.record_type](group, self)
+
+    def _group_in(self, shard: GroupShard) -> ConsumerGroup | None:
+        """The group, to be changed; None if a tombstone has none.
+
+        A group is copied once in a change of the state: readers of what is committed have the old
+        one.
+
+        Source: GroupMetadataManager.getOrMaybeCreatePersistedConsumerGroup.
+        """
+        group = shard.consumer_group(self.group_id)
+        if group is not None:
+            if group.change_id != shard.change_id:
+                group = group.copy(shard.change_id)
+                shard.put(group)
+            return group
+        if self.value is None:
+            # The group is gone, or one of another kind has taken its place.
+            return None
+        known = shard.groups.get(self.group_id)
+        if known is not None and not known.gives_way:
+            raise CorruptError(
+                f"a record of a consumer group is of the {known.kind} group {self.group_id}"
+            )
+        group = ConsumerGroup(self.group_id, shard.change_id)
+        shard.add(group)
+        return group
 
 
 # ---- what is written
@@ -218,22 +260,13 @@ def _partitions(assignment: Epochs) -> list[dict[str, object]]:
 # ---- what is read
 
 
-def replay(group: ConsumerGroup, record: ConsumerRecord) -> None:
-    """Applies a record to its group; that of the epoch is no tombstone.
-
-    Raises:
-        CorruptError: it contradicts the records before it.
-    """
-    _REPLAYS[record.record_type](group, record)
-
-
 def _replay_epoch(group: ConsumerGroup, record: ConsumerRecord) -> None:
     assert record.value is not None, "the caller removes the group"
     group.epoch = record.value["epoch"]
     group.metadata_hash = record.value["metadataHash"]
 
 
-def require_removable(group: ConsumerGroup) -> None:
+def _require_removable(group: ConsumerGroup) -> None:
     """Checks that a group's other tombstones have come before that of the group.
 
     Raises:

@@ -52,6 +52,17 @@ class Topics(Protocol):
         """The topic of an id."""
 
 
+class CoordinatorMetadata(Protocol):
+    """The cluster's metadata that groups use: topics, and settings of groups."""
+
+    @property
+    def topics(self) -> Topics:
+        """The topics, at present."""
+
+    def group_setting(self, group_id: str, name: str, /) -> int | None:
+        """The whole number that a group has of its own for a setting, or None."""
+
+
 @lru_cache(maxsize=1 << 15)
 def topic_hash(topic: TopicFacts) -> int:
     """A hash of its id, name, partitions and racks, as a signed number of 64 bits.

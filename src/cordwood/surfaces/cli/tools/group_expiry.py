@@ -61,7 +61,7 @@ def show_expiry(
 def _expiries(cluster: ClusterClient, group_id: str) -> list[Expiry]:
     shard = _shard_of(cluster, group_id)
     group = shard.groups.get(group_id)
-    if group is None:
+    if group is None or not group.expires:
         raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
     expiries = forecast(shard, group, retention_ms=_retention_ms(cluster, group_id))
     return sorted(expiries, key=lambda each: (each.key.topic, each.key.partition))
