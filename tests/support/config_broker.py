@@ -26,7 +26,7 @@ from cordwood.protocol.headers import RequestHeader
 from cordwood.serving.api import Api
 from cordwood.serving.authorizer import AllowAll
 from cordwood.serving.handlers import alter_configs, describe_configs, incremental_alter_configs
-from cordwood.serving.node_parts import Role
+from cordwood.serving.node_services import Role
 from cordwood.serving.session import Session
 from support.config_client import Answer, Change
 

@@ -21,7 +21,7 @@ TESTS = (
     *("unit/format", "unit/testing", "properties", "hostile"),
 )
 SHOW = (
-    "from cordwood.serving.form import request_path_form; "
+    "from cordwood.serving.compiled_form import request_path_form; "
     "import cordwood.storage.log.partition_log as log; "
     "print(request_path_form(), log.__file__.rpartition('.')[2])"
 )

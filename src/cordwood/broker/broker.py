@@ -1,4 +1,4 @@
-"""The parts of a broker that serve requests, by name.
+"""The services of a broker that its handlers use.
 
 Source: kafka.server.BrokerServer, the parameters of kafka.server.KafkaApis.
 """
@@ -19,12 +19,12 @@ from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.registry import Coordinators
 from cordwood.coordinator.transaction.service import TransactionCoordinator
-from cordwood.serving.node_parts import NodeParts, Role
+from cordwood.serving.node_services import NodeServices, Role
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Broker(NodeParts):
-    """The parts of a broker, all of which belong to the event loop's thread.
+class Broker(NodeServices):
+    """Services of a broker, for the event loop's thread.
 
     Attributes:
         controller_id: the node id of the active controller; -1 if it is not known.

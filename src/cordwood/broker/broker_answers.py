@@ -67,7 +67,7 @@ class BrokerAnswers:
 
     @property
     def late(self) -> frozenset[int]:
-        """Those that were asked and have not answered by now."""
+        """The brokers that were asked and have not answered yet."""
         return (self._asked or frozenset()) - self._answered.copy()
 
     def _end_if_complete(self) -> None:

@@ -1,4 +1,4 @@
-"""The context of a request to a broker: the client, and the parts of the broker.
+"""The context of a request to a broker: the client, and the services of the broker.
 
 Source: org.apache.kafka.common.requests.RequestContext.
 """
@@ -12,7 +12,7 @@ from cordwood.serving.session import Session
 
 
 class BrokerContext(RequestContext):
-    """The context of one request to a broker; `broker` has the parts that serve it."""
+    """The context of one request to a broker; `broker` has the services that handlers use."""
 
     __slots__ = ("broker",)
 

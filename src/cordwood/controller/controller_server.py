@@ -17,7 +17,7 @@ from cordwood.controller.cluster_control import ClusterControl
 from cordwood.controller.commit_watch import CommitWatch
 from cordwood.controller.controller import Controller
 from cordwood.controller.controller_context import ControllerContext
-from cordwood.controller.controller_parts import ControllerParts
+from cordwood.controller.controller_services import ControllerServices
 from cordwood.controller.handlers import controller_apis
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.cache import MetadataCache
@@ -87,7 +87,7 @@ class ControllerServer:
         )
         channel.observers = quorum.observers
         apis = controller_apis()
-        self._parts = ControllerParts(
+        self._services = ControllerServices(
             node_id=settings.node_id,
             cluster_id=cluster_id,
             thread=thread,
@@ -106,7 +106,7 @@ class ControllerServer:
         )
         self._dispatcher = Dispatcher(
             apis,
-            context_of=partial(ControllerContext, self._parts),
+            context_of=partial(ControllerContext, self._services),
             thread=thread,
             metrics=self.metrics,
             monotonic_s=clock.monotonic_s,
@@ -139,7 +139,7 @@ class ControllerServer:
 
     def _write_no_op(self) -> None:
         """Differs: Kafka writes them although nobody follows the log."""
-        if self._parts.quorum.observers():
+        if self._services.quorum.observers():
             self.cluster.write_no_op()
 
     def _every(self, period_ms: float, work: Callable[[], None]) -> None:
@@ -162,7 +162,9 @@ class ControllerServer:
         }
         deadline = self._thread.loop.time() + _LEAVE_S
         while self._thread.loop.time() < deadline:
-            ends = {each.replica_id: each.log_end_offset for each in self._parts.quorum.observers()}
+            ends = {
+                each.replica_id: each.log_end_offset for each in self._services.quorum.observers()
+            }
             if all(ends.get(each, -1) >= image.next_offset for each in others):
                 return
             await asyncio.sleep(_LEAVE_CHECK_S)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import CordwoodError
-from cordwood.serving.turns import watch_of
+from cordwood.serving.event_loop import iterations_of
 from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.online_log_directory import LoadProgress
 
@@ -60,7 +60,7 @@ class NodeLifecycle(ABC):
         """
         loop = asyncio.get_running_loop()
         self.failure = loop.create_future()
-        watch_of(loop).pause()
+        iterations_of(loop).pause()
         try:
             await self._start(progress)
         except BaseException:

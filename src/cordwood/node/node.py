@@ -218,8 +218,8 @@ class Node(NodeLifecycle):
             gc.freeze()
             gc.set_threshold(_GARBAGE_MIN, *gc.get_threshold()[1:])
         server.start(thread.loop, dispatcher.answer)
-        thread.turns.resume()
-        self._at_end(thread.turns.pause)
+        thread.iterations.resume()
+        self._at_end(thread.iterations.pause)
         self._at_end(server.stop)  # as in Kafka: before the parts that serve its clients
         thread.read_input_with(server.after_input)
 

@@ -122,7 +122,7 @@ class AllowAll:
         _name: str,
         /,
     ) -> bool:
-        """As `Authorizer`."""
+        """Allows it."""
         return True
 
     def authorize_by_resource_type(
@@ -133,5 +133,5 @@ class AllowAll:
         _resource_type: ResourceType,
         /,
     ) -> bool:
-        """As `Authorizer`."""
+        """Allows it."""
         return True

@@ -111,7 +111,7 @@ class Connection:
 
     @property
     def unsent_bytes(self) -> int:
-        """How much of answers the client has not taken yet."""
+        """The bytes of answers that the client has not taken yet."""
         return sum(map(_size, self._out))
 
     def _resume_reading(self) -> None:
@@ -206,7 +206,7 @@ class Connection:
             self._flush()
 
     def _rest(self) -> None:
-        """Reads on, unless there is something to do first."""
+        """Continues reading, unless a request or an answer is first."""
         if self._closed:
             return
         if self.is_busy:
@@ -238,7 +238,7 @@ class Connection:
             self._end_wait_soon()
 
     def _end_wait_soon(self) -> None:
-        """Not now: a task that is cancelled before its first step does not give up its wait."""
+        """Ends it in the next iteration: a task cancelled before its first step ignores it."""
         self._loop.call_soon(self._end_wait)
 
     def _end_wait(self) -> None:

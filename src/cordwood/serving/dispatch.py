@@ -73,7 +73,7 @@ class Dispatcher:
         Args:
             apis: the served APIs by key.
             context_of: makes the context that a handler gets.
-            thread: runs long requests in slices, and learns which requests make a turn long.
+            thread: runs long requests in slices, and learns which requests make an iteration long.
             metrics: counts the answered requests.
             monotonic_s: returns the time in seconds; it advances while a handler runs.
         """
@@ -81,7 +81,7 @@ class Dispatcher:
         self._routes: dict[tuple[int, int], _Route] = {}
         self._context_of = context_of
         self._slices = thread.slices
-        self._turns = thread.turns
+        self._iterations = thread.iterations
         self._metrics = metrics
         self._monotonic_s = monotonic_s
 
@@ -184,7 +184,7 @@ class Dispatcher:
         response: Fields | Encoded | None,
         begun: float,
     ) -> list[Part] | None:
-        """What is sent; a response that no message can hold becomes an error, as in Kafka."""
+        """The parts to send; a response that no message can hold becomes an error, as in Kafka."""
         api = route.api
         parts = None
         if response is not None:
@@ -197,7 +197,7 @@ class Dispatcher:
         name = api.name if api.counted_as is None else api.counted_as(request)
         self._metrics.answered(name, header.api_version, seconds)
         if seconds > _NOTED_S:
-            self._turns.note(f"{api.name} of client {header.client_id}", seconds)
+            self._iterations.note(f"{api.name} of client {header.client_id}", seconds)
         return parts
 
     def _failed(

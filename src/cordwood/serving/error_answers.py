@@ -53,7 +53,7 @@ _SCALARS: Final[Mapping[str, str]] = {
     "results_by_partition": "partition_index",
     "transaction_states": "transactional_id",
 }
-"""Where an array of the request is of plain values: the field of the answer that repeats them."""
+"""Fields of the answer that repeat the values of an array of plain values in the request."""
 
 _REPEATED: Final[Mapping[str, tuple[str, ...]]] = {
     "entity_name": ("entity_name",),
@@ -84,7 +84,7 @@ _INVALID: Final[Mapping[str, int]] = {
     "producer_epoch": -1,
     "producer_id": -1,
 }
-"""What stands in place of a result where the schema has no default."""
+"""Values in place of a result, where the schema has no default."""
 
 Answer = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
 

@@ -41,7 +41,7 @@ class FrameReader:
         self._received_into_frame = False
 
     def room(self, scratch: memoryview) -> memoryview:
-        """Where the next bytes belong: `scratch`, or the rest of a frame begun before."""
+        """The buffer for the next bytes: `scratch`, or the rest of a frame that has begun."""
         self._received_into_frame = self._frame is not None
         if self._frame is not None:
             return memoryview(self._frame)[self._filled :]

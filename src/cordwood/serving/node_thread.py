@@ -14,8 +14,8 @@ from typing import Any, TypeVar
 
 from cordwood.model.clock import Clock
 from cordwood.model.timers import Timer
+from cordwood.serving.event_loop import iterations_of
 from cordwood.serving.slices import Slices
-from cordwood.serving.turns import watch_of
 from cordwood.storage.scheduler import Scheduler
 
 _log = logging.getLogger(__name__)
@@ -45,8 +45,8 @@ class NodeThread:
         self.loop = loop
         self.slices = slices
         self.clock = clock
-        self.turns = watch_of(loop)
-        self.turns.cpu_elsewhere_s = lambda: slices.cpu_s
+        self.iterations = iterations_of(loop)
+        self.iterations.cpu_elsewhere_s = lambda: slices.cpu_s
         self._scheduler = scheduler
         self._wait_for_input: Callable[[Callable[[], None]], None] | None = None
 

@@ -1,4 +1,4 @@
-"""Who a client is, also as a forwarded request has it (KIP-590).
+"""Principals of clients, and their bytes in forwarded requests (KIP-590).
 
 Source: org.apache.kafka.common.security.auth.KafkaPrincipal,
 org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder.
@@ -29,7 +29,7 @@ ANONYMOUS: Final = Principal("User", "ANONYMOUS")
 
 
 def read_principal(data: Buffer | None) -> Principal | None:
-    """The client of a forwarded request; None if it cannot be read.
+    """Reads the principal of a forwarded request; None if it is malformed.
 
     Source: DefaultKafkaPrincipalBuilder.deserialize.
     """
@@ -48,7 +48,7 @@ def read_principal(data: Buffer | None) -> Principal | None:
 
 
 def principal_bytes(principal: Principal) -> bytes:
-    """A principal as a forwarded request has it.
+    """Serializes a principal for a forwarded request.
 
     Source: DefaultKafkaPrincipalBuilder.serialize, DefaultPrincipalData.json.
     """

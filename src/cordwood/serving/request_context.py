@@ -1,4 +1,4 @@
-"""The context of a request for its handler: the client, and the parts of the node.
+"""The context of a request for its handler: the client, and the services of the node.
 
 Source: org.apache.kafka.common.requests.RequestContext, kafka.server.AuthHelper.
 """
@@ -18,7 +18,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.protocol.headers import RequestHeader
 from cordwood.serving.authorizer import CLUSTER_NAME, OPERATIONS, Need, Operation, ResourceType
-from cordwood.serving.node_parts import NodeParts
+from cordwood.serving.node_services import NodeServices
 from cordwood.serving.principal import Principal
 from cordwood.serving.session import Session
 
@@ -35,12 +35,12 @@ _REFUSALS: Final[Mapping[ResourceType, tuple[type[KafkaError], str]]] = {
 class RequestContext:
     """The context of one request to a broker or a controller: client, version, and authorization.
 
-    `node` has the parts that serve the request.
+    `node` has the services that handlers use.
     """
 
     __slots__ = ("api_version", "client_id", "node", "session")
 
-    def __init__(self, node: NodeParts, header: RequestHeader, session: Session) -> None:
+    def __init__(self, node: NodeServices, header: RequestHeader, session: Session) -> None:
         self.node = node
         self.api_version = header.api_version
         self.client_id = header.client_id
@@ -109,7 +109,7 @@ class RequestContext:
     def authorized(
         self, operation: Operation, resource_type: ResourceType, names: Iterable[str]
     ) -> set[str]:
-        """Those of `names` that the client may perform the operation on.
+        """The names of the resources on which the client may perform the operation.
 
         Source: AuthHelper.filterByAuthorized.
         """

@@ -99,7 +99,7 @@ class Server:
 
     @property
     def connection_count(self) -> int:
-        """How many connections are open."""
+        """The number of open connections."""
         return len(self._connections)
 
     def sessions(self) -> list[Session]:
@@ -108,7 +108,7 @@ class Server:
 
     @property
     def connections(self) -> Collection[Connection]:
-        """Those that are open."""
+        """The open connections."""
         return self._connections.values()
 
     def bind(self, listener: Listener) -> int:

@@ -18,7 +18,7 @@ _SASL_HANDSHAKE, _API_VERSIONS, _SASL_AUTHENTICATE = 17, 18, 36
 
 
 class SessionState(Enum):
-    """How far a client and this node have got."""
+    """The state of a session, from the accepted connection to its end."""
 
     CONNECTED = auto()
     """The connection is accepted, and nothing is received yet."""
@@ -35,7 +35,7 @@ class SessionState(Enum):
 
 
 class SessionEvent(Enum):
-    """What changes the state of a session."""
+    """An event that changes the state of a session."""
 
     HANDSHAKE_BEGUN = auto()
     CREDENTIALS_REQUIRED = auto()

@@ -1,4 +1,4 @@
-"""Long work of requests, in slices between the turns of the event loop.
+"""Long work of requests, in slices between iterations of the event loop.
 
 A request whose work may be long runs on a thread of its own, but not at the same time as the event
 loop: the loop hands its turn to the thread and waits, and the thread hands it back when it has run
@@ -34,8 +34,8 @@ class Slices:
         """No thread is started before there is work.
 
         Args:
-            loop: whose turns the work shares.
-            slice_s: how long work runs before the loop has a turn.
+            loop: the event loop.
+            slice_s: the seconds that work runs before the next iteration.
         """
         self._loop = loop
         self._slice_s = slice_s
@@ -49,11 +49,11 @@ class Slices:
 
     @property
     def unfinished_count(self) -> int:
-        """How much work has begun, or waits to begin."""
+        """The amount of work that has begun, or waits to begin."""
         return len(self._unfinished)
 
     def run(self, run: Callable[[], T]) -> asyncio.Future[T]:
-        """What `run` gives, when it is done; it begins in a later turn of the loop.
+        """A future of the result of `run`, which begins in a later iteration of the loop.
 
         Work that has started is finished even if the future is cancelled.
         """
@@ -143,7 +143,7 @@ class _Work:
     # ---- on the work's thread
 
     def main(self) -> None:
-        """All of it."""
+        """Runs the work, to its end."""
         self.come_back()
         try:
             with pauses.running(self):
@@ -154,7 +154,7 @@ class _Work:
         self._hand_back()
 
     def pause(self) -> None:
-        """As `model.pauses.Pausing`."""
+        """Gives the loop an iteration, if the slice is over."""
         if self._clock() < self._ends_at_s:
             return
         self.wants_more = True
@@ -162,12 +162,12 @@ class _Work:
         self._begin_slice()
 
     def leave(self) -> None:
-        """As `model.pauses.Pausing`."""
+        """Lets the loop run beside what follows, which uses no shared state."""
         self.wants_more = False
         self._hand_back()
 
     def come_back(self) -> None:
-        """As `model.pauses.Pausing`."""
+        """Waits for a slice."""
         self._slices.wait_for_turn(self)
         self._begin_slice()
 

@@ -120,7 +120,7 @@ Accept = Callable[[socket.socket], Transport]
 TRANSPORTS: Final[Mapping[SecurityProtocol, Callable[[Mapping[str, str]], Accept]]] = {
     SecurityProtocol.PLAINTEXT: lambda _: PlainTransport
 }
-"""What makes the transports of a security protocol, by the properties of a node."""
+"""Makers of the transports of a security protocol, by the properties of a node."""
 
 
 class Accepted(NamedTuple):

@@ -29,7 +29,7 @@ from cordwood.configs.server_properties import SINGLE_BROKER_DEFAULTS, BrokerSet
 from cordwood.model.clock import MovableClock
 from cordwood.model.errors import CordwoodError, NotCompactedError
 from cordwood.node.node import EngineFactory, Node
-from cordwood.serving import turns
+from cordwood.serving import event_loop
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.testing.callers_line import shows_callers_line
 from cordwood.testing.clock_span import needs_units, span_ms
@@ -162,7 +162,7 @@ class RunningBroker:
 
     def _run(self) -> None:
         try:
-            turns.run(self._serve())
+            event_loop.run(self._serve())
         except BaseException as error:  # for the thread that waits for the start
             if not self._started.done():
                 self._started.set_exception(error)

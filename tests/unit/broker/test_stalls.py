@@ -19,7 +19,7 @@ from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import background, in_steps, is_pausing
-from cordwood.serving.turns import TurnWatch
+from cordwood.serving.event_loop import LoopIterations
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.testing.broker import RunningBroker
 from support.kafka import poll_until
@@ -63,9 +63,9 @@ def longest_turn_s(running: RunningBroker, work: Callable[[], None]) -> float:
     """
     gc.freeze()
     try:
-        running.call(lambda broker: broker.thread.turns.take_longest())
+        running.call(lambda broker: broker.thread.iterations.take_longest())
         work()
-        return running.call(lambda broker: broker.thread.turns.longest_cpu_s)
+        return running.call(lambda broker: broker.thread.iterations.longest_cpu_s)
     finally:
         gc.unfreeze()
 
@@ -356,33 +356,33 @@ def test_changes_of_the_metadata_follow_one_another(running: RunningBroker) -> N
 
 def test_turns_before_a_broker_serves_are_not_counted() -> None:
     now = [100.0]
-    watch = TurnWatch(lambda: now[0])
+    watch = LoopIterations(lambda: now[0])
     watch.pause()
     watch.begin()
     now[0] += 1
     watch.end()
-    assert (watch.turns, watch.long_turns) == (0, 0)
+    assert (watch.count, watch.long_count) == (0, 0)
     watch.begin()
     now[0] += 1
     watch.resume()
     now[0] += 0.06
     watch.end()
-    assert (watch.turns, watch.long_turns) == (1, 1)
+    assert (watch.count, watch.long_count) == (1, 1)
     assert watch.take_longest() == pytest.approx(0.06)
 
 
 def test_long_turns_are_counted_and_logged_once_a_second(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    caplog.set_level(logging.INFO, "cordwood.serving.turns")
+    caplog.set_level(logging.INFO, "cordwood.serving.event_loop")
     now = [100.0]
-    watch = TurnWatch(lambda: now[0])
+    watch = LoopIterations(lambda: now[0])
     for taken_s in (0.049, 0.06, 0.07, 0.08, 1.0):
         watch.begin()
         now[0] += taken_s
         watch.note("CreateTopics of client c", taken_s)
         watch.end()
-    assert (watch.turns, watch.long_turns) == (5, 4)
+    assert (watch.count, watch.long_count) == (5, 4)
     assert watch.take_longest() == pytest.approx(1.0)
     assert watch.take_longest() == 0
     levels = [record.levelno for record in caplog.records]

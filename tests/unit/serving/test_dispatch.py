@@ -17,14 +17,14 @@ from cordwood.protocol.messages import MalformedMessageError
 from cordwood.serving.api import Api
 from cordwood.serving.authorizer import Need, Operation, on_group
 from cordwood.serving.dispatch import Dispatcher
-from cordwood.serving.node_parts import NodeParts
+from cordwood.serving.event_loop import LoopIterations
+from cordwood.serving.node_services import NodeServices
 from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.principal import ANONYMOUS
 from cordwood.serving.request_context import RequestContext
 from cordwood.serving.request_errors import UnservedRequestError
 from cordwood.serving.request_metrics import RequestMetrics
 from cordwood.serving.session import Session, SessionEvent
-from cordwood.serving.turns import TurnWatch
 from support.wire import request_body, request_frame
 
 HEARTBEAT = 12
@@ -65,10 +65,10 @@ class Handled:
             ),
             Api(API_VERSIONS, "ApiVersions", 0, 4, self.handle),
         ]
-        thread = SimpleNamespace(slices=self.slices, turns=TurnWatch())
+        thread = SimpleNamespace(slices=self.slices, iterations=LoopIterations())
         return Dispatcher(
             {api.key: api for api in apis},
-            context_of=partial(RequestContext, cast("NodeParts", node)),
+            context_of=partial(RequestContext, cast("NodeServices", node)),
             thread=cast("NodeThread", thread),
             metrics=self.metrics,
             monotonic_s=lambda: 0.0,

@@ -37,7 +37,7 @@ from cordwood.model.errors import (
 )
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.node import EngineFactory, Node
-from cordwood.serving import turns
+from cordwood.serving import event_loop
 from cordwood.serving.transport import PortInUseError
 from cordwood.testing.broker import RunningBroker, UnknownPartitionError
 from cordwood.testing.setting_text import SettingValue, setting_text
@@ -289,7 +289,7 @@ def test_a_start_that_is_cancelled_again_while_it_stops_leaves_nothing(tmp_path:
         with pytest.raises(asyncio.CancelledError):
             await starting
 
-    turns.run(cancelled_twice())
+    event_loop.run(cancelled_twice())
     assert not (tmp_path / ".lock").exists()
     with RunningBroker(log_dir=tmp_path, engine=NoEngine):
         pass

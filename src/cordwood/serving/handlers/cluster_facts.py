@@ -1,4 +1,4 @@
-"""What several APIs say alike of brokers, topics and partitions.
+"""Fields about brokers, topics and partitions in several APIs.
 
 Source: org.apache.kafka.metadata.KRaftMetadataCache.
 """
@@ -42,7 +42,7 @@ def cluster_operations(context: RequestContext, *, is_asked: bool) -> int:
 
 
 def endpoint_for(context: RequestContext, broker: BrokerImage) -> Endpoint | None:
-    """Where a client reaches a broker by the listener that it has used; None if it cannot.
+    """The address of a broker for clients of this listener; None if it has no such listener.
 
     Differs: a lone broker with `cordwood.advertise.reached.address` names to each client the
     address that this client has reached.
@@ -85,15 +85,15 @@ def current_leader(image: MetadataImage, topic: str, index: int) -> tuple[int, i
 
 
 def endpoints_of(context: RequestContext, leaders: Iterable[int]) -> list[dict[str, Any]]:
-    """Where leaders are that are alive, each once."""
+    """The addresses of the leaders that are alive, each once."""
     wanted = set(leaders)
     return [each for each in brokers_of(context, "node_id") if each["node_id"] in wanted]
 
 
 class PartitionPlaces:
-    """Where the partitions of an image are, as the clients of a listener see it.
+    """The leaders and replicas of an image's partitions, for clients of one listener.
 
-    What is the same for many partitions is looked up once.
+    Lookups that partitions have in common are done once.
     """
 
     def __init__(self, image: MetadataImage, listener: str) -> None:

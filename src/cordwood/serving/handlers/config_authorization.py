@@ -1,4 +1,4 @@
-"""Who may read and change the settings of a resource.
+"""Authorization of reading and changing the settings of a resource.
 
 Source: kafka.server.ConfigHelper.handleDescribeConfigsRequest,
 kafka.server.ControllerApis.authorizeAlterResource, Kafka 4.3.

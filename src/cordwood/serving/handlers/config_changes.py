@@ -1,4 +1,4 @@
-"""What AlterConfigs and IncrementalAlterConfigs have in common: write down, and answer.
+"""The common part of AlterConfigs and IncrementalAlterConfigs: checks, changes, answers.
 
 Source: kafka.server.KafkaApis.handleIncrementalAlterConfigsRequest, ConfigAdminManager.
 """
@@ -18,10 +18,10 @@ from cordwood.serving.authorizer import Operation
 from cordwood.serving.handlers.config_authorization import config_authorization_error
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
 from cordwood.serving.handlers.error_fields import error_fields
-from cordwood.serving.node_parts import Role
+from cordwood.serving.node_services import Role
 from cordwood.serving.request_context import RequestContext
 
-#: What a broker checks, and for loggers does, before the controller gets the rest.
+#: Resources whose changes a broker checks itself; it makes those of loggers.
 _OF_THIS_BROKER = frozenset({ConfigResource.BROKER, ConfigResource.BROKER_LOGGER})
 
 

@@ -73,7 +73,7 @@ def _asked(request: DeleteTopicsRequest) -> list[_Asked]:
 def _without_faults(
     context: RequestContext, asked: list[_Asked], answers: list[_Answer]
 ) -> list[_Asked]:
-    """What is asked for once and clearly; `answers` gets the rest."""
+    """The topics that are asked for once, by name or id; `answers` gets the others."""
     times = Counter(in_steps(asked, every=64))
     found: dict[UUID, _Asked] = {}
     wanted: dict[_Asked, None] = {}

@@ -17,7 +17,7 @@ from cordwood.protocol.data import DescribeClusterRequest
 from cordwood.serving.api import Api, Fields, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.handlers.cluster_facts import brokers_of, cluster_operations
-from cordwood.serving.node_parts import Role
+from cordwood.serving.node_services import Role
 from cordwood.serving.request_context import RequestContext
 
 _ENDPOINT_TYPES: Final = {Role.BROKER: 1, Role.CONTROLLER: 2}

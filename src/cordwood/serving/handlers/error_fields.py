@@ -1,4 +1,4 @@
-"""How responses name an error.
+"""The fields of an error in a response.
 
 Source: org.apache.kafka.common.requests.ApiError.
 """

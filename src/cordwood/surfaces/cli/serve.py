@@ -216,7 +216,7 @@ def _run_until_stopped(
     """Makes the node, and all that it loads, before there is an event loop to hold up."""
     from cordwood.node.controller_node import ControllerNode  # noqa: PLC0415
     from cordwood.node.node import Node  # noqa: PLC0415
-    from cordwood.serving import turns  # noqa: PLC0415
+    from cordwood.serving import event_loop  # noqa: PLC0415
     from cordwood.surfaces.http import endpoint  # noqa: F401, PLC0415
     from cordwood.surfaces.http.observed import (  # noqa: PLC0415
         ObservedBroker,
@@ -230,7 +230,7 @@ def _run_until_stopped(
         controller = ControllerNode(settings, clock=clock)
         serving = _serve_controller(controller, ObservedController(controller), http)
     try:
-        turns.run(serving)
+        event_loop.run(serving)
     finally:
         # It has stopped in order: a signal that comes now has nothing left to stop.
         for number in STOP_SIGNALS:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from cordwood import __version__
 from cordwood.format.native.form import form_without_loading
-from cordwood.serving.form import request_path_form
+from cordwood.serving.compiled_form import request_path_form
 
 
 def version_text() -> str:

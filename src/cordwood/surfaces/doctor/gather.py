@@ -30,7 +30,7 @@ from cordwood.model.clock import Clock
 from cordwood.model.errors import CordwoodError, EngineError
 from cordwood.model.extras import PACKAGES, missing_packages
 from cordwood.queries.identity import read_runtime_file
-from cordwood.serving.form import request_path_form
+from cordwood.serving.compiled_form import request_path_form
 from cordwood.storage.filesystem import OS, DirectoryLock
 from cordwood.storage.offline_log_directory import OfflineLogDirectory, named_partition
 from cordwood.surfaces.doctor.facts import (

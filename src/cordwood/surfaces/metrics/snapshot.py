@@ -208,8 +208,8 @@ def take(node: Node) -> Snapshot:
         requests=_requests(metrics.requests),
         fetches=DelayedCounts.of(broker.replicas.delayed.fetch),
         produces=DelayedCounts.of(broker.replicas.delayed.produce),
-        long_turns=broker.thread.turns.long_turns,
-        longest_turn_s=broker.thread.turns.take_longest(),
+        long_turns=broker.thread.iterations.long_count,
+        longest_turn_s=broker.thread.iterations.take_longest(),
         requests_in_slices=broker.thread.slices.unfinished_count,
         fetch_sessions=len(sessions),
         fetch_session_partitions=sessions.partition_count,
@@ -229,7 +229,7 @@ def take(node: Node) -> Snapshot:
 
 def take_controller(node: ControllerNode) -> NodeSnapshot:
     """A snapshot of a controller; to be called on the event loop's thread."""
-    turns = node.thread.turns
+    iterations = node.thread.iterations
     return NodeSnapshot(
         node_id=node.settings.node_id,
         cluster_id=node.cluster_id,
@@ -239,8 +239,8 @@ def take_controller(node: ControllerNode) -> NodeSnapshot:
         now_ms=node.clock.now_ms(),
         image=node.metadata.image,
         requests=_requests(node.serving.metrics),
-        long_turns=turns.long_turns,
-        longest_turn_s=turns.take_longest(),
+        long_turns=iterations.long_count,
+        longest_turn_s=iterations.take_longest(),
         requests_in_slices=node.thread.slices.unfinished_count,
         sessions=node.server.sessions(),
         listeners=dict(node.server.counters),

@@ -51,7 +51,7 @@ def run(broker: RunningBroker) -> Run:
         said = run_tool(line.replace("-B", flag), stdin)
         # The broker runs in this process: what it logs of a slow machine is not the tool's.
         lines = said.err.splitlines(keepends=True)
-        err = "".join(each for each in lines if "(cordwood.serving.turns)" not in each)
+        err = "".join(each for each in lines if "(cordwood.serving.event_loop)" not in each)
         return said._replace(err=err)
 
     return run_here

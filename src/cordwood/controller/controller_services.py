@@ -1,4 +1,4 @@
-"""The parts of a controller that serve requests, by name.
+"""The services of a controller that its handlers use.
 
 Source: kafka.server.ControllerServer, the parameters of kafka.server.ControllerApis.
 """
@@ -13,13 +13,13 @@ from cordwood.controller.cluster_control import ClusterControl
 from cordwood.controller.commit_watch import CommitWatch
 from cordwood.metadata.image import Endpoint
 from cordwood.metadata.quorum.leader import QuorumLeader
-from cordwood.serving.node_parts import NodeParts, Role
+from cordwood.serving.node_services import NodeServices, Role
 from cordwood.serving.session import Session
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ControllerParts(NodeParts):
-    """The parts of a controller, all of which belong to the event loop's thread.
+class ControllerServices(NodeServices):
+    """Services of a controller, for the event loop's thread.
 
     Attributes:
         cluster: the brokers of the cluster.

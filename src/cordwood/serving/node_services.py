@@ -1,4 +1,4 @@
-"""The parts with which a node, broker or controller, serves requests about the cluster.
+"""The services of a node that its handlers use, be it a broker or a controller.
 
 Source: kafka.server.SharedServer, the parameters of kafka.server.ControllerApis.
 """
@@ -27,8 +27,8 @@ class Role(Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NodeParts:
-    """Parts that all belong to the event loop's thread.
+class NodeServices:
+    """Services for the event loop's thread.
 
     Attributes:
         role: whether they serve the listeners of brokers or of controllers.

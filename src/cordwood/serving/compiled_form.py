@@ -1,4 +1,4 @@
-"""Which form of the request path runs here.
+"""The form of the request path that runs here: compiled, or Python.
 
 `tools/build_modules.py` compiles its modules with mypyc; in a wheel the compiled form of each is
 beside its source, and Python imports that. Elsewhere the sources run as they are. Both do the same.

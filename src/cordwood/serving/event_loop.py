@@ -1,8 +1,9 @@
-"""How long the turns of the event loop are: a turn is what runs between two looks at the sockets.
+"""The event loop of a node, and how long its iterations are.
 
-A long turn holds up every client, so turns of more than `LONG_TURN_S` are counted, and logged with
-what ran: as a warning if they took processor time, or a second. `EventLoop` is a uvloop that
-measures its turns; a node in any other loop counts none.
+An iteration is what runs between two looks at the sockets. A long one holds up every client, so
+iterations of more than `LONG_ITERATION_S` are counted, and logged with what ran: as a warning if
+they took processor time, or a second. `EventLoop` is a uvloop that measures its iterations; a node
+in any other loop counts none.
 """
 
 from __future__ import annotations
@@ -21,21 +22,24 @@ _log = logging.getLogger(__name__)
 
 _Ts = TypeVarTuple("_Ts")
 
-LONG_TURN_S: Final = 0.05
+LONG_ITERATION_S: Final = 0.05
 _LOG_INTERVAL_S: Final = 1.0
 _STANDSTILL_S: Final = 1.0
 
 
-class TurnWatch:
-    """Measures turns; `cpu_elsewhere_s` gives processor time spent on the loop's behalf.
+class LoopIterations:
+    """Counts iterations and measures them.
 
-    Times are in seconds. `longest_s` and `longest_cpu_s` are of the turns since `take_longest`.
+    `cpu_elsewhere_s` returns the processor time of other threads that work for the loop.
+
+    Times are in seconds. `longest_s` and `longest_cpu_s` are of the iterations since
+    `take_longest`; `long_count` is the number of those longer than `LONG_ITERATION_S`.
     """
 
     def __init__(self, now_s: Callable[[], float] | None = None) -> None:
-        """`now_s` gives the time; the machine's if None."""
-        self.turns = 0
-        self.long_turns = 0
+        """`now_s` returns the time; the machine's if None."""
+        self.count = 0
+        self.long_count = 0
         self.longest_s = 0.0
         self.longest_cpu_s = 0.0
         self.longest_what = ""
@@ -49,42 +53,42 @@ class TurnWatch:
         self._is_paused = False
 
     def pause(self) -> None:
-        """Counts no turn until `resume`: a broker that starts or stops serves nobody yet."""
+        """Counts no iteration until `resume`: a node that starts or stops serves nobody."""
         self._is_paused = True
 
     def resume(self) -> None:
-        """Counts turns, what is left of this one first."""
+        """Counts iterations, the rest of this one first."""
         self._is_paused = False
         self.begin()
 
     def begin(self) -> None:
-        """A turn begins."""
+        """Notes that an iteration begins."""
         self._what.clear()
         self._begun_cpu_s = thread_cpu_s() + self.cpu_elsewhere_s()
         self._begun_s = self._clock()
 
     def note(self, what: str, seconds: float) -> None:
-        """Something that ran in this turn, and for how long."""
+        """Notes something that ran in this iteration, and for how long."""
         self._what.append((seconds, what))
 
     def end(self) -> None:
-        """The turn ends."""
+        """Notes that the iteration ends."""
         if self._is_paused:
             return
         now_s = self._clock()
         taken_s = now_s - self._begun_s
-        self.turns += 1
+        self.count += 1
         cpu_s = thread_cpu_s() + self.cpu_elsewhere_s() - self._begun_cpu_s
         self.longest_cpu_s = max(self.longest_cpu_s, cpu_s)
         if taken_s > self.longest_s:
             self.longest_s = taken_s
             self.longest_what = self._description()
-        if taken_s > LONG_TURN_S:
-            self.long_turns += 1
+        if taken_s > LONG_ITERATION_S:
+            self.long_count += 1
             self._report(now_s, taken_s, cpu_s)
 
     def take_longest(self) -> float:
-        """The longest turn since this was last asked for."""
+        """The duration of the longest iteration since the last call."""
         longest, self.longest_s, self.longest_cpu_s = self.longest_s, 0.0, 0.0
         return longest
 
@@ -99,8 +103,8 @@ class TurnWatch:
         if now_s < self._log_after_s:
             self._unlogged += 1
             return
-        # A turn that took little processor time has waited for a busy machine or a slow disk.
-        is_busy = cpu_s > LONG_TURN_S / 2 or taken_s >= _STANDSTILL_S
+        # An iteration that took little processor time has waited for a busy machine or a slow disk.
+        is_busy = cpu_s > LONG_ITERATION_S / 2 or taken_s >= _STANDSTILL_S
         _log.log(
             logging.WARNING if is_busy else logging.INFO,
             "The event loop was busy for %.0f ms (%.0f ms of processor time) with %s%s",
@@ -114,27 +118,27 @@ class TurnWatch:
 
 
 class EventLoop(uvloop.Loop):
-    """A uvloop whose turns are measured by `turns`.
+    """A uvloop whose iterations are measured by `iterations`.
 
-    Every callback that reaches Python is wrapped. The first one of a turn begins it; a callback
+    Every callback that reaches Python is wrapped. The first of an iteration begins it; a callback
     that it leaves to be run before the next look at the sockets ends it.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.turns = TurnWatch()
-        self._in_turn = False
+        self.iterations = LoopIterations()
+        self._in_iteration = False
 
-    def _end_turn(self) -> None:
-        self._in_turn = False
-        self.turns.end()
+    def _end_iteration(self) -> None:
+        self._in_iteration = False
+        self.iterations.end()
 
     def _measured(self, callback: Callable[..., Any]) -> Callable[..., Any]:
         def run(*args: Any) -> None:
-            if not self._in_turn:
-                self._in_turn = True
-                uvloop.Loop.call_soon(self, self._end_turn)
-                self.turns.begin()
+            if not self._in_iteration:
+                self._in_iteration = True
+                uvloop.Loop.call_soon(self, self._end_iteration)
+                self.iterations.begin()
             callback(*args)
 
         return run
@@ -186,9 +190,9 @@ class EventLoop(uvloop.Loop):
         super().add_writer(fd, self._measured(callback), *args)
 
 
-def watch_of(loop: asyncio.AbstractEventLoop) -> TurnWatch:
-    """What measures a loop's turns; one that sees none if the loop is not an `EventLoop`."""
-    return loop.turns if isinstance(loop, EventLoop) else TurnWatch()
+def iterations_of(loop: asyncio.AbstractEventLoop) -> LoopIterations:
+    """The iterations of a loop; of one that is no `EventLoop`, none is counted."""
+    return loop.iterations if isinstance(loop, EventLoop) else LoopIterations()
 
 
 def run(main: Coroutine[Any, Any, Any]) -> None:
