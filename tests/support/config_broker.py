@@ -16,9 +16,11 @@ from uuid import UUID
 from cordwood.broker.broker import Broker
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.handlers import list_config_resources
+from cordwood.configs.describe import describe_new_topic
+from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.resource import ConfigChange
+from cordwood.configs.resource_checks import require_topic
 from cordwood.configs.server_properties import BrokerSettings
-from cordwood.configs.service import ConfigService
 from cordwood.metadata.image import BrokerImage, MetadataImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
 from cordwood.model.kafka_errors import KafkaError
@@ -36,7 +38,7 @@ _ELR = "eligible.leader.replicas.version"
 class _Recorder:
     """Takes changes as the controller does, and publishes an image with them."""
 
-    def __init__(self, service: ConfigService, image: MetadataImage) -> None:
+    def __init__(self, service: EffectiveConfigs, image: MetadataImage) -> None:
         self.service = service
         self.image = image
 
@@ -78,7 +80,7 @@ class ConfigBroker:
             features=PersistentMap({_ELR: 1}),
         )
         self.settings = BrokerSettings(properties)
-        self.service = ConfigService(self.settings, image)
+        self.service = EffectiveConfigs(self.settings, image)
         self._recorder = _Recorder(self.service, image)
 
     def describe(
@@ -155,7 +157,7 @@ class ConfigBroker:
         assert validate_only, name
         texts = {key: text for key, text in settings.items() if text is not None}
         try:
-            self.service.require_topic_settings(texts)
+            require_topic(self.service, texts)
         except KafkaError as error:
             return {"error": error.code, "message": str(error), "entries": []}
         return {
@@ -169,7 +171,7 @@ class ConfigBroker:
                     entry["config_source"],
                     entry["is_sensitive"],
                 ]
-                for entry in self.service.describe_new_topic(texts)
+                for entry in describe_new_topic(self.service, texts)
             ],
         }
 

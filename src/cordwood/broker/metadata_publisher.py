@@ -21,8 +21,8 @@ from cordwood.broker.noted_topics import NotedTopics
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.schedule.paused_changes import update_topic_config
+from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.log_config import LogConfig
-from cordwood.configs.service import ConfigService
 from cordwood.coordinator.group.maintenance import GroupMaintenance
 from cordwood.coordinator.registry import Coordinators
 from cordwood.metadata.cache import MetadataCache
@@ -65,7 +65,7 @@ class BrokerMetadataPublisher:
         metadata: MetadataCache,
         coordinators: Coordinators,
         groups: GroupMaintenance,
-        configs: ConfigService,
+        configs: EffectiveConfigs,
         cleaner: LogCleaner,
         metrics: BrokerMetrics,
         thread: NodeThread,

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
 from cordwood.configs.broker_config import (
@@ -35,6 +35,7 @@ from cordwood.configs.listeners import (
 from cordwood.configs.resource import (
     ConfigChange,
     ConfigResource,
+    NewCluster,
     Texts,
 )
 from cordwood.configs.resource_checks import (
@@ -95,39 +96,26 @@ class Resource(NamedTuple):
     alterations: Sequence[Alteration]
 
 
-def check_incremental(
-    configs: EffectiveConfigs, resources: Sequence[Resource], *, validate_only: bool
+def check_changes(
+    configs: EffectiveConfigs,
+    resources: Sequence[Resource],
+    *,
+    replaces: bool,
+    validate_only: bool,
+    is_broker: bool = True,
 ) -> list[Outcome]:
-    """The result of IncrementalAlterConfigs for each resource.
+    """The result of a request for each resource.
 
-    Levels of loggers are changed here and now unless `validate_only`; nothing else is.
+    A broker checks the settings of brokers and loggers first, and changes levels of loggers at once
+    unless `validate_only`. A controller gets what a broker has checked. Both check the rest.
+
+    Args:
+        configs: the settings in effect.
+        resources: of the request.
+        replaces: whether settings that are not named are removed (AlterConfigs).
+        validate_only: whether nothing is to be changed.
+        is_broker: whether a broker got the request, or a controller.
     """
-    return _each(
-        resources,
-        lambda resource: _check(configs, resource, validate_only=validate_only, replaces=False),
-    )
-
-
-def check_replacement(configs: EffectiveConfigs, resources: Sequence[Resource]) -> list[Outcome]:
-    """The result of AlterConfigs for each resource: settings that are not named are removed."""
-    return _each(
-        resources, lambda resource: _check(configs, resource, validate_only=True, replaces=True)
-    )
-
-
-def check_for_controller(
-    configs: EffectiveConfigs, resources: Sequence[Resource], *, replaces: bool
-) -> list[Outcome]:
-    """The result for each resource whose broker, if it is one, has checked its settings itself."""
-    return _each(
-        resources,
-        lambda resource: _check_as_controller(configs, resource, replaces=replaces),
-    )
-
-
-def _each(
-    resources: Sequence[Resource], check: Callable[[Resource], ConfigChange | None]
-) -> list[Outcome]:
     times = Counter((resource.kind, resource.name) for resource in resources)
     outcomes: list[Outcome] = []
     for resource in resources:
@@ -135,47 +123,60 @@ def _each(
             outcomes.append(InvalidRequestError("Each resource must appear at most once."))
             continue
         try:
-            outcomes.append(check(resource))
+            _require_well_formed(resource)
+            if is_broker and resource.kind == ConfigResource.BROKER_LOGGER and not replaces:
+                _change_levels(configs, resource, validate_only=validate_only)
+                outcomes.append(None)
+                continue
+            check = _check_at_broker if is_broker else _check_at_controller
+            check(configs, resource, replaces=replaces)
+            outcomes.append(_checked_by_both(configs, resource, replaces=replaces))
         except KafkaError as error:
             _log.info("Changing the settings of %s %s: %s", resource.kind, resource.name, error)
             outcomes.append(error)
     return outcomes
 
 
-def _check(
-    configs: EffectiveConfigs, resource: Resource, *, validate_only: bool, replaces: bool
-) -> ConfigChange | None:
-    """The change, checked by the broker first and then by the controller.
+def supposing(configs: EffectiveConfigs, resources: Sequence[Resource]) -> EffectiveConfigs:
+    """The settings as they would be after IncrementalAlterConfigs; nothing is changed.
 
     Raises:
-        KafkaError: it is refused.
+        KafkaError: that request would refuse a resource, the first of them.
     """
-    _require_well_formed(resource)
+    changed = {}
+    for outcome in check_changes(configs, resources, replaces=False, validate_only=True):
+        if isinstance(outcome, KafkaError):
+            raise outcome
+        if outcome is not None:
+            texts = {**configs.recorded(outcome.resource_type, outcome.name), **outcome.values}
+            changed[outcome.resource_type, outcome.name] = {
+                name: text for name, text in texts.items() if text is not None
+            }
+    image = configs.image
+    return EffectiveConfigs(
+        configs.settings,
+        NewCluster(
+            topics=image.topics,
+            configs={**image.configs, **changed},
+            brokers=image.brokers,
+            controllers=image.controllers,
+            features=image.features,
+        ),
+    )
+
+
+def _check_at_broker(configs: EffectiveConfigs, resource: Resource, *, replaces: bool) -> None:
     match resource.kind:
-        case ConfigResource.BROKER_LOGGER if not replaces:
-            _change_levels(configs, resource, validate_only=validate_only)
-            return None
         case ConfigResource.BROKER:
             _check_broker(configs, resource, replaces=replaces)
         case ConfigResource.TOPIC | ConfigResource.CLIENT_METRICS | ConfigResource.GROUP:
             pass
         case _:
             raise InvalidRequestError(f"Unknown resource type {resource.kind}")
-    return _checked_by_controller(configs, resource, replaces=replaces)
 
 
-def _check_as_controller(
-    configs: EffectiveConfigs, resource: Resource, *, replaces: bool
-) -> ConfigChange:
-    """The change of which a broker has checked its part.
-
-    Raises:
-        KafkaError: it is refused.
-
-    Source: kafka.server.ControllerApis.authorizeAlterResource,
-    ControllerConfigurationValidator.validate.
-    """
-    _require_well_formed(resource)
+def _check_at_controller(configs: EffectiveConfigs, resource: Resource, *, replaces: bool) -> None:
+    """Source: ControllerApis.authorizeAlterResource, ControllerConfigurationValidator.validate."""
     match resource.kind:
         case ConfigResource.BROKER:
             if resource.name:
@@ -186,7 +187,6 @@ def _check_as_controller(
             raise InvalidRequestError(f"Unexpected resource type {resource.kind}.")
         case _:
             raise UnsupportedRequestError(f"Unknown resource type {resource.kind}.")
-    return _checked_by_controller(configs, resource, replaces=replaces)
 
 
 def _require_broker(configs: EffectiveConfigs, name: str) -> None:
@@ -201,14 +201,14 @@ def _require_broker(configs: EffectiveConfigs, name: str) -> None:
         raise BrokerIdNotRegisteredError(f"No node with id {broker_id} found.")
 
 
-def _checked_by_controller(
+def _checked_by_both(
     configs: EffectiveConfigs, resource: Resource, *, replaces: bool
 ) -> ConfigChange:
     old = configs.recorded(resource.kind, resource.name)
     changes = _replaced(old, resource) if replaces else _altered(old, resource)
     new = {name: text for name, text in {**old, **changes}.items() if text is not None}
     try:
-        _check_by_controller(configs, resource, changes, new)
+        _check_new(configs, resource, changes, new)
     except ConfigError as error:
         raise InvalidConfigError(str(error)) from error
     return ConfigChange(resource_type=resource.kind, name=resource.name, values=changes)
@@ -367,10 +367,10 @@ def _require_valid_values(texts: Texts) -> None:
             )
 
 
-# ---- what the controller checks
+# ---- what both check
 
 
-def _check_by_controller(
+def _check_new(
     configs: EffectiveConfigs,
     resource: Resource,
     changes: Mapping[str, str | None],

@@ -111,7 +111,7 @@ def describe(
     return entries
 
 
-def describe_created(configs: EffectiveConfigs, texts: Texts) -> list[Entry]:
+def describe_new_topic(configs: EffectiveConfigs, texts: Texts) -> list[Entry]:
     """The entries of a CreateTopics response for a topic with the settings `texts` of its own.
 
     The controller gives them by name, each as it is written where it stands.

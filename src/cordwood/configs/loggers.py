@@ -51,7 +51,7 @@ _COUNTERPARTS: Final[Mapping[str, str]] = {
     "kafka.server.ReplicaManager": "cordwood.broker.broker",
     "kafka.server.SharedServer": "",
     "kafka.server.metadata.BrokerMetadataPublisher": "cordwood.broker.metadata_publisher",
-    "kafka.server.metadata.DynamicConfigPublisher": "cordwood.configs.service",
+    "kafka.server.metadata.DynamicConfigPublisher": "cordwood.configs.effective",
     "org.apache.kafka.clients.NetworkClient": "",
     "org.apache.kafka.controller.ConfigurationControlManager": "",
     "org.apache.kafka.controller.QuorumController": "cordwood.controller.controller",

@@ -59,16 +59,19 @@ def require_topic(
         kept: the names of those that were recorded before, with the same value.
 
     Raises:
-        InvalidConfigError: an unknown name that is not in `kept`.
-        ConfigError: an invalid value, or values that contradict each other.
+        InvalidConfigError: an unknown name that is not in `kept`, an invalid value, or values that
+            contradict each other.
     """
     unknown = _unknown(texts, TOPIC_SETTINGS, kept)
     if unknown:
         raise InvalidConfigError(f"Unknown topic config name: {unknown[0]}")
-    values = parse_topic(texts, configs.topic_defaults)
-    require_ordered_lags(values)
+    try:
+        values = parse_topic(texts, configs.topic_defaults)
+        require_ordered_lags(values)
+    except ConfigError as error:
+        raise InvalidConfigError(str(error)) from error
     if values["remote.storage.enable"]:
-        raise ConfigError(
+        raise InvalidConfigError(
             "Tiered Storage functionality is disabled in the broker. "
             "Topic cannot be configured with remote log storage."
         )

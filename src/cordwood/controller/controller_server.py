@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Final, TypeVar
 
+from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.server_properties import BrokerSettings
-from cordwood.configs.service import ConfigService
 from cordwood.controller.cluster_control import ClusterControl
 from cordwood.controller.commit_watch import CommitWatch
 from cordwood.controller.controller import Controller
@@ -51,7 +51,7 @@ class ControllerServer:
         *,
         settings: BrokerSettings,
         cluster_id: str,
-        configs: ConfigService,
+        configs: EffectiveConfigs,
         metadata: MetadataCache,
         thread: NodeThread,
         endpoints: Sequence[Endpoint],

@@ -33,9 +33,9 @@ from cordwood.cleanup.schedule.paused_changes import (
     truncate_fully_paused,
     truncate_paused,
 )
+from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.server_properties import BrokerSettings
-from cordwood.configs.service import ConfigService
 from cordwood.coordinator.group.service import GroupCoordinator
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.coordinator.registry import Coordinators
@@ -136,7 +136,7 @@ def make_broker(
     logs: LogManager,
     cleaner: CleanerManager,
     metadata: MetadataCache,
-    configs: ConfigService,
+    configs: EffectiveConfigs,
     member: ClusterMember,
     thread: NodeThread,
     apis: Mapping[int, Api[BrokerContext]],
@@ -228,7 +228,7 @@ def _make_groups(
     settings: BrokerSettings,
     replicas: ReplicaManager,
     metadata: MetadataCache,
-    configs: ConfigService,
+    configs: EffectiveConfigs,
     thread: NodeThread,
 ) -> GroupCoordinator:
     of_groups = GroupSettings.of(settings.all)

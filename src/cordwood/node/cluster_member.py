@@ -15,8 +15,8 @@ from cordwood.broker.replication.fetch_session import FetchLimits
 from cordwood.broker.replication.isr_changes import IsrChanges
 from cordwood.broker.replication.replication import FollowerSettings, ImageBrokers, Replication
 from cordwood.client.transport import Transports
+from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.server_properties import BrokerSettings
-from cordwood.configs.service import ConfigService
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import AdminChannel, ControllerChannel
 from cordwood.metadata.controller_requests import BrokerRegistration
@@ -97,7 +97,7 @@ class ClusterMember(ABC):
         return apis
 
     @abstractmethod
-    def connect(self, loader: MetadataLoader, configs: ConfigService, slices: Slices) -> None:
+    def connect(self, loader: MetadataLoader, configs: EffectiveConfigs, slices: Slices) -> None:
         """Connects the log's loader, and what checks settings."""
 
     @abstractmethod

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from pathlib import Path
 from typing import Final
 
+from cordwood.configs.effective import EffectiveConfigs
+from cordwood.configs.resource_checks import require_topic
 from cordwood.configs.server_properties import BrokerSettings
-from cordwood.configs.service import ConfigService
 from cordwood.controller.controller import Controller
 from cordwood.controller.controller_server import ControllerServer
 from cordwood.controller.local_channel import LocalControllerChannel
@@ -102,7 +104,7 @@ class ControllerNode(NodeLifecycle):
 
     def _load(self, controller: Controller, slices: Slices) -> MetadataCache:
         """Loads the metadata that is committed."""
-        configs = self.configs = ConfigService(self.settings)
+        configs = self.configs = EffectiveConfigs(self.settings)
         self._loader, self.metadata, self._snapshots = load_metadata(
             controller.log,
             settings=controller.settings,
@@ -110,7 +112,7 @@ class ControllerNode(NodeLifecycle):
             configs=configs,
             slices=slices,
         )
-        controller.check_topic_configs = configs.require_topic_settings
+        controller.check_topic_configs = partial(require_topic, configs)
         return self.metadata
 
     def _serve(

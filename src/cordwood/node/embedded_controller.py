@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 from cordwood.broker.replica_manager import ReplicaManager
+from cordwood.configs.effective import EffectiveConfigs
+from cordwood.configs.resource_checks import require_topic
 from cordwood.configs.server_properties import BrokerSettings
-from cordwood.configs.service import ConfigService
 from cordwood.controller.controller import Controller
 from cordwood.controller.controller_server import ControllerServer
 from cordwood.controller.local_channel import LocalControllerChannel
@@ -29,7 +31,7 @@ class EmbeddedController(ClusterMember):
     """A `ClusterMember` that has its cluster's controller in its process."""
 
     channel: LocalControllerChannel
-    _configs: ConfigService
+    _configs: EffectiveConfigs
 
     def __init__(
         self,
@@ -75,9 +77,9 @@ class EmbeddedController(ClusterMember):
         """The epoch of the broker's registration; -1 before it."""
         return self._controller.broker_epoch
 
-    def connect(self, loader: MetadataLoader, configs: ConfigService, slices: Slices) -> None:
+    def connect(self, loader: MetadataLoader, configs: EffectiveConfigs, slices: Slices) -> None:
         """Connects the controller's channel to the loader, and its check of topic settings."""
-        self._controller.check_topic_configs = configs.require_topic_settings
+        self._controller.check_topic_configs = partial(require_topic, configs)
         self._configs = configs
         self._loader = loader
         self.admin = self.channel = LocalControllerChannel(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cordwood.configs.service import ConfigService
+from cordwood.configs.effective import EffectiveConfigs
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.metadata_log import MetadataLog
@@ -30,7 +30,7 @@ def load_metadata(
     *,
     settings: MetadataLogSettings,
     context: LogContext,
-    configs: ConfigService,
+    configs: EffectiveConfigs,
     slices: Slices,
 ) -> LoadedMetadata:
     """Reads what is committed; `configs` gets its settings.

@@ -31,9 +31,9 @@ from cordwood.configs.broker_config import (
     BrokerConfig,
 )
 from cordwood.configs.describe import topic_origins
+from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.server_properties import BrokerSettings
-from cordwood.configs.service import ConfigService
 from cordwood.controller.controller import Controller
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.metadata.cache import MetadataCache
@@ -157,7 +157,7 @@ class Node(NodeLifecycle):
         member = self._open_member(cluster_id, directory_ids, logs)
         self._at_end(member.abandon)
         slices = Slices(loop)
-        configs = ConfigService(settings)
+        configs = EffectiveConfigs(settings)
         self._configs = configs
         metadata = self._load_metadata(member, slices)
         member.connect(self.loader, configs, slices)

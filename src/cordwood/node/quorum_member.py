@@ -17,8 +17,8 @@ from uuid import UUID
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.client.node_connection import NodeAddress
+from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.server_properties import BrokerSettings
-from cordwood.configs.service import ConfigService
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.feature_levels import KNOWN_FEATURES
@@ -137,7 +137,7 @@ class QuorumMember(ClusterMember):
         """The APIs of a broker; those of the controller are forwarded."""
         return self.forwarding.served(apis)
 
-    def connect(self, loader: MetadataLoader, _configs: ConfigService, slices: Slices) -> None:
+    def connect(self, loader: MetadataLoader, _configs: EffectiveConfigs, slices: Slices) -> None:
         """Connects the follower of the metadata log; the controllers check settings themselves."""
         self._loader = loader
         self._follower = QuorumFollower(

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import ClassVar
 
+from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.server_properties import BrokerSettings
-from cordwood.configs.service import ConfigService
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import AdminChannel
 from cordwood.serving.authorizer import AllowAll, Authorizer
@@ -49,7 +49,7 @@ class NodeServices:
     cluster_id: str
     thread: NodeThread
     settings: BrokerSettings
-    configs: ConfigService
+    configs: EffectiveConfigs
     metadata: MetadataCache
     admin: AdminChannel | None
     forwarding: Forwarding | None

@@ -23,8 +23,8 @@ from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.schedule.retention_pass import start_retention
+from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.log_config import LogConfig
-from cordwood.configs.service import ConfigService
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.formatting import read_previous_broker_epoch
@@ -277,11 +277,11 @@ class BrokerProcess:
             self.failure = why
 
 
-class SmallSegments(ConfigService):
+class SmallSegments(EffectiveConfigs):
     """The settings of a broker; segments are smaller than Kafka allows, so that logs roll."""
 
     def log_config(self, topic: str) -> LogConfig:
-        """As `ConfigService`."""
+        """As `EffectiveConfigs`."""
         found = super().log_config(topic)
         return replace(found, segment_bytes=_SEGMENT_BYTES, file_delete_delay_ms=1000)
 

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 
-from cordwood.configs.service import ConfigService
+from cordwood.configs.effective import EffectiveConfigs
+from cordwood.configs.resource_checks import require_topic
 from cordwood.controller.controller import Controller
 from cordwood.controller.controller_server import ControllerServer
 from cordwood.controller.local_channel import LocalControllerChannel
@@ -100,7 +102,7 @@ class ControllerProcess:
             clock=clock,
             scheduler=scheduler,
         )
-        configs = ConfigService(settings)
+        configs = EffectiveConfigs(settings)
         loader, metadata, snapshots = load_metadata(
             controller.log,
             settings=controller.settings,
@@ -109,7 +111,7 @@ class ControllerProcess:
             slices=slices,  # type: ignore[arg-type]  # as real ones
         )
         loader.install(self._publisher)
-        controller.check_topic_configs = configs.require_topic_settings
+        controller.check_topic_configs = partial(require_topic, configs)
         channel = LocalControllerChannel(controller, run=slices.run, published=loader.published)
         serving = ControllerServer(
             controller,

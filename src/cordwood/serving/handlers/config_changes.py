@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from cordwood.configs.alter import Outcome, Resource
+from cordwood.configs.alter import Outcome, Resource, check_changes
 from cordwood.configs.resource import ConfigChange, ConfigResource
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
@@ -132,12 +132,13 @@ def _checked(
     context: RequestContext, request: Any, resources: Sequence[Resource], *, replaces: bool
 ) -> Sequence[Outcome]:
     """The outcome for each resource; a broker has checked its part of what a controller gets."""
-    configs = context.node.configs
-    if context.node.role is Role.CONTROLLER:
-        return configs.check_for_controller(resources, replaces=replaces)
-    if replaces:
-        return configs.check_replacement(resources)
-    return configs.check_incremental(resources, validate_only=request.validate_only)
+    return check_changes(
+        context.node.configs,
+        resources,
+        replaces=replaces,
+        validate_only=request.validate_only,
+        is_broker=context.node.role is not Role.CONTROLLER,
+    )
 
 
 def _response(asked: Iterable[Any], errors: Sequence[KafkaError | None]) -> Fields:

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cordwood.configs.describe import describe_new_topic
 from cordwood.metadata.controller_requests import CreatedTopic, NewTopic
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAuthorizationError
@@ -111,7 +112,7 @@ def _result(
         configs = {key: value for key, value in topic.configs.items() if value is not None}
         fields["configs"] = [
             {key: entry[key] for key in _OF_SETTINGS}
-            for entry in context.node.configs.describe_new_topic(configs)
+            for entry in describe_new_topic(context.node.configs, configs)
         ]
     return fields
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from cordwood.configs.describe import describe
 from cordwood.configs.resource import ConfigResource
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
@@ -51,7 +52,8 @@ def _described(
     if denied is not None:
         return _refused(asked, denied)
     try:
-        entries = context.node.configs.describe(
+        entries = describe(
+            context.node.configs,
             asked.resource_type,
             asked.resource_name,
             wanted=asked.configuration_keys,

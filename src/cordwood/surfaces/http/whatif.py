@@ -16,13 +16,13 @@ from cordwood.cleanup.rules.due import DueRule
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.next_check import free_space, frozen_logs, logs_to_plan
-from cordwood.configs.alter import Alteration, Resource
+from cordwood.configs.alter import Alteration, Resource, supposing
 from cordwood.configs.config_file import merge_set_options
 from cordwood.configs.describe import topic_origins
+from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.names import advise_on_broker_name
 from cordwood.configs.resource import ConfigResource
-from cordwood.configs.service import ConfigService
 from cordwood.configs.sources import settings_of_topic
 from cordwood.configs.texts import (
     key_of,
@@ -177,7 +177,7 @@ def _suppose(
     """
     broker = node.broker
     try:
-        configs = broker.configs.supposing(resources)
+        configs = supposing(broker.configs, resources)
     except KafkaError as error:
         raise ConfigError(str(error)) from error
     named = [each.name for each in resources if each.kind == ConfigResource.TOPIC]
@@ -191,7 +191,7 @@ def _suppose(
 
 
 def _overruled(
-    configs: ConfigService, resources: Sequence[Resource], topics: Collection[str]
+    configs: EffectiveConfigs, resources: Sequence[Resource], topics: Collection[str]
 ) -> list[Overruled]:
     """What the topics have of their own of the settings that change for the broker."""
     changed = {

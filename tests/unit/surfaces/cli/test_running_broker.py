@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from cordwood.configs.describe import describe
 from cordwood.format.file_names import RUNTIME_FILE
 from cordwood.queries.identity import NodeIdentity, runtime_files
 from cordwood.storage.filesystem import DirectoryLock
@@ -130,12 +131,12 @@ def test_another_broker_at_the_http_address_is_not_addressed(
 def test_the_address_is_given_to_those_alone_who_ask_for_it_by_name(
     broker: RunningBroker, probe: Probe
 ) -> None:
-    described = broker.call(lambda each: each.configs.describe(4, "1"))
+    described = broker.call(lambda each: describe(each.configs, 4, "1"))
     assert not [entry for entry in described if entry["name"].startswith("cordwood.")]
-    named = broker.call(lambda each: each.configs.describe(4, "1", wanted=["cordwood.http.url"]))
+    named = broker.call(lambda each: describe(each.configs, 4, "1", wanted=["cordwood.http.url"]))
     assert [(entry["value"], entry["read_only"]) for entry in named] == [(probe.url, True)]
     assert (
-        broker.call(lambda each: each.configs.describe(4, "", wanted=["cordwood.http.url"])) == []
+        broker.call(lambda each: describe(each.configs, 4, "", wanted=["cordwood.http.url"])) == []
     )
 
 

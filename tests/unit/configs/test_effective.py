@@ -8,14 +8,16 @@ from uuid import UUID
 
 import pytest
 
-from cordwood.configs.alter import DELETE, SET, Alteration, Outcome, Resource
+from cordwood.configs.alter import DELETE, SET, Alteration, Outcome, Resource, check_changes
 from cordwood.configs.broker_config import (
     BrokerConfig,
 )
+from cordwood.configs.describe import describe, describe_new_topic
+from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.resource import ConfigChange
+from cordwood.configs.resource_checks import require_topic
 from cordwood.configs.server_properties import BrokerSettings
-from cordwood.configs.service import ConfigService
 from cordwood.configs.sources import Sources, resolve_topic
 from cordwood.metadata.image import MetadataImage, TopicImage
 from cordwood.metadata.persistent_map import PersistentMap
@@ -34,8 +36,8 @@ def image_of(records: Records, *topics: str) -> MetadataImage:
     )
 
 
-def service_of(properties: Mapping[str, str], records: Records) -> ConfigService:
-    return ConfigService(BrokerSettings(properties), image_of(records, "t"))
+def service_of(properties: Mapping[str, str], records: Records) -> EffectiveConfigs:
+    return EffectiveConfigs(BrokerSettings(properties), image_of(records, "t"))
 
 
 @pytest.mark.parametrize(
@@ -90,9 +92,9 @@ def test_an_own_setting_is_described_with_its_levels_where_it_is_set(
     properties: Mapping[str, str], records: Records, expected: list[tuple[str, str, int]]
 ) -> None:
     service = service_of(properties, records)
-    entries = {entry["name"]: entry for entry in service.describe(TOPIC, "t")}
+    entries = {entry["name"]: entry for entry in describe(service, TOPIC, "t")}
     assert (POLICY in entries) == bool(expected)
-    (named,) = service.describe(TOPIC, "t", wanted=[POLICY])
+    (named,) = describe(service, TOPIC, "t", wanted=[POLICY])
     for entry in (named, entries.get(POLICY, named)):
         found = [(each["value"], each["name"], each["source"]) for each in entry["synonyms"]]
         assert found == (expected or [("kafka", POLICY, 5)])
@@ -105,11 +107,11 @@ def test_an_own_setting_is_described_with_its_levels_where_it_is_set(
 
 def test_own_settings_of_a_topic_can_be_changed_and_are_checked() -> None:
     service = service_of({}, {})
-    service.require_topic_settings({POLICY: "append-time"})
+    require_topic(service, {POLICY: "append-time"})
     with pytest.raises(InvalidConfigError, match="must be one of: kafka, append-time"):
-        service.require_topic_settings({POLICY: "x"})
+        require_topic(service, {POLICY: "x"})
     with pytest.raises(InvalidConfigError, match=r"Unknown topic config name: cordwood\.x"):
-        service.require_topic_settings({"cordwood.x": "1"})
+        require_topic(service, {"cordwood.x": "1"})
 
 
 #: Of each kind: a setting of another version that is recorded, one that is known, and the refusal.
@@ -131,13 +133,21 @@ def test_a_recorded_setting_of_another_version_is_left_alone_by_other_changes(
 
     def outcomes(*alterations: Alteration) -> Iterator[Outcome]:
         """Of both requests: each names all that the resource is to have afterwards."""
-        (altered,) = service.check_for_controller(
-            [Resource(kind, name, alterations)], replaces=False
+        (altered,) = check_changes(
+            service,
+            [Resource(kind, name, alterations)],
+            replaces=False,
+            validate_only=False,
+            is_broker=False,
         )
         yield altered
         if all(each.operation == SET for each in alterations):
-            (replaced,) = service.check_for_controller(
-                [Resource(kind, name, alterations)], replaces=True
+            (replaced,) = check_changes(
+                service,
+                [Resource(kind, name, alterations)],
+                replaces=True,
+                validate_only=False,
+                is_broker=False,
             )
             yield replaced
 
@@ -163,7 +173,7 @@ def test_a_recorded_setting_of_another_version_is_described_without_its_value(
     kind: int, name: str, unknown: str
 ) -> None:
     service = service_of({}, {(kind, name): {unknown: "1"}})
-    (entry,) = [each for each in service.describe(kind, name) if each["name"] == unknown]
+    (entry,) = [each for each in describe(service, kind, name) if each["name"] == unknown]
     level = {TOPIC: 1, GROUP: 8}[kind]
     assert entry["synonyms"] == [{"name": unknown, "value": None, "source": level}]
     assert (entry["value"], entry["config_source"], entry["is_sensitive"]) == (None, level, True)
@@ -268,24 +278,24 @@ def test_own_setting_of_a_group_is_brought_into_the_brokers_bounds() -> None:
 def test_offsets_retention_of_a_group_is_described_only_where_it_is_set() -> None:
     name = "cordwood.offsets.retention.minutes"
     service = service_of({"offsets.retention.minutes": "5"}, {(GROUP, "g"): {name: "-1"}})
-    (entry,) = [each for each in service.describe(GROUP, "g") if each["name"] == name]
+    (entry,) = [each for each in describe(service, GROUP, "g") if each["name"] == name]
     assert (entry["value"], entry["config_source"]) == ("-1", 8)
     assert [each["value"] for each in entry["synonyms"]] == ["-1", "5", "10080"]
-    assert name not in {each["name"] for each in service.describe(GROUP, "other")}
+    assert name not in {each["name"] for each in describe(service, GROUP, "other")}
 
 
 def test_settings_of_a_new_topic_are_checked() -> None:
     service = service_of({"log.cleaner.max.compaction.lag.ms": "10"}, {})
-    service.require_topic_settings({"min.compaction.lag.ms": "9"})
+    require_topic(service, {"min.compaction.lag.ms": "9"})
     with pytest.raises(InvalidConfigError, match=r"conflict topic config setting"):
-        service.require_topic_settings({"min.compaction.lag.ms": "11"})
+        require_topic(service, {"min.compaction.lag.ms": "11"})
     with pytest.raises(InvalidConfigError, match="Unknown topic config name: x"):
-        service.require_topic_settings({"x": "y"})
+        require_topic(service, {"x": "y"})
 
 
 def test_a_created_topic_is_described_by_what_was_recorded() -> None:
     service = service_of({"log.retention.hours": "2"}, {(TOPIC, "t"): {"segment.ms": "08"}})
-    entries = {entry["name"]: entry for entry in service.describe_created_topic("t")}
+    entries = {entry["name"]: entry for entry in describe_new_topic(service, {"segment.ms": "08"})}
     assert list(entries) == sorted(entries)
     assert (entries["segment.ms"]["value"], entries["segment.ms"]["config_source"]) == ("08", 1)
     assert (entries["retention.ms"]["value"], entries["retention.ms"]["config_source"]) == (
