@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from cordwood.format.native import batches as rows_of
-from cordwood.storage.reading.blocks import SegmentReader
+from cordwood.storage.reading.segment_reader import SegmentReader
 from loggen import TOPIC
 from phases import sources_of
 from support.kafka import read_checkpoint
@@ -22,7 +21,7 @@ def contents_of(log_dir: Path) -> dict[str, Any]:
             names.append(f"{partition.name}/{source.base_offset}")
             size += source.size_bytes
             for block in SegmentReader().blocks(source):
-                records += int(block.table[:, rows_of.COUNT].sum())
+                records += block.records_count
     checkpoints = {
         name: offset
         for name, offset in read_checkpoint(log_dir / "cleaner-offset-checkpoint").items()

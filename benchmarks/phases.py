@@ -21,7 +21,7 @@ from cordwood.cleanup.schedule.request import CleanRequest
 from cordwood.format.file_names import LOG_SUFFIX, base_offset_of
 from cordwood.model.clock import SystemClock
 from cordwood.queries.settings import SettingOptions, read_settings
-from cordwood.storage.reading.blocks import SegmentReader
+from cordwood.storage.reading.segment_reader import SegmentReader
 from cordwood.storage.reading.source import SegmentSource
 from loggen import TOPIC
 from support.in_process_engine import CompiledEngine

@@ -13,7 +13,7 @@ TESTS = Path(__file__).resolve().parents[2]
 CALLERS = (
     "unit/cleanup/engine/test_native_kernels.py",
     "unit/cleanup/engine/test_rewrite.py",
-    "unit/storage/reading/test_blocks.py",
+    "unit/storage/reading/test_segment_reader.py",
     "unit/cleanup/access/test_replace.py",
     "unit/cleanup/schedule/test_odd_logs.py",
     "unit/cleanup/rules/test_transactions.py",

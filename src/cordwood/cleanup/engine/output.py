@@ -17,7 +17,7 @@ from cordwood.format.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX, TXN_INDE
 from cordwood.format.native import kernels
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.errors import NoSpaceError, StagingError
-from cordwood.storage.reading.blocks import Ints
+from cordwood.storage.reading.block import Ints
 
 _FLUSH_BYTES = 1 << 20
 _UNKNOWN = -1

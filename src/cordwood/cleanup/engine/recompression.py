@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from cordwood.cleanup.engine.denser_batch import GROWTH_BYTES_MIN, GROWTH_SHARE, denser
-from cordwood.storage.reading.blocks import Ints
+from cordwood.storage.reading.block import Ints
 
 
 def without_growth(data: memoryview, written: Ints, before: Ints) -> tuple[memoryview, Ints]:

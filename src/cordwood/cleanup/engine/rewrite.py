@@ -32,13 +32,15 @@ from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.aborted import AbortedTransactions
-from cordwood.storage.reading.blocks import Block, Bytes, Ints, SegmentReader, records_of
+from cordwood.storage.reading.block import Block, Bytes, Ints
+from cordwood.storage.reading.segment_reader import SegmentReader
 from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import StagedSegment
 
 _CONTROL = 0x20
 _HORIZON = 0x40
 _UNKNOWN = -1
+_CHANGED = "the segment has changed since it was read"
 _OUT_BYTES = 8 << 20
 _SCRATCH_BYTES = 1 << 20
 # A batch's header, and what decoders and encoders want beyond the data: 4 MiB is LZ4's block.
@@ -176,7 +178,6 @@ class GroupRewriter:
         fs: FileSystem = OS,
     ) -> None:
         self._fs = fs
-        self._reader = SegmentReader(fs=fs)
         self._codecs = Codecs()
         self._out = np.zeros(_OUT_BYTES, dtype=np.uint8)
         self._make_scratch(_SCRATCH_BYTES, _SCRATCH_BYTES)
@@ -193,9 +194,10 @@ class GroupRewriter:
         """
         output = spec.output(fs=self._fs)
         try:
+            reader = SegmentReader(batch_bytes_max=spec.compaction.batch_bytes_max, fs=self._fs)
             tracker = TransactionTracker(AbortedTransactions(spec.aborted), spec.before)
             for segment in spec.segments:
-                self._copy(spec, segment, tracker, output)
+                self._copy(spec, segment, reader, tracker, output)
             output.kept_aborted = tracker.kept_aborted
             if spec.erases:
                 output.kept_aborted = spec.aborted_in(spec.segments[0].source)
@@ -213,6 +215,7 @@ class GroupRewriter:
         self,
         spec: RewriteSpec,
         segment: SurvivingSegment,
+        reader: SegmentReader,
         tracker: TransactionTracker,
         output: Output,
     ) -> None:
@@ -235,21 +238,16 @@ class GroupRewriter:
             manifest.discarded.superseded -= gone
         rules = _Rules(spec.compaction, segment.source)
         ordinal = 0
-        for block in self._reader.blocks(
-            segment.source, batch_bytes_max=spec.compaction.batch_bytes_max
-        ):
+        for block in reader.blocks(segment.source):
             before = output.appended_bytes
-            counts = block.table[:, rows_of.COUNT]
-            ordinals = ordinal + np.cumsum(counts) - counts
-            ordinal += int(counts.sum())
+            ordinals = block.ordinals(ordinal)
+            ordinal += block.records_count
             if ordinal > 8 * len(segment.keep):
-                raise CorruptError(
-                    "the segment has changed since it was read", path=segment.source.path
-                )
+                raise CorruptError(_CHANGED, path=segment.source.path)
             if spec.erases:
                 verdicts = rules.decide_by_bits(block, ordinals, keep, manifest)
             else:
-                can_discard = discardable(tracker, segment.source, block)
+                can_discard = discardable(tracker, block)
                 verdicts = rules.decide(
                     block, ordinals, keep, (nulls, mortal), can_discard, manifest
                 )
@@ -258,14 +256,13 @@ class GroupRewriter:
             elif block.legacy is not None:
                 self._rebuild_legacy(block, int(ordinals[0]), keep, output)
             else:
-                self._write(spec, segment.source, block, ordinals, keep, verdicts, output)
-            self._progress(int(block.table[:, rows_of.SIZE].sum()))
+                self._write(spec, block, ordinals, keep, verdicts, output)
+            self._progress(block.size_bytes)
             self._wrote(output.appended_bytes - before)
 
     def rewritten(
         self,
         spec: RewriteSpec,
-        source: SegmentSource,
         block: Block,
         keep: Bytes,
         nulls: tuple[Bytes, Bytes],
@@ -275,7 +272,6 @@ class GroupRewriter:
 
         Args:
             spec: of the compaction; its segments are not looked at.
-            source: the segment.
             block: the batches.
             keep: uint8, a bit for each record of the block in order; changed as a rewrite does.
             nulls: uint8, the same for null values, and for those that may go past their horizon.
@@ -284,16 +280,15 @@ class GroupRewriter:
         Raises:
             CorruptError: a batch is damaged.
         """
-        counts = block.table[:, rows_of.COUNT]
-        ordinals = np.cumsum(counts) - counts
-        rules = _Rules(spec.compaction, source)
+        ordinals = block.ordinals()
+        rules = _Rules(spec.compaction, block.source)
         unused = Manifest(0, "")
         verdicts = rules.decide(block, ordinals, keep, nulls, can_discard, unused)
         sink = _Sizes()
         if block.legacy is not None:
             self._rebuild_legacy(block, 0, keep, sink)
         else:
-            self._write(spec, source, block, ordinals, keep, verdicts, sink)
+            self._write(spec, block, ordinals, keep, verdicts, sink)
         sizes = np.zeros(block.rows, dtype=np.int64)
         left = verdicts.actions != rebuild.DISCARD
         sizes[left] = np.concatenate([np.empty(0, dtype=np.int64), *sink.sizes])
@@ -302,7 +297,6 @@ class GroupRewriter:
     def _write(
         self,
         spec: RewriteSpec,
-        source: SegmentSource,
         block: Block,
         ordinals: Ints,
         keep: Bytes,
@@ -342,15 +336,11 @@ class GroupRewriter:
                 room = spec.compaction.batch_bytes_max + _ROOM_FOR_ONE
                 self._make_scratch(room, room + _growth(int(verdicts.kept[row])))
             elif status == rebuild.BY_PYTHON:
-                self._rebuild_by_python(spec, source, block, row, ordinals, keep, verdicts, output)
+                self._rebuild_by_python(spec, block, row, ordinals, keep, verdicts, output)
                 row += 1
                 before = before[1:]
             elif status == rebuild.BAD_RECORD:
-                raise CorruptError(
-                    "the segment has changed since it was read",
-                    path=source.path,
-                    position=block.position_of(row),
-                )
+                raise block.bad_record(row, _CHANGED)
 
     def _make_out(self, spec: RewriteSpec, kept: int) -> None:
         """Allocates buffers for the largest batch; memory is taken as it is written to."""
@@ -365,7 +355,6 @@ class GroupRewriter:
     def _rebuild_by_python(
         self,
         spec: RewriteSpec,
-        source: SegmentSource,
         block: Block,
         row: int,
         ordinals: Ints,
@@ -374,14 +363,14 @@ class GroupRewriter:
         output: _Batches,
     ) -> None:
         """Rebuilds one batch of a codec that compiled code does not speak."""
-        codec, data = records_of(block, row)
+        codec = Codec(block.codec_of(row))
         room = spec.compaction.batch_bytes_max
         if self._plain.shape[0] < room:
             self._make_scratch(room, room)
         try:
-            size = decompress_into(Codec(codec), data, self._plain.data[:room])
+            size = decompress_into(codec, block.stored_records(row), self._plain.data[:room])
         except CorruptError as error:
-            raise error.located(path=source.path, base_position=block.position_of(row)) from error
+            raise block.located(error, row) from error
         wanted = (size or 0) + _growth(int(verdicts.kept[row]))
         if wanted > self._retained.shape[0]:
             self._retained = np.zeros(wanted, dtype=np.uint8)
@@ -402,12 +391,8 @@ class GroupRewriter:
             meta,
         )
         if size is None or after < 0:
-            raise CorruptError(
-                "the segment has changed since it was read",
-                path=source.path,
-                position=block.position_of(row),
-            )
-        payload = compress(Codec(codec), self._retained.data[:after])
+            raise block.bad_record(row, _CHANGED)
+        payload = compress(codec, self._retained.data[:after])
         total = rows_of.HEADER_SIZE + len(payload)
         batch = np.empty(total + 8, dtype=np.uint8)
         batch[rows_of.HEADER_SIZE : total] = np.frombuffer(payload, dtype=np.uint8)

@@ -30,20 +30,12 @@ from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
 from cordwood.format.record_batch import (
     CONTROL_RECORDS_BYTES_MAX,
-    RecordBatch,
-    parse_batch,
 )
 from cordwood.model.errors import CorruptError, EngineError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.aborted import AbortedTransactions
-from cordwood.storage.reading.blocks import (
-    Block,
-    Bytes,
-    Ints,
-    Payload,
-    PayloadReader,
-    SegmentReader,
-)
+from cordwood.storage.reading.block import Block, Bytes, Flags, Ints, Payload
+from cordwood.storage.reading.segment_reader import SegmentReader
 from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
 
 _OFFSETS_PER_SEGMENT = 1 << 31
@@ -163,9 +155,7 @@ class Walk:
         self._aborted = aborted
         self._secrets = secrets.words
         self._progress = progress
-        self._batch_bytes_max = batch_bytes_max
-        self._reader = SegmentReader(fs=fs)
-        self._payloads = PayloadReader(batch_bytes_max=batch_bytes_max)
+        self._reader = SegmentReader(batch_bytes_max=batch_bytes_max, fs=fs)
         self.table = key_table.new_table(_TABLE_SLOTS_MIN, self._words)
         self.used = np.zeros(1, dtype=np.int64)
 
@@ -207,28 +197,26 @@ class Walk:
             ordinal = -(-ordinal // 8) * 8
             starts.append(ordinal)
             walk = _SegmentWalk(segment, self._aborted)
-            for block in self._reader.blocks(segment, batch_bytes_max=self._batch_bytes_max):
+            for block in self._reader.blocks(segment):
                 wanted, ordinals, after = walk.begin(block, ordinal)
                 for bits in (newest, keyed, nulls, pinned):
                     bits.require(after)
-                for payload in self._read(segment, block, wanted, walk):
+                for payload in self._read(block, wanted, walk):
                     row = payload.first
                     while row < payload.last:
-                        status, row = self._insert(
-                            payload, block, row, ordinals, keyed.bytes, nulls.bytes
-                        )
+                        status, row = self._insert(payload, row, ordinals, keyed.bytes, nulls.bytes)
                         if status == records.BAD_RECORD:
-                            raise _bad_record(segment, block, row)
+                            raise block.bad_record(row)
                         if status == records.TABLE_FULL:
                             if self.used[0] >= entries_max:
                                 if not spills:
                                     raise TableFullError(f"more than {entries_max} keys")
                                 yield self._empty_table(newest.bytes, generation, shards)
                                 generation += 1
-                            self._make_room(int(block.table[row, rows_of.COUNT]))
+                            self._make_room(int(block.counts[row]))
                 walk.end(block, ordinals, wanted, keyed.bytes, nulls.bytes)
                 ordinal = after
-                self._progress(_bytes_of(block))
+                self._progress(block.size_bytes)
             facts.append(walk.done())
         if not spills:
             self._mark(newest.bytes, pinned.bytes)
@@ -244,19 +232,13 @@ class Walk:
         """How many keys take the memory of so many; slots with versions are wider."""
         return entries_max if self._versions is None else max(1, entries_max // 2)
 
-    def _read(
-        self,
-        segment: SegmentSource,
-        block: Block,
-        wanted: npt.NDArray[np.bool_],
-        walk: _SegmentWalk,
-    ) -> Iterator[Payload]:
+    def _read(self, block: Block, wanted: Flags, walk: _SegmentWalk) -> Iterator[Payload]:
         """The payloads of a block; what rules need of their records has been read."""
-        for payload in self._payloads.payloads(segment, block, wanted):
+        for payload in self._reader.payloads(block, wanted):
             if self._versions is not None:
-                self._versions.read(segment, block, payload)
+                self._versions.read(payload)
             if self._removals is not None:
-                walk.note_expired(block, self._removals.gone(segment, block, payload))
+                walk.note_expired(block, self._removals.gone(payload))
             yield payload
 
     def _mark(self, newest: Bytes, pinned: Bytes) -> None:
@@ -269,16 +251,10 @@ class Walk:
         return 0 if self._versions is None else fact.records
 
     def _insert(
-        self,
-        payload: Payload,
-        block: Block,
-        row: int,
-        ordinals: Ints,
-        keyed: Bytes,
-        nulls: Bytes,
+        self, payload: Payload, row: int, ordinals: Ints, keyed: Bytes, nulls: Bytes
     ) -> tuple[int, int]:
         """Puts the keys of a payload's batches from `row` on into the table; as the kernels."""
-        where = payload.buffer, block.table, row, payload.last, payload.spans, self._first_dirty
+        where = *payload.where_from(row), self._first_dirty
         into = self.table, self.used, keyed, nulls, self._secrets
         if self._versions is None:
             return kernels.index_batches(*where, ordinals, *into)
@@ -302,17 +278,13 @@ class Walk:
             keep, nulls = _Bits(), _Bits()
             walk = _SegmentWalk(segment, self._aborted)
             ordinal = 0
-            for block in self._reader.blocks(segment, batch_bytes_max=self._batch_bytes_max):
+            for block in self._reader.blocks(segment):
                 wanted, ordinals, after = walk.begin(block, ordinal)
                 keep.require(after)
                 nulls.require(after)
-                for payload in self._read(segment, block, wanted, walk):
+                for payload in self._read(block, wanted, walk):
                     status, row = kernels.probe_batches(
-                        payload.buffer,
-                        block.table,
-                        payload.first,
-                        payload.last,
-                        payload.spans,
+                        *payload.where,
                         self._first_dirty,
                         ordinals,
                         self.table,
@@ -321,10 +293,10 @@ class Walk:
                         self._secrets,
                     )
                     if status == records.BAD_RECORD:
-                        raise _bad_record(segment, block, row)
+                        raise block.bad_record(row)
                 walk.end(block, ordinals, wanted, None, nulls.bytes)
                 ordinal = after
-                self._progress(_bytes_of(block))
+                self._progress(block.size_bytes)
             walk.facts.keep = _bits_from(keep.bytes, 0, walk.facts.records)
             walk.facts.nulls = _bits_from(nulls.bytes, 0, walk.facts.records)
             facts.append(walk.done())
@@ -349,19 +321,15 @@ class Walk:
             starts.append(ordinal)
             walk = _SegmentWalk(segment, self._aborted)
             keyed = _Bits()
-            for block in self._reader.blocks(segment, batch_bytes_max=self._batch_bytes_max):
+            for block in self._reader.blocks(segment):
                 wanted, ordinals, after = walk.begin(block, ordinal)
                 for bits in (keep, nulls, keyed):
                     bits.require(after)
-                for payload in self._read(segment, block, wanted, walk):
+                for payload in self._read(block, wanted, walk):
                     row = payload.first
                     while row < payload.last:
                         status, row = kernels.list_batches(
-                            payload.buffer,
-                            block.table,
-                            row,
-                            payload.last,
-                            payload.spans,
+                            *payload.where_from(row),
                             self._first_dirty,
                             ordinals,
                             entries,
@@ -371,16 +339,16 @@ class Walk:
                             self._secrets,
                         )
                         if status == records.BAD_RECORD:
-                            raise _bad_record(segment, block, row)
+                            raise block.bad_record(row)
                         if status == records.TABLE_FULL:
                             yield self._listed(entries, used, keep.bytes, generation, shards)
                             generation += 1
-                            count = int(block.table[row, rows_of.COUNT])
+                            count = int(block.counts[row])
                             if count > entries.shape[0]:
                                 entries = np.empty((count, key_table.SLOT_WORDS), dtype=np.uint64)
                 walk.end(block, ordinals, wanted, keyed.bytes, nulls.bytes)
                 ordinal = after
-                self._progress(_bytes_of(block))
+                self._progress(block.size_bytes)
             facts.append(walk.done())
         yield self._listed(entries, used, keep.bytes, generation, shards)
         for fact, first in zip(facts, starts, strict=True):
@@ -455,10 +423,8 @@ class _SegmentWalk:
         """(rows with keys to look at, each row's first ordinal, the ordinal after the block)."""
         table = block.table
         self._require_order(block)
-        counts = table[:, rows_of.COUNT]
-        ordinals = ordinal + np.cumsum(counts) - counts
+        counts, ordinals, wanted = block.counts, block.ordinals(ordinal), block.has_data
         attributes = table[:, rows_of.ATTRIBUTES]
-        wanted = ((attributes & _CONTROL) == 0) & (counts > 0)
         facts = self.facts
         facts.batches += block.rows
         special = block.legacy is not None or bool(
@@ -466,12 +432,10 @@ class _SegmentWalk:
         )
         facts.special |= special
         for row in np.flatnonzero(attributes & (_CONTROL | _TRANSACTIONAL)).tolist():
-            if verdict_of(self._tracker, self._source, block, row) and not (
-                attributes[row] & _CONTROL
-            ):
+            if verdict_of(self._tracker, block, row) and not attributes[row] & _CONTROL:
                 wanted[row] = False
                 facts.aborted += int(counts[row])
-        records = int(counts.sum())
+        records = block.records_count
         facts.records += records
         return wanted, ordinals, ordinal + records
 
@@ -487,9 +451,9 @@ class _SegmentWalk:
         if not block.rows:
             return
         first = int(ordinals[0])
-        count = int(block.table[:, rows_of.COUNT].sum())
+        count = block.records_count
         if keyed is not None:
-            total = int(block.table[wanted, rows_of.COUNT].sum())
+            total = int(block.counts[wanted].sum())
             self.facts.unkeyed += total - kernels.count_bits(keyed, first, count)
         if not self.facts.special and kernels.count_bits(nulls, first, count):
             # A tombstone: its batch is stamped with a horizon, or is past it.
@@ -498,7 +462,7 @@ class _SegmentWalk:
     def note_expired(self, block: Block, found: Ints) -> None:
         """Notes records of the block that `begin` was last called with, by number within it."""
         if len(found):
-            first = self.facts.records - int(block.table[:, rows_of.COUNT].sum())
+            first = self.facts.records - block.records_count
             self._expired.append(first + found)
 
     def done(self) -> SegmentFacts:
@@ -519,17 +483,16 @@ class _SegmentWalk:
         beyond = np.flatnonzero(lasts >= end)
         if len(wrong) or len(beyond):
             row = int(min([*wrong[:1], *beyond[:1]]))
-            raise CorruptError(
+            raise block.bad_record(
+                row,
                 f"a batch of offsets {bases[row]} to {lasts[row]} where offsets from "
                 f"{previous[row] + 1} to {end - 1} belong",
-                path=self._source.path,
-                position=block.position_of(row),
             )
         if block.rows:
             self._next_offset = int(lasts[-1]) + 1
 
 
-def verdict_of(tracker: TransactionTracker, source: SegmentSource, block: Block, row: int) -> bool:
+def verdict_of(tracker: TransactionTracker, block: Block, row: int) -> bool:
     """Whether a transactional or control batch may be discarded.
 
     Raises:
@@ -544,27 +507,21 @@ def verdict_of(tracker: TransactionTracker, source: SegmentSource, block: Block,
             producer_id, base_offset, last_offset
         )
     control = None
-    if int(block.table[row, rows_of.COUNT]):
-        start = int(block.table[row, rows_of.POSITION])
-        data = block.buffer[start : start + int(block.table[row, rows_of.SIZE])].tobytes()
+    if int(block.counts[row]):
+        record = next(block.records(row, size_max=CONTROL_RECORDS_BYTES_MAX))
         try:
-            batch = parse_batch(data)
-            assert isinstance(batch, RecordBatch), "the scan said that a whole batch is here"
-            records_of_it = batch.iter_records(size_max=CONTROL_RECORDS_BYTES_MAX)
-            control = parse_control_type_id(next(records_of_it).key)
+            control = parse_control_type_id(record.key)
         except CorruptError as error:
-            raise error.located(path=source.path, base_position=block.position_of(row)) from error
+            raise block.located(error, row) from error
     return tracker.control_batch(producer_id, last_offset, control)
 
 
-def discardable(
-    tracker: TransactionTracker, source: SegmentSource, block: Block
-) -> npt.NDArray[np.bool_]:
+def discardable(tracker: TransactionTracker, block: Block) -> Flags:
     """For each batch of a block, the next one of the tracker: `verdict_of`. Raises as that."""
     found = np.zeros(block.rows, dtype=np.bool_)
     attributes = block.table[:, rows_of.ATTRIBUTES]
     for row in np.flatnonzero(attributes & (_CONTROL | _TRANSACTIONAL)).tolist():
-        found[row] = verdict_of(tracker, source, block, row)
+        found[row] = verdict_of(tracker, block, row)
     return found
 
 
@@ -633,15 +590,3 @@ def merge_versions(
 def _bits_from(bits: Bytes, first: int, count: int) -> bytes:
     assert first % 8 == 0, f"a segment's bits start inside a byte: {first}"
     return bits[first // 8 : (first + count + 7) // 8].tobytes()
-
-
-def _bytes_of(block: Block) -> int:
-    return int(block.table[:, rows_of.SIZE].sum())
-
-
-def _bad_record(source: SegmentSource, block: Block, row: int) -> CorruptError:
-    return CorruptError(
-        "a batch with a record that cannot be read",
-        path=source.path,
-        position=block.position_of(row),
-    )

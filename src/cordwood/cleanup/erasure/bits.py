@@ -13,15 +13,13 @@ import numpy.typing as npt
 
 from cordwood.cleanup.engine.survivors import Progress, SegmentFacts, no_progress
 from cordwood.cleanup.erasure.offsets import ranges_of
-from cordwood.cleanup.erasure.records import offsets_of
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.format.native import batches as rows_of
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.reading.blocks import Block, Ints, SegmentReader
-from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
-
-_CONTROL = 0x20
+from cordwood.storage.reading.block import Block, Ints
+from cordwood.storage.reading.segment_reader import SegmentReader
+from cordwood.storage.reading.source import SegmentSource
 
 
 def facts_without(
@@ -38,32 +36,28 @@ def facts_without(
         OSError: a segment cannot be read.
     """
     assert compaction.erased is not None, "called for an erasure"
-    reader = SegmentReader(fs=fs)
-    return [
-        _facts_of(source, compaction.erased, reader, compaction.batch_bytes_max, progress)
-        for source in segments
-    ]
+    reader = SegmentReader(batch_bytes_max=compaction.batch_bytes_max, fs=fs)
+    return [_facts_of(source, compaction.erased, reader, progress) for source in segments]
 
 
 def facts_of_one(source: SegmentSource, erased: OffsetRanges, *, fs: FileSystem) -> SegmentFacts:
     """As `facts_without`, of one file that is no part of a compaction."""
-    return _facts_of(source, erased, SegmentReader(fs=fs), BATCH_BYTES_MAX, no_progress)
+    return _facts_of(source, erased, SegmentReader(fs=fs), no_progress)
 
 
 def _facts_of(
     source: SegmentSource,
     erased: OffsetRanges,
     reader: SegmentReader,
-    batch_bytes_max: int,
     progress: Progress,
 ) -> SegmentFacts:
     ranges = np.array(erased, dtype=np.int64).reshape(-1, 2)
     fact = SegmentFacts(source.base_offset)
     kept = [np.empty(0, dtype=np.bool_)]
-    for block in reader.blocks(source, batch_bytes_max=batch_bytes_max):
-        kept.append(_kept_in(source, block, ranges))
+    for block in reader.blocks(source):
+        kept.append(_kept_in(block, ranges))
         fact.batches += block.rows
-        progress(int(block.table[:, rows_of.SIZE].sum()))
+        progress(block.size_bytes)
     bits = np.concatenate(kept)
     fact.records = len(bits)
     fact.keep = np.packbits(bits, bitorder="little").tobytes()
@@ -84,19 +78,17 @@ def present_in(source: SegmentSource, ranges: OffsetRanges, *, fs: FileSystem = 
     found: list[int] = []
     for block in SegmentReader(fs=fs).blocks(source):
         for row in rows_overlapping(block, looked_for).tolist():
-            offsets = offsets_of(source, block, row)
+            offsets = block.offsets(row)
             found += offsets[contains(looked_for, offsets)].tolist()
     return ranges_of(found)
 
 
-def _kept_in(source: SegmentSource, block: Block, erased: Ints) -> npt.NDArray[np.bool_]:
+def _kept_in(block: Block, erased: Ints) -> npt.NDArray[np.bool_]:
     """One value for each record of a block."""
-    table = block.table
-    counts = table[:, rows_of.COUNT]
-    starts = np.cumsum(counts) - counts
-    kept = np.ones(int(counts.sum()), dtype=np.bool_)
+    starts = block.ordinals()
+    kept = np.ones(block.records_count, dtype=np.bool_)
     for row in rows_overlapping(block, erased).tolist():
-        offsets = offsets_of(source, block, row)
+        offsets = block.offsets(row)
         first = int(starts[row])
         kept[first : first + len(offsets)] = ~contains(erased, offsets)
     return kept
@@ -111,9 +103,7 @@ def rows_overlapping(block: Block, ranges: Ints) -> Ints:
     overlaps = at < len(ranges)
     at = np.minimum(at, len(ranges) - 1)
     overlaps &= ranges[at, 0] <= table[:, rows_of.LAST_OFFSET]
-    overlaps &= (table[:, rows_of.ATTRIBUTES] & _CONTROL) == 0
-    overlaps &= table[:, rows_of.COUNT] > 0
-    return np.flatnonzero(overlaps)
+    return np.flatnonzero(overlaps & block.has_data)
 
 
 def contains(ranges: Ints, offsets: Ints) -> npt.NDArray[np.bool_]:

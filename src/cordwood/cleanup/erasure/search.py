@@ -17,20 +17,18 @@ import numpy.typing as npt
 
 from cordwood.cleanup.engine.survivors import Progress, Secrets, no_progress
 from cordwood.cleanup.erasure.offsets import ranges_of, united
-from cordwood.cleanup.erasure.records import records_in
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table
 from cordwood.format.native import records as results
 from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch_of
-from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.reading.blocks import Block, Bytes, Ints, PayloadReader, SegmentReader
-from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
+from cordwood.storage.reading.block import Block, Bytes, Payload
+from cordwood.storage.reading.segment_reader import SegmentReader
+from cordwood.storage.reading.source import SegmentSource
 
-_CONTROL = 0x20
 _OFFSET_MAX = (1 << 63) - 1
 _KEYS_A_BATCH = 10_000
 
@@ -108,7 +106,6 @@ class _KeySearch:
         self._used = np.zeros(1, dtype=np.int64)
         self._nothing = key_table.new_table(2)
         self._reader = SegmentReader(fs=fs)
-        self._payloads = PayloadReader()
         ordered = sorted(keys)
         for first in range(0, len(ordered), _KEYS_A_BATCH):
             self._insert(ordered[first : first + _KEYS_A_BATCH])
@@ -141,68 +138,44 @@ class _KeySearch:
         offsets: list[int] = []
         by_key: Counter[bytes] = Counter()
         records = 0
-        for block in self._reader.blocks(source, batch_bytes_max=BATCH_BYTES_MAX):
-            counts = block.table[:, rows_of.COUNT]
-            records += int(counts.sum())
-            for row in self._candidates(source, block):
-                for record in records_in(source, block, row):
+        for block in self._reader.blocks(source):
+            records += block.records_count
+            for row in self._candidates(block):
+                for record in block.records(row):
                     if record.key is not None and record.key in self._keys:
                         offsets.append(record.offset)
                         by_key[record.key] += 1
-            progress(_bytes_of(block))
+            progress(block.size_bytes)
         return Found(offsets=ranges_of(offsets), records=records, by_key=by_key)
 
-    def _candidates(self, source: SegmentSource, block: Block) -> list[int]:
+    def _candidates(self, block: Block) -> list[int]:
         """The batches that have a record with such a key."""
-        table = block.table
-        counts = table[:, rows_of.COUNT]
-        ordinals = np.cumsum(counts) - counts
-        total = int(counts.sum())
-        wanted = ((table[:, rows_of.ATTRIBUTES] & _CONTROL) == 0) & (counts > 0)
+        counts, ordinals, total = block.counts, block.ordinals(), block.records_count
         others, keyed = np.zeros((2, total // 8 + 1), dtype=np.uint8)
-        for payload in self._payloads.payloads(source, block, wanted):
-            span = payload.first, payload.last
-            self._probe(source, block, payload.buffer, payload.spans, span, self._table, others)
+        for payload in self._reader.payloads(block, block.has_data):
+            self._probe(payload, self._table, others)
             first = int(ordinals[payload.first])
             count = int(counts[payload.first : payload.last].sum())
             if kernels.count_bits(others, first, count) < count:
                 # Of what is not in the table, records without a key are known by another probe.
-                self._probe(source, block, payload.buffer, payload.spans, span, None, keyed)
+                self._probe(payload, self._nothing, keyed)
         hits = np.unpackbits(keyed & ~others, count=total, bitorder="little")
         # Of batches with the same first ordinal, all but the last are empty.
         rows = np.searchsorted(ordinals, np.flatnonzero(hits), side="right") - 1
         return sorted({int(row) for row in rows})
 
-    def _probe(
-        self,
-        source: SegmentSource,
-        block: Block,
-        buffer: Bytes,
-        spans: Ints,
-        rows: tuple[int, int],
-        table: npt.NDArray[np.uint64] | None,
-        keep: Bytes,
-    ) -> None:
-        counts = block.table[:, rows_of.COUNT]
+    def _probe(self, payload: Payload, table: npt.NDArray[np.uint64], keep: Bytes) -> None:
         status, row = kernels.probe_batches(
-            buffer,
-            block.table,
-            rows[0],
-            rows[1],
-            spans,
+            *payload.where,
             _OFFSET_MAX,
-            np.cumsum(counts) - counts,
-            self._nothing if table is None else table,
+            payload.block.ordinals(),
+            table,
             keep,
             np.zeros_like(keep),
             self._secrets,
         )
         if status == results.BAD_RECORD:
-            raise CorruptError(
-                "a batch with a record that cannot be read",
-                path=source.path,
-                position=block.position_of(row),
-            )
+            raise payload.block.bad_record(row)
 
 
 class ByRecord:
@@ -220,14 +193,14 @@ class ByRecord:
         records = 0
         matches, partition = self._matches, searched.partition
         for block in SegmentReader(fs=fs).blocks(searched.source):
-            records += int(block.table[:, rows_of.COUNT].sum())
+            records += block.records_count
             offsets += [
                 record.offset
-                for row in data_rows(block)
-                for record in records_in(searched.source, block, row)
+                for row in np.flatnonzero(block.has_data).tolist()
+                for record in block.records(row)
                 if matches(partition, record)
             ]
-            progress(_bytes_of(block))
+            progress(block.size_bytes)
         return Found(offsets=ranges_of(offsets), records=records)
 
 
@@ -260,15 +233,3 @@ def joined(found: Sequence[Found]) -> Found:
     ranges = [each for one in found for each in one.offsets]
     by_key = sum((Counter(one.by_key) for one in found), Counter[bytes]())
     return Found(offsets=united(ranges), records=max(one.records for one in found), by_key=by_key)
-
-
-def data_rows(block: Block) -> list[int]:
-    """The batches of a block with records of data."""
-    table = block.table
-    is_control = (table[:, rows_of.ATTRIBUTES] & _CONTROL) != 0
-    rows: list[int] = np.flatnonzero(~is_control & (table[:, rows_of.COUNT] > 0)).tolist()
-    return rows
-
-
-def _bytes_of(block: Block) -> int:
-    return int(block.table[:, rows_of.SIZE].sum())

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from cordwood.format.native.records import REGISTER_BITS, REGISTERS
-from cordwood.storage.reading.blocks import Bytes
+from cordwood.storage.reading.block import Bytes
 
 _RANKS = 64 - REGISTER_BITS
 _ALPHA = 0.5 / math.log(2)

@@ -26,7 +26,6 @@ from cordwood.cleanup.engine.survivors import Progress, Secrets, discardable, no
 from cordwood.cleanup.estimate import watched_sample as sample_of
 from cordwood.cleanup.estimate.values import CompactionEstimate
 from cordwood.cleanup.estimate.watched_sample import (
-    BadRecordError,
     SampleLimits,
     Verdicts,
     Walked,
@@ -40,11 +39,11 @@ from cordwood.format.native import kernels
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, File, FileSystem
 from cordwood.storage.reading.aborted import AbortedTransactions
-from cordwood.storage.reading.blocks import Block, Bytes, Ints, PayloadReader, SegmentReader
+from cordwood.storage.reading.block import Block, Bytes, Ints
+from cordwood.storage.reading.segment_reader import SegmentReader
 from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import StagedSegment
 
-_CONTROL = 0x20
 _SLACK = 64
 # So many bytes of the sample are read at once, but at least a batch.
 _READ_BYTES = 4 << 20
@@ -97,8 +96,7 @@ class _Estimate:
         self._progress = progress
         self._fs = fs
         self._sample = WatchedSample(seed=compaction.seed, secrets=secrets.words, limits=limits)
-        self._reader = SegmentReader(fs=fs)
-        self._payloads = PayloadReader(batch_bytes_max=compaction.batch_bytes_max)
+        self._reader = SegmentReader(batch_bytes_max=compaction.batch_bytes_max, fs=fs)
         rules = compaction.rules
         self._versions = None
         if rules.versions is not None:
@@ -157,8 +155,7 @@ class _Estimate:
         )
         start = 0
         for number, source in enumerate(compaction.segments):
-            blocks = self._reader.blocks(source, batch_bytes_max=compaction.batch_bytes_max)
-            for block in blocks:
+            for block in self._reader.blocks(source):
                 walked = self._walked(block, number, start + block.position_of(0), tracker)
                 yield walked
                 self._bytes_read += int(walked.sizes.sum())
@@ -168,15 +165,12 @@ class _Estimate:
     def _walked(
         self, block: Block, segment: int, start: int, tracker: TransactionTracker
     ) -> Walked:
-        table = block.table
-        counts = table[:, rows_of.COUNT]
-        can_discard = discardable(tracker, self._compaction.segments[segment], block)
-        is_control = (table[:, rows_of.ATTRIBUTES] & _CONTROL) != 0
-        numbers = self._records + np.cumsum(counts) - counts
-        self._records += int(counts.sum())
+        can_discard = discardable(tracker, block)
+        numbers = block.ordinals(self._records)
+        self._records += block.records_count
         if self._is_rewritten(segment):
-            self._records_rewritten += int(counts.sum())
-        sizes = table[:, rows_of.SIZE].copy()
+            self._records_rewritten += block.records_count
+        sizes = block.table[:, rows_of.SIZE].copy()
         if block.legacy is not None:
             sizes[0] = block.legacy.size_bytes
         return Walked(
@@ -185,31 +179,23 @@ class _Estimate:
             start=start,
             sizes=sizes,
             numbers=numbers,
-            # What is neither control nor of an aborted transaction may stay, if it has records.
-            wanted=~is_control & ~can_discard & (counts > 0),
+            # Data that is not of an aborted transaction may stay.
+            wanted=block.has_data & ~can_discard,
             can_discard=can_discard,
         )
 
     def _watch(self, walked: Walked, levels: Ints) -> None:
         """Walks over what is above the first dirty offset, and over what is sampled below it."""
         first_dirty = self._compaction.first_dirty
-        source = self._compaction.segments[walked.segment]
         is_dirty = walked.block.table[:, rows_of.LAST_OFFSET] >= first_dirty
         wanted = walked.wanted & (is_dirty | (levels >= 0))
-        for payload in self._payloads.payloads(source, walked.block, wanted):
-            try:
-                self._sample.watch(payload, walked, levels, first_dirty)
-            except BadRecordError as error:
-                raise _bad_record(source, walked, error) from error
+        for payload in self._reader.payloads(walked.block, wanted):
+            self._sample.watch(payload, walked, levels, first_dirty)
 
     def _note_versions(self, walked: Walked, longs: RecordLongs) -> None:
-        source = self._compaction.segments[walked.segment]
-        for payload in self._payloads.payloads(source, walked.block, walked.wanted):
-            longs.read(source, walked.block, payload)
-            try:
-                self._sample.note_versions(payload, walked, self._compaction.first_dirty, longs)
-            except BadRecordError as error:
-                raise _bad_record(source, walked, error) from error
+        for payload in self._reader.payloads(walked.block, walked.wanted):
+            longs.read(payload)
+            self._sample.note_versions(payload, walked, self._compaction.first_dirty, longs)
 
     # ---- the sample again
 
@@ -227,7 +213,7 @@ class _Estimate:
             at = int(first)
             for block in self._again(source, rows[first:last]):
                 those = slice(at, at + block.rows)
-                self._rewrite(spec, source, block, rows[those], rewriter, lost, those)
+                self._rewrite(spec, block, rows[those], rewriter, lost, those)
                 at += block.rows
             assert at == last, f"{at - int(first)} of {last - first} batches were read again"
         return lost
@@ -238,29 +224,27 @@ class _Estimate:
     def _rewrite(
         self,
         spec: RewriteSpec,
-        source: SegmentSource,
         block: Block,
         rows: Ints,
         rewriter: GroupRewriter,
         lost: _Lost,
         those: slice,
     ) -> None:
-        counts = block.table[:, rows_of.COUNT]
+        counts = block.counts
         if not np.array_equal(counts, rows[:, sample_of.COUNT]):
-            raise _changed(source)
-        verdicts = Verdicts(int(counts.sum()))
+            raise _changed(block.source)
+        verdicts = Verdicts(block.records_count)
         wanted = rows[:, sample_of.IS_WANTED] != 0
-        for payload in self._payloads.payloads(source, block, wanted):
+        for payload in self._reader.payloads(block, wanted):
             try:
-                self._sample.judge(payload, block.table, rows[:, sample_of.NUMBER].copy(), verdicts)
-            except BadRecordError as error:
-                raise _changed(source) from error
+                self._sample.judge(payload, rows[:, sample_of.NUMBER].copy(), verdicts)
+            except CorruptError as error:
+                raise _changed(block.source) from error
             if self._removals is not None:
-                verdicts.let_go(self._removals.gone(source, block, payload))
+                verdicts.let_go(self._removals.gone(payload))
         by_key = _kept_by_key(block, verdicts.keep, verdicts.nulls)
         left = rewriter.rewritten(
             spec,
-            source,
             block,
             verdicts.keep,
             (verdicts.nulls, verdicts.nulls & ~verdicts.pinned),
@@ -306,7 +290,7 @@ class _Estimate:
         found, after, _ = kernels.scan_batches(buffer, 0, total, table, True)
         if found != len(rows) or after != total:
             raise _changed(source)
-        return Block(buffer, table[:found], int(positions[0]))
+        return Block(source, buffer, table[:found], int(positions[0]))
 
 
 def _fill(source: SegmentSource, file: File, view: memoryview, position: int) -> None:
@@ -316,14 +300,6 @@ def _fill(source: SegmentSource, file: File, view: memoryview, position: int) ->
         if came == 0:
             raise _changed(source)
         have += came
-
-
-def _bad_record(source: SegmentSource, walked: Walked, error: BadRecordError) -> CorruptError:
-    return CorruptError(
-        "a batch with a record that cannot be read",
-        path=source.path,
-        position=walked.block.position_of(error.row),
-    )
 
 
 def _changed(source: SegmentSource) -> CorruptError:

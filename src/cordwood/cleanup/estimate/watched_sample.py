@@ -26,9 +26,8 @@ import numpy.typing as npt
 from cordwood.cleanup.estimate.distinct import distinct_keys, new_registers
 from cordwood.cleanup.estimate.points import NestedPoints
 from cordwood.cleanup.rules.record_longs import RecordLongs
-from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
-from cordwood.storage.reading.blocks import Block, Ints, Payload
+from cordwood.storage.reading.block import Block, Ints, Payload
 
 # Columns of the sample: int64, one row a batch. `START` is its first byte among all bytes of the
 # compaction, `FILE_POSITION` that in its file, `NUMBER` that of its first record among all records.
@@ -97,14 +96,6 @@ class Verdicts:
         self.keep &= ~np.packbits(expired, bitorder="little") | self.pinned
 
 
-class BadRecordError(Exception):
-    """A row of a block has a record that cannot be read."""
-
-    def __init__(self, row: int) -> None:
-        super().__init__(row)
-        self.row = row
-
-
 class WatchedSample:
     """The batches of the sample so far, and their keys."""
 
@@ -145,16 +136,12 @@ class WatchedSample:
         `levels` are changed: those of batches that are forgotten meanwhile become -1.
 
         Raises:
-            BadRecordError: a record cannot be read.
+            CorruptError: a record cannot be read.
         """
         row = payload.first
         while row < payload.last:
             status, row = kernels.watch_batches(
-                payload.buffer,
-                walked.block.table,
-                row,
-                payload.last,
-                payload.spans,
+                *payload.where_from(row),
                 first_dirty,
                 walked.numbers,
                 levels,
@@ -164,12 +151,12 @@ class WatchedSample:
                 self._secrets,
             )
             if status == records.BAD_RECORD:
-                raise BadRecordError(row)
+                raise payload.block.bad_record(row)
             if status == records.TABLE_FULL:
                 if self._used[0] >= self._limits.keys and self._batches > _BATCHES_MIN:
                     self._thin()
                     levels[levels < self.level] = _NONE
-                self._make_room(int(walked.block.table[row, rows_of.COUNT]))
+                self._make_room(int(payload.block.counts[row]))
 
     def add(self, walked: Walked, levels: Ints) -> None:
         """Adds the batches with a level from 0 on, whose keys are watched."""
@@ -182,7 +169,7 @@ class WatchedSample:
         rows[:, START] = walked.start + starts[chosen]
         rows[:, FILE_POSITION] = walked.block.position_of(0) + starts[chosen]
         rows[:, SIZE] = walked.sizes[chosen]
-        rows[:, COUNT] = walked.block.table[chosen, rows_of.COUNT]
+        rows[:, COUNT] = walked.block.counts[chosen]
         rows[:, NUMBER] = walked.numbers[chosen]
         rows[:, LEVEL] = levels[chosen]
         rows[:, CAN_DISCARD] = walked.can_discard[chosen]
@@ -218,15 +205,11 @@ class WatchedSample:
         """Notes the highest version of each key of the sample; `longs` has those of the payload.
 
         Raises:
-            BadRecordError: a record cannot be read.
+            CorruptError: a record cannot be read.
         """
         assert self._versions is not None, "versions are noted when the sample is complete"
         status, row = kernels.watch_versions(
-            payload.buffer,
-            walked.block.table,
-            payload.first,
-            payload.last,
-            payload.spans,
+            *payload.where,
             first_dirty,
             walked.numbers,
             longs.values,
@@ -235,23 +218,20 @@ class WatchedSample:
             self._secrets,
         )
         if status == records.BAD_RECORD:
-            raise BadRecordError(row)
+            raise payload.block.bad_record(row)
 
-    def judge(self, payload: Payload, table: Ints, numbers: Ints, verdicts: Verdicts) -> None:
+    def judge(self, payload: Payload, numbers: Ints, verdicts: Verdicts) -> None:
         """Marks the records of sampled batches that no other one supersedes, and null values.
 
         Args:
             payload: of the batches.
-            table: of their block.
             numbers: int64[rows], of each batch's first record among all records.
             verdicts: of the records of the block in order.
 
         Raises:
-            BadRecordError: a record cannot be read.
+            CorruptError: a record cannot be read.
         """
-        counts = table[:, rows_of.COUNT]
-        where = payload.buffer, table, payload.first, payload.last, payload.spans, numbers
-        ordinals = np.cumsum(counts) - counts
+        where, ordinals = (*payload.where, numbers), payload.block.ordinals()
         keep, nulls, pinned = verdicts.keep, verdicts.nulls, verdicts.pinned
         if self._versions is None:
             status, row = kernels.judge_watched(
@@ -262,7 +242,7 @@ class WatchedSample:
                 *where, ordinals, self._versions, keep, nulls, pinned, self._secrets
             )
         if status == records.BAD_RECORD:
-            raise BadRecordError(row)
+            raise payload.block.bad_record(row)
 
     def by_point(self, size_bytes: int, values: Ints) -> npt.NDArray[np.float64]:
         """For each point, how much of something the bytes have that it stands for; in order.

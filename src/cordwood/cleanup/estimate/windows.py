@@ -31,15 +31,14 @@ import numpy.typing as npt
 from cordwood.cleanup.engine.survivors import Secrets
 from cordwood.cleanup.estimate.values import QuickEstimate
 from cordwood.format.file_names import INDEX_SUFFIX
-from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
 from cordwood.format.offset_index import ENTRY_BYTES
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.reading.blocks import Block, PayloadReader, SegmentReader
+from cordwood.storage.reading.block import Block
+from cordwood.storage.reading.segment_reader import SegmentReader
 from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
 
-_CONTROL = 0x20
 _OFFSET_MAX = (1 << 63) - 1
 _POSITION = struct.Struct(">4xi")
 
@@ -100,9 +99,7 @@ class _Sample:
         self._fs = fs
         self._rng = np.random.default_rng(seed)
         self._secrets = Secrets.from_seed(seed).words
-        self._batch_bytes_max = batch_bytes_max
-        self._reader = SegmentReader(fs=fs)
-        self._payloads = PayloadReader(batch_bytes_max=batch_bytes_max)
+        self._reader = SegmentReader(batch_bytes_max=batch_bytes_max, fs=fs)
         self._bytes_read = 0
         # The windows of a segment are before its first entry, and from each entry on.
         self._windows = [
@@ -177,27 +174,19 @@ class _Sample:
     def _keys_of(self, part: tuple[SegmentSource, int]) -> Iterator[Words]:
         source, start = part
         self._bytes_read += source.size_bytes - start
-        blocks = self._reader.blocks(source, start=start, batch_bytes_max=self._batch_bytes_max)
-        for block in blocks:
-            yield self._identities(source, block)
+        for block in self._reader.blocks(source, start=start):
+            yield self._identities(block)
 
-    def _identities(self, source: SegmentSource, block: Block) -> Words:
-        table = block.table
-        counts = table[:, rows_of.COUNT]
-        wanted = ((table[:, rows_of.ATTRIBUTES] & _CONTROL) == 0) & (counts > 0)
-        count = int(counts.sum())
+    def _identities(self, block: Block) -> Words:
+        count = block.records_count
         entries = np.empty((count, key_table.SLOT_WORDS), dtype=np.uint64)
         used = np.zeros(1, dtype=np.int64)
         bits = np.zeros((2, count // 8 + 8), dtype=np.uint8)
-        for payload in self._payloads.payloads(source, block, wanted):
+        for payload in self._reader.payloads(block, block.has_data):
             status, row = kernels.list_batches(
-                payload.buffer,
-                table,
-                payload.first,
-                payload.last,
-                payload.spans,
+                *payload.where,
                 _OFFSET_MAX,
-                np.cumsum(counts) - counts,
+                block.ordinals(),
                 entries,
                 used,
                 bits[0],
@@ -205,11 +194,7 @@ class _Sample:
                 self._secrets,
             )
             if status == records.BAD_RECORD:
-                raise CorruptError(
-                    "a batch with a record that cannot be read",
-                    path=source.path,
-                    position=block.position_of(row),
-                )
+                raise block.bad_record(row)
             assert status == records.OK, "there is an entry for every record"
         return _hashed(entries[: int(used[0])])
 

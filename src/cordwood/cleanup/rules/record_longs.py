@@ -10,12 +10,9 @@ from cordwood.cleanup.rules.due import NEVER
 from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.removal_rule import RemovalRule
 from cordwood.cleanup.rules.versions import VersionRule
-from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, records
 from cordwood.format.native import record_longs as kinds
-from cordwood.model.errors import CorruptError
-from cordwood.storage.reading.blocks import Block, Ints, Payload
-from cordwood.storage.reading.source import SegmentSource
+from cordwood.storage.reading.block import Ints, Payload
 
 
 class RecordLongs:
@@ -39,35 +36,26 @@ class RecordLongs:
             return cls(kinds.TIMESTAMP, "")
         return cls(kinds.HEADER, rule.header)
 
-    def read(self, source: SegmentSource, block: Block, payload: Payload) -> None:
+    def read(self, payload: Payload) -> None:
         """Reads those of a payload.
 
         Raises:
             CorruptError: a record is malformed.
         """
-        counts = block.table[:, rows_of.COUNT]
-        total = int(counts.sum())
+        total = payload.block.records_count
         if len(self.values) < total:
             self.values = np.zeros(total, dtype=np.int64)
             self.known = np.zeros(total, dtype=np.bool_)
         status, row = kernels.record_longs(
-            payload.buffer,
-            block.table,
-            payload.first,
-            payload.last,
-            payload.spans,
-            np.cumsum(counts) - counts,
+            *payload.where,
+            payload.block.ordinals(),
             self._kind,
             self._key,
             self.values,
             self.known,
         )
         if status != records.OK:
-            raise CorruptError(
-                "a batch with a record that cannot be read",
-                path=source.path,
-                position=block.position_of(row),
-            )
+            raise payload.block.bad_record(row)
 
 
 class RemovalReader:
@@ -83,27 +71,27 @@ class RemovalReader:
         """The reader for a compaction; None where no rule is on."""
         return cls(rules.removals, rules.now_ms) if rules.removals else None
 
-    def gone(self, source: SegmentSource, block: Block, payload: Payload) -> Ints:
-        """The numbers within a block of the records of a payload whose moment has come.
+    def gone(self, payload: Payload) -> Ints:
+        """The numbers within the block of the records of a payload whose moment has come.
 
         Raises:
             CorruptError: a record is malformed.
         """
-        moments = self.moments(source, block, payload)
+        moments = self.moments(payload)
         found: Ints = np.flatnonzero(moments <= self._now_ms)
         return found
 
-    def moments(self, source: SegmentSource, block: Block, payload: Payload) -> Ints:
-        """When each record of a block goes, NEVER of one that does not, or not in the payload.
+    def moments(self, payload: Payload) -> Ints:
+        """When each record of the block goes; NEVER if it does not, or is not in the payload.
 
         Raises:
             CorruptError: a record is malformed.
         """
-        total = int(block.table[:, rows_of.COUNT].sum())
+        total = payload.block.records_count
         found: Ints = np.full(total, NEVER, dtype=np.int64)
         for rule, longs in self._readers:
             longs.known[:] = False
-            longs.read(source, block, payload)
+            longs.read(payload)
             moments = np.where(longs.known[:total], rule.moments(longs.values[:total]), NEVER)
             np.minimum(found, moments, out=found)
         return found

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.format.control_record import (
@@ -28,19 +27,11 @@ from cordwood.format.record_batch import (
     CONTROL_RECORDS_BYTES_MAX,
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
-    RecordBatch,
-    parse_batch,
 )
 from cordwood.model.errors import BatchTooLargeError, CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.reading.blocks import (
-    CUT_OFF,
-    BadBatchError,
-    Block,
-    Ints,
-    PayloadReader,
-    SegmentReader,
-)
+from cordwood.storage.reading.block import Block, Flags, Ints
+from cordwood.storage.reading.segment_reader import CUT_OFF, BadBatchError, SegmentReader
 from cordwood.storage.reading.source import SegmentSource
 
 _OFFSETS_PER_SEGMENT = 1 << 31
@@ -90,7 +81,6 @@ class SegmentCheck:
         self._is_settled = is_settled
         self._fs = fs
         self._reader = SegmentReader(fs=fs)
-        self._payloads = PayloadReader()
         self._last_offset = -1
         self.is_sound = True
         self.records = 0
@@ -113,7 +103,7 @@ class SegmentCheck:
         while start is not None:
             try:
                 for block in self._reader.blocks(source, start=start):
-                    yield self._checked(source, block)
+                    yield self._checked(block)
                 start = None
             except BadBatchError as error:
                 start = self._bad_batch(source, error, is_last=is_last)
@@ -148,80 +138,67 @@ class SegmentCheck:
 
     # ---- batches that can be read
 
-    def _checked(self, source: SegmentSource, block: Block) -> Piece:
+    def _checked(self, block: Block) -> Piece:
         self.batches += block.rows
-        self.records += int(block.table[:, rows_of.COUNT].sum())
-        self._check_offsets(source, block)
-        self._check_records(source, block)
-        return _piece(block, self._markers(source, block))
+        self.records += block.records_count
+        self._check_offsets(block)
+        self._check_records(block)
+        return _piece(block, self._markers(block))
 
-    def _check_offsets(self, source: SegmentSource, block: Block) -> None:
+    def _check_offsets(self, block: Block) -> None:
+        source = block.source
         bases = block.table[:, rows_of.BASE_OFFSET]
         lasts = block.table[:, rows_of.LAST_OFFSET]
         before = np.maximum.accumulate(np.concatenate(([self._last_offset], lasts[:-1])))
         end = min(source.next_base_offset, source.base_offset + _OFFSETS_PER_SEGMENT)
         outside = (bases < source.base_offset) | (lasts >= end)
         for row in np.flatnonzero(outside).tolist():
-            self._add(
+            self._add_batch(
                 Rule.OFFSET_RANGE,
-                source,
+                block,
+                row,
                 f"a batch of offsets {bases[row]} to {lasts[row]} in a segment of offsets from "
                 f"{source.base_offset} to {end - 1}",
-                block.position_of(row),
-                offset=int(bases[row]),
             )
         for row in np.flatnonzero((bases <= before) & ~outside).tolist():
-            self._add(
-                Rule.OFFSET_ORDER,
-                source,
-                f"a batch of offsets {bases[row]} to {lasts[row]} behind offset {before[row]}",
-                block.position_of(row),
-                offset=int(bases[row]),
-            )
+            reason = f"a batch of offsets {bases[row]} to {lasts[row]} behind offset {before[row]}"
+            self._add_batch(Rule.OFFSET_ORDER, block, row, reason)
         inside = lasts[~outside]
         if len(inside):
             self._last_offset = max(self._last_offset, int(inside.max()))
 
-    def _check_records(self, source: SegmentSource, block: Block) -> None:
-        table = block.table
+    def _check_records(self, block: Block) -> None:
         found = np.empty((block.rows, contents.CHECKS), dtype=np.int64)
         found[:, contents.CHECK_STATUS] = contents.SOUND
         wanted = np.ones(block.rows, dtype=np.bool_)
         while True:
             try:
-                for payload in self._payloads.payloads(source, block, wanted):
-                    kernels.check_batches(
-                        payload.buffer, table, payload.first, payload.last, payload.spans, found
-                    )
+                for payload in self._reader.payloads(block, wanted):
+                    kernels.check_batches(*payload.where, found)
                 break
             except CorruptError as error:
                 # One batch is left out, and the others are checked once more.
                 row = _row_at(block, error.position or 0)
                 wanted[row] = False
-                self._add(
-                    Rule.COMPRESSION, source, error.reason, block.position_of(row), block=block
-                )
+                self._add_batch(Rule.COMPRESSION, block, row, error.reason)
         status = np.where(wanted, found[:, contents.CHECK_STATUS], contents.SOUND)
         for row in np.flatnonzero(status != contents.SOUND).tolist():
             rule, reason = _RECORDS[int(status[row])]
-            self._add(rule, source, reason, block.position_of(row), block=block)
-        sound = wanted & (status == contents.SOUND) & (table[:, rows_of.COUNT] > 0)
-        self._check_bounds(source, block, found, sound)
+            self._add_batch(rule, block, row, reason)
+        sound = wanted & (status == contents.SOUND) & (block.counts > 0)
+        self._check_bounds(block, found, sound)
 
-    def _check_bounds(
-        self, source: SegmentSource, block: Block, found: Ints, sound: npt.NDArray[np.bool_]
-    ) -> None:
+    def _check_bounds(self, block: Block, found: Ints, sound: Flags) -> None:
         """Last offsets and maximum timestamps, as the records give them."""
         table = block.table
         lasts = found[:, contents.CHECK_LAST_OFFSET]
         for row in np.flatnonzero(sound & (lasts > table[:, rows_of.LAST_OFFSET])).tolist():
-            self._add(
+            self._add_batch(
                 Rule.RECORD_ORDER,
-                source,
+                block,
+                row,
                 f"a record of offset {lasts[row]} in a batch that ends at "
                 f"{table[row, rows_of.LAST_OFFSET]}",
-                block.position_of(row),
-                block=block,
             )
         if block.legacy is not None:
             return
@@ -229,29 +206,30 @@ class SegmentCheck:
         newest = found[:, contents.CHECK_MAX_TIMESTAMP]
         stated = table[:, rows_of.MAX_TIMESTAMP]
         for row in np.flatnonzero(sound & create_time & (newest != stated)).tolist():
-            self._add(
+            self._add_batch(
                 Rule.MAX_TIMESTAMP,
-                source,
+                block,
+                row,
                 f"a batch of maximum timestamp {stated[row]}, whose newest record has "
                 f"{newest[row]}",
-                block.position_of(row),
-                block=block,
             )
 
-    def _markers(self, source: SegmentSource, block: Block) -> dict[int, EndTxnMarker]:
+    def _markers(self, block: Block) -> dict[int, EndTxnMarker]:
         table = block.table
         markers: dict[int, EndTxnMarker] = {}
         for row in np.flatnonzero(table[:, rows_of.ATTRIBUTES] & CONTROL_BIT).tolist():
             try:
                 marker = marker_in(block, row)
             except CorruptError as error:
-                self._add(
-                    Rule.CONTROL_BATCH, source, error.reason, block.position_of(row), block=block
-                )
+                self._add_batch(Rule.CONTROL_BATCH, block, row, error.reason)
                 continue
             if marker is not None:
                 markers[row] = marker
         return markers
+
+    def _add_batch(self, rule: Rule, block: Block, row: int, reason: str) -> None:
+        offset = int(block.table[row, rows_of.BASE_OFFSET])
+        self._add(rule, block.source, reason, block.position_of(row), offset=offset)
 
     def _add(
         self,
@@ -260,11 +238,8 @@ class SegmentCheck:
         reason: str,
         position: int,
         *,
-        block: Block | None = None,
         offset: int | None = None,
     ) -> None:
-        if block is not None:
-            offset = int(block.table[_row_at(block, position), rows_of.BASE_OFFSET])
         self.is_sound = False
         self._findings.add(rule, source.path, reason, position=position, offset=offset)
 
@@ -300,18 +275,14 @@ def marker_in(block: Block, row: int) -> EndTxnMarker | None:
     """
     fields = block.table[row]
     is_of_producer = int(fields[rows_of.PRODUCER_ID]) >= 0
-    count = int(fields[rows_of.COUNT])
+    count = int(block.counts[row])
     if is_of_producer and count > 1:
         raise CorruptError(f"a control batch of a transaction with {count} records")
     if is_of_producer and not int(fields[rows_of.ATTRIBUTES]) & TRANSACTIONAL_BIT:
         raise CorruptError("a control batch of a producer that is not transactional")
     if count == 0:
         return None
-    start = int(fields[rows_of.POSITION])
-    data = block.buffer[start : start + int(fields[rows_of.SIZE])].tobytes()
-    batch = parse_batch(data)
-    assert isinstance(batch, RecordBatch), "the scan said that a whole batch is here"
-    record = next(batch.iter_records(size_max=CONTROL_RECORDS_BYTES_MAX))
+    record = next(block.records(row, size_max=CONTROL_RECORDS_BYTES_MAX))
     kind = parse_control_type_id(record.key)
     if kind in {ControlType.ABORT, ControlType.COMMIT}:
         if not is_of_producer:

@@ -10,9 +10,9 @@ import numpy.typing as npt
 
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents, kernels
-from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.reading.blocks import Ints, PayloadReader, SegmentReader
+from cordwood.storage.reading.block import Ints
+from cordwood.storage.reading.segment_reader import SegmentReader
 from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
 
 Rows = npt.NDArray[np.uint64]
@@ -61,9 +61,7 @@ class ContentReader:
     ) -> None:
         """Contents are comparable between readers with the same secrets."""
         self._secrets = secrets
-        self._batch_bytes_max = batch_bytes_max
-        self._reader = SegmentReader(fs=fs)
-        self._payloads = PayloadReader(batch_bytes_max=batch_bytes_max)
+        self._reader = SegmentReader(batch_bytes_max=batch_bytes_max, fs=fs)
 
     def chunks(self, source: SegmentSource) -> Iterator[Chunk]:
         """The contents of a segment, in order.
@@ -72,28 +70,15 @@ class ContentReader:
             CorruptError: a batch or record is damaged.
             OSError: the file cannot be read.
         """
-        for block in self._reader.blocks(source, batch_bytes_max=self._batch_bytes_max):
+        for block in self._reader.blocks(source):
             table = block.table.copy()
             parts = []
-            wanted = table[:, rows_of.COUNT] > 0
-            for payload in self._payloads.payloads(source, block, wanted):
-                count = int(table[payload.first : payload.last, rows_of.COUNT].sum())
+            for payload in self._reader.payloads(block, block.counts > 0):
+                count = int(block.counts[payload.first : payload.last].sum())
                 rows = np.empty((count, contents.WORDS), dtype=np.uint64)
-                status, at = kernels.list_contents(
-                    payload.buffer,
-                    block.table,
-                    payload.first,
-                    payload.last,
-                    payload.spans,
-                    self._secrets,
-                    rows,
-                )
+                status, at = kernels.list_contents(*payload.where, self._secrets, rows)
                 if status != contents.SOUND:
-                    raise CorruptError(
-                        "a batch with a record that cannot be read",
-                        path=source.path,
-                        position=block.position_of(at),
-                    )
+                    raise block.bad_record(at)
                 parts.append(rows)
             yield Chunk(
                 table,

@@ -26,7 +26,7 @@ from cordwood.cleanup.verification.directories import CheckedLog, Verification, 
 from cordwood.cleanup.verification.evidence import Scope, find_evidence
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.cleanup.verification.log import LogFacts
-from cordwood.cleanup.verification.transactions import Flags, Transactions
+from cordwood.cleanup.verification.transactions import Transactions
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import LOG_SUFFIX, base_offset_of, is_log_file, segment_file_name
 from cordwood.format.native import batches as rows_of
@@ -36,7 +36,8 @@ from cordwood.model.clock import Clock
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.offline_directories import Place, find_places, open_log_dirs
-from cordwood.storage.reading.blocks import Ints, PayloadReader, SegmentReader
+from cordwood.storage.reading.block import Flags, Ints
+from cordwood.storage.reading.segment_reader import SegmentReader
 from cordwood.storage.reading.source import SegmentSource
 
 _ENTRIES_MAX = 1 << 22
@@ -275,22 +276,16 @@ class _Comparison:
         found = np.zeros(count, dtype=np.bool_)
         if self._removals is None:
             return found
-        first, payloads = 0, PayloadReader()
-        for block in SegmentReader(fs=self._fs).blocks(source):
-            table = block.table
-            wanted = (table[:, rows_of.ATTRIBUTES] & CONTROL_BIT) == 0
-            wanted &= table[:, rows_of.COUNT] > 0
-            for payload in payloads.payloads(source, block, wanted):
-                found[first + self._removals.gone(source, block, payload)] = True
-            first += int(table[:, rows_of.COUNT].sum())
+        first, reader = 0, SegmentReader(fs=self._fs)
+        for block in reader.blocks(source):
+            for payload in reader.payloads(block, block.has_data):
+                found[first + self._removals.gone(payload)] = True
+            first += block.records_count
         return found
 
     def _trimmed(self, source: SegmentSource) -> Flags:
         """The newest bits of a segment, as many as it has records."""
-        count = sum(
-            int(block.table[:, rows_of.COUNT].sum())
-            for block in SegmentReader(fs=self._fs).blocks(source)
-        )
+        count = sum(block.records_count for block in SegmentReader(fs=self._fs).blocks(source))
         return self._new.newest_of(source)[:count]
 
     def _compare(

@@ -15,7 +15,7 @@ from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.format.leader_epoch_checkpoint import parse_leader_epoch_checkpoint
 from cordwood.format.native import batches as rows_of
 from cordwood.model.errors import CorruptError
-from cordwood.storage.reading.blocks import Ints
+from cordwood.storage.reading.block import Ints
 
 
 class EpochCheck:

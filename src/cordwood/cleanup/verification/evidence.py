@@ -23,21 +23,14 @@ from cordwood.cleanup.rules.record_longs import RecordLongs, RemovalReader
 from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.cleanup.rules.versions import VersionRule
-from cordwood.cleanup.verification.transactions import Flags, Transactions
+from cordwood.cleanup.verification.transactions import Transactions
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents, kernels, key_table, records
-from cordwood.format.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT
+from cordwood.format.record_batch import DELETE_HORIZON_BIT
 from cordwood.format.transaction_index import AbortedTransaction
-from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.reading.blocks import (
-    Block,
-    Bytes,
-    Ints,
-    Payload,
-    PayloadReader,
-    SegmentReader,
-)
+from cordwood.storage.reading.block import Block, Bytes, Flags, Ints, Payload
+from cordwood.storage.reading.segment_reader import SegmentReader
 from cordwood.storage.reading.source import BATCH_BYTES_MAX, SegmentSource
 
 _OTHER_SECRETS = 0x9E3779B97F4A7C15
@@ -105,13 +98,13 @@ def find_evidence(
         before=scope.before,
     )
     starts, total = [], 0
-    reader = SegmentReader(fs=fs)
+    reader = SegmentReader(batch_bytes_max=scope.batch_bytes_max, fs=fs)
     for segment in segments:
         starts.append(total)
-        for block in reader.blocks(segment, batch_bytes_max=scope.batch_bytes_max):
+        for block in reader.blocks(segment):
             transactions.note(block)
-            total += int(block.table[:, rows_of.COUNT].sum())
-            progress[0](int(block.table[:, rows_of.SIZE].sum()))
+            total += block.records_count
+            progress[0](block.size_bytes)
         total = -(-total // 8) * 8
     end = segments[-1].next_base_offset if segments else 0
     transactions.end(each for each in scope.aborted if each.last_offset >= end)
@@ -180,30 +173,21 @@ class _Walk:
             self._free.put(progress)
 
     def _run_offsets(self, shard: int, shards: int, entries_max: int, progress: Progress) -> bool:
-        reader = SegmentReader(fs=self._fs)
-        payloads = PayloadReader(batch_bytes_max=self._scope.batch_bytes_max)
+        reader = SegmentReader(batch_bytes_max=self._scope.batch_bytes_max, fs=self._fs)
         table, used = key_table.new_table(_SLOTS_MIN), np.zeros(1, dtype=np.int64)
         for segment, start in zip(self._segments, self._starts, strict=True):
             ordinal = start
-            for block in reader.blocks(segment, batch_bytes_max=self._scope.batch_bytes_max):
-                counts = block.table[:, rows_of.COUNT]
-                ordinals = ordinal + np.cumsum(counts) - counts
-                ordinal += int(counts.sum())
+            for block in reader.blocks(segment):
+                ordinals = block.ordinals(ordinal)
                 aborted = self._transactions.aborted(block.table)
                 if shard == 0:
-                    self._note_batches(segment, block, aborted, int(ordinals[0]))
-                is_control = (block.table[:, rows_of.ATTRIBUTES] & CONTROL_BIT) != 0
-                wanted = ~is_control & ~aborted & (counts > 0)
-                for payload in payloads.payloads(segment, block, wanted):
-                    self._note_expired(segment, block, payload, int(ordinals[0]))
+                    self._note_batches(block, aborted, ordinal)
+                for payload in reader.payloads(block, block.has_data & ~aborted):
+                    self._note_expired(payload, ordinal)
                     row = payload.first
                     while row < payload.last:
                         status, row = kernels.newest_of_shard(
-                            payload.buffer,
-                            block.table,
-                            row,
-                            payload.last,
-                            payload.spans,
+                            *payload.where_from(row),
                             ordinals,
                             table,
                             used,
@@ -216,15 +200,12 @@ class _Walk:
                         if status == contents.FULL:
                             if used[0] >= entries_max and shards < _SHARDS_MAX:
                                 return False
-                            wide = int(block.table[row, rows_of.COUNT])
+                            wide = int(block.counts[row])
                             table = self._grown(table, int(used[0]) + wide)
                         elif status != contents.SOUND:
-                            raise CorruptError(
-                                "a batch with a record that cannot be read",
-                                path=segment.path,
-                                position=block.position_of(row),
-                            )
-                progress(int(block.table[:, rows_of.SIZE].sum()))
+                            raise block.bad_record(row)
+                ordinal += block.records_count
+                progress(block.size_bytes)
         kernels.mark_newest(table, self.newest)
         return True
 
@@ -232,24 +213,20 @@ class _Walk:
         self, rule: VersionRule, shard: int, shards: int, entries_max: int, progress: Progress
     ) -> bool:
         """The same by versions: the records of a shard are sorted, and the last of a key counts."""
-        reader = SegmentReader(fs=self._fs)
-        payloads = PayloadReader(batch_bytes_max=self._scope.batch_bytes_max)
+        reader = SegmentReader(batch_bytes_max=self._scope.batch_bytes_max, fs=self._fs)
         versions = RecordLongs.of_versions(rule)
         found = [np.empty((0, _SORTED_COLUMNS), dtype=np.uint64)]
         for segment, start in zip(self._segments, self._starts, strict=True):
             ordinal, taken = start, 0
-            for block in reader.blocks(segment, batch_bytes_max=self._scope.batch_bytes_max):
-                counts = block.table[:, rows_of.COUNT]
-                ordinals = ordinal + np.cumsum(counts) - counts
+            for block in reader.blocks(segment):
+                ordinals = block.ordinals(ordinal)
                 aborted = self._transactions.aborted(block.table)
                 if shard == 0:
-                    self._note_batches(segment, block, aborted, int(ordinals[0]))
-                is_control = (block.table[:, rows_of.ATTRIBUTES] & CONTROL_BIT) != 0
-                wanted = ~is_control & ~aborted & (counts > 0)
-                for payload in payloads.payloads(segment, block, wanted):
-                    self._note_expired(segment, block, payload, ordinal)
-                    versions.read(segment, block, payload)
-                    entries = self._listed(segment, block, payload, ordinals)
+                    self._note_batches(block, aborted, ordinal)
+                for payload in reader.payloads(block, block.has_data & ~aborted):
+                    self._note_expired(payload, ordinal)
+                    versions.read(payload)
+                    entries = self._listed(payload, ordinals)
                     mixed = (entries[:, 0] ^ entries[:, 1]) * _MIX ^ entries[:, 2] * _MIX
                     entries = entries[(mixed >> np.uint64(32)) % np.uint64(shards) == shard]
                     at = entries[:, 3].astype(np.int64) - ordinal
@@ -258,37 +235,28 @@ class _Walk:
                     version = versions.values[at].astype(np.uint64) ^ np.uint64(1 << 63)
                     found.append(np.column_stack((entries, known, version * known)))
                     taken += len(entries)
-                ordinal += int(counts.sum())
+                ordinal += block.records_count
                 if taken > entries_max:
                     found = [np.concatenate(found)]
                     if len(found[0]) > entries_max and shards < _SHARDS_MAX:
                         return False
-                progress(int(block.table[:, rows_of.SIZE].sum()))
+                progress(block.size_bytes)
         self._settle(np.concatenate(found))
         return True
 
-    def _note_expired(
-        self, segment: SegmentSource, block: Block, payload: Payload, first: int
-    ) -> None:
+    def _note_expired(self, payload: Payload, first: int) -> None:
         if self._removals is not None:
-            self._expired[first + self._removals.gone(segment, block, payload)] = True
+            self._expired[first + self._removals.gone(payload)] = True
 
-    def _listed(
-        self, segment: SegmentSource, block: Block, payload: Payload, ordinals: Ints
-    ) -> npt.NDArray[np.uint64]:
+    def _listed(self, payload: Payload, ordinals: Ints) -> npt.NDArray[np.uint64]:
         """Identity and ordinal of each keyed record from the log start on."""
-        rows = slice(payload.first, payload.last)
-        room = int(block.table[rows, rows_of.COUNT].sum())
+        room = int(payload.block.counts[payload.first : payload.last].sum())
         lists = []
         for until in (_OFFSET_MAX, self._scope.log_start_offset):
             entries = np.empty((room, key_table.SLOT_WORDS), dtype=np.uint64)
             used = np.zeros(1, dtype=np.int64)
             status, row = kernels.list_batches(
-                payload.buffer,
-                block.table,
-                payload.first,
-                payload.last,
-                payload.spans,
+                *payload.where,
                 until,
                 ordinals,
                 entries,
@@ -298,11 +266,7 @@ class _Walk:
                 self._secrets,
             )
             if status != records.OK:
-                raise CorruptError(
-                    "a batch with a record that cannot be read",
-                    path=segment.path,
-                    position=block.position_of(row),
-                )
+                raise payload.block.bad_record(row)
             lists.append(entries[: int(used[0])])
         every, below = lists
         return every[len(below) :]  # both are in offset order
@@ -328,21 +292,17 @@ class _Walk:
             slots *= 2
         return kernels.grow_table(table, slots, self._secrets)
 
-    def _note_batches(
-        self, segment: SegmentSource, block: Block, aborted: Flags, first: int
-    ) -> None:
-        scope, table = self._scope, block.table
-        counts = table[:, rows_of.COUNT]
+    def _note_batches(self, block: Block, aborted: Flags, first: int) -> None:
+        scope, table, counts = self._scope, block.table, block.counts
         if block.legacy is not None:
-            is_past = np.full(
-                block.rows, segment.modified_ns // 1_000_000 <= scope.rules.legacy_horizon_ms
-            )
+            modified_ms = block.source.modified_ns // 1_000_000
+            is_past = np.full(block.rows, modified_ms <= scope.rules.legacy_horizon_ms)
         else:
             has_horizon = (table[:, rows_of.ATTRIBUTES] & DELETE_HORIZON_BIT) != 0
             is_past = has_horizon & (table[:, rows_of.BASE_TIMESTAMP] <= scope.rules.now_ms)
         is_below = table[:, rows_of.BASE_OFFSET] < scope.log_start_offset
         markers = self._transactions.markers_to_stay(block, scope.rules.now_ms)
-        where = slice(first, first + int(counts.sum()))
+        where = slice(first, first + block.records_count)
         self._markers[where] = np.repeat(markers, counts)
         self._aborted[where] = np.repeat(aborted, counts)
         self._deletable[where] = np.repeat(is_past, counts)

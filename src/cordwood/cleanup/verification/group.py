@@ -21,7 +21,6 @@ from cordwood.cleanup.verification.batches import SegmentCheck
 from cordwood.cleanup.verification.contents import Ahead, Chunk, ContentReader
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.cleanup.verification.indexes import IndexCheck
-from cordwood.cleanup.verification.transactions import Flags
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -39,7 +38,7 @@ from cordwood.format.record_batch import (
 from cordwood.format.transaction_index import AbortedTransaction, parse_transaction_index
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.reading.blocks import Ints
+from cordwood.storage.reading.block import Flags, Ints
 from cordwood.storage.reading.source import SegmentSource
 
 # What a rewritten batch keeps of its attributes: all but the horizon; without records, no codec.

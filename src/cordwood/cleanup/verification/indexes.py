@@ -19,7 +19,7 @@ from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.format import offset_index, time_index
 from cordwood.format.file_names import INDEX_SUFFIX, TIME_INDEX_SUFFIX
 from cordwood.model.errors import CorruptError
-from cordwood.storage.reading.blocks import Ints
+from cordwood.storage.reading.block import Ints
 
 
 class IndexCheck:

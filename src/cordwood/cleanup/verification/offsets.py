@@ -24,7 +24,7 @@ from cordwood.cleanup.verification.batches import Piece
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.format.native import batches as rows_of
 from cordwood.format.record_batch import DELETE_HORIZON_BIT
-from cordwood.storage.reading.blocks import Ints
+from cordwood.storage.reading.block import Ints
 
 #: producer.id.expiration.ms of a broker that does not set it.
 _PRODUCER_EXPIRATION_MS = 86_400_000

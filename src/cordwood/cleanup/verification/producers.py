@@ -39,7 +39,7 @@ from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.producers.producer_state import ProducerStateManager
-from cordwood.storage.reading.blocks import Ints
+from cordwood.storage.reading.block import Ints
 from cordwood.storage.segment.native_recovery import rows_for_producers
 
 

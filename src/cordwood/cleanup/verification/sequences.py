@@ -23,7 +23,7 @@ from cordwood.format.native import batches as rows_of
 from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.record import SEQUENCE_MAX
 from cordwood.format.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT
-from cordwood.storage.reading.blocks import Ints
+from cordwood.storage.reading.block import Ints
 
 SEQUENCES = SEQUENCE_MAX + 1
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-import numpy.typing as npt
 
 from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.cleanup.verification.batches import marker_in
@@ -18,9 +17,7 @@ from cordwood.format.native import batches as rows_of
 from cordwood.format.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError
-from cordwood.storage.reading.blocks import Block, Ints
-
-Flags = npt.NDArray[np.bool_]
+from cordwood.storage.reading.block import Block, Flags, Ints
 
 
 class Transactions:

@@ -6,16 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
 from cordwood.format.native import batches as rows_of
 from cordwood.format.record import Record
-from cordwood.format.record_batch import RecordBatch, parse_batch
 from cordwood.format.transaction_index import AbortedTransaction
-from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.aborted import AbortedTransactions
-from cordwood.storage.reading.blocks import Block, PayloadReader, SegmentReader
+from cordwood.storage.reading.block import Block
+from cordwood.storage.reading.segment_reader import SegmentReader
 from cordwood.storage.reading.source import SegmentSource
 
 _CONTROL = 0x20
@@ -59,7 +57,6 @@ class RecordSearch:
         self._aborted = AbortedTransactions(aborted)
         self._progress = progress
         self._reader = SegmentReader(fs=fs)
-        self._payloads = PayloadReader()
 
     def at(self, offset: int) -> FoundRecord | None:
         """The record at an offset; None where the log has none: it was removed, or never there.
@@ -76,10 +73,10 @@ class RecordSearch:
                     table[:, rows_of.LAST_OFFSET] >= offset
                 )
                 for row in np.flatnonzero(covers).tolist():
-                    for found in self._records(source, block, row):
+                    for found in self._records(block, row):
                         if found.record.offset == offset:
                             return found
-                self._progress(int(table[:, rows_of.SIZE].sum()))
+                self._progress(block.size_bytes)
         return None
 
     def with_key(self, key: bytes) -> Iterator[FoundRecord]:
@@ -90,33 +87,24 @@ class RecordSearch:
         """
         for source in self._sources:
             for block in self._reader.blocks(source):
-                for row in self._rows_with(source, block, key):
-                    for found in self._records(source, block, row):
+                for row in self._rows_with(block, key):
+                    for found in self._records(block, row):
                         if found.record.key == key and not found.is_control:
                             yield found
-                self._progress(int(block.table[:, rows_of.SIZE].sum()))
+                self._progress(block.size_bytes)
 
-    def _rows_with(self, source: SegmentSource, block: Block, key: bytes) -> Iterator[int]:
+    def _rows_with(self, block: Block, key: bytes) -> Iterator[int]:
         """The batches that hold the bytes of the key anywhere."""
-        wanted: npt.NDArray[np.bool_] = block.table[:, rows_of.COUNT] > 0
-        for payload in self._payloads.payloads(source, block, wanted):
+        for payload in self._reader.payloads(block, block.counts > 0):
             for row in range(payload.first, payload.last):
                 start, end = payload.spans[row].tolist()
                 if start >= 0 and payload.buffer[start:end].tobytes().find(key) >= 0:
                     yield row
 
-    def _records(self, source: SegmentSource, block: Block, row: int) -> Iterator[FoundRecord]:
+    def _records(self, block: Block, row: int) -> Iterator[FoundRecord]:
         table = block.table
-        start = int(table[row, rows_of.POSITION])
         attributes = int(table[row, rows_of.ATTRIBUTES])
-        try:
-            batch = parse_batch(
-                block.buffer[start : start + int(table[row, rows_of.SIZE])].tobytes()
-            )
-            assert isinstance(batch, RecordBatch), "legacy entries come as batches"
-            records = list(batch.iter_records())
-        except CorruptError as error:
-            raise error.located(path=source.path, base_position=block.position_of(row)) from error
+        records, header = list(block.records(row)), block.batch(row).header
         is_control = bool(attributes & _CONTROL)
         is_aborted = bool(attributes & _TRANSACTIONAL) and not is_control
         if is_aborted:
@@ -131,8 +119,8 @@ class RecordSearch:
         for record in records:
             yield FoundRecord(
                 record=record,
-                segment_base=source.base_offset,
+                segment_base=block.source.base_offset,
                 is_control=is_control,
                 is_aborted=is_aborted,
-                delete_horizon_ms=batch.header.delete_horizon_ms,
+                delete_horizon_ms=header.delete_horizon_ms,
             )

@@ -15,7 +15,7 @@ from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native.rebuild import COPY, DISCARD, EMPTY, REBUILD
 from cordwood.storage.filesystem import FileFacts
-from cordwood.storage.reading.blocks import Block
+from cordwood.storage.reading.block import Block
 from cordwood.storage.reading.source import SegmentSource
 
 NOW_MS: Final = 1_000_000
@@ -75,7 +75,7 @@ def decide(
     manifest = Manifest(0, "t")
     rules = _Rules(_compaction(producers, upper_bound), _source())
     verdicts = rules.decide(
-        Block(np.empty(0, dtype=np.uint8), table, 0),
+        Block(_source(), np.empty(0, dtype=np.uint8), table, 0),
         (ends - counts).astype(np.int64),
         keep,
         (all_nulls, bits("".join(mortal)) if is_pinned else all_nulls),

@@ -7,7 +7,7 @@ import pytest
 
 from cordwood.cleanup.estimate.distinct import distinct_keys, new_registers
 from cordwood.format.native.records import REGISTER_BITS
-from cordwood.storage.reading.blocks import Bytes
+from cordwood.storage.reading.block import Bytes
 
 
 def registers_of(hashes: list[int]) -> Bytes:

@@ -13,7 +13,7 @@ from cordwood.cleanup.estimate.distinct import distinct_keys, new_registers
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
 from cordwood.format.record_batch import Record, build_batch
-from cordwood.storage.reading.blocks import Ints
+from cordwood.storage.reading.block import Ints
 
 SECRETS = Secrets.from_seed(7).words
 _MASK = (1 << records.WATCHED_LEVEL_SHIFT) - 1

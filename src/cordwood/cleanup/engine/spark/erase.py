@@ -19,14 +19,12 @@ from cordwood.cleanup.engine.spark.runner import Row, Runner
 from cordwood.cleanup.engine.survivors import no_progress
 from cordwood.cleanup.erasure.condition import Condition
 from cordwood.cleanup.erasure.offsets import ranges_of, united
-from cordwood.cleanup.erasure.records import records_in
-from cordwood.cleanup.erasure.search import Found, Matcher, Searched, data_rows, search_one
+from cordwood.cleanup.erasure.search import Found, Matcher, Searched, search_one
 from cordwood.cleanup.plan.compaction_values import OffsetRanges, failure_from_json, failure_to_json
-from cordwood.format.native import batches as rows_of
 from cordwood.format.record import Record
 from cordwood.model.errors import ConfigError, CordwoodError, EngineError
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.reading.blocks import SegmentReader
+from cordwood.storage.reading.segment_reader import SegmentReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -170,7 +168,7 @@ def _failure(error: Exception, condition: Condition) -> CordwoodError | OSError:
 
 def _count_of(searched: Searched) -> int:
     blocks = SegmentReader().blocks(searched.source)
-    return sum(int(block.table[:, rows_of.COUNT].sum()) for block in blocks)
+    return sum(block.records_count for block in blocks)
 
 
 def _decoder(segments: list[Searched], shares: list[list[int]]) -> Any:
@@ -193,8 +191,8 @@ def _records_of(searched: Searched, at: int) -> Iterator[pa.RecordBatch]:
     rows: list[dict[str, Any]] = []
     size = 0
     for block in SegmentReader().blocks(searched.source):
-        for row in data_rows(block):
-            for record in records_in(searched.source, block, row):
+        for row in np.flatnonzero(block.has_data).tolist():
+            for record in block.records(row):
                 rows.append(_row_of(searched, record, at))
                 size += len(record.key or b"") + len(record.value or b"")
                 if len(rows) >= _ROWS_MAX or size >= _BYTES_MAX:

@@ -17,7 +17,7 @@ from cordwood.format.legacy import LegacyBatch, build_legacy_message
 from cordwood.format.record_batch import Record, build_batch, iter_batches
 from cordwood.model.errors import CorruptError
 from cordwood.storage.reading.aborted import AbortedTransactions
-from cordwood.storage.reading.blocks import SegmentReader
+from cordwood.storage.reading.segment_reader import SegmentReader
 from cordwood.storage.reading.source import SegmentSource
 from support.random_log import Contents, random_log
 
