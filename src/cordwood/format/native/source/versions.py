@@ -3,7 +3,7 @@
 A slot has two words more than that of a table of the newest records (`key_table`): the version, and
 flags. The record with the higher version wins; one without a version loses against any; of equal
 ones the newer wins. A record that an older one beats *pins* that one: see
-`cordwood.cleanup.engine.survivors`.
+`cordwood.cleanup.survivors`.
 """
 
 from __future__ import annotations
