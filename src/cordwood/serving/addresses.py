@@ -24,6 +24,15 @@ def is_loopback(host: str) -> bool:
         return False
 
 
+def is_address(host: str) -> bool:
+    """Whether a host is an IP address, not a name."""
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
 def is_wildcard(host: str) -> bool:
     """Whether a host stands for every address of this machine."""
     if not host:

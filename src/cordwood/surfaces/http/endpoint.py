@@ -21,8 +21,8 @@
     GET  /health                      200 while the node serves
     GET  /ready                       of a broker: 200 while it is active with all replicas in sync
 
-A request that changes something is refused if a page of another site may have sent it, and if it
-comes from another machine, unless that is allowed.
+A request is refused if a page of another site may have sent it, and one that changes something if
+it comes from another machine, unless that is allowed.
 
 The endpoint has threads of its own. They ask the event loop for a copy of its state, which it makes
 in slices; if the loop does not answer in time, the request fails. The loop never waits for the
@@ -53,7 +53,7 @@ from cordwood.model.errors import (
     NotCompactedError,
 )
 from cordwood.queries.identity import NodeIdentity
-from cordwood.serving.addresses import in_url, is_loopback, is_wildcard
+from cordwood.serving.addresses import in_url, is_address, is_loopback, is_wildcard
 from cordwood.serving.request_errors import UnansweredRequestError
 from cordwood.serving.transport import PortInUseError
 from cordwood.surfaces.http.lane import Lane
@@ -191,6 +191,7 @@ class HttpEndpoint:
         method, path = request.method, request.path
         route = self._routes.get((method, path))
         if route is not None:
+            self._require_own_name(request)
             if method != "GET":
                 self._require_own_page(request)
                 self._require_near(request)
@@ -201,28 +202,42 @@ class HttpEndpoint:
         known = ", ".join(at for _, at in self._routes)
         raise Refusal(404, f"there is no {path} here, but {known}")
 
-    def _require_own_page(self, request: Request) -> None:
-        """Refuses a request that a page of another site makes a browser send, unless it is a GET.
+    def _require_own_name(self, request: Request) -> None:
+        """Refuses a request that a page reaches by a name of its own site (DNS rebinding).
 
-        A browser sends the looked-up name in Host and the page's site in Origin, and
-        sends JSON to another site only after it has asked for permission, which is not granted.
+        A browser sends the name that it has looked up in Host. A request without Host, or with an
+        address in it, is of no such page: of these only what changes nothing is answered, unless
+        it has reached that address.
 
         Raises:
-            Refusal: the request may come from another site.
+            Refusal: the name in Host is not one of this node.
         """
         host = request.header("Host")
         try:
             name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         except ValueError:
-            name = ""
-        if not (is_loopback(name) or name in {*self._names(), request.reached}):
-            raise Refusal(
-                421,
-                f"the Host {host!r} is not a name of this node: use localhost, its address, or the "
-                "name of one of its listeners",
-            )
+            name = host
+        if is_loopback(name) or name in {*self._names(), request.reached}:
+            return
+        if request.method == "GET" and (not host or is_address(name)):
+            return
+        raise Refusal(
+            421,
+            f"the Host {host!r} is not a name of this node: use localhost, its address, or the "
+            "name of one of its listeners",
+        )
+
+    def _require_own_page(self, request: Request) -> None:
+        """Refuses a change that a page of another site makes a browser send.
+
+        A browser sends the page's site in Origin, and sends JSON to another site only after it has
+        asked for permission, which is not granted.
+
+        Raises:
+            Refusal: the request may come from another site.
+        """
         origin = request.header("Origin")
-        if origin and origin.lower() != f"http://{host.lower()}":
+        if origin and origin.lower() != f"http://{request.header('Host').lower()}":
             raise Refusal(403, f"a page of {origin} may not change anything here")
         if request.headers.get_content_type() != "application/json":
             raise Refusal(415, "Content-Type: expected application/json")

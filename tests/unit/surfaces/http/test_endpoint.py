@@ -296,6 +296,21 @@ def test_a_page_of_another_site_changes_nothing(
     assert document(shared_probe, "/clock")["ahead_ms"] == before
 
 
+@pytest.mark.parametrize("path", ["/explain", "/metrics", "/health", "/"])
+def test_a_page_of_another_site_reads_nothing_by_a_name_that_leads_here(
+    shared_probe: Probe, path: str
+) -> None:
+    for host in ("evil.example", "127.0.0.1.evil.example:9464", "localhost@evil.example", "[::1"):
+        assert shared_probe.ask(path, headers={"Host": host}).status == 421, host
+
+
+@pytest.mark.parametrize("host", ["", "localhost:1", "192.0.2.7:9464", "[2001:db8::7]:9464"])
+def test_an_address_that_is_forwarded_here_and_a_client_without_host_may_read(
+    shared_probe: Probe, host: str
+) -> None:
+    assert shared_probe.ask("/clock", headers={"Host": host}).status == 200
+
+
 def test_the_name_of_a_listener_is_a_name_of_the_broker(tmp_path: Path) -> None:
     properties = {"advertised.listeners": "PLAINTEXT://broker.test:19092"}
     with (
