@@ -19,9 +19,13 @@ from cordwood.model.error_codes import ErrorCode
 
 
 class AddressedBroker(NamedTuple):
-    """The broker at the bootstrap address, with those of its settings that were asked for."""
+    """The broker at the bootstrap address, with those of its settings that were asked for.
+
+    `nodes` are all brokers of its cluster, at the listener that was reached.
+    """
 
     broker: BrokerEndpoint
+    nodes: Sequence[BrokerEndpoint]
     cluster_id: str | None
     configs: Mapping[str, str | None]
 
@@ -63,5 +67,5 @@ def find_addressed(cluster: ClusterClient, keys: Sequence[str]) -> AddressedBrok
         if result.error_code:
             raise RefusedError(int(result.error_code), result.error_message)
         configs = {config.name: config.value for config in result.configs}
-        return AddressedBroker(named[result.resource_name], facts.cluster_id, configs)
+        return AddressedBroker(named[result.resource_name], facts.nodes, facts.cluster_id, configs)
     return None

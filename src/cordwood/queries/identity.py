@@ -11,15 +11,16 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from cordwood import __version__
 from cordwood.format.file_names import RUNTIME_FILE
 from cordwood.model.errors import CordwoodError, CorruptError
+from cordwood.queries.documents import ABSENT, from_document, to_document
 from cordwood.storage.filesystem import OS, FileSystem
 
 _log = logging.getLogger(__name__)
@@ -29,20 +30,32 @@ CONTROLLER: Final = "controller"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OtherBroker:
+    """A broker of a node's cluster, with its Kafka address; `reason` is why it was not asked."""
+
+    node_id: int
+    address: str
+    reason: str | None = field(default=None, metadata=ABSENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeIdentity:
     """A running node: its node and cluster ids, its process, its log directories, its address.
 
     `log_dirs` are absolute; `http_url` is None where the node serves no HTTP; `role` is
-    "controller" for a node that is a controller alone.
+    "controller" for a node that is a controller alone. The answer to `GET /broker` has
+    `other_brokers`, all of its cluster; a document of a command those `not_asked`.
     """
 
     node_id: int
     cluster_id: str
     pid: int
-    log_dirs: tuple[str, ...]
+    log_dirs: Sequence[str]
     http_url: str | None
     role: str = BROKER
     version: str = __version__
+    other_brokers: Sequence[OtherBroker] | None = field(default=None, metadata=ABSENT)
+    not_asked: Sequence[OtherBroker] | None = field(default=None, metadata=ABSENT)
 
     @classmethod
     def here(
@@ -64,49 +77,15 @@ class NodeIdentity:
             role=role,
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return asdict(self) | {"log_dirs": list(self.log_dirs)}
-
-    @classmethod
-    def from_json(cls, value: Any) -> NodeIdentity:
-        """Reads what `to_json` gives; further fields are ignored.
-
-        Raises:
-            CorruptError: it is something else.
-        """
-        try:
-            url = value["http_url"]
-            return cls(
-                node_id=int(value["node_id"]),
-                cluster_id=str(value["cluster_id"]),
-                pid=int(value["pid"]),
-                log_dirs=tuple(str(each) for each in value["log_dirs"]),
-                http_url=None if url is None else str(url),
-                role=str(value.get("role", BROKER)),
-                version=str(value["version"]),
-            )
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise CorruptError(f"not the identity of a Cordwood broker ({error!r})") from error
+    def is_at(self, log_dir: Path) -> bool:
+        """Whether a directory is one of the node's log directories."""
+        return log_dir.resolve() in {Path(each).resolve() for each in self.log_dirs}
 
     def __str__(self) -> str:
         where = ", ".join(self.log_dirs)
         return (
             f"{self.role} {self.node_id} of cluster {self.cluster_id} (process {self.pid}, {where})"
         )
-
-
-def other_brokers(answer: Mapping[str, Any]) -> dict[int, str]:
-    """The addresses by id in the answer to `GET /broker`; none if it has no list of them.
-
-    Raises:
-        CorruptError: the list is something else.
-    """
-    try:
-        others = answer.get("other_brokers", [])
-        return {int(each["node_id"]): str(each["address"]) for each in others}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise CorruptError(f"not the identity of a Cordwood broker ({error!r})") from error
 
 
 @contextmanager
@@ -116,7 +95,7 @@ def runtime_files(identity: NodeIdentity, *, fs: FileSystem = OS) -> Iterator[No
     If a disk returns an error, a warning is logged; the node runs without the file.
     """
     paths = [Path(each) / RUNTIME_FILE for each in identity.log_dirs]
-    data = json.dumps(identity.to_json()).encode() + b"\n"
+    data = json.dumps(to_document(identity)).encode() + b"\n"
     for path in paths:
         with _warning_of(path):
             fs.replace_durably(path, data)
@@ -155,6 +134,6 @@ def read_runtime_file(log_dir: Path, *, fs: FileSystem = OS) -> NodeIdentity | N
     except FileNotFoundError:
         return None
     try:
-        return NodeIdentity.from_json(json.loads(data))
+        return from_document(NodeIdentity, json.loads(data))
     except (CorruptError, ValueError) as error:
         raise CorruptError(str(error), path=str(path)) from error

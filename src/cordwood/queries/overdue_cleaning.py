@@ -38,17 +38,23 @@ class OverdueCleaning:
     a cleaning would look at.
     """
 
+    topic: str
+    partition: int
+    log_dir: str
     cleaned_ms: int
     due_ms: int
     written_ms: int
     dirty_bytes: int
 
 
-def overdue_cleaning(view: LogView, *, checkpoint_ms: int, now_ms: int) -> OverdueCleaning | None:
+def overdue_cleaning(
+    view: LogView, *, log_dir: str, checkpoint_ms: int, now_ms: int
+) -> OverdueCleaning | None:
     """What is certain of a log; None where nothing is.
 
     Args:
         view: the log.
+        log_dir: where it is.
         checkpoint_ms: when its directory's `cleaner-offset-checkpoint` was last modified.
         now_ms: the time.
     """
@@ -76,6 +82,9 @@ def overdue_cleaning(view: LogView, *, checkpoint_ms: int, now_ms: int) -> Overd
     if not checkpoint_ms < due_ms <= written_ms - DAY_MS:
         return None
     return OverdueCleaning(
+        topic=view.topic_partition.topic,
+        partition=view.topic_partition.partition,
+        log_dir=log_dir,
         cleaned_ms=checkpoint_ms,
         due_ms=due_ms,
         written_ms=written_ms,

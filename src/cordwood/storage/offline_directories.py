@@ -13,7 +13,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from cordwood.storage.filesystem import OS, DirectoryLock
 from cordwood.storage.log_directory import is_log_directory
@@ -88,17 +87,25 @@ def find_places(log_dirs: Sequence[OfflineLogDirectory]) -> list[Place]:
     return found
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InUse:
+    """A log directory that another process uses."""
+
+    log_dir: str
+    pid: int
+
+
 class Locks:
     """The `.lock` files that a cleaning holds; a dry run takes none, and notes who holds them.
 
-    `in_use` are the directories that another process uses, each with `log_dir` and `pid`.
+    `in_use` are the directories that another process uses.
     """
 
     def __init__(self, *, dry_run: bool) -> None:
         self._dry_run = dry_run
         self._held: dict[object, DirectoryLock | None] = {}
         self._real_homes: dict[Path, Path] = {}
-        self.in_use: list[dict[str, Any]] = []
+        self.in_use: list[InUse] = []
 
     def take(self, directory: Path) -> None:
         """Locks a directory that is not locked yet.
@@ -116,7 +123,7 @@ class Locks:
         self._held[identity] = None
         pid = DirectoryLock.holder(directory)
         if pid is not None:
-            self.in_use.append({"log_dir": str(directory), "pid": pid})
+            self.in_use.append(InUse(log_dir=str(directory), pid=pid))
 
     def take_for(self, place: Place) -> str | None:
         """Locks the directory that really holds a partition; why it may not be cleaned, or None.

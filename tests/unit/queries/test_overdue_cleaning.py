@@ -50,7 +50,7 @@ def view() -> LogView:
 
 
 def overdue(log: LogView, *, checkpoint_ms: int = CLEANED_MS) -> OverdueCleaning | None:
-    return overdue_cleaning(log, checkpoint_ms=checkpoint_ms, now_ms=NOW_MS)
+    return overdue_cleaning(log, log_dir="/data", checkpoint_ms=checkpoint_ms, now_ms=NOW_MS)
 
 
 def changed(log: LogView, number: int, **changes: Any) -> LogView:
@@ -64,6 +64,9 @@ def changed(log: LogView, number: int, **changes: Any) -> LogView:
 def test_a_log_whose_cleaner_has_died_is_due_since_its_ratio_passed_the_limit() -> None:
     """Two segments of four are half, three of five are more: they were full on the sixth day."""
     assert overdue(view()) == OverdueCleaning(
+        topic="users",
+        partition=0,
+        log_dir="/data",
         cleaned_ms=CLEANED_MS,
         due_ms=NOW_MS - 4 * DAY_MS,
         written_ms=NOW_MS,

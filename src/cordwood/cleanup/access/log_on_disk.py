@@ -126,8 +126,7 @@ class LogOnDisk:
             clean_shutdown=self.is_whole,
             producer_expiration_ms=request.producer_expiration_ms,
             now_ms=request.now_ms,
-            is_in_use=str(self._log_dir.path)
-            in {each["log_dir"] for each in self._run.report.in_use},
+            is_in_use=str(self._log_dir.path) in {each.log_dir for each in self._run.report.in_use},
         )
         waits = bool(self._config.cordwood_retention_groups)
         captured = capture_offline(

@@ -6,7 +6,7 @@ import threading
 from collections import Counter, OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from cordwood.cleanup.rules.group_guard import GroupLoss
 from cordwood.model.topic_partition import TopicPartition
@@ -25,20 +25,6 @@ class NotedLoss:
     loss: GroupLoss
     since_ms: int
     at_ms: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        loss = self.loss
-        return {
-            "group": loss.group,
-            "first_offset": loss.first_offset,
-            "last_offset": loss.last_offset,
-            "records_at_most": loss.offsets,
-            "setting": loss.setting,
-            "known": not loss.unknown,
-            "since_ms": self.since_ms,
-            "at_ms": self.at_ms,
-        }
 
 
 class GroupLosses:

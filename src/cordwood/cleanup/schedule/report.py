@@ -10,6 +10,7 @@ from typing import Any
 from cordwood.cleanup.estimate.values import CompactionEstimate
 from cordwood.cleanup.plan.compaction_values import Discarded
 from cordwood.cleanup.rules.group_guard import GroupLoss
+from cordwood.storage.offline_directories import InUse
 
 
 class Status(enum.StrEnum):
@@ -134,8 +135,8 @@ class Report:
     warnings: list[str] = field(default_factory=list)
     engine: dict[str, Any] = field(default_factory=dict)
     timing: Timing = field(default_factory=Timing)
-    #: Of a dry run: directories that another process uses, as `log_dir` and `pid`.
-    in_use: list[dict[str, Any]] = field(default_factory=list)
+    #: Of a dry run: directories that another process uses.
+    in_use: list[InUse] = field(default_factory=list)
     #: Of a plan: what retention removes in the next 24 hours, beyond what goes now.
     bytes_next_24h: int | None = None
     #: The trash, if it lies on the disk of a log directory: what is moved there takes its space.
@@ -155,7 +156,7 @@ class Report:
             "plan": list(self.plan),
             "partitions": [p.to_json() for p in self.partitions],
             "warnings": self.warnings,
-            "in_use": self.in_use,
+            "in_use": [asdict(each) for each in self.in_use],
             "bytes_next_24h": self.bytes_next_24h,
             "engine": self.engine,
             "timing_s": {k: round(v, 3) for k, v in asdict(self.timing).items()},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, DirectoryLock, FileSystem
-from cordwood.storage.offline_directories import Place, find_places, open_log_dirs
+from cordwood.storage.offline_directories import InUse, Place, find_places, open_log_dirs
 from cordwood.storage.offline_log_directory import OfflineLogDirectory
 
 _ATTEMPTS = 5
@@ -69,14 +69,14 @@ class CheckedLog:
 class Verification:
     """The result of `verify`.
 
-    `in_use` are the directories that a broker runs on, each with `log_dir` and `pid`. `unsettled`
+    `in_use` are the directories that a broker runs on. `unsettled`
     are these and those whose broker did not stop in good order: `NOT_CHECKED` applies to them.
     `findings` are those of no partition.
     """
 
     logs: list[CheckedLog] = field(default_factory=list)
     findings: list[Finding] = field(default_factory=list)
-    in_use: list[dict[str, Any]] = field(default_factory=list)
+    in_use: list[InUse] = field(default_factory=list)
     unsettled: list[Path] = field(default_factory=list)
     elapsed_s: float = 0.0
 
@@ -98,7 +98,7 @@ class Verification:
             "sound": self.is_sound,
             "bytes": self.size_bytes,
             "elapsed_s": self.elapsed_s,
-            "in_use": self.in_use,
+            "in_use": [asdict(each) for each in self.in_use],
             "not_checked": [
                 {"log_dir": str(log_dir), "what": what}
                 for log_dir in self.unsettled
@@ -189,7 +189,7 @@ class _Directory:
         self._cleaner_offsets = log_dir.cleaner_offsets.path
         pid = DirectoryLock.holder(log_dir.path)
         if pid is not None:
-            result.in_use.append({"log_dir": str(log_dir.path), "pid": pid})
+            result.in_use.append(InUse(log_dir=str(log_dir.path), pid=pid))
         self._is_in_use = pid is not None
         self._is_settled = pid is None and log_dir.is_whole
         if not self._is_settled:

@@ -5,14 +5,15 @@ The answer is made of the plans that the cleaner executes: `plan_retention` and 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from cordwood.cleanup.rules.blockers import Blocker, Code, due_blocker
 from cordwood.cleanup.rules.cleanable import due_end
 from cordwood.cleanup.rules.due import NEVER, due_clean_ms
 from cordwood.cleanup.rules.group_guard import GROUPS, MAX_BYTES, MAX_MS
+from cordwood.cleanup.rules.group_losses import NotedLoss
 from cordwood.cleanup.rules.idle_roll import ROLL_IDLE, idle_from_ms
 from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.cleanup.rules.retention import RetentionPlan
@@ -20,15 +21,21 @@ from cordwood.cleanup.rules.shared_retention import TOPIC_LIMIT
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.sources import Origin
 from cordwood.configs.value import LONG_MAX
+from cordwood.queries.explain.answer import (
+    ExplainedCompaction,
+    ExplainedLog,
+    ExplainedSegment,
+    GroupPosition,
+    LostOffsets,
+    Section,
+)
 from cordwood.queries.explain.compaction_forecast import (
     CompactionForecast,
     compaction_forecast,
     covered_ms,
 )
-from cordwood.queries.explain.log_facts import LogFacts, OpenTransaction
+from cordwood.queries.explain.log_facts import LogFacts
 from cordwood.queries.explain.segment_fate import SegmentFate, segment_fates
-
-Value = dict[str, Any]
 
 #: The settings that decide about any log, and those that decide about a compacted one.
 _RETENTION: Final = (
@@ -47,8 +54,6 @@ _COMPACTION: Final = (
     "max.compaction.lag.ms",
     "delete.retention.ms",
 )
-
-ACTIVE, CLEAN, DIRTY, UNCLEANABLE = "active", "clean", "dirty", "uncleanable"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,17 +97,17 @@ class LogExplanation:
             return None
         return fate.goes_ms + self.facts.delays.check_ms + self.facts.delays.removal_ms
 
-    def section(self, fate: SegmentFate) -> str:
+    def section(self, fate: SegmentFate) -> Section:
         """The section of the log that a segment belongs to for the cleaner."""
         base = fate.segment.base_offset
         if base == self.facts.view.active.base_offset:
-            return ACTIVE
+            return Section.ACTIVE
         if self.compaction is None:
-            return ""
+            return Section.NONE
         cleanable = self.compaction.cleanable
         if base >= cleanable.first_uncleanable and base >= cleanable.first_dirty:
-            return UNCLEANABLE
-        return DIRTY if fate.next_base > cleanable.first_dirty else CLEAN
+            return Section.UNCLEANABLE
+        return Section.DIRTY if fate.next_base > cleanable.first_dirty else Section.CLEAN
 
     def compaction_blockers(self) -> tuple[Blocker, ...]:
         """Why the log is not compacted now, or only slowly; empty where nothing is in the way."""
@@ -138,11 +143,11 @@ class LogExplanation:
             return ()
         cleanable = self.compaction.cleanable
         match self.section(fate):
-            case "active":
+            case Section.ACTIVE:
                 return (self._active_blocker(),)
-            case "uncleanable":
+            case Section.UNCLEANABLE:
                 return cleanable.blockers
-            case "dirty":
+            case Section.DIRTY:
                 own = () if cleanable.blocker is None else (cleanable.blocker,)
                 return (*self.facts.cleaner, *own)
             case _:
@@ -187,33 +192,33 @@ class LogExplanation:
         moved = cleanable.clean_bytes + 2 * cleanable.cleanable_bytes
         return -(-moved * 1000 // self.facts.throttle_bytes)
 
-    # ---- JSON
+    # ---- the answer
 
-    def to_json(self) -> Value:
-        """Plain values: the document that --json prints for a log."""
+    def answer(self) -> ExplainedLog:
+        """The log, and each of its segments."""
         facts, view = self.facts, self.facts.view
-        return {
-            "topic": view.topic_partition.topic,
-            "partition": view.topic_partition.partition,
-            "log_dir": facts.log_dir,
-            "policy": ",".join(sorted(view.config.cleanup_policy)),
-            "log_start_offset": view.log_start_offset,
-            "last_stable_offset": view.last_stable_offset,
-            "high_watermark": view.high_watermark,
-            "log_end_offset": view.log_end_offset,
-            "size_bytes": view.size_bytes,
-            "deletable_segments": len(self.plan.expired),
-            "deletable_bytes": self.plan.bytes_freed,
-            "settings": self._settings(),
-            "open_transactions": [_transaction(each) for each in facts.transactions],
-            "groups": self._groups(),
-            "losses": [each.to_json() for each in facts.losses],
-            "compaction": self._compaction(),
-            "segments": [self._segment(fate) for fate in self.fates],
-            "warnings": list(facts.warnings),
-        }
+        return ExplainedLog(
+            topic=view.topic_partition.topic,
+            partition=view.topic_partition.partition,
+            log_dir=facts.log_dir,
+            policy=",".join(sorted(view.config.cleanup_policy)),
+            log_start_offset=view.log_start_offset,
+            last_stable_offset=view.last_stable_offset,
+            high_watermark=view.high_watermark,
+            log_end_offset=view.log_end_offset,
+            size_bytes=view.size_bytes,
+            deletable_segments=len(self.plan.expired),
+            deletable_bytes=self.plan.bytes_freed,
+            settings=self._settings(),
+            open_transactions=facts.transactions,
+            groups=self._groups(),
+            losses=[_lost(each) for each in facts.losses],
+            compaction=self._compaction(),
+            segments=[self._segment(fate) for fate in self.fates],
+            warnings=facts.warnings,
+        )
 
-    def _settings(self) -> Value:
+    def _settings(self) -> dict[str, Origin]:
         config = self.facts.view.config
         names = (*_RETENTION, *_COMPACTION) if config.compact else _RETENTION
         names = (*names, *_own_settings(config))
@@ -223,61 +228,60 @@ class LogExplanation:
             names = (*names, TOPIC_LIMIT)
         if config.cordwood_segment_roll_idle:
             names = (*names, ROLL_IDLE)
-        found = {name: _setting(self.facts.origins, name) for name in names}
-        return {name: setting for name, setting in found.items() if setting is not None}
+        origins = self.facts.origins
+        return {name: origins[name] for name in names if name in origins}
 
-    def _groups(self) -> list[Value]:
+    def _groups(self) -> list[GroupPosition]:
         """The groups that the log waits for."""
         view = self.facts.view
         return [
-            {
-                "group": each.group,
-                "committed_offset": each.committed,
-                "lag": None
+            GroupPosition(
+                group=each.group,
+                committed_offset=each.committed,
+                lag=None
                 if each.committed is None
                 else max(0, view.high_watermark - each.committed),
-                "text": each.text,
-            }
+                text=each.text,
+            )
             for each in view.consumed.positions(view.config)
         ]
 
-    def _segment(self, fate: SegmentFate) -> Value:
+    def _segment(self, fate: SegmentFate) -> ExplainedSegment:
         segment = fate.segment
         blockers = self.blockers(fate)
-        return {
-            "base_offset": segment.base_offset,
-            "next_offset": fate.next_base,
-            "size_bytes": segment.size_bytes,
-            "largest_timestamp": segment.largest_timestamp,
-            "timestamp_of": "record" if segment.largest_record_timestamp >= 0 else "file",
-            "section": self.section(fate),
-            "deletable": fate.goes_now,
-            "rule": fate.rule,
-            "reason": fate.text or (blockers[0].text if blockers else ""),
-            "blockers": [_blocker(each) for each in blockers],
-            "due_ms": self.due_ms(fate),
-            "goes_ms": fate.goes_ms,
-            "gone_by_ms": self.gone_by_ms(fate),
-        }
+        return ExplainedSegment(
+            base_offset=segment.base_offset,
+            next_offset=fate.next_base,
+            size_bytes=segment.size_bytes,
+            largest_timestamp=segment.largest_timestamp,
+            timestamp_of="record" if segment.largest_record_timestamp >= 0 else "file",
+            section=self.section(fate),
+            deletable=fate.goes_now,
+            rule=fate.rule,
+            reason=fate.text or (blockers[0].text if blockers else ""),
+            blockers=blockers,
+            due_ms=self.due_ms(fate),
+            goes_ms=fate.goes_ms,
+            gone_by_ms=self.gone_by_ms(fate),
+        )
 
-    def _compaction(self) -> Value | None:
+    def _compaction(self) -> ExplainedCompaction | None:
         if self.compaction is None:
             return None
         cleanable = self.compaction.cleanable
-        lag_ms = self.facts.view.config.max_compaction_lag_ms
-        return {
-            "due": cleanable.blocker is None and not self.facts.cleaner,
-            "due_ms": self.compaction.due_ms,
-            "cleaned_by_ms": self.cleaned_by_ms,
-            "dirty_ratio": round(cleanable.ratio, 6),
-            "clean_bytes": cleanable.clean_bytes,
-            "cleanable_bytes": cleanable.cleanable_bytes,
-            "first_dirty_offset": cleanable.first_dirty,
-            "first_uncleanable_offset": cleanable.first_uncleanable,
-            "due_segments": list(cleanable.due),
-            "limited_by_lag": lag_ms < LONG_MAX,
-            "blockers": [_blocker(each) for each in self.compaction_blockers()],
-        }
+        return ExplainedCompaction(
+            due=cleanable.blocker is None and not self.facts.cleaner,
+            due_ms=self.compaction.due_ms,
+            cleaned_by_ms=self.cleaned_by_ms,
+            dirty_ratio=round(cleanable.ratio, 6),
+            clean_bytes=cleanable.clean_bytes,
+            cleanable_bytes=cleanable.cleanable_bytes,
+            first_dirty_offset=cleanable.first_dirty,
+            first_uncleanable_offset=cleanable.first_uncleanable,
+            due_segments=cleanable.due,
+            limited_by_lag=self.facts.view.config.max_compaction_lag_ms < LONG_MAX,
+            blockers=self.compaction_blockers(),
+        )
 
 
 def explain(facts: LogFacts, *, now_ms: int) -> LogExplanation:
@@ -307,33 +311,15 @@ def _own_settings(config: LogConfig) -> Iterator[str]:
         yield "cordwood.compaction.strategy.header"
 
 
-def _blocker(blocker: Blocker) -> Value:
-    return {
-        "code": str(blocker.code),
-        "text": blocker.text,
-        "setting": blocker.setting,
-        "offset": blocker.offset,
-        "until_ms": blocker.until_ms,
-    }
-
-
-def _transaction(transaction: OpenTransaction) -> Value:
-    return {
-        "producer_id": transaction.producer_id,
-        "producer_epoch": transaction.producer_epoch,
-        "start_offset": transaction.start_offset,
-        "started_ms": transaction.started_ms,
-        "transactional_id": transaction.transactional_id,
-    }
-
-
-def _setting(origins: Mapping[str, Origin], name: str) -> Value | None:
-    origin = origins.get(name)
-    if origin is None:
-        return None
-    return {
-        "value": origin.value,
-        "level": str(origin.level),
-        "source": origin.source,
-        "key": origin.key,
-    }
+def _lost(noted: NotedLoss) -> LostOffsets:
+    loss = noted.loss
+    return LostOffsets(
+        group=loss.group,
+        first_offset=loss.first_offset,
+        last_offset=loss.last_offset,
+        records_at_most=loss.offsets,
+        setting=loss.setting,
+        known=not loss.unknown,
+        since_ms=noted.since_ms,
+        at_ms=noted.at_ms,
+    )

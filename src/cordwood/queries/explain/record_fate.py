@@ -9,10 +9,8 @@ Source: Cleaner.shouldRetainRecord, CleanedTransactionMetadata, KIP-534 for dele
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from cordwood.cleanup.rules.blockers import hold_blocker
 from cordwood.cleanup.rules.cleanable import due_end
@@ -20,21 +18,10 @@ from cordwood.cleanup.rules.due import lag_ends_ms
 from cordwood.cleanup.rules.removal_rule import RemovalRule
 from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.cleanup.rules.versions import VersionRule
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.explain.answer import ExplainedRecord, RecordState
 from cordwood.queries.explain.explanation import LogExplanation
 from cordwood.queries.explain.record_search import FoundRecord
-
-
-class RecordState(enum.StrEnum):
-    """What a compaction makes of a record. The values are part of the JSON."""
-
-    NEWEST = "newest"
-    SUPERSEDED = "superseded"
-    TOMBSTONE = "tombstone"
-    UNKEYED = "unkeyed"
-    ABORTED = "aborted"
-    MARKER = "marker"
-    BELOW_START = "below-start"
-    NOT_COMPACTED = "not-compacted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,20 +41,22 @@ class RecordFate:
     gone_by_ms: int | None = None
     expires_ms: int | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
+    def answer(self, partition: TopicPartition) -> ExplainedRecord:
+        """The record, of this partition."""
         record = self.found.record
-        return {
-            "offset": record.offset,
-            "timestamp": record.timestamp,
-            "segment": self.found.segment_base,
-            "state": str(self.state),
-            "superseded_by": self.superseded_by,
-            "delete_horizon_ms": self.found.delete_horizon_ms,
-            "expires_ms": self.expires_ms,
-            "text": self.text,
-            "gone_by_ms": self.gone_by_ms,
-        }
+        return ExplainedRecord(
+            topic=partition.topic,
+            partition=partition.partition,
+            offset=record.offset,
+            timestamp=record.timestamp,
+            segment=self.found.segment_base,
+            state=self.state,
+            superseded_by=self.superseded_by,
+            delete_horizon_ms=self.found.delete_horizon_ms,
+            expires_ms=self.expires_ms,
+            text=self.text,
+            gone_by_ms=self.gone_by_ms,
+        )
 
 
 def record_fate(

@@ -1,26 +1,142 @@
-"""The answer of `cordwood whatif`, as the document that --json prints: pure functions."""
+"""The answer to what changed settings would do."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
-from cordwood.queries.whatif.comparison import SIDES, Compared, Comparison
+from cordwood.queries.documents import ABSENT
+from cordwood.queries.identity import NodeIdentity
+from cordwood.queries.partitions import LeftOut, replica_name
+from cordwood.queries.whatif.comparison import NOW, SIDES, THEN, Compared, Comparison, Overruled
 from cordwood.queries.whatif.effects import Cost, How, Outcome, Unread, cost_of, forecast
 from cordwood.queries.whatif.no_effect import why_no_effect
+from cordwood.storage.offline_directories import InUse
 
-_SUMMED: Final = (
-    "segments",
-    "bytes",
-    "bytes_freed",
-    "segments_gone",
-    "records_discarded",
-    "tombstones_discarded",
-    "offsets_gone",
-)
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Change:
+    """The value of a setting on both sides."""
+
+    now: str
+    then: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Difference:
+    """What `then` of one partition has more than `now`."""
+
+    segments: int
+    bytes: int
+    bytes_freed: int
+    segments_gone: int
+    records_discarded: int
+    tombstones_discarded: int
+    offsets_gone: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Total:
+    """The sums of the outcomes of one side."""
+
+    segments: int = 0
+    bytes: int = 0
+    bytes_freed: int = 0
+    segments_gone: int = 0
+    records_discarded: int = 0
+    tombstones_discarded: int = 0
+    offsets_gone: int = 0
+    bytes_error: int = 0
+    bytes_next_24h: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Totals:
+    """The sums over the partitions of which both sides are known."""
+
+    now: Total
+    then: Total
+
+    def of(self, side: str) -> Total:
+        """That of one of `SIDES`."""
+        return self.now if side == NOW else self.then
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotMeasured:
+    """The names of partitions whose due compaction is not known, and matters, on each side."""
+
+    now: Sequence[str]
+    then: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CleaningSeconds:
+    """How long a cleaning takes on each side, as measured without writing; None if it was not."""
+
+    now: float | None
+    then: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPartition:
+    """A partition; a side is None if it could not be found out, for the `reason`.
+
+    `no_effect` is why both sides are the same, empty where they are not. `node_id` is the broker of
+    a cluster that has this replica.
+    """
+
+    topic: str
+    partition: int
+    log_dir: str
+    segments: int
+    bytes: int
+    log_start_offset: int
+    reason: str
+    now: Outcome | None
+    then: Outcome | None
+    difference: Difference | None
+    no_effect: str
+    node_id: int | None = field(default=None, metadata=ABSENT)
+
+    def outcome(self, side: str) -> Outcome | None:
+        """That of one of `SIDES`."""
+        return self.now if side == NOW else self.then
+
+    def known(self, side: str) -> Outcome:
+        """That of one of `SIDES`, where both are known."""
+        found = self.outcome(side)
+        assert found is not None, f"{self.topic}-{self.partition}: {side} is not known"
+        return found
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """What a cleaning at `now_ms` would do with the settings in force, and with changed ones.
+
+    `changes` are by topic and setting, `broker_changes` those of limits that all topics share.
+    `groups` is what groups would lose, None if they were not looked at. `broker` was asked, or
+    `brokers`, if a cluster has several.
+    """
+
+    now_ms: int
+    days: int
+    changes: Mapping[str, Mapping[str, Change]]
+    broker_changes: Mapping[str, Change]
+    partitions: Sequence[ComparedPartition]
+    total: Totals
+    not_measured: NotMeasured
+    overruled: Sequence[Overruled]
+    left_alone: Sequence[LeftOut]
+    failed: Sequence[LeftOut]
+    groups: Sequence[Unread] | None
+    warnings: Sequence[str]
+    in_use: Sequence[InUse]
+    cleaning_s: CleaningSeconds
+    broker: NodeIdentity | None = field(default=None, metadata=ABSENT)
+    brokers: Sequence[NodeIdentity] | None = field(default=None, metadata=ABSENT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +168,8 @@ def answer_of(
     *,
     unread: Sequence[Unread] | None,
     warnings: Sequence[str] = (),
-) -> dict[str, Any]:
-    """The document, of plain values.
+) -> WhatIf:
+    """The answer.
 
     Args:
         comparison: both cleanings.
@@ -61,62 +177,66 @@ def answer_of(
         unread: what groups would lose; None if they were not looked at.
         warnings: beside those of the comparison.
     """
-    return {
-        "now_ms": question.now_ms,
-        "days": question.days,
-        "changes": {
-            topic: {key: {"now": a, "then": b} for key, (a, b) in changed.items()}
-            for topic, changed in comparison.changes.items()
-        },
-        "broker_changes": {
-            key: {"now": a, "then": b} for key, (a, b) in comparison.broker_changes.items()
-        },
-        "partitions": [_partition(each, question) for each in comparison.partitions],
-        "total": {side: _total(comparison.partitions, side) for side in SIDES},
-        "not_measured": {side: _not_measured(comparison.partitions, side) for side in SIDES},
-        "overruled": [asdict(each) for each in comparison.overruled],
-        "left_alone": [asdict(each) for each in comparison.left_alone],
-        "failed": [asdict(each) for each in comparison.failed],
-        "groups": None if unread is None else [each.to_json() for each in unread],
-        "warnings": [*warnings, *comparison.warnings],
-        "in_use": comparison.in_use,
-        "cleaning_s": {side: _cleaning_s(comparison, side) for side in SIDES},
-    }
+    partitions = [_partition(each, question) for each in comparison.partitions]
+    not_measured = {side: _not_measured(comparison.partitions, side) for side in SIDES}
+    return WhatIf(
+        now_ms=question.now_ms,
+        days=question.days,
+        changes={topic: _changes(changed) for topic, changed in comparison.changes.items()},
+        broker_changes=_changes(comparison.broker_changes),
+        partitions=partitions,
+        total=totals_of(partitions),
+        not_measured=NotMeasured(**not_measured),
+        overruled=comparison.overruled,
+        left_alone=comparison.left_alone,
+        failed=comparison.failed,
+        groups=unread,
+        warnings=[*warnings, *comparison.warnings],
+        in_use=comparison.in_use,
+        cleaning_s=CleaningSeconds(
+            now=_cleaning_s(comparison, NOW), then=_cleaning_s(comparison, THEN)
+        ),
+    )
+
+
+def _changes(changed: Mapping[str, tuple[str, str]]) -> dict[str, Change]:
+    return {key: Change(now=now, then=then) for key, (now, then) in changed.items()}
 
 
 def _cleaning_s(comparison: Comparison, side: str) -> float | None:
-    """How long a cleaning takes, by the run that measured it; it wrote nothing."""
     seconds = comparison.seconds.get(side)
     return None if seconds is None else round(comparison.session_seconds + seconds, 3)
 
 
-def _partition(compared: Compared, question: Question) -> dict[str, Any]:
-    return {
-        "topic": compared.topic,
-        "partition": compared.partition,
-        "log_dir": compared.log_dir,
-        "segments": len(compared.view.segments),
-        "bytes": compared.view.size_bytes,
-        "log_start_offset": compared.view.log_start_offset,
-        "reason": compared.reason,
-        **{side: _side(compared, side, question) for side in SIDES},
-        "difference": _difference(compared),
-        "no_effect": why_no_effect(compared, now_ms=question.now_ms),
-    }
+def _partition(compared: Compared, question: Question) -> ComparedPartition:
+    return ComparedPartition(
+        topic=compared.topic,
+        partition=compared.partition,
+        log_dir=compared.log_dir,
+        segments=len(compared.view.segments),
+        bytes=compared.view.size_bytes,
+        log_start_offset=compared.view.log_start_offset,
+        reason=compared.reason,
+        now=_side(compared, NOW, question),
+        then=_side(compared, THEN, question),
+        difference=_difference(compared),
+        no_effect=why_no_effect(compared, now_ms=question.now_ms),
+    )
 
 
-def _side(compared: Compared, side: str, question: Question) -> dict[str, Any] | None:
+def _side(compared: Compared, side: str, question: Question) -> Outcome | None:
     outcome = compared.outcome(side)
     if outcome is None:
         return None
     view = compared.view_of(side)
-    cost = _cost(compared, outcome, question, side)
-    sizes = forecast(view, now_ms=question.now_ms, days=question.days) if question.days else None
-    return outcome.to_json() | {
-        "bytes_next_24h": compared.next_24h[side],
-        "cost": None if cost is None else cost.to_json(),
-        "bytes_after_days": sizes,
-    }
+    return replace(
+        outcome,
+        bytes_next_24h=compared.next_24h[side],
+        cost=_cost(compared, outcome, question, side),
+        bytes_after_days=forecast(view, now_ms=question.now_ms, days=question.days)
+        if question.days
+        else None,
+    )
 
 
 def _cost(compared: Compared, outcome: Outcome, question: Question, side: str) -> Cost | None:
@@ -129,19 +249,24 @@ def _cost(compared: Compared, outcome: Outcome, question: Question, side: str) -
     return cost_of(outcome.bytes_read, keys, cores=question.cores, cleaner=cleaner)
 
 
-def _total(partitions: Sequence[Compared], side: str) -> dict[str, int]:
-    """The sums of one side, over the partitions of which both sides are known."""
+def totals_of(partitions: Iterable[ComparedPartition]) -> Totals:
+    """The sums over the partitions of which both sides are known."""
     both = [each for each in partitions if each.now is not None and each.then is not None]
-    known = [outcome for each in both if (outcome := each.outcome(side)) is not None]
+    return Totals(
+        now=_total([each.known(NOW) for each in both]),
+        then=_total([each.known(THEN) for each in both]),
+    )
+
+
+def _total(outcomes: Sequence[Outcome]) -> Total:
+    names = Total.__dataclass_fields__
+    sums = {name: sum(getattr(each, name) for each in outcomes) for name in names}
     # The errors of estimates have nothing to do with each other.
-    error = math.hypot(*(outcome.bytes_error for outcome in known))
-    sums = {name: sum(getattr(outcome, name) for outcome in known) for name in _SUMMED}
-    next_24h = sum(each.next_24h[side] for each in both)
-    return sums | {"bytes_error": round(error), "bytes_next_24h": next_24h}
+    error = math.hypot(*(each.bytes_error for each in outcomes))
+    return Total(**sums | {"bytes_error": round(error)})
 
 
 def _not_measured(partitions: Sequence[Compared], side: str) -> list[str]:
-    """The partitions that a compaction is due for whose effect is not known, and matters."""
     return [
         each.name
         for each in partitions
@@ -151,8 +276,14 @@ def _not_measured(partitions: Sequence[Compared], side: str) -> list[str]:
     ]
 
 
-def _difference(compared: Compared) -> dict[str, int] | None:
+def _difference(compared: Compared) -> Difference | None:
     now, then = compared.now, compared.then
     if now is None or then is None:
         return None
-    return {name: getattr(then, name) - getattr(now, name) for name in _SUMMED}
+    names = Difference.__dataclass_fields__
+    return Difference(**{name: getattr(then, name) - getattr(now, name) for name in names})
+
+
+def compared_name(compared: ComparedPartition) -> str:
+    """Topic and partition, and the broker if several were asked."""
+    return replica_name(compared, compared.node_id)

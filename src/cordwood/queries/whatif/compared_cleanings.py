@@ -23,13 +23,13 @@ from cordwood.cleanup.schedule.request import CleanRequest, EngineFactory, Liste
 from cordwood.configs.sources import Origin
 from cordwood.model.clock import Clock
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.partitions import LeftOut
 from cordwood.queries.whatif.comparison import (
     NOW,
     THEN,
     BothSettings,
     Compared,
     Comparison,
-    LeftAlone,
     PlannedBoth,
     Space,
     overruled_by_topics,
@@ -104,7 +104,7 @@ def compare(
     known = {f"{report.topic}-{report.partition}" for report, _ in found.logs}
     for each in found.report.partitions:
         if each.topic in changes and f"{each.topic}-{each.partition}" not in known:
-            left = LeftAlone(topic=each.topic, partition=each.partition, reason=each.reason)
+            left = LeftOut(topic=each.topic, partition=each.partition, reason=each.reason)
             is_failed = each.status is Status.FAILED
             (comparison.failed if is_failed else comparison.left_alone).append(left)
     plans = {each.log.log.view.topic_partition: each for each in planned}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Final
 
 from cordwood.cleanup.plan.check_plan import DAY_MS, CheckPlan, bytes_of_next_day, plan_check_of
 from cordwood.cleanup.rules.log_view import LogView
@@ -17,7 +17,9 @@ from cordwood.configs.log_config import LogConfig
 from cordwood.configs.sources import Origin
 from cordwood.configs.static_topics import property_name
 from cordwood.configs.table import TOPIC_SETTINGS
+from cordwood.queries.partitions import LeftOut
 from cordwood.queries.whatif.effects import Outcome, changed_settings
+from cordwood.storage.offline_directories import InUse
 
 #: Settings that a log without `delete` in its policy does not use.
 _OF_RETENTION: Final = ("retention.", "cordwood.retention.")
@@ -57,15 +59,6 @@ class Compared:
     def view_of(self, side: str) -> LogView:
         """The log with the settings of one of `SIDES`."""
         return self.view if side == NOW else self.then_view
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LeftAlone:
-    """A partition that was not compared, and why."""
-
-    topic: str
-    partition: int
-    reason: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,10 +107,10 @@ class Comparison:
     changes: Mapping[str, Mapping[str, tuple[str, str]]]
     broker_changes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     partitions: list[Compared] = field(default_factory=list)
-    left_alone: list[LeftAlone] = field(default_factory=list)
-    failed: list[LeftAlone] = field(default_factory=list)
+    left_alone: list[LeftOut] = field(default_factory=list)
+    failed: list[LeftOut] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
-    in_use: list[dict[str, Any]] = field(default_factory=list)
+    in_use: list[InUse] = field(default_factory=list)
     unchanged_topics: int = 0
     overruled: list[Overruled] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=dict)

@@ -7,10 +7,10 @@ it. Where one is due, records have to be read, by `compared_cleanings`.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
-from typing import Any, Final
+from typing import Final
 
 from cordwood.cleanup.plan.check_plan import DAY_MS, CheckPlan, plan_check_alone
 from cordwood.cleanup.plan.view_after import empty_segment, with_segments
@@ -51,6 +51,23 @@ class How(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What `cordwood clean` takes, and how often Kafka's own cleaner reads the log.
+
+    The time is between that of a plain log and that of one compressed with zstd, at the rates of
+    README.md. `memory_bytes` is a process and its table of keys, of one task. `kafka_passes` is how
+    many cleanings Kafka needs at least for as many keys, with the offset map of one thread.
+    """
+
+    bytes_read: int
+    keys: int
+    seconds_least: float
+    seconds_most: float
+    memory_bytes: int
+    kafka_passes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """A log after a cleaning, and what went.
 
@@ -58,8 +75,10 @@ class Outcome:
     each the last record of a key. `offsets_gone` is by how much the log start offset moves: in a
     log that was never compacted, as many records. `keys` is how many keys the dirty section had,
     None where nobody counted. `bytes_read` is what a compaction reads, 0 where none is due.
-    `bytes_error` is by how much `bytes` and `bytes_freed` may be wrong, in 95 of 100 cases, where
-    they are estimated.
+    `bytes_next_24h` is what retention removes in the next 24 hours on top, `cost` that of the
+    compaction, None where none is due, and `bytes_after_days` the size at the end of each of the
+    next days, None where it cannot be foreseen. `bytes_error` is by how much `bytes` and
+    `bytes_freed` may be wrong, in 95 of 100 cases, where they are estimated.
     """
 
     how: How
@@ -74,10 +93,9 @@ class Outcome:
     keys: int | None = None
     bytes_read: int = 0
     bytes_error: int = 0
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+    bytes_next_24h: int = 0
+    cost: Cost | None = None
+    bytes_after_days: Sequence[int] | None = None
 
 
 def settled(view: LogView, check: CheckPlan, *, now_ms: int) -> Outcome | None:
@@ -150,27 +168,6 @@ def _text(value: object) -> str:
 
 
 # ---- what it takes
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
-    """What `cordwood clean` takes, and how often Kafka's own cleaner reads the log.
-
-    The time is between that of a plain log and that of one compressed with zstd, at the rates of
-    README.md. `memory_bytes` is a process and its table of keys, of one task. `kafka_passes` is how
-    many cleanings Kafka needs at least for as many keys, with the offset map of one thread.
-    """
-
-    bytes_read: int
-    keys: int
-    seconds_least: float
-    seconds_most: float
-    memory_bytes: int
-    kafka_passes: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 def cost_of(bytes_read: int, keys: int, *, cores: int, cleaner: CleanerSettings) -> Cost:
@@ -302,10 +299,6 @@ class Unread:
     committed: int
     log_start_offset: int
     lost: int
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 def unread(

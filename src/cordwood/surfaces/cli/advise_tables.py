@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 import typer
 
-from cordwood.queries.whatif.comparison import NOW, THEN
+from cordwood.queries.advise.directories import Taken, TopicAdvice
+from cordwood.queries.advise.promise import Promise
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.setting_values import shown_text
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.values import counted, format_bytes, format_duration, whole_duration
-
-Value = dict[str, Any]
 
 #: What --sort takes.
 SORTS: Final = ("size", "age", "remarks", "name")
@@ -23,7 +22,7 @@ _NOT_POSSIBLE: Final = "not possible"
 _HINTS: Final = {_WITH_CHANGES: " (--details shows them)"}
 
 
-def show_topics(topics: Sequence[Value], choice: Choice, *, details: bool) -> None:
+def show_topics(topics: Sequence[TopicAdvice], choice: Choice, *, details: bool) -> None:
     """Prints one topic alone as a whole; of several a row each, and every remark once."""
     if not topics:
         print_text("No topic is advised on.")
@@ -40,52 +39,52 @@ def show_topics(topics: Sequence[Value], choice: Choice, *, details: bool) -> No
         _show(each)
 
 
-def _summary(topics: Sequence[Value]) -> str:
+def _summary(topics: Sequence[TopicAdvice]) -> str:
     """How many topics have which answer."""
-    unlimited = sum(each["age"]["bound"] is None for each in topics)
+    unlimited = sum(each.age.bound is None for each in topics)
     parts = [
         f"{counted(len(topics), 'topic')}, of which {unlimited:,} have no largest age of a record"
     ]
-    goals = [_goal(each) for each in topics if each["refused"] or each["promises"]]
+    goals = [goal for each in topics if (goal := _goal(each))]
     for goal in dict.fromkeys(goals):
         parts.append(f"{goals.count(goal):,} {goal}{_HINTS.get(goal, '')}")
     return "; ".join([*parts, _retention(topics)])
 
 
-def _retention(topics: Sequence[Value]) -> str:
+def _retention(topics: Sequence[TopicAdvice]) -> str:
     """What retention takes of topics now and in the next day, also with the settings advised."""
-    now = _taken([each["retention"][NOW] for each in topics])
-    if all(each["retention"][THEN] is None for each in topics):
+    now = _taken([each.retention.now for each in topics])
+    if all(each.retention.then is None for each in topics):
         return f"retention takes {now}"
-    then = _taken([each["retention"][THEN] or each["retention"][NOW] for each in topics])
+    then = _taken([each.retention.then or each.retention.now for each in topics])
     return f"retention takes {now}; with the changes {then}"
 
 
-def _taken(parts: Sequence[Value]) -> str:
-    size, soon = (sum(each[name] for each in parts) for name in ("bytes", "bytes_next_24h"))
+def _taken(parts: Sequence[Taken]) -> str:
+    size = sum(each.bytes for each in parts)
+    soon = sum(each.bytes_next_24h for each in parts)
     return f"{format_bytes(size)} now, and {format_bytes(soon)} more in the next 24 h"
 
 
-def _goal(topic: Value) -> str:
+def _goal(topic: TopicAdvice) -> str:
     """Whether what is to be promised is kept; empty if nothing is."""
-    if topic["refused"]:
+    if topic.refused:
         return _NOT_POSSIBLE
-    changes = sum(len(each["changes"]) for each in topic["promises"].values())
-    if changes:
+    if topic.promises.changes:
         return _WITH_CHANGES
-    return "kept already" if topic["promises"] else ""
+    return "kept already" if topic.promises.made else ""
 
 
-def _show_remarks(topics: Sequence[Value]) -> None:
+def _show_remarks(topics: Sequence[TopicAdvice]) -> None:
     """A row for each remark, with the topics of which the very same is said.
 
     Of many that differ in their values the first have a row each, and the others one together.
     """
     found: dict[tuple[str, str], dict[str, list[str]]] = {}
     for topic in topics:
-        for each in topic["remarks"]:
-            of_code = found.setdefault((each["code"], each["setting"]), {})
-            of_code.setdefault(shown_text(each["text"]), []).append(topic["topic"])
+        for each in topic.remarks:
+            of_code = found.setdefault((each.code, each.setting), {})
+            of_code.setdefault(shown_text(each.text), []).append(topic.topic)
     rows = []
     for (code, setting), texts in found.items():
         parts = list(texts.items())
@@ -99,12 +98,12 @@ def _show_remarks(topics: Sequence[Value]) -> None:
         print_table("Remarks", (Column("remark"), Column("what it says", is_prose=True)), rows)
 
 
-def _show_refused(topics: Sequence[Value]) -> None:
+def _show_refused(topics: Sequence[TopicAdvice]) -> None:
     """Why what is to be promised cannot be, each reason once with its topics."""
     found: dict[str, list[str]] = {}
     for topic in topics:
-        if topic["refused"]:
-            found.setdefault(topic["refused"], []).append(topic["topic"])
+        if topic.refused:
+            found.setdefault(topic.refused, []).append(topic.topic)
     if found:
         typer.echo()
     for text, named in found.items():
@@ -117,39 +116,37 @@ def _names(named: Sequence[str]) -> str:
     return ", ".join(named[:_NAMED]) + rest
 
 
-def _largest_age(topics: Sequence[Value]) -> str:
-    bound = topics[0]["age"]["bound"]
+def _largest_age(topics: Sequence[TopicAdvice]) -> str:
+    bound = topics[0].age.bound
     return "no limit" if bound is None else format_duration(bound)
 
 
-_LISTING: Final[Listing[Value]] = Listing(
+_LISTING: Final[Listing[TopicAdvice]] = Listing(
     heading="topic",
-    name=lambda topic: str(topic["topic"]),
+    name=lambda topic: topic.topic,
     keys={
-        "size": lambda topic: int(topic["bytes"]),
-        "age": lambda topic: (
-            float("inf") if topic["age"]["bound"] is None else topic["age"]["bound"]
-        ),
-        "remarks": lambda topic: len(topic["remarks"]),
+        "size": lambda topic: topic.bytes,
+        "age": lambda topic: float("inf") if topic.age.bound is None else topic.age.bound,
+        "remarks": lambda topic: len(topic.remarks),
     },
     measures=(
         Measure(
             column=Column("policy", is_optional=True),
-            text=lambda topics: topics[0]["policy"],
+            text=lambda topics: topics[0].policy,
             is_summed=False,
         ),
         Measure(
             column=Column("partitions", is_number=True),
-            text=lambda topics: f"{sum(each['partitions'] for each in topics):,}",
+            text=lambda topics: f"{sum(each.partitions for each in topics):,}",
         ),
         Measure(
             column=Column("size", is_number=True),
-            text=lambda topics: format_bytes(sum(each["bytes"] for each in topics)),
+            text=lambda topics: format_bytes(sum(each.bytes for each in topics)),
         ),
         Measure(column=Column("largest age", is_number=True), text=_largest_age, is_summed=False),
         Measure(
             column=Column("remarks", is_number=True),
-            text=lambda topics: f"{sum(len(each['remarks']) for each in topics):,}",
+            text=lambda topics: f"{sum(len(each.remarks) for each in topics):,}",
         ),
         Measure(column=Column("goal"), text=lambda topics: _goal(topics[0]), is_summed=False),
     ),
@@ -159,49 +156,45 @@ _LISTING: Final[Listing[Value]] = Listing(
 # ---- one topic
 
 
-def _show(topic: Value) -> None:
+def _show(topic: TopicAdvice) -> None:
     print_text(
-        f"{topic['topic']}: {counted(topic['partitions'], 'partition')}, "
-        f"cleanup.policy={topic['policy']}"
+        f"{topic.topic}: {counted(topic.partitions, 'partition')}, cleanup.policy={topic.policy}"
     )
-    age = topic["age"]
-    if age["bound"] is None:
-        print_text(f"  largest age of a record: no limit: {age['why']}")
+    age = topic.age
+    if age.bound is None:
+        print_text(f"  largest age of a record: no limit: {age.why}")
     else:
-        print_text(f"  largest age of a record: {whole_duration(age['bound'])} = {_ages(age)}")
-    if topic["disk_overhead"] is not None:
+        print_text(f"  largest age of a record: {whole_duration(age.bound)} = {_ages(age)}")
+    if topic.disk_overhead is not None:
         print_text(
-            f"  disk space: up to {topic['disk_overhead']:.3g} times that of the newest values, "
-            f"and the active segment; Kafka's cleaner takes {topic['keys_a_pass']:,} keys a pass"
+            f"  disk space: up to {topic.disk_overhead:.3g} times that of the newest values, "
+            f"and the active segment; Kafka's cleaner takes {topic.keys_a_pass:,} keys a pass"
         )
-    if topic["refused"]:
-        print_text(f"  {_NOT_POSSIBLE}: {shown_text(topic['refused'])}")
-    for name, promise in topic["promises"].items():
-        if promise["bound"] is not None:
-            _show_promise(name, promise)
+    if topic.refused:
+        print_text(f"  {_NOT_POSSIBLE}: {shown_text(topic.refused)}")
+    for promise, is_age in ((topic.promises.max_age_ms, True), (topic.promises.max_bytes, False)):
+        if promise is not None and promise.bound is not None:
+            _show_promise(promise, promise.bound, is_age=is_age)
     print_text(f"  {_retention([topic])}")
-    if topic["remarks"]:
-        rows = [
-            [each["code"], each["setting"], shown_text(each["text"])] for each in topic["remarks"]
-        ]
+    if topic.remarks:
+        rows = [[each.code, each.setting, shown_text(each.text)] for each in topic.remarks]
         columns = (Column("remark"), Column("setting"), Column("what it does", is_prose=True))
         print_table("  Remarks", columns, rows)
 
 
-def _show_promise(name: str, promise: Value) -> None:
-    is_age = name == "max_age_ms"
-    bound = whole_duration(promise["bound"]) if is_age else format_bytes(promise["bound"])
+def _show_promise(promise: Promise, limit: int, *, is_age: bool) -> None:
+    bound = whole_duration(limit) if is_age else format_bytes(limit)
     parts = _ages(promise) if is_age else _sizes(promise)
-    if not promise["changes"]:
+    if not promise.changes:
         print_text(f"  kept already: at most {bound} = {parts}")
         return
-    print_text(f"  kept with: {','.join(f'{key}={value}' for key, value in promise['changes'])}")
+    print_text(f"  kept with: {','.join(f'{key}={value}' for key, value in promise.changes)}")
     print_text(f"    at most {bound} = {parts}")
 
 
-def _ages(promise: Value) -> str:
-    return " + ".join(f"{whole_duration(p['value'])} {p['setting']}" for p in promise["parts"])
+def _ages(promise: Promise) -> str:
+    return " + ".join(f"{whole_duration(p.value)} {p.setting}" for p in promise.parts)
 
 
-def _sizes(promise: Value) -> str:
-    return " + ".join(f"{format_bytes(p['value'])} {p['setting']}" for p in promise["parts"])
+def _sizes(promise: Promise) -> str:
+    return " + ".join(f"{format_bytes(p.value)} {p.setting}" for p in promise.parts)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from cordwood.cleanup.estimate.values import CompactionEstimate, Estimator
 from cordwood.cleanup.plan.log_compaction import LogCompaction
-from cordwood.cleanup.schedule.report import PartitionReport, Report
+from cordwood.cleanup.schedule.report import Report
 from cordwood.model.extras import NATIVE, missing_packages
+from cordwood.queries.estimates import Estimates
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.values import format_bytes
 
@@ -42,46 +43,6 @@ def estimator_for(display: CleanProgress) -> Estimator | None:
 def with_error(count: int, error: float) -> str:
     """A size with how far it may be off, if it may."""
     return f"{format_bytes(count)} ±{format_bytes(error)}" if error else format_bytes(count)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Estimates:
-    """What the planned compactions of a dry run would free together.
-
-    `planned` is how many there are, `failed` those of them that have no estimate.
-    """
-
-    planned: int
-    failed: tuple[PartitionReport, ...]
-    bytes_freed: int
-    bytes_read: int
-    error: float
-    is_exact: bool
-
-    @classmethod
-    def of(cls, report: Report) -> Estimates:
-        """Those of a report."""
-        planned = [each for each in report.partitions if each.is_compaction_planned]
-        found = [each.estimate for each in report.partitions if each.estimate is not None]
-        failed = tuple(each for each in planned if each.estimate is None)
-        return cls(
-            planned=len(planned),
-            failed=failed,
-            bytes_freed=sum(each.bytes_freed for each in found),
-            bytes_read=sum(each.bytes_read for each in found),
-            error=sum(each.error**2 for each in found) ** 0.5,
-            is_exact=not failed and all(each.is_exact for each in found),
-        )
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether something is planned and nothing is estimated."""
-        return 0 < self.planned == len(self.failed)
-
-    @property
-    def without(self) -> str:
-        """What is not counted; empty if all is."""
-        return f"not counting {len(self.failed):,} that failed" if self.failed else ""
 
 
 def estimated_line(report: Report) -> str:

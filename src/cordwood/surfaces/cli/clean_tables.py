@@ -9,7 +9,7 @@ from typing import Final
 from cordwood.cleanup.schedule.report import PartitionReport, Report, Status
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.clean_estimate import estimated_line, with_error
-from cordwood.surfaces.cli.left_out import grouped_lines, show_in_use
+from cordwood.surfaces.cli.left_out import grouped_lines, show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_values import shown_sizes
 from cordwood.surfaces.cli.tables import Column, print_text
@@ -21,9 +21,8 @@ SORTS: Final = ("reduction", "size", "name")
 
 def show_report(report: Report, screen: Screen, choice: Choice) -> None:
     """The summary and a table on standard output; what failed, and warnings, on the screen."""
-    show_in_use(report.in_use, screen)
-    for warning in report.warnings:
-        screen.line(f"warning: {shown_sizes(warning)}", style="yellow")
+    warnings = [shown_sizes(warning) for warning in report.warnings]
+    show_left_out(screen, in_use=report.in_use, warnings=warnings)
     print_text(_summary(report))
     shown = [
         partition

@@ -8,20 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from cordwood.surfaces.cli.left_out import partition_name
-from cordwood.surfaces.cli.log_options import (
-    LogFileOption,
-    LogFormat,
-    LogFormatOption,
-    LogLevelOption,
-)
-from cordwood.surfaces.cli.running_broker import (
-    BootstrapServerOption,
-    LogDirOption,
-    UrlOption,
-    broker_command,
-    find_broker,
-)
+from cordwood.queries.brokers import find_broker
+from cordwood.queries.documents import to_document
+from cordwood.surfaces.cli.command import PlaceOptions, command, print_not_addressed
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.values import format_bytes, format_duration
 
@@ -44,8 +33,8 @@ _LAST_STABLE = "the last stable offset is"
 Value = dict[str, Any]
 
 
+@command("cleaner")
 def cleaner_command(
-    context: typer.Context,
     status: Annotated[  # the default
         bool,
         typer.Option("--status", show_default=False, help="Show the status; the default."),
@@ -53,22 +42,16 @@ def cleaner_command(
     topic: Annotated[
         str, typer.Option(metavar="GLOB", help="Only partitions of these topics.")
     ] = "*",
-    log_dir: LogDirOption = None,
-    bootstrap_server: BootstrapServerOption = None,
-    url: UrlOption = None,
+    *,
+    place: PlaceOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    log_file: LogFileOption = None,
 ) -> None:
     """Shows the cleaner of a running broker: engine, compacted partitions, last runs."""
-    with broker_command(
-        context, "cleaner", log_level=log_level, log_format=log_format, log_file=log_file
-    ):
-        broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
-        answer = _only(broker.ask("/cleaner"), topic)
+    broker = find_broker(place)
+    print_not_addressed(broker)
+    answer = _only(broker.document("/cleaner"), topic)
     if as_json:
-        typer.echo(json.dumps(answer | {"broker": broker.to_json()}))
+        typer.echo(json.dumps(answer | {"broker": to_document(broker.identity)}))
     else:
         print_text(broker.line)
         _show(answer)
@@ -172,7 +155,7 @@ _RUNS = (
 def _partition(each: Value, answer: Value) -> list[str]:
     dirty = each.get("dirty_bytes")
     return [
-        partition_name(each),
+        f"{each['topic']}-{each['partition']}",
         "due" if each["due"] else each["state"],
         "" if dirty is None else format_bytes(dirty),
         f"{each.get('cleanable_ratio', 0.0):.2f}",

@@ -9,19 +9,9 @@ from typing import Annotated, Any
 import typer
 
 from cordwood.model.errors import ConfigError
-from cordwood.surfaces.cli.log_options import (
-    LogFileOption,
-    LogFormat,
-    LogFormatOption,
-    LogLevelOption,
-)
-from cordwood.surfaces.cli.running_broker import (
-    BootstrapServerOption,
-    LogDirOption,
-    UrlOption,
-    broker_command,
-    find_broker,
-)
+from cordwood.queries.brokers import find_broker
+from cordwood.queries.documents import to_document
+from cordwood.surfaces.cli.command import PlaceOptions, command, print_not_addressed
 from cordwood.surfaces.cli.values import format_duration, parse_duration
 
 EPILOG = """\b
@@ -37,8 +27,8 @@ Exit codes: 0 done; 1 no broker runs there, its clock cannot be moved, or
 something due for compaction could not be compacted; 2 usage."""
 
 
+@command("clock")
 def clock_command(
-    context: typer.Context,
     advance: Annotated[
         str | None,
         typer.Option(metavar="DURATION", help="Advance the clock by 7d, 12h, 5m, 90s or 500ms."),
@@ -50,28 +40,22 @@ def clock_command(
             "--wait/--no-wait", help="Wait until compactions that became due are done, too."
         ),
     ] = True,
-    log_dir: LogDirOption = None,
-    bootstrap_server: BootstrapServerOption = None,
-    url: UrlOption = None,
+    *,
+    place: PlaceOptions,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    log_file: LogFileOption = None,
 ) -> None:
     """Shows or advances the clock of a broker that was started with --test-clock."""
-    with broker_command(
-        context, "clock", log_level=log_level, log_format=log_format, log_file=log_file
-    ):
-        path, method = "/clock", "GET"
-        if advance is not None and now:
-            raise ConfigError("--advance and --now: give one of them")
-        if advance is not None:
-            ms = parse_duration(advance, option="--advance")
-            path, method = f"/clock/advance?ms={ms}&wait={str(wait).lower()}", "POST"
-        broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
-        answer = broker.ask(path, method)
+    path, method = "/clock", "GET"
+    if advance is not None and now:
+        raise ConfigError("--advance and --now: give one of them")
+    if advance is not None:
+        ms = parse_duration(advance, option="--advance")
+        path, method = f"/clock/advance?ms={ms}&wait={str(wait).lower()}", "POST"
+    broker = find_broker(place)
+    print_not_addressed(broker)
+    answer = broker.document(path, method)
     if as_json:
-        typer.echo(json.dumps(answer | {"broker": broker.to_json()}))
+        typer.echo(json.dumps(answer | {"broker": to_document(broker.identity)}))
     else:
         typer.echo(f"{broker.line}\n{_line(answer)}")
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
+import inspect
+from typing import Any
+
 import typer
 
-from cordwood.surfaces.cli.log_options import (
-    AuditLogOption,
-    LogFileOption,
-    LogFormat,
-    LogFormatOption,
-    LogLevelOption,
-)
+from cordwood.surfaces.cli.command import CONTEXT, audited_log, signature_of
 
 
 def command_group(name: str, *, help: str, epilog: str) -> typer.Typer:  # noqa: A002  # typer's name
-    """An app without commands; the context of each has the options of the log as its `obj`."""
+    """An app without commands; the context of each has the `LogOptions` as its `obj`."""
     app = typer.Typer(
         name=name,
         add_completion=False,
@@ -25,19 +22,11 @@ def command_group(name: str, *, help: str, epilog: str) -> typer.Typer:  # noqa:
         help=help,
     )
 
-    @app.callback()
-    def _options(
-        context: typer.Context,
-        log_level: LogLevelOption = None,
-        log_format: LogFormatOption = LogFormat.TEXT,
-        log_file: LogFileOption = None,
-        audit_log: AuditLogOption = None,
-    ) -> None:
-        context.obj = {
-            "log_level": log_level,
-            "log_format": log_format,
-            "log_file": log_file,
-            "audit_log": audit_log,
-        }
+    def options(**given: Any) -> None:
+        context: typer.Context = given.pop("context")
+        context.obj = audited_log(**given)
 
+    of_log = inspect.signature(audited_log, eval_str=True).parameters.values()
+    options.__signature__ = signature_of([CONTEXT, *of_log])  # type: ignore[attr-defined]
+    app.callback()(options)
     return app

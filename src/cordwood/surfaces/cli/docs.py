@@ -13,13 +13,7 @@ from rich.markdown import Markdown
 
 import cordwood
 from cordwood.model.errors import ConfigError
-from cordwood.surfaces.cli.log_options import (
-    LogFileOption,
-    LogFormat,
-    LogFormatOption,
-    LogLevelOption,
-)
-from cordwood.surfaces.cli.running_broker import broker_command
+from cordwood.surfaces.cli.command import command
 from cordwood.surfaces.cli.tables import Column, output_width, print_table
 
 EPILOG = """\b
@@ -43,8 +37,8 @@ class _Page(NamedTuple):
     file: Path
 
 
+@command("docs")
 def docs_command(
-    context: typer.Context,
     page: Annotated[
         str | None,
         typer.Argument(metavar="PAGE", help="A page, such as install, or commands/clean."),
@@ -53,34 +47,28 @@ def docs_command(
         bool, typer.Option("--path", help="Print where it is, and nothing else.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    log_file: LogFileOption = None,
 ) -> None:
     """Lists the pages of the documentation, and shows one.
 
     On a terminal a page is shown by the pager, elsewhere it is printed as Markdown.
     """
-    with broker_command(
-        context, "docs", log_level=log_level, log_format=log_format, log_file=log_file
-    ):
-        directory = installed("docs")
-        if page is None:
-            _list(directory, path=path, as_json=as_json)
-            return
-        found = _named(page, _pages(directory))
-        text = found.file.read_text(encoding="utf-8")
-        if as_json:
-            rest = {} if path else {"text": text}
-            typer.echo(json.dumps({**_facts(found), **rest}))
-        elif path:
-            typer.echo(found.file)
-        elif output_width() is None:
-            typer.echo(text, nl=False)
-        else:
-            console = Console()
-            with console.pager():
-                console.print(Markdown(text))
+    directory = installed("docs")
+    if page is None:
+        _list(directory, path=path, as_json=as_json)
+        return
+    found = _named(page, _pages(directory))
+    text = found.file.read_text(encoding="utf-8")
+    if as_json:
+        rest = {} if path else {"text": text}
+        typer.echo(json.dumps({**_facts(found), **rest}))
+    elif path:
+        typer.echo(found.file)
+    elif output_width() is None:
+        typer.echo(text, nl=False)
+    else:
+        console = Console()
+        with console.pager():
+            console.print(Markdown(text))
 
 
 def installed(name: str) -> Path:

@@ -11,13 +11,7 @@ from typing import Annotated, Final
 import typer
 
 from cordwood.model.clock import SystemClock
-from cordwood.surfaces.cli.log_options import (
-    LogFileOption,
-    LogFormat,
-    LogFormatOption,
-    LogLevelOption,
-)
-from cordwood.surfaces.cli.running_broker import broker_command
+from cordwood.surfaces.cli.command import command
 from cordwood.surfaces.cli.tables import output_width
 from cordwood.surfaces.cli.values import parse_path
 from cordwood.surfaces.doctor.checks import Finding, Verdict, examine
@@ -37,25 +31,19 @@ Exit codes: 0 nothing hinders, though there may be warnings; 1 something does;
 2 usage."""
 
 
+@command("doctor")
 def doctor_command(
-    context: typer.Context,
     log_dir: Annotated[
         Path | None,
         typer.Argument(parser=parse_path, metavar="LOG_DIR", help="A broker's log directory."),
     ] = None,
     json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    log_file: LogFileOption = None,
 ) -> None:
     """Say what this machine and LOG_DIR lack for a broker and its cleanup, and how to repair it.
 
     Nothing is changed, and no lock is taken: a broker may run.
     """
-    with broker_command(
-        context, "doctor", log_level=log_level, log_format=log_format, log_file=log_file
-    ):
-        findings = examine(gather(log_dir, clock=SystemClock()))
+    findings = examine(gather(log_dir, clock=SystemClock()))
     worst = [each for each in findings if each.verdict is Verdict.PROBLEM]
     if json_:
         document = {

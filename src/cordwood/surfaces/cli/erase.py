@@ -24,37 +24,24 @@ from cordwood.cleanup.erasure.ledger import read_ledger
 from cordwood.cleanup.erasure.report import build_report, read_signing_key, sealed
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure
 from cordwood.model.clock import SystemClock
-from cordwood.model.errors import (
-    ConfigError,
-    CordwoodError,
-    DirectoryInUseError,
-    MissingExtraError,
-    NotALogDirError,
-)
+from cordwood.model.errors import ConfigError, DirectoryInUseError
 from cordwood.model.extras import NATIVE, require_extra
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.brokers import AddressedBroker, Place, find_broker
 from cordwood.queries.settings import SettingOptions, Settings, node_ids_of, read_settings
 from cordwood.storage.filesystem import OS
 from cordwood.surfaces.cli.clean_progress import CleanProgress, columns
+from cordwood.surfaces.cli.command import (
+    FAILED,
+    IN_USE,
+    JsonOption,
+    PlaceOptions,
+    command,
+    print_not_addressed,
+)
 from cordwood.surfaces.cli.erase_running import erase_running
 from cordwood.surfaces.cli.failure import fail
-from cordwood.surfaces.cli.log_options import (
-    AuditLogOption,
-    LogFileOption,
-    LogFormat,
-    LogFormatOption,
-    LogLevelOption,
-    LogOptions,
-    logging_to,
-)
 from cordwood.surfaces.cli.places import require_writable
-from cordwood.surfaces.cli.running_broker import (
-    AddressedBroker,
-    BootstrapServerOption,
-    LogDirOption,
-    UrlOption,
-    find_broker,
-)
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument
 from cordwood.surfaces.cli.stopping import STOPPING
@@ -62,7 +49,6 @@ from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.user import user_name
 from cordwood.surfaces.cli.values import counted, format_bytes, parse_path, parse_size, parse_time
 
-_EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
 _STOPPED: Final = {
     True: "nothing was changed",
     False: "the next run completes what was begun; a running broker continues",
@@ -86,6 +72,7 @@ Exit codes: 0 done or nothing to do; 1 something failed (the rest is done);
 _PathOption = Path | None
 
 
+@command("erase", audit=True)
 def erase_command(
     context: typer.Context,
     log_dirs: OptionalLogDirsArgument = None,
@@ -159,14 +146,9 @@ def erase_command(
         str | None, typer.Option(metavar="SIZE", help="Extra disk space a rewrite may take.")
     ] = None,
     master: Annotated[str, typer.Option(metavar="URL", help="Spark master.")] = "local[*]",
-    log_dir: LogDirOption = None,
-    bootstrap_server: BootstrapServerOption = None,
-    url: UrlOption = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    log_file: LogFileOption = None,
-    audit_log: AuditLogOption = None,
+    *,
+    place: PlaceOptions,
+    as_json: JsonOption = False,
 ) -> None:
     """Erase records by key or by predicate, from stopped log directories or in a running broker.
 
@@ -182,56 +164,49 @@ def erase_command(
         ends_processes=True,
     )
     screen = context.with_resource(Screen())
+    topics = [*(topic or ()), *(["*"] if all_topics else ())]
+    if from_ledger is not None and (topics or key or key_hex or key_file or where):
+        raise ConfigError("--from-ledger has its own topics, keys and expressions")
+    broker = _broker_of(
+        log_dirs,
+        place,
+        {"--from-ledger": from_ledger, "--ledger": ledger, "--trash": trash, "--also": also}
+        | {"--server-properties": server_properties, "--now": now},
+    )
+    suppressions = () if from_ledger is None else (read_ledger(from_ledger),)
+    signer = None if signing_key is None else read_signing_key(signing_key)
+    _require_place("--report", report, is_new=True)
+    _require_place("--ledger", None if dry_run else ledger)
+    keys = _Keys(key or (), key_hex or (), key_file)
+    settings = _settings_of(log_dirs or [], server_properties)
+    request = EraseRequest(
+        log_dirs=tuple(log_dirs or ()),
+        targets=tuple(_targets(topics, suppressions)),
+        criteria=_criteria(keys, where, suppressions),
+        suppressions=suppressions,
+        resolve=(lambda _: None) if settings is None else settings.resolve,
+        elsewhere=_elsewhere_of(settings, log_dirs or []),
+        now_ms=SystemClock().now_ms() if now is None else parse_time(now, option="--now"),
+        id=f"erasure-{secrets.token_hex(6)}",
+        salt=secrets.token_bytes(SALT_BYTES),
+        ledger_salt=secrets.token_bytes(SALT_BYTES),
+        reason=reason,
+        operator=operator if operator is not None else user_name(),
+        trash=trash,
+        also=tuple(also or ()),
+        ledger=ledger,
+        dry_run=dry_run,
+        max_extra_bytes=_size_of(max_extra_bytes),
+    )
     try:
-        log = LogOptions(level=log_level, format=log_format, file=log_file, audit=audit_log)
-        context.with_resource(logging_to(screen.line, log))
-        topics = [*(topic or ()), *(["*"] if all_topics else ())]
-        if from_ledger is not None and (topics or key or key_hex or key_file or where):
-            raise ConfigError("--from-ledger has its own topics, keys and expressions")
-        addressed = {"log_dir": log_dir, "bootstrap_server": bootstrap_server, "url": url}
-        broker = _broker_of(
-            log_dirs,
-            addressed,
-            {"--from-ledger": from_ledger, "--ledger": ledger, "--trash": trash, "--also": also}
-            | {"--server-properties": server_properties, "--now": now},
-        )
-        suppressions = () if from_ledger is None else (read_ledger(from_ledger),)
-        signer = None if signing_key is None else read_signing_key(signing_key)
-        _require_place("--report", report, is_new=True)
-        _require_place("--ledger", None if dry_run else ledger)
-        keys = _Keys(key or (), key_hex or (), key_file)
-        settings = _settings_of(log_dirs or [], server_properties)
-        request = EraseRequest(
-            log_dirs=tuple(log_dirs or ()),
-            targets=tuple(_targets(topics, suppressions)),
-            criteria=_criteria(keys, where, suppressions),
-            suppressions=suppressions,
-            resolve=(lambda _: None) if settings is None else settings.resolve,
-            elsewhere=_elsewhere_of(settings, log_dirs or []),
-            now_ms=SystemClock().now_ms() if now is None else parse_time(now, option="--now"),
-            id=f"erasure-{secrets.token_hex(6)}",
-            salt=secrets.token_bytes(SALT_BYTES),
-            ledger_salt=secrets.token_bytes(SALT_BYTES),
-            reason=reason,
-            operator=operator if operator is not None else user_name(),
-            trash=trash,
-            also=tuple(also or ()),
-            ledger=ledger,
-            dry_run=dry_run,
-            max_extra_bytes=_size_of(max_extra_bytes),
-        )
-        result = _erased(request, broker, master, screen, shows_bars=not json_)
-        document = sealed(result.report, signer)
-        if report is not None and document["status"] != "refused":  # what would it prove?
-            OS.replace_durably(report, build_report(document))
-    except (ConfigError, MissingExtraError, NotALogDirError) as error:
-        fail("erase", error, _EXIT_USAGE)
+        result = _erased(request, broker, master, screen, shows_bars=not as_json)
     except DirectoryInUseError as error:
-        fail("erase", f"{error} Nothing was changed: stop that process first", _EXIT_IN_USE)
-    except (CordwoodError, OSError) as error:
-        fail("erase", error, _EXIT_FAILED)
+        fail("erase", f"{error} Nothing was changed: stop that process first", IN_USE)
+    document = sealed(result.report, signer)
+    if report is not None and document["status"] != "refused":  # what would it prove?
+        OS.replace_durably(report, build_report(document))
     counts = keys.counts(document["keys"], request.salt)
-    if json_:
+    if as_json:
         print(json.dumps(document))  # noqa: T201  # the JSON document is the output
     else:
         _show(document, report, screen, counts, dry_run=dry_run)
@@ -253,11 +228,11 @@ def _end(result: Erasure, counts: list[tuple[str, int]], screen: Screen) -> None
     for warning in [*result.warnings, *warnings]:
         screen.line(f"warning: {warning}", style="yellow")
     if result.failed or missed:
-        raise typer.Exit(_EXIT_FAILED)
+        raise typer.Exit(FAILED)
 
 
 def _broker_of(
-    log_dirs: list[Path] | None, addressed: dict[str, Any], of_directories: dict[str, Any]
+    log_dirs: list[Path] | None, place: Place, of_directories: dict[str, Any]
 ) -> AddressedBroker | None:
     """The running broker that is addressed; None where stopped directories are given.
 
@@ -266,13 +241,15 @@ def _broker_of(
         CordwoodError: no broker runs there.
     """
     if log_dirs:
-        if any(each is not None for each in addressed.values()):
+        if place.is_given:
             raise ConfigError("give LOG_DIR of a stopped broker, or a running one, not both")
         return None
     for name, value in of_directories.items():
         if value:
             raise ConfigError(f"{name} needs LOG_DIR of a stopped broker")
-    return find_broker(**addressed, or_directory=True)
+    broker = find_broker(place, or_directory=True)
+    print_not_addressed(broker)
+    return broker
 
 
 def _require_place(option: str, path: Path | None, *, is_new: bool = False) -> None:

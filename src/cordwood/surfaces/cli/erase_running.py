@@ -7,9 +7,9 @@ from typing import Any
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure
 from cordwood.model.clock import pause
 from cordwood.model.errors import ConfigError, CordwoodError
+from cordwood.queries.brokers import AddressedBroker
 from cordwood.queries.http_client import EndpointError, query_of
 from cordwood.surfaces.cli.clean_progress import CleanProgress
-from cordwood.surfaces.cli.running_broker import AddressedBroker
 from cordwood.surfaces.http.erasures import build_erasure
 
 _LOOK_S = 0.2
@@ -27,7 +27,7 @@ def erase_running(
         CordwoodError: the erasure failed as a whole, or another one is under way.
         EndpointError: the broker does not answer, or has ended meanwhile.
     """
-    begun = broker.ask("/erasures/start", "POST", body=build_erasure(request))
+    begun = broker.document("/erasures/start", "POST", body=build_erasure(request))
     ended = _ended(broker, request.id, begun, display)
     if ended["state"] == "failed":
         raise (ConfigError if ended["usage"] else CordwoodError)(ended["error"])
@@ -55,6 +55,6 @@ def _ended(
             display.bytes_done(where, operation["phase"], operation["done"], operation["total"])
         pause(_LOOK_S)
         try:
-            answer = broker.ask(query_of("/erasures", id=erasure_id))
+            answer = broker.document(query_of("/erasures", id=erasure_id))
         except EndpointError as error:
             raise EndpointError(f"{error} The erasure may not have ended: erase again") from error

@@ -2,51 +2,48 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Annotated, Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Annotated
 
 import typer
+from rich.progress import BarColumn, DownloadColumn, TextColumn, TimeRemainingColumn
 
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
-from cordwood.queries.explain.outlook import outlook
-from cordwood.queries.http_client import query_of
-from cordwood.queries.settings import SettingOptions
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.brokers import find_brokers
+from cordwood.queries.explain.directories import (
+    DirectoryQuestion,
+    RecordQuestion,
+    explain_directories,
+)
+from cordwood.queries.explain.question import explain_question, merged
 from cordwood.surfaces.cli import explain_tables
 from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
-from cordwood.surfaces.cli.explain_files import DirectoryQuestion, RecordQuestion, explain_files
+from cordwood.surfaces.cli.command import (
+    FAILED,
+    JsonOption,
+    PlaceOptions,
+    SettingSourceOptions,
+    asks_directories,
+    command,
+    print_brokers,
+    print_document,
+    require_absent,
+    sources_given,
+)
 from cordwood.surfaces.cli.explain_summary import SORTS
 from cordwood.surfaces.cli.explain_tables import Detail
-from cordwood.surfaces.cli.log_options import (
-    LogFileOption,
-    LogFormat,
-    LogFormatOption,
-    LogLevelOption,
-)
-from cordwood.surfaces.cli.running_broker import (
-    BootstrapServerOption,
-    LogDirOption,
-    UrlOption,
-    broker_command,
-    find_broker,
-)
 from cordwood.surfaces.cli.screen import Screen
-from cordwood.surfaces.cli.setting_options import (
-    ConfigFileOption,
-    DefaultsOption,
-    MetadataDirOption,
-    OptionalLogDirsArgument,
-    ServerPropertiesOption,
-    SetOption,
-    TopicsOption,
-)
-from cordwood.surfaces.cli.tables import print_text
+from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument, TopicsOption
 from cordwood.surfaces.cli.textfile import (
     METRICS_TEXTFILE,
     MetricsTextfileOption,
     textfile_metrics,
 )
+from cordwood.surfaces.cli.values import parse_time
 
 EPILOG = """\b
 Examples:
@@ -62,9 +59,10 @@ LOG_DIR may be in use by a broker or a Kafka: its files are only read.
 \b
 Exit codes: 0 shown; 1 a partition or the broker could not be asked; 2 usage."""
 
-_FAILED = 1
+_PARTS = 3
 
 
+@command("explain")
 def explain_command(
     context: typer.Context,
     log_dirs: OptionalLogDirsArgument = None,
@@ -88,21 +86,13 @@ def explain_command(
     ] = SORTS[0],
     top: TopOption = TOP,
     all_: AllOption = False,
-    set_: SetOption = None,
-    config_file: ConfigFileOption = None,
-    server_properties: ServerPropertiesOption = None,
-    metadata_dir: MetadataDirOption = None,
-    defaults: DefaultsOption = False,
+    *,
+    settings: SettingSourceOptions,
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="The moment to explain: ms or ISO 8601.")
     ] = None,
-    log_dir: LogDirOption = None,
-    bootstrap_server: BootstrapServerOption = None,
-    url: UrlOption = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    log_file: LogFileOption = None,
+    place: PlaceOptions,
+    as_json: JsonOption = False,
     metrics_textfile: MetricsTextfileOption = None,
 ) -> None:
     """Explains, for each segment, why it is kept or deleted, and when it goes.
@@ -111,86 +101,74 @@ def explain_command(
     places as those of `cordwood clean`. Or from the memory of a running broker, given by --log-dir,
     --bootstrap-server or --url.
     """
-    with broker_command(
-        context, "explain", log_level=log_level, log_format=log_format, log_file=log_file
-    ):
-        screen = context.with_resource(Screen())
-        choice = Choice.of(sort, top, shows_all=all_, keys=SORTS)
-        options = SettingOptions(
-            log_dirs=log_dirs or (),
-            set_options=set_ or (),
-            config_file=config_file,
-            server_properties=server_properties,
-            metadata_dir=metadata_dir,
-            defaults=defaults,
+    screen = context.with_resource(Screen())
+    choice = Choice.of(sort, top, shows_all=all_, keys=SORTS)
+    topics = tuple(topic or ())
+    if asks_directories(log_dirs, place):
+        metrics = context.with_resource(
+            textfile_metrics(
+                "explain", metrics_textfile, log_dirs or (), clock=SystemClock(), screen=screen
+            )
         )
-        if log_dirs:
-            if log_dir or bootstrap_server or url:
-                raise ConfigError("give LOG_DIR, or a running broker, not both")
-            metrics = context.with_resource(
-                textfile_metrics(
-                    "explain", metrics_textfile, log_dirs, clock=SystemClock(), screen=screen
-                )
-            )
-            question = DirectoryQuestion(
-                options=options,
-                topics=tuple(topic or ()),
-                now=now,
-                records=RecordQuestion.parse(record, key, topics=tuple(topic or ())),
-            )
-            answer = explain_files(question, screen)
-            metrics.result, metrics.is_success = answer, not answer["failed"]
-        else:
-            _require_none(options, now=now, record=record, key=key, textfile=metrics_textfile)
-            broker = find_broker(
-                log_dir=log_dir, bootstrap_server=bootstrap_server, url=url, or_directory=True
-            )
-            parts = [broker.ask(query_of("/explain", topic=glob)) for glob in topic or ["*"]]
-            answer = _joined(parts) | {"broker": broker.to_json()}
-            if not as_json:
-                print_text(broker.line)
-    answer["summary"] = outlook(answer["partitions"], now_ms=answer["now_ms"]).to_json()
+        question = DirectoryQuestion(
+            options=replace(settings, log_dirs=log_dirs or ()),
+            topics=topics,
+            now_ms=None if now is None else parse_time(now, option="--now"),
+            records=parse_records(record, key, topics=topics),
+        )
+        answer = explain_directories(question, lambda total: _bar(screen, total))
+        metrics.result, metrics.is_success = answer, not answer.failed
+    else:
+        require_absent(
+            {"--record": record, "--key": key, "--now": now, METRICS_TEXTFILE: metrics_textfile}
+            | {"--set": settings.set_options, **sources_given(settings)}
+        )
+        brokers = find_brokers(place, or_directory=True)
+        answer = merged(brokers.ask(explain_question(topics)))
+        print_brokers(brokers, as_json=as_json)
     if as_json:
-        typer.echo(json.dumps(answer))
+        print_document(answer)
     else:
         detail = Detail.of(segments=segments, all_segments=all_segments)
         explain_tables.show(answer, screen, choice, detail)
-    if answer.get("failed"):
-        raise typer.Exit(_FAILED)
+    if answer.failed:
+        raise typer.Exit(FAILED)
 
 
-def _require_none(
-    options: SettingOptions,
-    *,
-    now: str | None,
-    record: str | None,
-    key: str | None,
-    textfile: Path | None,
-) -> None:
-    """A running broker knows its settings and the time; records are looked for in its files.
+def parse_records(
+    record: str | None, key: str | None, *, topics: Sequence[str]
+) -> RecordQuestion | None:
+    """The records that --record or --key asks for; None without either.
 
     Raises:
-        ConfigError: an option is given that needs LOG_DIR.
+        ConfigError: both are given, or a value cannot be understood.
     """
-    given = {
-        "--record": record,
-        "--key": key,
-        "--now": now,
-        METRICS_TEXTFILE: textfile,
-        "--set": options.set_options,
-        "--config-file": options.config_file,
-        "--server-properties": options.server_properties,
-        "--metadata-dir": options.metadata_dir,
-        "--defaults": options.defaults,
-    }
-    for name, value in given.items():
-        if value:
-            raise ConfigError(
-                f"{name} needs LOG_DIR: the log directory of a running broker may be given, too"
-            )
+    if record is not None and key is not None:
+        raise ConfigError("--record and --key exclude each other")
+    if key is not None:
+        if not topics:
+            raise ConfigError("--key needs --topic: which topic has the key?")
+        return RecordQuestion(key=key.encode("utf-8", "surrogateescape"))
+    if record is None:
+        return None
+    parts = record.rsplit(":", 2)
+    if len(parts) != _PARTS or not (parts[1].isdecimal() and parts[2].isdecimal()):
+        raise ConfigError(f"--record {record}: expected TOPIC:PARTITION:OFFSET")
+    return RecordQuestion(partition=TopicPartition(parts[0], int(parts[1])), offset=int(parts[2]))
 
 
-def _joined(parts: list[Any]) -> dict[str, Any]:
-    """The answers for several globs as one, each partition once."""
-    found = {(p["topic"], p["partition"]): p for part in parts for p in part["partitions"]}
-    return {"now_ms": parts[0]["now_ms"], "partitions": [found[name] for name in sorted(found)]}
+@contextmanager
+def _bar(screen: Screen, total: int) -> Iterator[Callable[[int], None]]:
+    """A progress bar over bytes, where standard error is a terminal."""
+    if not screen.is_terminal:
+        yield lambda _: None
+        return
+    columns = (
+        TextColumn("reading records"),
+        BarColumn(),
+        DownloadColumn(binary_units=True),
+        TimeRemainingColumn(),
+    )
+    with screen.bars(*columns, transient=True) as bars:
+        task = bars.add_task("", total=total)
+        yield lambda count: bars.advance(task, count)

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 import typer
 
-from cordwood.queries.explain.outlook import Outlook, When, outlook
+from cordwood.queries.explain.answer import (
+    Explanation,
+    Outlook,
+    SegmentsByReason,
+    When,
+    log_name,
+)
+from cordwood.queries.explain.outlook import outlook
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
-from cordwood.surfaces.cli.left_out import partition_name
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.values import counted, format_bytes
-
-Value = dict[str, Any]
 
 #: What --sort takes.
 SORTS: Final = ("size", "now", "24h", "name")
@@ -46,36 +50,36 @@ class Log:
         found = [
             (part.bytes, reason)
             for when in (When.STAYS, When.LATER)
-            for reason, part in self.outlook.reasons[when].items()
+            for reason, part in self.outlook.part(when).reasons.items()
         ]
         return max(found)[1] if found else ""
 
 
-def logs_of(answer: Value) -> list[Log]:
+def logs_of(answer: Explanation) -> list[Log]:
     """The partitions of an answer."""
     return [
         Log(
-            name=partition_name(each),
-            policy=each["policy"],
-            outlook=outlook([each], now_ms=answer["now_ms"]),
+            name=log_name(each),
+            policy=each.policy,
+            outlook=outlook([each], now_ms=answer.now_ms),
         )
-        for each in answer["partitions"]
+        for each in answer.partitions
     ]
 
 
-def show_summary(answer: Value, choice: Choice) -> None:
+def show_summary(answer: Explanation, choice: Choice) -> None:
     """Prints what goes and when, and the largest partitions."""
-    found = outlook(answer["partitions"], now_ms=answer["now_ms"]).to_json()
-    counts = [counted(found[f"{each}s"], each) for each in ("partition", "segment")]
-    show_outlook(", ".join([*counts, format_bytes(found["bytes"])]), found)
+    found = outlook(answer.partitions, now_ms=answer.now_ms)
+    counts = [counted(found.partitions, "partition"), counted(found.segments, "segment")]
+    show_outlook(", ".join([*counts, format_bytes(found.bytes)]), found)
     typer.echo()
     LISTING.show("Partitions", logs_of(answer), choice)
 
 
-def show_outlook(title: str, found: Value) -> None:
-    """Prints what goes and when, with the reasons, from the `summary` of a document."""
-    rows = [[name, *_cells(found[when])] for when, name in _WHEN.items()]
-    rows.append(["total", format_bytes(found["bytes"]), f"{found['segments']:,}", ""])
+def show_outlook(title: str, found: Outlook) -> None:
+    """Prints what goes and when, with the reasons."""
+    rows = [[name, *_cells(found.part(when))] for when, name in _WHEN.items()]
+    rows.append(["total", format_bytes(found.bytes), f"{found.segments:,}", ""])
     columns = (
         Column("retention"),
         Column("size", is_number=True),
@@ -85,10 +89,10 @@ def show_outlook(title: str, found: Value) -> None:
     print_table(title, columns, rows)
 
 
-def _cells(part: Value) -> list[str]:
-    reasons = sorted(part["reasons"].items(), key=lambda each: -int(each[1]["bytes"]))
-    why = ", ".join(f"{reason} {format_bytes(each['bytes'])}" for reason, each in reasons)
-    return [format_bytes(part["bytes"]), f"{part['segments']:,}", why]
+def _cells(part: SegmentsByReason) -> list[str]:
+    reasons = sorted(part.reasons.items(), key=lambda each: -each[1].bytes)
+    why = ", ".join(f"{reason} {format_bytes(each.bytes)}" for reason, each in reasons)
+    return [format_bytes(part.bytes), f"{part.segments:,}", why]
 
 
 def _bytes(title: str, *parts: When) -> Measure[Log]:
@@ -114,7 +118,7 @@ LISTING: Final[Listing[Log]] = Listing(
         ),
         Measure(
             column=Column("segments", is_number=True, is_optional=True),
-            text=lambda logs: f"{sum(each.outlook.total.segments for each in logs):,}",
+            text=lambda logs: f"{sum(each.outlook.segments for each in logs):,}",
         ),
         _bytes("size"),
         _bytes("goes now", When.NOW),

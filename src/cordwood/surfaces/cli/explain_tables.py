@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from itertools import groupby, pairwise
 from typing import Any, Final
 
 import typer
 
+from cordwood.cleanup.rules.blockers import Blocker
+from cordwood.configs.sources import Origin
+from cordwood.queries.explain.answer import (
+    ExplainedLog,
+    ExplainedSegment,
+    Explanation,
+    Section,
+    log_name,
+)
+from cordwood.queries.explain.log_facts import OpenTransaction
 from cordwood.surfaces.cli.biggest import Choice
 from cordwood.surfaces.cli.explain_summary import LISTING, logs_of, show_summary
-from cordwood.surfaces.cli.left_out import grouped_lines, partition_name, show_left_out
+from cordwood.surfaces.cli.left_out import grouped_lines, show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_values import shown_setting, shown_text
 from cordwood.surfaces.cli.tables import Column, output_width, print_table, print_text
 from cordwood.surfaces.cli.values import counted, format_bytes, format_duration, format_moment
-
-Value = dict[str, Any]
 
 _WIDTH: Final = 100
 _WIDTH_MAX: Final = 160
@@ -31,6 +39,7 @@ _MARKS: Final = {
     "k": "kept",
     "A": "active",
 }
+_SECTION_MARKS: Final = {Section.UNCLEANABLE: "u", Section.DIRTY: "d", Section.CLEAN: "c"}
 _BLOCKING: Final = {"hold", "future-timestamp", "older-segment", "high-watermark", "group-guard"}
 
 _SEGMENTS: Final = (
@@ -68,16 +77,22 @@ class Detail(Enum):
         return cls.SEGMENTS if segments else cls.ROW
 
 
-def show(answer: Value, screen: Screen, choice: Choice, detail: Detail) -> None:
+def show(answer: Explanation, screen: Screen, choice: Choice, detail: Detail) -> None:
     """Prints the answer: records, if they were asked for, or else a summary and the largest logs.
 
     The segments are shown if they are asked for, or if there is one partition alone.
     """
-    show_left_out(answer, screen)
-    if "records" in answer:
+    show_left_out(
+        screen,
+        in_use=answer.in_use,
+        warnings=answer.warnings,
+        left_alone=answer.left_alone,
+        failed=answer.failed,
+    )
+    if answer.records is not None:
         _show_records(answer)
         return
-    partitions = answer["partitions"]
+    partitions = answer.partitions
     if not partitions:
         print_text("No partition is explained.")
         return
@@ -87,57 +102,55 @@ def show(answer: Value, screen: Screen, choice: Choice, detail: Detail) -> None:
             _show_warnings(partitions, screen)
             return
         shown = {log.name for log in LISTING.split(logs_of(answer), choice)[0]}
-        partitions = [each for each in partitions if partition_name(each) in shown]
+        partitions = [each for each in partitions if log_name(each) in shown]
     for number, partition in enumerate(partitions):
-        if number or len(answer["partitions"]) != 1:
+        if number or len(answer.partitions) != 1:
             typer.echo()
-        _show_log(partition, answer["now_ms"], screen, detail)
+        _show_log(partition, answer.now_ms, screen, detail)
 
 
-def _show_warnings(partitions: Sequence[Value], screen: Screen) -> None:
+def _show_warnings(partitions: Sequence[ExplainedLog], screen: Screen) -> None:
     texts = [
-        (partition_name(each), f"warning: {warning}")
-        for each in partitions
-        for warning in each["warnings"]
+        (log_name(each), f"warning: {warning}") for each in partitions for warning in each.warnings
     ]
     for line in grouped_lines(texts):
         screen.line(line, style="yellow")
 
 
-def _show_records(answer: Value) -> None:
-    if not answer["records"]:
-        print_text(answer["not_found"])
+def _show_records(answer: Explanation) -> None:
+    if not answer.records:
+        print_text(answer.not_found or "")
         return
     rows = [
         [
-            f"{each['topic']}:{each['partition']}:{each['offset']}",
-            format_moment(each["timestamp"]),
-            str(each["segment"]),
-            each["state"],
-            format_moment(each["gone_by_ms"]) if each["gone_by_ms"] is not None else "no limit",
-            shown_text(each["text"]),
+            f"{each.topic}:{each.partition}:{each.offset}",
+            format_moment(each.timestamp),
+            str(each.segment),
+            each.state,
+            format_moment(each.gone_by_ms) if each.gone_by_ms is not None else "no limit",
+            shown_text(each.text),
         ]
-        for each in answer["records"]
+        for each in answer.records
     ]
     print_table("Records", _RECORDS, rows)
 
 
-def _show_log(partition: Value, now_ms: int, screen: Screen, detail: Detail) -> None:
+def _show_log(partition: ExplainedLog, now_ms: int, screen: Screen, detail: Detail) -> None:
     _show_warnings([partition], screen)
-    segments = partition["segments"]
+    segments = partition.segments
     print_text(
-        f"{partition_name(partition)}: cleanup.policy={partition['policy']}, "
+        f"{log_name(partition)}: cleanup.policy={partition.policy}, "
         f"{counted(len(segments), 'segment')}, "
-        f"{format_bytes(partition['size_bytes'])}, offsets {partition['log_start_offset']} to "
-        f"{partition['log_end_offset']} (high watermark {partition['high_watermark']}, last "
-        f"stable offset {partition['last_stable_offset']})"
+        f"{format_bytes(partition.size_bytes)}, offsets {partition.log_start_offset} to "
+        f"{partition.log_end_offset} (high watermark {partition.high_watermark}, last "
+        f"stable offset {partition.last_stable_offset})"
     )
-    for line in _setting_lines(partition["settings"]):
+    for line in _setting_lines(partition.settings):
         print_text(line, indent="  ")
     _show_groups(partition, screen)
     _show_compaction(partition, now_ms)
     _show_timeline(segments)
-    groups: list[list[Value]] = (
+    groups: list[list[ExplainedSegment]] = (
         [[each] for each in segments]
         if detail is Detail.EVERY_SEGMENT
         else [list(group) for _, group in groupby(segments, key=_alike)]
@@ -145,62 +158,62 @@ def _show_log(partition: Value, now_ms: int, screen: Screen, detail: Detail) -> 
     print_table("  Segments", _SEGMENTS, [_row(group, now_ms) for group in groups])
 
 
-def _setting_lines(settings: Value) -> list[str]:
+def _setting_lines(settings: Mapping[str, Origin]) -> list[str]:
     """The settings as they were given, with the levels; those of one level on one line."""
     by_level: dict[str, list[str]] = {}
     for setting in settings.values():
-        name = setting["key"]
-        where = setting["level"]
-        if setting["level"] != "default":
-            where += f" ({setting['source']})"
-        by_level.setdefault(where, []).append(f"{name}={shown_setting(name, setting['value'])}")
+        name = setting.key
+        where = setting.level
+        if setting.level != "default":
+            where += f" ({setting.source})"
+        by_level.setdefault(where, []).append(f"{name}={shown_setting(name, setting.value)}")
     return [f"{where}: {', '.join(texts)}" for where, texts in by_level.items()]
 
 
-def _show_groups(partition: Value, screen: Screen) -> None:
+def _show_groups(partition: ExplainedLog, screen: Screen) -> None:
     """The groups that the log waits for, and what they have lost."""
-    for each in partition["groups"]:
-        lag = "" if each["lag"] is None else f", lag {each['lag']}"
-        print_text(f"{each['text']}{lag}", indent="  ")
-    for each in partition["losses"]:
-        lost = "lost" if each["known"] else "may have lost"
+    for each in partition.groups:
+        lag = "" if each.lag is None else f", lag {each.lag}"
+        print_text(f"{each.text}{lag}", indent="  ")
+    for each in partition.losses:
+        lost = "lost" if each.known else "may have lost"
         screen.line(
-            f"  group {each['group']} {lost} offsets {each['first_offset']} to "
-            f"{each['last_offset']}, at most {each['records_at_most']} records, by "
-            f"{each['setting']} at {format_moment(each['at_ms'])}",
+            f"  group {each.group} {lost} offsets {each.first_offset} to "
+            f"{each.last_offset}, at most {each.records_at_most} records, by "
+            f"{each.setting} at {format_moment(each.at_ms)}",
             style="red",
         )
 
 
-def _show_compaction(partition: Value, now_ms: int) -> None:
-    compaction = partition["compaction"]
+def _show_compaction(partition: ExplainedLog, now_ms: int) -> None:
+    compaction = partition.compaction
     if compaction is None:
         return
-    due = "due now" if compaction["due"] else f"due {_when(compaction['due_ms'], now_ms)}"
+    due = "due now" if compaction.due else f"due {_when(compaction.due_ms, now_ms)}"
     print_text(
-        f"  compaction: {due}; dirty ratio {compaction['dirty_ratio']:.4g}, "
-        f"{format_bytes(compaction['clean_bytes'])} clean, "
-        f"{format_bytes(compaction['cleanable_bytes'])} dirty, offsets "
-        f"{compaction['first_dirty_offset']} to {compaction['first_uncleanable_offset']}"
+        f"  compaction: {due}; dirty ratio {compaction.dirty_ratio:.4g}, "
+        f"{format_bytes(compaction.clean_bytes)} clean, "
+        f"{format_bytes(compaction.cleanable_bytes)} dirty, offsets "
+        f"{compaction.first_dirty_offset} to {compaction.first_uncleanable_offset}"
     )
-    for blocker in compaction["blockers"]:
-        text = f"{blocker['code']}: {shown_text(blocker['text'])}{_until(blocker, now_ms)}"
+    for blocker in compaction.blockers:
+        text = f"{blocker.code}: {shown_text(blocker.text)}{_until(blocker, now_ms)}"
         print_text(text, indent="    ")
-        if blocker["code"] == "last-stable-offset":
-            for each in partition["open_transactions"]:
+        if blocker.code == "last-stable-offset":
+            for each in partition.open_transactions:
                 print_text(_transaction(each, now_ms), indent="      ")
 
 
-def _transaction(each: Value, now_ms: int) -> str:
-    named = "" if each["transactional_id"] is None else f" ({each['transactional_id']!r})"
-    since = "" if each["started_ms"] is None else f", began {_ago(each['started_ms'], now_ms)}"
+def _transaction(each: OpenTransaction, now_ms: int) -> str:
+    named = "" if each.transactional_id is None else f" ({each.transactional_id!r})"
+    since = "" if each.started_ms is None else f", began {_ago(each.started_ms, now_ms)}"
     return (
-        f"open transaction of producer {each['producer_id']}{named} from offset "
-        f"{each['start_offset']}{since}"
+        f"open transaction of producer {each.producer_id}{named} from offset "
+        f"{each.start_offset}{since}"
     )
 
 
-def _show_timeline(segments: Sequence[Value]) -> None:
+def _show_timeline(segments: Sequence[ExplainedSegment]) -> None:
     width = min(output_width() or _WIDTH, _WIDTH_MAX) - 4
     marks = [_mark(each) for each in segments]
     count = len(marks)
@@ -213,54 +226,54 @@ def _show_timeline(segments: Sequence[Value]) -> None:
     print_text(f"{''.join(marks)}  oldest to newest: {legend}", indent="  ")
 
 
-def _mark(segment: Value) -> str:
-    if segment["deletable"]:
+def _mark(segment: ExplainedSegment) -> str:
+    if segment.deletable:
         return "D"
-    if segment["section"] == "active":
+    if segment.section is Section.ACTIVE:
         return "A"
-    if any(each["code"] in _BLOCKING for each in segment["blockers"]):
+    if any(each.code in _BLOCKING for each in segment.blockers):
         return "!"
-    return {"uncleanable": "u", "dirty": "d", "clean": "c"}.get(segment["section"], "k")
+    return _SECTION_MARKS.get(segment.section, "k")
 
 
-def _alike(segment: Value) -> tuple[Any, ...]:
+def _alike(segment: ExplainedSegment) -> tuple[Any, ...]:
     """Segments with the same value are shown in one row."""
-    blockers = segment["blockers"]
+    blockers = segment.blockers
     return (
-        segment["section"],
-        segment["deletable"],
-        segment["rule"],
-        tuple(each["code"] for each in blockers),
-        segment["goes_ms"] is None,
+        segment.section,
+        segment.deletable,
+        segment.rule,
+        tuple(each.code for each in blockers),
+        segment.goes_ms is None,
     )
 
 
-def _row(group: Sequence[Value], now_ms: int) -> list[str]:
+def _row(group: Sequence[ExplainedSegment], now_ms: int) -> list[str]:
     first, last = group[0], group[-1]
-    name = str(first["base_offset"])
+    name = str(first.base_offset)
     if len(group) > 1:
-        name = f"{name} … {last['base_offset']}"
-    state = "deletable" if first["deletable"] else "kept"
-    if first["section"]:
-        state = f"{state}, {first['section']}"
+        name = f"{name} … {last.base_offset}"
+    state = "deletable" if first.deletable else "kept"
+    if first.section:
+        state = f"{state}, {first.section}"
     return [
         name,
         str(len(group)),
-        format_bytes(sum(each["size_bytes"] for each in group)),
-        format_moment(max(each["largest_timestamp"] for each in group)),
+        format_bytes(sum(each.size_bytes for each in group)),
+        format_moment(max(each.largest_timestamp for each in group)),
         state,
-        "now" if first["deletable"] else _span([each["goes_ms"] for each in group], now_ms),
-        format_moment(last["gone_by_ms"]) if last["gone_by_ms"] is not None else "",
-        shown_text(first["reason"] if first["deletable"] else _reasons(first)),
+        "now" if first.deletable else _span([each.goes_ms for each in group], now_ms),
+        format_moment(last.gone_by_ms) if last.gone_by_ms is not None else "",
+        shown_text(first.reason if first.deletable else _reasons(first)),
     ]
 
 
-def _reasons(segment: Value) -> str:
+def _reasons(segment: ExplainedSegment) -> str:
     """What is in the way; the policy of a compacted log is said above the table."""
-    blockers = [each for each in segment["blockers"] if each["code"] != "policy"]
+    blockers = [each for each in segment.blockers if each.code != "policy"]
     if not blockers:
         return "the next compaction rewrites it"
-    return "; ".join(f"{each['code']}: {each['text']}" for each in blockers)
+    return "; ".join(f"{each.code}: {each.text}" for each in blockers)
 
 
 def _span(moments: Sequence[int | None], now_ms: int) -> str:
@@ -279,8 +292,8 @@ def _when(moment_ms: int | None, now_ms: int) -> str:
     return f"in {format_duration(max(0, moment_ms - now_ms))}" if moment_ms > now_ms else "now"
 
 
-def _until(blocker: Value, now_ms: int) -> str:
-    until_ms = blocker["until_ms"]
+def _until(blocker: Blocker, now_ms: int) -> str:
+    until_ms = blocker.until_ms
     return "" if until_ms is None else f" ({_when(until_ms, now_ms)}, {format_moment(until_ms)})"
 
 

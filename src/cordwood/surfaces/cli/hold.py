@@ -16,18 +16,13 @@ from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.model.hold import Hold, parse_target
 from cordwood.model.rng import SystemRng
+from cordwood.queries.brokers import Place, find_broker
 from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import HoldRegistry, holds_status
 from cordwood.storage.offline_directories import locked, open_log_dirs
 from cordwood.storage.offline_log_directory import OfflineLogDirectory
+from cordwood.surfaces.cli.command import PlaceOptions, command, print_not_addressed
 from cordwood.surfaces.cli.command_group import command_group
-from cordwood.surfaces.cli.running_broker import (
-    BootstrapServerOption,
-    LogDirOption,
-    UrlOption,
-    broker_command,
-    find_broker,
-)
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.user import user_name
 from cordwood.surfaces.cli.values import parse_path
@@ -69,8 +64,8 @@ _Id = Annotated[str, typer.Option("--id", metavar="ID", help="The hold.")]
 
 
 @app.command("add", epilog=EPILOG)
+@command("hold add")
 def add_command(
-    context: typer.Context,
     topic: Annotated[
         str, typer.Option(metavar="TOPIC[:PARTITION]", help="What is held from now on.")
     ],
@@ -83,9 +78,8 @@ def add_command(
         str | None,
         typer.Option(metavar="NAME", help="Who adds it.  [default: the user's name]"),
     ] = None,
-    log_dir: LogDirOption = None,
-    bootstrap_server: BootstrapServerOption = None,
-    url: UrlOption = None,
+    *,
+    place: PlaceOptions,
     as_json: _Json = False,
 ) -> None:
     """Adds a hold; when this returns, Cordwood removes nothing any more that it covers.
@@ -93,43 +87,42 @@ def add_command(
     It also covers partitions that the topic gets later. A Kafka that runs on a log directory, or
     has another replica, ignores holds.
     """
-    with broker_command(context, "hold add", **context.obj):
-        name, partition = parse_target(topic)
-        hold = Hold(
-            id=f"hold-{SystemRng().unique_id()[:8]}" if id_ is None else id_,
-            topic=name,
-            partition=partition,
-            reason=reason,
-            by=user_name() if by is None else by,
-            created_ms=SystemClock().now_ms(),
-        )
-        if _is_stopped(log_dirs, log_dir, bootstrap_server, url):
-            answer = _add_offline(log_dirs or [], hold)
-        else:
-            query = {"id": hold.id, "topic": name, "reason": reason, "by": hold.by}
-            if partition is not None:
-                query["partition"] = str(partition)
-            broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
-            answer = broker.ask(f"/holds/add?{urlencode(query)}", "POST")
+    name, partition = parse_target(topic)
+    hold = Hold(
+        id=f"hold-{SystemRng().unique_id()[:8]}" if id_ is None else id_,
+        topic=name,
+        partition=partition,
+        reason=reason,
+        by=user_name() if by is None else by,
+        created_ms=SystemClock().now_ms(),
+    )
+    if _is_stopped(log_dirs, place):
+        answer = _add_offline(log_dirs or [], hold)
+    else:
+        query = {"id": hold.id, "topic": name, "reason": reason, "by": hold.by}
+        if partition is not None:
+            query["partition"] = str(partition)
+        broker = find_broker(place)
+        print_not_addressed(broker)
+        answer = broker.document(f"/holds/add?{urlencode(query)}", "POST")
     _print(answer, as_json=as_json, line=f"Added: {hold.target} is held by {hold.id}.\n{_KAFKA}")
 
 
 @app.command("list", epilog=EPILOG)
+@command("hold list")
 def list_command(
-    context: typer.Context,
     log_dirs: _LogDirs = None,
-    log_dir: LogDirOption = None,
-    bootstrap_server: BootstrapServerOption = None,
-    url: UrlOption = None,
+    *,
+    place: PlaceOptions,
     as_json: _Json = False,
 ) -> None:
     """Lists the holds, the oldest first. LOG_DIR may be in use."""
-    with broker_command(context, "hold list", **context.obj):
-        if _is_stopped(log_dirs, log_dir, bootstrap_server, url):
-            answer = holds_status(_read(_whole(log_dirs or [])))
-        else:
-            broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
-            answer = broker.ask("/holds")
+    if _is_stopped(log_dirs, place):
+        answer = holds_status(_read(_whole(log_dirs or [])))
+    else:
+        broker = find_broker(place)
+        print_not_addressed(broker)
+        answer = broker.document("/holds")
     _print(answer, as_json=as_json)
     for text in answer["unreadable"].values():
         typer.echo(f"cordwood hold list: {text}", err=True)
@@ -138,44 +131,38 @@ def list_command(
 
 
 @app.command("release", epilog=EPILOG)
+@command("hold release")
 def release_command(
-    context: typer.Context,
     id_: _Id,
     log_dirs: _LogDirs = None,
     by: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="Who releases it.  [default: the user's name]"),
     ] = None,
-    log_dir: LogDirOption = None,
-    bootstrap_server: BootstrapServerOption = None,
-    url: UrlOption = None,
+    *,
+    place: PlaceOptions,
     as_json: _Json = False,
 ) -> None:
     """Releases a hold: what expired meanwhile goes at the next check."""
-    with broker_command(context, "hold release", **context.obj):
-        name = user_name() if by is None else by
-        if _is_stopped(log_dirs, log_dir, bootstrap_server, url):
-            with _locked(log_dirs or []) as (registry, _):
-                registry.release(id_, by=name)
-                answer = holds_status(registry)
-        else:
-            broker = find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
-            answer = broker.ask(f"/holds/release?{urlencode({'id': id_, 'by': name})}", "POST")
+    name = user_name() if by is None else by
+    if _is_stopped(log_dirs, place):
+        with _locked(log_dirs or []) as (registry, _):
+            registry.release(id_, by=name)
+            answer = holds_status(registry)
+    else:
+        broker = find_broker(place)
+        print_not_addressed(broker)
+        answer = broker.document(f"/holds/release?{urlencode({'id': id_, 'by': name})}", "POST")
     _print(answer, as_json=as_json, line=f"Released: {id_}.")
 
 
-def _is_stopped(
-    log_dirs: Sequence[Path] | None,
-    log_dir: Path | None,
-    bootstrap_server: str | None,
-    url: str | None,
-) -> bool:
+def _is_stopped(log_dirs: Sequence[Path] | None, place: Place) -> bool:
     """Whether directories of a stopped broker are meant.
 
     Raises:
         ConfigError: a running broker is named, too.
     """
-    if log_dirs and not (log_dir is None and bootstrap_server is None and url is None):
+    if log_dirs and place.is_given:
         raise ConfigError(
             "LOG_DIR is of a stopped broker: leave out --log-dir, --bootstrap-server and --url, "
             "which name one that runs"

@@ -1,64 +1,44 @@
-"""What an answer about log directories says beside its tables: warnings, and what is not in it."""
+"""What is said beside the tables of an answer: warnings, and which partitions are not in it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from cordwood.cleanup.schedule.report import PartitionReport, Status
+from cordwood.cleanup.schedule.report import Status
+from cordwood.queries.partitions import LeftOut, partition_name
+from cordwood.storage.offline_directories import InUse
 from cordwood.surfaces.cli.screen import Screen
 
-Value = Mapping[str, Any]
-
-LEFT_ALONE: Final = "left_alone"
-FAILED: Final = "failed"
 #: More partitions of which the same is said share a line.
 _NAMES_MAX: Final = 3
-_KINDS: Final = ((LEFT_ALONE, Status.LEFT_ALONE, None), (FAILED, Status.FAILED, "red"))
 
 
-def left_out(partitions: Sequence[PartitionReport]) -> dict[str, list[Value]]:
-    """The partitions that were not read, with the reason: those left alone, and those failed."""
-    return {
-        kind: [
-            {"topic": p.topic, "partition": p.partition, "reason": p.reason}
-            for p in partitions
-            if p.status is status
-        ]
-        for kind, status, _ in _KINDS
-    }
-
-
-def partition_name(partition: Value) -> str:
-    """The name of a partition of a document."""
-    return f"{partition['topic']}-{partition['partition']}"
-
-
-def in_use_line(log_dir: str, pid: int) -> str:
-    """What is said of a directory that another process uses."""
+def in_use_line(in_use: InUse) -> str:
+    """A directory that another process uses, in words."""
     return (
-        f"process {pid} uses {log_dir}, a running broker or a cleaning: this is a snapshot of its "
-        "files at one moment"
+        f"process {in_use.pid} uses {in_use.log_dir}, a running broker or a cleaning: this is a "
+        "snapshot of its files at one moment"
     )
 
 
-def show_in_use(in_use: Sequence[Value], screen: Screen) -> None:
-    """Says which directories other processes use."""
-    for each in in_use:
-        screen.line(in_use_line(each["log_dir"], each["pid"]), style="yellow")
-
-
-def show_left_out(answer: Value, screen: Screen) -> None:
-    """Says what is in use, each warning of an answer, and what partitions are not in it."""
-    show_in_use(answer.get("in_use", ()), screen)
-    for warning in answer.get("warnings", ()):
+def show_left_out(
+    screen: Screen,
+    *,
+    in_use: Sequence[InUse] | None = None,
+    warnings: Sequence[str] | None = None,
+    left_alone: Sequence[LeftOut] | None = None,
+    failed: Sequence[LeftOut] | None = None,
+) -> None:
+    """Says which directories are in use, each warning, and which partitions an answer lacks."""
+    for each in in_use or ():
+        screen.line(in_use_line(each), style="yellow")
+    for warning in warnings or ():
         screen.line(f"warning: {warning}", style="yellow")
-    for kind, status, style in _KINDS:
-        found = [
-            (partition_name(each), f"{status}: {each['reason']}") for each in answer.get(kind, ())
-        ]
+    for status, partitions in ((Status.LEFT_ALONE, left_alone), (Status.FAILED, failed)):
+        found = [(partition_name(each), f"{status}: {each.reason}") for each in partitions or ()]
         for line in grouped_lines(found):
-            screen.line(line, style=style)
+            screen.line(line, style="red" if status is Status.FAILED else None)
 
 
 def grouped_lines(texts: Sequence[tuple[str, str]]) -> list[str]:

@@ -1,28 +1,24 @@
-"""What is wrong with log directories, and the commands that follow: from a summary's document."""
+"""What is wrong with log directories, and the commands that follow: from a summary."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from cordwood.cleanup.schedule.report import Status
 from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
+from cordwood.queries.brokers import broker_on
 from cordwood.queries.http_client import ask
 from cordwood.queries.identity import CONTROLLER, read_runtime_file
-from cordwood.surfaces.cli.left_out import (
-    FAILED,
-    LEFT_ALONE,
-    grouped_lines,
-    in_use_line,
-    partition_name,
-)
-from cordwood.surfaces.cli.running_broker import broker_on
+from cordwood.queries.log_dirs import LogDirsSummary, NextCommand, Problem
+from cordwood.queries.overdue_cleaning import OverdueCleaning
+from cordwood.queries.partitions import partition_name
+from cordwood.storage.offline_directories import InUse
+from cordwood.surfaces.cli.left_out import grouped_lines, in_use_line
 from cordwood.surfaces.cli.values import counted, format_bytes, format_moment
-
-Value = Mapping[str, Any]
 
 _FULL: Final = 0.95
 _ANSWER_S: Final = 2.0
@@ -32,43 +28,41 @@ _NAMED: Final = 3
 _UNDESCRIBED: Final = "no source describes"
 
 
-def problems_of(answer: Value, failed: Sequence[tuple[Path, str]]) -> list[dict[str, str]]:
-    """Each problem as `code` and `text`, the most urgent first.
+def problems_of(answer: LogDirsSummary, failed: Sequence[tuple[Path, str]]) -> list[Problem]:
+    """Each problem, the most urgent first.
 
     Args:
-        answer: the document of a summary.
+        answer: the summary.
         failed: the directories that cannot be read, and why.
     """
-    found = [{"code": "unreadable", "text": f"{path}: {text}"} for path, text in failed]
-    for code, text in _problems(answer):
-        found.append({"code": code, "text": text})
-    return found
+    found = [("unreadable", f"{path}: {text}") for path, text in failed]
+    return [Problem(code=code, text=text) for code, text in (*found, *_problems(answer))]
 
 
-def _problems(answer: Value) -> Iterator[tuple[str, str]]:
-    for each in answer["log_dirs"]:
-        path, used = each["log_dir"], each["disk_bytes"] - each["disk_free_bytes"]
-        if used >= _FULL * each["disk_bytes"]:
-            share = f"{100 * used / max(1, each['disk_bytes']):.0f} %"
-            free = format_bytes(each["disk_free_bytes"])
+def _problems(answer: LogDirsSummary) -> Iterator[tuple[str, str]]:
+    for each in answer.log_dirs:
+        path, used = each.log_dir, each.disk_bytes - each.disk_free_bytes
+        if used >= _FULL * each.disk_bytes:
+            share = f"{100 * used / max(1, each.disk_bytes):.0f} %"
+            free = format_bytes(each.disk_free_bytes)
             yield "disk-full", f"the disk of {path} is {share} full: {free} is free"
-        if each["in_use_by"] is not None:
-            yield "in-use", in_use_line(path, each["in_use_by"])
+        if each.in_use_by is not None:
+            yield "in-use", in_use_line(InUse(log_dir=path, pid=each.in_use_by))
             yield from _cleaner_problems(Path(path))
-        elif not each["stopped_cleanly"]:
+        elif not each.stopped_cleanly:
             yield (
                 "unclean-stop",
                 f"{path} was not stopped cleanly: what is above its recovery points and high "
                 "watermarks is not touched, and a broker recovers it when it starts",
             )
-    yield from _overdue(answer["overdue_cleanings"])
+    yield from _overdue(answer.overdue_cleanings)
     for code, failed in (
-        ("damaged", answer[FAILED]),
-        ("not-estimated", answer["compaction"]["failed"]),
+        ("damaged", answer.failed),
+        ("not-estimated", answer.compaction.failed),
     ):
-        for line in grouped_lines([(partition_name(e), str(e["reason"])) for e in failed]):
+        for line in grouped_lines([(partition_name(e), e.reason) for e in failed]):
             yield code, line
-    unknown = {e["topic"] for e in answer[LEFT_ALONE] if e["reason"].startswith(_UNDESCRIBED)}
+    unknown = {e.topic for e in answer.left_alone if e.reason.startswith(_UNDESCRIBED)}
     if unknown:
         yield (
             "no-settings",
@@ -78,29 +72,29 @@ def _problems(answer: Value) -> Iterator[tuple[str, str]]:
         )
     others = [
         each
-        for each in answer[LEFT_ALONE]
-        if each["topic"] != CLUSTER_METADATA_TOPIC and not each["reason"].startswith(_UNDESCRIBED)
+        for each in answer.left_alone
+        if each.topic != CLUSTER_METADATA_TOPIC and not each.reason.startswith(_UNDESCRIBED)
     ]
-    alone = [(partition_name(e), f"{Status.LEFT_ALONE}: {e['reason']}") for e in others]
+    alone = [(partition_name(e), f"{Status.LEFT_ALONE}: {e.reason}") for e in others]
     for line in grouped_lines(alone):
         yield "left-alone", line
-    for text in answer["warnings"]:
+    for text in answer.warnings:
         yield "warning", text
 
 
-def _overdue(overdue: Sequence[Value]) -> Iterator[tuple[str, str]]:
+def _overdue(overdue: Sequence[OverdueCleaning]) -> Iterator[tuple[str, str]]:
     """What no cleaner has cleaned for a day and more, though it was due: a line a directory."""
-    for log_dir in dict.fromkeys(each["log_dir"] for each in overdue):
-        here = [each for each in overdue if each["log_dir"] == log_dir]
-        here.sort(key=lambda each: -int(each["dirty_bytes"]))
+    for log_dir in dict.fromkeys(each.log_dir for each in overdue):
+        here = [each for each in overdue if each.log_dir == log_dir]
+        here.sort(key=lambda each: -each.dirty_bytes)
         names = ", ".join(map(partition_name, here[:_NAMED]))
         rest = f" and {len(here) - _NAMED:,} more" if len(here) > _NAMED else ""
-        due_ms = max(each["due_ms"] for each in here)
-        written_ms = max(each["written_ms"] for each in here)
+        due_ms = max(each.due_ms for each in here)
+        written_ms = max(each.written_ms for each in here)
         yield (
             "not-cleaned",
             f"the cleaner has not finished a cleaning of {names}{rest} since "
-            f"{format_moment(here[0]['cleaned_ms'])}, though it was due by {format_moment(due_ms)} "
+            f"{format_moment(here[0].cleaned_ms)}, though it was due by {format_moment(due_ms)} "
             f"at the latest, and a broker wrote until {format_moment(written_ms)}: its cleaner may "
             f"have died. `cordwood verify {shlex.quote(log_dir)}` says whether a batch is damaged",
         )
@@ -134,7 +128,10 @@ def said_by_cleaner(answer: Any) -> Iterator[tuple[str, str]]:
             return
         dead = [thread["name"] for thread in answer["threads"] if not thread["alive"]]
         marked = [
-            (partition_name(each), f"the cleaner failed: {each['uncleanable']['reason']}")
+            (
+                f"{each['topic']}-{each['partition']}",
+                f"the cleaner failed: {each['uncleanable']['reason']}",
+            )
             for each in answer["partitions"]
             if each["uncleanable"] is not None
         ]
@@ -147,37 +144,37 @@ def said_by_cleaner(answer: Any) -> Iterator[tuple[str, str]]:
 
 
 def next_commands(
-    answer: Value, paths: Sequence[Path], *, sources: Sequence[str], changes: Sequence[str]
-) -> list[dict[str, str]]:
-    """At most three commands that follow, each with `command` and `what`.
+    answer: LogDirsSummary, paths: Sequence[Path], *, sources: Sequence[str], changes: Sequence[str]
+) -> list[NextCommand]:
+    """At most three commands that follow.
 
     Args:
-        answer: the document of a summary.
+        answer: the summary.
         paths: the directories of the summary, as they were given.
         sources: options of the summary that say where settings come from, and its moment.
         changes: those of its settings that were given as such.
     """
-    if answer["retention_assumed"]:
+    if answer.retention_assumed:
         sources = [*sources, "--server-properties", _PROPERTIES]
     where = shlex.join([*map(str, paths), *sources])
     shown = shlex.join([*map(str, paths), *changes, *sources])
-    goes, compaction = answer["summary"]["now"]["bytes"], answer["compaction"]
+    goes, compaction = answer.summary.now.bytes, answer.compaction
     found = [(f"cordwood clean {shown} --dry-run", "what a cleaning would do; changes nothing")]
-    if not any(each["in_use_by"] for each in answer["log_dirs"]):
+    if not any(each.in_use_by for each in answer.log_dirs):
         if goes:
             text = f"removes {format_bytes(goes)} now, needs no Java and no space"
             found.append((f"cordwood clean {shown} --retention-only", text))
-        elif compaction["partitions"] > len(compaction["failed"]):
+        elif compaction.partitions > len(compaction.failed):
             found.append((f"cordwood clean {shown}", "compacts what is due"))
-    topics = sorted(answer["topics"], key=lambda each: -int(each["bytes"]))
-    described = [each for each in topics if each["policy"] is not None]
+    topics = sorted(answer.topics, key=lambda each: -each.bytes)
+    described = [each for each in topics if each.policy is not None]
     if described:
-        name = shlex.quote(described[0]["topic"])
+        name = shlex.quote(described[0].topic)
         found.append((f"cordwood explain {shown} --topic {name}", "why it is still there"))
-    expiring = [each["topic"] for each in described if "delete" in each["policy"].split(",")]
+    expiring = [each.topic for each in topics if "delete" in (each.policy or "").split(",")]
     if expiring:
         setting = shlex.quote(f"{expiring[0]}:retention.ms=1d")
         found.append(
             (f"cordwood whatif {where} --set {setting}", "what a shorter retention would free")
         )
-    return [{"command": command, "what": what} for command, what in found[:3]]
+    return [NextCommand(command=command, what=what) for command, what in found[:3]]

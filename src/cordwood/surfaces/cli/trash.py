@@ -20,6 +20,7 @@ from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.hold import parse_target
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.brokers import AddressedBroker, Place, find_broker
 from cordwood.storage.broker_trash import (
     audit_forgotten,
     audit_forgotten_topic,
@@ -32,15 +33,8 @@ from cordwood.storage.trash import TrashedPartition, trashed_partitions
 from cordwood.storage.trash_restore import Restored, restore
 from cordwood.storage.trashed_topics import TrashedTopics
 from cordwood.surfaces.cli.clean_progress import columns
+from cordwood.surfaces.cli.command import PlaceOptions, command, print_not_addressed
 from cordwood.surfaces.cli.command_group import command_group
-from cordwood.surfaces.cli.running_broker import (
-    AddressedBroker,
-    BootstrapServerOption,
-    LogDirOption,
-    UrlOption,
-    broker_command,
-    find_broker,
-)
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import print_text
 from cordwood.surfaces.cli.trash_tables import print_removals, print_total
@@ -76,23 +70,21 @@ _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would b
 
 
 @app.command("list", epilog=EPILOG)
+@command("trash list")
 def list_command(
-    context: typer.Context,
     trash: _Trash = None,
     topic: Annotated[str, typer.Option(metavar="GLOB", help="Only these topics.")] = "*",
-    log_dir: LogDirOption = None,
-    bootstrap_server: BootstrapServerOption = None,
-    url: UrlOption = None,
+    *,
+    place: PlaceOptions,
     as_json: _Json = False,
 ) -> None:
     """Lists deleted topics, and removals of segments, the oldest first."""
-    with broker_command(context, "trash list", **context.obj):
-        broker = _running(trash, log_dir, bootstrap_server, url)
-        if broker is None:
-            assert trash is not None, "or a broker"
-            answer = _status(trash)
-        else:
-            answer = broker.ask("/trash")
+    broker = _running(trash, place)
+    if broker is None:
+        assert trash is not None, "or a broker"
+        answer = _status(trash)
+    else:
+        answer = broker.document("/trash")
     removals = [each for each in answer["removals"] if fnmatchcase(_topic_of(each), topic)]
     unknown = [name for name in answer["unknown"] if fnmatchcase(_topic_of_file(name), topic)]
     if as_json:
@@ -106,8 +98,8 @@ def list_command(
 
 
 @app.command("restore", epilog=EPILOG)
+@command("trash restore")
 def restore_command(
-    context: typer.Context,
     trash: _Trash = None,
     log_dirs: Annotated[
         list[Path] | None, typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True)
@@ -135,9 +127,8 @@ def restore_command(
         str | None,
         typer.Option(metavar="NAME", help="Who holds it.  [default: the user's name]"),
     ] = None,
-    log_dir: LogDirOption = None,
-    bootstrap_server: BootstrapServerOption = None,
-    url: UrlOption = None,
+    *,
+    place: PlaceOptions,
     as_json: _Json = False,
 ) -> None:
     """Restores a deleted topic at a running broker, or removed segments of a stopped one.
@@ -149,56 +140,53 @@ def restore_command(
     before the removal, except for what was appended since. Where it has changed otherwise, the
     removal and all before it stay in the trash.
     """
-    with broker_command(context, "trash restore", **context.obj):
-        broker = _running(trash, log_dir, bootstrap_server, url)
-        if broker is not None:
-            _require_for_topic(topic, since=since, dry_run=dry_run)
-            name = user_name() if by is None else by
-            query = {"topic": topic or "", "hold": hold or "", "by": name}
-            query["topic_id"] = id_ or ""
-            answer = broker.ask(f"/trash/restore?{urlencode(query)}", "POST")
-            _show_topic(answer, as_json=as_json)
-            return
-        if hold is not None or id_ is not None:
-            raise ConfigError(
-                "--id and --hold are for a deleted topic at a running broker; `cordwood hold add` "
-                "holds one of a stopped broker"
-            )
-        if trash is None or not log_dirs:
-            raise ConfigError("LOG_DIR is missing: where the segments are to be put back")
-        since_ms = 0 if since is None else parse_time(since, option="--since")
-        wanted = _wanted(trash, topic)
-        results = _restore(trash, wanted, log_dirs, since_ms=since_ms, dry_run=dry_run)
+    broker = _running(trash, place)
+    if broker is not None:
+        _require_for_topic(topic, since=since, dry_run=dry_run)
+        name = user_name() if by is None else by
+        query = {"topic": topic or "", "hold": hold or "", "by": name}
+        query["topic_id"] = id_ or ""
+        answer = broker.document(f"/trash/restore?{urlencode(query)}", "POST")
+        _show_topic(answer, as_json=as_json)
+        return
+    if hold is not None or id_ is not None:
+        raise ConfigError(
+            "--id and --hold are for a deleted topic at a running broker; `cordwood hold add` "
+            "holds one of a stopped broker"
+        )
+    if trash is None or not log_dirs:
+        raise ConfigError("LOG_DIR is missing: where the segments are to be put back")
+    since_ms = 0 if since is None else parse_time(since, option="--since")
+    wanted = _wanted(trash, topic)
+    results = _restore(trash, wanted, log_dirs, since_ms=since_ms, dry_run=dry_run)
     _show_restored(results, as_json=as_json, dry_run=dry_run)
     if any(each.refused for each in results):
         raise typer.Exit(1)
 
 
 @app.command("empty", epilog=EPILOG)
+@command("trash empty")
 def empty_command(
-    context: typer.Context,
     older_than: Annotated[
         str,
         typer.Option(metavar="DURATION", help="Only what went there before: 7d, 12h; 0s for all."),
     ],
     trash: _Trash = None,
     dry_run: _DryRun = False,
-    log_dir: LogDirOption = None,
-    bootstrap_server: BootstrapServerOption = None,
-    url: UrlOption = None,
+    *,
+    place: PlaceOptions,
     as_json: _Json = False,
 ) -> None:
     """Deletes what was removed longer ago than a time; it cannot be put back any more."""
-    with broker_command(context, "trash empty", **context.obj):
-        age_ms = parse_duration(older_than, option="--older-than")
-        broker = _running(trash, log_dir, bootstrap_server, url)
-        if broker is None:
-            assert trash is not None, "or a broker"
-            deleted = _empty(trash, age_ms, dry_run=dry_run)
-        else:
-            query = {"older_than_ms": str(age_ms), "dry_run": str(dry_run).lower()}
-            answer = broker.ask(f"/trash/empty?{urlencode(query)}", "POST")
-            deleted = answer["deleted"]
+    age_ms = parse_duration(older_than, option="--older-than")
+    broker = _running(trash, place)
+    if broker is None:
+        assert trash is not None, "or a broker"
+        deleted = _empty(trash, age_ms, dry_run=dry_run)
+    else:
+        query = {"older_than_ms": str(age_ms), "dry_run": str(dry_run).lower()}
+        answer = broker.document(f"/trash/empty?{urlencode(query)}", "POST")
+        deleted = answer["deleted"]
     if as_json:
         typer.echo(json.dumps({"dry_run": dry_run, "deleted": deleted}))
         return
@@ -233,9 +221,7 @@ def _empty(trash: Path, age_ms: int, *, dry_run: bool) -> list[Value]:
         return deleted
 
 
-def _running(
-    trash: Path | None, log_dir: Path | None, bootstrap_server: str | None, url: str | None
-) -> AddressedBroker | None:
+def _running(trash: Path | None, place: Place) -> AddressedBroker | None:
     """The running broker that is meant; None if a directory is.
 
     Raises:
@@ -243,8 +229,10 @@ def _running(
         CordwoodError: no broker runs there.
     """
     if trash is None:
-        return find_broker(log_dir=log_dir, bootstrap_server=bootstrap_server, url=url)
-    if not (log_dir is None and bootstrap_server is None and url is None):
+        broker = find_broker(place)
+        print_not_addressed(broker)
+        return broker
+    if place.is_given:
         raise ConfigError(
             "TRASH is of a stopped broker: leave out --log-dir, --bootstrap-server and --url, "
             "which name one that runs"

@@ -28,7 +28,7 @@ from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import SystemClock
 from cordwood.queries.settings import SettingOptions, read_settings
 from cordwood.storage.reread import reread
-from cordwood.surfaces.cli.left_out import show_in_use
+from cordwood.surfaces.cli.left_out import show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.values import counted, format_bytes
@@ -156,7 +156,7 @@ _COUNTED = frozenset({Rule.DELETED_FILE})
 
 
 def _show(result: Verification, screen: Screen) -> None:
-    show_in_use(result.in_use, screen)
+    show_left_out(screen, in_use=result.in_use)
     for log_dir in result.unsettled:
         screen.line(f"{log_dir}: not checked: {'; '.join(NOT_CHECKED)}")
     rows = [_row("", finding) for finding in result.findings]

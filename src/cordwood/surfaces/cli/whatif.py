@@ -1,47 +1,48 @@
-"""`cordwood whatif`: what a changed setting would do to the logs of a directory or a broker."""
+"""`cordwood whatif`: what a changed setting would do to the next cleaning, before it is changed."""
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any, Final
+from contextlib import closing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from cordwood.cleanup.engine.run_directory import temporary_directory
+from cordwood.cleanup.engine.spark.machine import has_java
 from cordwood.model.errors import ConfigError
-from cordwood.queries.http_client import RefusedError, query_of
-from cordwood.queries.settings import SettingOptions
+from cordwood.model.extras import NATIVE, SPARK, missing_packages, require_extra
+from cordwood.queries.brokers import find_brokers
+from cordwood.queries.whatif.answer import WhatIf
+from cordwood.queries.whatif.question import DAYS, DAYS_MAX, WhatIfQuestion, merged
 from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
-from cordwood.surfaces.cli.log_options import (
-    LogFileOption,
-    LogFormat,
-    LogFormatOption,
-    LogLevelOption,
+from cordwood.surfaces.cli.clean_engine import (
+    CleanEngine,
+    clean_display,
+    parse_memory,
+    require_master,
 )
-from cordwood.surfaces.cli.running_broker import (
-    AddressedBroker,
-    BootstrapServerOption,
-    LogDirOption,
-    UrlOption,
-    broker_command,
-    find_broker,
+from cordwood.surfaces.cli.clean_estimate import estimator_for
+from cordwood.surfaces.cli.command import (
+    FAILED,
+    JsonOption,
+    PlaceOptions,
+    SettingSourceOptions,
+    asks_directories,
+    command,
+    print_brokers,
+    print_document,
+    require_absent,
+    sources_given,
 )
 from cordwood.surfaces.cli.screen import Screen
-from cordwood.surfaces.cli.setting_options import (
-    ConfigFileOption,
-    DefaultsOption,
-    MetadataDirOption,
-    OptionalLogDirsArgument,
-    ServerPropertiesOption,
-    SetOption,
-    TopicsOption,
-)
-from cordwood.surfaces.cli.tables import print_text
+from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument, TopicsOption
+from cordwood.surfaces.cli.values import parse_time
 from cordwood.surfaces.cli.whatif_tables import SORTS, show_answer
 
-_FAILED: Final = 1
-_BAD_REQUEST: Final = 400
-_DAYS: Final = 7
-_DAYS_MAX: Final = 366
+if TYPE_CHECKING:
+    from cordwood.queries.whatif.directories import DirectoryQuestion
+
 _MASTER: Final = "local[*]"
 
 EPILOG = """\b
@@ -61,19 +62,17 @@ Exit codes: 0 done; 1 a partition or the broker could not be asked (other
 partitions are shown); 2 usage, or a value that the broker refuses."""
 
 
+@command("whatif")
 def whatif_command(
     context: typer.Context,
     log_dirs: OptionalLogDirsArgument = None,
-    set_: SetOption = None,
     topic: TopicsOption = None,
-    config_file: ConfigFileOption = None,
-    server_properties: ServerPropertiesOption = None,
-    metadata_dir: MetadataDirOption = None,
-    defaults: DefaultsOption = False,
+    *,
+    settings: SettingSourceOptions,
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="The moment to clean at: ms or ISO 8601.")
     ] = None,
-    days: Annotated[int, typer.Option(metavar="N", help="Days to look ahead.")] = _DAYS,
+    days: Annotated[int, typer.Option(metavar="N", help="Days to look ahead.")] = DAYS,
     no_groups: Annotated[
         bool, typer.Option("--no-groups", help="Do not look at consumer groups.")
     ] = False,
@@ -87,18 +86,13 @@ def whatif_command(
         bool,
         typer.Option("--estimate", help="Estimate compactions from a sample, without Java."),
     ] = False,
-    log_dir: LogDirOption = None,
-    bootstrap_server: BootstrapServerOption = None,
-    url: UrlOption = None,
+    place: PlaceOptions,
     sort: Annotated[
         str, typer.Option(metavar="KEY", help=f"Sort partitions by {', '.join(SORTS)}.")
     ] = SORTS[0],
     top: TopOption = TOP,
     all_: AllOption = False,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    log_file: LogFileOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Compare what a cleaning would do under the settings in force, and under changed ones.
 
@@ -106,106 +100,84 @@ def whatif_command(
     places as those of `cordwood clean`. Or from the memory of a running broker, given by --log-dir,
     --bootstrap-server or --url. --set gives the changed settings.
     """
-    with broker_command(
-        context, "whatif", log_level=log_level, log_format=log_format, log_file=log_file
-    ):
-        screen = context.with_resource(Screen())
-        choice = Choice.of(sort, top, shows_all=all_, keys=SORTS)
-        if not set_:
-            raise ConfigError("nothing is changed: give a setting with --set [TOPIC:]KEY=VALUE")
-        if not 0 <= days <= _DAYS_MAX:
-            raise ConfigError(f"--days {days}: expected 0 to {_DAYS_MAX}")
-        options = SettingOptions(
-            log_dirs=log_dirs or (),
-            config_file=config_file,
-            server_properties=server_properties,
-            metadata_dir=metadata_dir,
-            defaults=defaults,
-        )
-        if log_dirs:
-            if log_dir or bootstrap_server or url:
-                raise ConfigError("give LOG_DIR, or a running broker, not both")
-            # What a directory needs is not loaded to ask a broker.
-            from cordwood.surfaces.cli.whatif_files import (  # noqa: PLC0415
-                FilesQuestion,
-                whatif_files,
-            )
+    screen = context.with_resource(Screen())
+    choice = Choice.of(sort, top, shows_all=all_, keys=SORTS)
+    changes, topics = tuple(settings.set_options), tuple(topic or ())
+    if not changes:
+        raise ConfigError("nothing is changed: give a setting with --set [TOPIC:]KEY=VALUE")
+    if not 0 <= days <= DAYS_MAX:
+        raise ConfigError(f"--days {days}: expected 0 to {DAYS_MAX}")
+    if asks_directories(log_dirs, place):
+        # What a directory needs is not loaded to ask a broker.
+        from cordwood.queries.whatif.directories import DirectoryQuestion  # noqa: PLC0415
 
-            question = FilesQuestion(
-                options=options,
-                changes=tuple(set_),
-                topics=tuple(topic or ()),
-                now=now,
-                days=days,
-                groups=not no_groups,
-                memory=memory,
-                master=master,
-                estimate=estimate,
-            )
-            shows_progress = not json_ and screen.is_terminal
-            answer = whatif_files(question, screen, shows_progress=shows_progress)
-        else:
-            _require_none(options, now=now, memory=memory, master=master, estimate=estimate)
-            broker = find_broker(
-                log_dir=log_dir, bootstrap_server=bootstrap_server, url=url, or_directory=True
-            )
-            answer = _asked(broker, set_, topic or [], days=days, groups=not no_groups)
-            if not json_:
-                print_text(broker.line)
-    if json_:
-        typer.echo(json.dumps(answer))
+        question = DirectoryQuestion(
+            options=replace(settings, log_dirs=log_dirs or (), set_options=()),
+            changes=changes,
+            topics=topics,
+            now_ms=None if now is None else parse_time(now, option="--now"),
+            days=days,
+            groups=not no_groups,
+        )
+        answer = _of_directories(
+            question,
+            screen,
+            shown=not as_json and screen.is_terminal,
+            master=master,
+            memory=memory,
+            estimate=estimate,
+        )
+    else:
+        own_master = "" if master == _MASTER else master
+        require_absent(
+            {"--now": now, **sources_given(settings)}
+            | {"--memory": memory, "--estimate": estimate, "--master": own_master}
+        )
+        brokers = find_brokers(place, or_directory=True)
+        asked = WhatIfQuestion(changes=changes, topics=topics, days=days, groups=not no_groups)
+        answer = merged(brokers.ask(asked.to_brokers(alone=len(brokers.brokers) == 1)))
+        print_brokers(brokers, as_json=as_json)
+    if as_json:
+        print_document(answer)
     else:
         show_answer(answer, screen, choice)
-    if answer["failed"] or any(each["reason"] for each in answer["partitions"]):
-        raise typer.Exit(_FAILED)
+    if answer.failed or any(each.reason for each in answer.partitions):
+        raise typer.Exit(FAILED)
 
 
-def _asked(
-    broker: AddressedBroker, changes: list[str], topics: list[str], *, days: int, groups: bool
-) -> dict[str, Any]:
-    """The broker's answer.
-
-    Raises:
-        ConfigError: it refuses a setting, as it would if it were to be changed.
-        EndpointError: it does not answer.
-    """
-    query = query_of(
-        "/whatif", set=changes, topic=topics, days=str(days), groups="true" if groups else "false"
-    )
-    try:
-        answer: dict[str, Any] = broker.ask(query)
-    except RefusedError as error:
-        if error.status == _BAD_REQUEST:
-            raise ConfigError(error.reason) from error
-        raise
-    return answer | {"broker": broker.to_json()}
-
-
-def _require_none(
-    options: SettingOptions,
+def _of_directories(
+    question: DirectoryQuestion,
+    screen: Screen,
     *,
-    now: str | None,
-    memory: str | None,
+    shown: bool,
     master: str,
+    memory: str | None,
     estimate: bool,
-) -> None:
-    """A running broker knows its settings and the time, and measures no compaction.
+) -> WhatIf:
+    """The answer, with its engine and a progress bar if it is `shown`. Raises as the question."""
+    from cordwood.queries.whatif.directories import what_if_directories  # noqa: PLC0415
 
-    Raises:
-        ConfigError: an option is given that needs LOG_DIR.
-    """
-    given = {
-        "--now": now,
-        "--config-file": options.config_file,
-        "--server-properties": options.server_properties,
-        "--metadata-dir": options.metadata_dir,
-        "--defaults": options.defaults,
-        "--memory": memory,
-        "--estimate": estimate,
-        "--master": "" if master == _MASTER else master,
-    }
-    for name, value in given.items():
-        if value:
-            raise ConfigError(
-                f"{name} needs LOG_DIR: the log directory of a running broker may be given, too"
+    require_master(master)
+    if estimate:
+        require_extra(NATIVE, what="an estimate of compactions")
+    with clean_display(screen, shown=shown) as display:
+        engine = CleanEngine(
+            master=master,
+            memory_bytes=parse_memory(memory),
+            shared_dirs=[temporary_directory()],
+            display=display,
+            otherwise="A change of retention alone needs no Java, and --estimate measures nothing.",
+        )
+        measures = estimate or _has_spark(master) or not question.is_of_retention
+        with closing(engine):
+            return what_if_directories(
+                question,
+                engine.factory() if measures else None,
+                listener=display,
+                estimator=estimator_for(display) if estimate else None,
+                reading=lambda name, done, total: display.bytes_done(name, "reading", done, total),
             )
+
+
+def _has_spark(master: str) -> bool:
+    return not missing_packages(SPARK) and (not master.startswith("local") or has_java())

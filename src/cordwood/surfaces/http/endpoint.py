@@ -52,6 +52,7 @@ from cordwood.model.errors import (
     CordwoodError,
     NotCompactedError,
 )
+from cordwood.queries.documents import to_document
 from cordwood.queries.identity import NodeIdentity
 from cordwood.serving.addresses import in_url, is_address, is_loopback, is_wildcard
 from cordwood.serving.request_errors import UnansweredRequestError
@@ -272,11 +273,7 @@ class HttpEndpoint:
         return Answer("\n".join([*lines, ""]).encode(), "text/plain; charset=utf-8")
 
     def _broker(self, _: Request) -> Answer:
-        others = [
-            {"node_id": node_id, "address": address}
-            for node_id, address in sorted(self._node.other_brokers.items())
-        ]
-        return _json(self.identity.to_json() | {"other_brokers": others})
+        return _json(replace(self.identity, other_brokers=self._node.other_brokers))
 
     def _metrics(self, request: Request) -> Answer:
         encode, content_type = choose_encoder(request.header("Accept"))
@@ -354,7 +351,7 @@ class HttpEndpoint:
 
 
 def _json(value: object) -> Answer:
-    return Answer(json.dumps(value, default=str).encode() + b"\n", _JSON)
+    return Answer(json.dumps(to_document(value)).encode() + b"\n", _JSON)
 
 
 def _milliseconds(text: str) -> int:

@@ -6,8 +6,7 @@ Everything that differs between the kinds of nodes is here; the endpoint has no 
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -17,17 +16,13 @@ from cordwood import __version__
 from cordwood.cleanup.erasure.online_erasures import ErasureRunsError
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.schedule.holds import add_hold
-from cordwood.cleanup.schedule.next_check import plan_next_check
-from cordwood.configs.describe import topic_origins
 from cordwood.model.clock import Clock
 from cordwood.model.hold import Hold, parse_target
-from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.controller_node import ControllerNode
 from cordwood.node.node import Node
-from cordwood.queries.explain.explanation import explain
-from cordwood.queries.explain.online_facts import online_facts
-from cordwood.queries.identity import BROKER, CONTROLLER, NodeIdentity
+from cordwood.queries.explain.node import explain_node
+from cordwood.queries.identity import BROKER, CONTROLLER, NodeIdentity, OtherBroker
 from cordwood.queries.on_loop import OnLoop
 from cordwood.storage.holds import HoldRegistry, holds_status
 from cordwood.surfaces.http import trash
@@ -74,8 +69,8 @@ class ObservedNode(Protocol):
         """The node's identity, with the URL of its endpoint."""
 
     @property
-    def other_brokers(self) -> Mapping[int, str]:
-        """The addresses of the other brokers of its cluster, by id; none for a controller."""
+    def other_brokers(self) -> Sequence[OtherBroker]:
+        """The other brokers of its cluster, in order of their ids; none for a controller."""
 
     def result_of(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
         """What `work` gives, which runs in slices of the event loop.
@@ -159,15 +154,15 @@ class ObservedBroker:
         )
 
     @property
-    def other_brokers(self) -> Mapping[int, str]:
+    def other_brokers(self) -> Sequence[OtherBroker]:
         """As `ObservedNode`; the addresses are those of a listener that this broker has, too."""
         broker = self._node.broker
         names = [each.name for each in self._node.settings.listeners]
-        found = {}
-        for node_id, each in broker.metadata.image.brokers.items():
+        found = []
+        for node_id, each in sorted(broker.metadata.image.brokers.items()):
             at = next((e for e in map(each.endpoint, names) if e is not None), None)
             if node_id != broker.node_id and at is not None:
-                found[node_id] = f"{at.host}:{at.port}"
+                found.append(OtherBroker(node_id=node_id, address=f"{at.host}:{at.port}"))
         return found
 
     def result_of(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
@@ -198,45 +193,14 @@ class ObservedBroker:
         return status
 
     def _explain(self, on_loop: OnLoop, request: Request) -> Any:
-        """Every log of the topics that `topic`, a glob, names."""
-        cleaner, broker = self._node.cleaner, self._node.broker
-        manager, now_ms = cleaner.manager, self.clock.now_ms()
-        glob = request.one("topic", "*")
-        logs = sorted(manager.current_logs(), key=lambda log: log.topic_partition)
-        logs = [log for log in logs if fnmatchcase(log.topic_partition.topic, glob)]
-        topics = {log.topic_partition.topic for log in logs}
-        ids, origins = on_loop(
-            lambda: (
-                broker.transactions.ids_by_producer(),
-                {topic: topic_origins(broker.configs, topic) for topic in in_steps(topics)},
-            )
-        )
-        planned = plan_next_check(manager, logs, now_ms=now_ms)
-        return {
-            "now_ms": now_ms,
-            "partitions": [
-                explain(
-                    online_facts(
-                        manager,
-                        cleaner.settings,
-                        log,
-                        planned[log.topic_partition],
-                        origins=origins[log.topic_partition.topic],
-                        transactional_ids=ids,
-                        now_ms=now_ms,
-                    ),
-                    now_ms=now_ms,
-                ).to_json()
-                for log in logs
-                if log.topic_partition in planned  # else it was removed this moment
-            ],
-        }
+        return explain_node(self._node, on_loop, request.all("topic") or ["*"])
 
     def _what_if(self, on_loop: OnLoop, request: Request) -> Any:
         # Few brokers are asked: what only the answer needs is not loaded at the start.
-        from cordwood.surfaces.http.whatif import what_if  # noqa: PLC0415
+        from cordwood.queries.whatif.node import what_if_node  # noqa: PLC0415
+        from cordwood.queries.whatif.question import WhatIfQuestion  # noqa: PLC0415
 
-        return what_if(self._node, on_loop, request)
+        return what_if_node(self._node, on_loop, WhatIfQuestion.parse(request.query))
 
     def _show_holds(self, _on_loop: OnLoop, _: Request) -> Any:
         return holds_status(self._holds)
@@ -340,15 +304,15 @@ class ObservedController:
         return NodeIdentity.here(
             node_id=node.settings.node_id,
             cluster_id=node.cluster_id,
-            log_dirs=[node.metadata_dir],
+            log_dirs=[Path(node.settings.metadata_log_dir).absolute()],
             http_url=http_url,
             role=CONTROLLER,
         )
 
     @property
-    def other_brokers(self) -> Mapping[int, str]:
+    def other_brokers(self) -> Sequence[OtherBroker]:
         """As `ObservedNode`."""
-        return {}
+        return ()
 
     def result_of(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
         """As `ObservedNode`."""

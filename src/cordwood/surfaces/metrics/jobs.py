@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from cordwood.cleanup.schedule.report import PartitionReport, Report, Status
 from cordwood.cleanup.verification.findings import has_damage
-from cordwood.queries.explain.outlook import Outlook, When, outlook
+from cordwood.queries.explain.answer import Explanation, Outlook, When
+from cordwood.queries.explain.outlook import outlook
 from cordwood.surfaces.metrics.job_run import JobRun, run_metrics, topic_metric
 from cordwood.surfaces.metrics.metric import Metric
 
@@ -19,7 +20,6 @@ if TYPE_CHECKING:  # it needs packages that only `cordwood verify` has to have
 _COMPACTION: Final = "compaction"
 
 Counts = Mapping[str, float]
-Explained = Mapping[str, Any]
 
 
 # ---- clean
@@ -152,16 +152,16 @@ VERIFY: Final[tuple[Metric[JobRun[Verification]], ...]] = (
 
 def _explain(
     name: str, text: str, count: Callable[[Outlook, When], float]
-) -> Metric[JobRun[Explained]]:
-    def values(answer: Explained) -> Iterator[tuple[str, Counts]]:
-        for each in answer["partitions"]:
-            found = outlook([each], now_ms=answer["now_ms"])
-            yield each["topic"], {str(when): count(found, when) for when in When}
+) -> Metric[JobRun[Explanation]]:
+    def values(answer: Explanation) -> Iterator[tuple[str, Counts]]:
+        for each in answer.partitions:
+            found = outlook([each], now_ms=answer.now_ms)
+            yield each.topic, {str(when): count(found, when) for when in When}
 
     return topic_metric(f"cordwood_explain_{name}", text, values, "when")
 
 
-EXPLAIN: Final[tuple[Metric[JobRun[Explained]], ...]] = (
+EXPLAIN: Final[tuple[Metric[JobRun[Explanation]], ...]] = (
     *run_metrics("explain", success="1 if every partition could be read, 0 if one could not."),
     _explain(
         "bytes",

@@ -20,7 +20,7 @@ from cordwood.configs.log_config import LogConfig
 from cordwood.format.record import Record
 from cordwood.format.record_batch import build_batch
 from cordwood.model.hold import Hold
-from cordwood.queries.explain.explanation import ACTIVE, CLEAN, DIRTY, UNCLEANABLE
+from cordwood.queries.explain.answer import Section
 from support.explained_log import HOUR_MS, NAME, PARTITION, TEN, ExplainedLog
 
 DELETE = LogConfig(
@@ -58,7 +58,7 @@ def test_the_active_segment_goes_too_when_all_have_expired(make: Make) -> None:
     bench = make(DELETE)
     bench.logs.put(bench.log, (b"a", b"v"))
     explanation = bench.explain()
-    assert explanation.section(explanation.fates[0]) == ACTIVE
+    assert explanation.section(explanation.fates[0]) == Section.ACTIVE
     assert bench.codes() == [Code.TIME]
     bench.require_gone_at(explanation.fates[0].goes_ms)
 
@@ -166,10 +166,10 @@ def test_a_group_is_waited_for_until_it_commits_or_the_limit_takes_it(make: Make
     bench.check()
     assert bench.bases[0] == 10
     bench.require_gone_at(second.goes_ms, second.segment.base_offset)
-    document = bench.explain().to_json()
-    assert document["groups"][0]["committed_offset"] == 10
-    (loss,) = document["losses"]
-    assert (loss["first_offset"], loss["last_offset"]) == (10, 19)
+    answer = bench.explain().answer()
+    assert answer.groups[0].committed_offset == 10
+    (loss,) = answer.losses
+    assert (loss.first_offset, loss.last_offset) == (10, 19)
 
 
 def test_a_limit_of_the_topic_is_named_as_the_rule(make: Make) -> None:
@@ -181,7 +181,7 @@ def test_a_limit_of_the_topic_is_named_as_the_rule(make: Make) -> None:
     first, second, _ = bench.explain().fates
     assert (first.rule, first.goes_now, second.goes_now) == ("topic size", True, False)
     assert first.text == f"cordwood.retention.topic.bytes {size} breach of topic t"
-    assert bench.explain().to_json()["deletable_bytes"] == size
+    assert bench.explain().answer().deletable_bytes == size
     bench.check()
     assert bench.bases[0] == second.segment.base_offset
 
@@ -210,7 +210,7 @@ def test_the_sections_of_a_compacted_log(make: Make) -> None:
     bench.logs.set_checkpoint(10, NAME)
     explanation = bench.explain()
     sections = [explanation.section(fate) for fate in explanation.fates]
-    assert sections == [CLEAN, DIRTY, UNCLEANABLE, ACTIVE]
+    assert sections == [Section.CLEAN, Section.DIRTY, Section.UNCLEANABLE, Section.ACTIVE]
     assert [bench.codes(n)[0] for n in (0, 2, 3)] == [
         Code.NOTHING_DIRTY,
         Code.MIN_LAG,

@@ -7,7 +7,9 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from cordwood.queries.explain.outlook import When, outlook
+from cordwood.queries.documents import from_document
+from cordwood.queries.explain.answer import Explanation, When
+from cordwood.queries.explain.outlook import outlook
 from cordwood.surfaces.cli.main import app
 from support.golden import Golden
 
@@ -43,7 +45,8 @@ def test_what_goes_now_is_what_the_check_removes(golden_a: Golden) -> None:
 
 def test_what_goes_within_a_day_does_not_go_now(golden_a: Golden) -> None:
     answer = answer_of(golden_a)
-    found = outlook(answer["partitions"], now_ms=answer["now_ms"])
+    logs = from_document(Explanation, answer).partitions
+    found = outlook(logs, now_ms=answer["now_ms"])
     soon = [
         segment["size_bytes"]
         for each in answer["partitions"]
@@ -53,6 +56,6 @@ def test_what_goes_within_a_day_does_not_go_now(golden_a: Golden) -> None:
         and segment["goes_ms"] <= answer["now_ms"] + DAY_MS
     ]
     assert found.part(When.DAY).bytes == sum(soon) > 0
-    earlier = outlook(answer["partitions"], now_ms=answer["now_ms"] - 30 * DAY_MS)
+    earlier = outlook(logs, now_ms=answer["now_ms"] - 30 * DAY_MS)
     assert earlier.part(When.DAY).bytes == 0
     assert earlier.part(When.LATER).bytes >= sum(soon)

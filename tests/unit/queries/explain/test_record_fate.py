@@ -13,9 +13,9 @@ from cordwood.cleanup.access.capture import capture
 from cordwood.cleanup.rules.versions import VersionRule
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.configs.log_config import LogConfig
+from cordwood.queries.explain.answer import RecordState
 from cordwood.queries.explain.record_fate import (
     RecordFate,
-    RecordState,
     key_fates,
     record_fate,
     winners,
@@ -199,16 +199,18 @@ def test_a_tombstone_of_an_idle_log_goes_when_it_is_said_to(tmp_path: Path) -> N
     assert clean.gone_by_ms == horizon_ms + delays
     explanation = log.explain()
     assert explanation.compaction is not None
-    assert (explanation.compaction.due_ms, explanation.to_json()["segments"][0]["due_ms"]) == (
+    assert (explanation.compaction.due_ms, explanation.answer().segments[0].due_ms) == (
         horizon_ms,
         horizon_ms,
     )
-    assert explanation.to_json()["segments"][0]["blockers"][0]["code"] == "delete-horizon"
+    assert explanation.answer().segments[0].blockers[0].code == "delete-horizon"
     log.logs.clock.advance(HOUR_MS - 1)
     log.check()
     assert offsets(log) == [0, 1]
     log.logs.clock.advance(1)
-    assert log.explain().to_json()["compaction"]["due_segments"] == [0]
+    compaction = log.explain().answer().compaction
+    assert compaction is not None
+    assert list(compaction.due_segments) == [0]
     log.check()
     assert offsets(log) == [1]
     due = log.explain().compaction

@@ -1,4 +1,4 @@
-"""A command asks the broker of a cluster that was named, and says which it did not ask."""
+"""A question asks all brokers of a cluster; a change is for the broker that was named."""
 
 from __future__ import annotations
 
@@ -12,9 +12,8 @@ from typer.testing import CliRunner, Result
 from cordwood.surfaces.cli.main import app
 from support.mixed_cluster import MixedCluster
 
+QUESTIONS = (("explain",), ("whatif", "--set", "orders:retention.ms=1000"))
 COMMANDS = (
-    ("explain",),
-    ("whatif", "--set", "orders:retention.ms=1000"),
     ("cleaner",),
     ("clock",),
     ("hold", "list"),
@@ -39,6 +38,54 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(app, list(arguments))
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda words: words[0])
+def test_all_brokers_of_a_cluster_are_asked_and_their_answers_are_one(
+    cluster: MixedCluster, question: Sequence[str]
+) -> None:
+    said = run(*question, "--bootstrap-server", cluster.brokers[2].bootstrap_servers, "--json")
+    assert said.exit_code == 0, said.stderr
+    assert said.stderr == ""
+    answer = json.loads(said.stdout)
+    assert "broker" not in answer
+    assert [each["node_id"] for each in answer["brokers"]] == [1, 2]
+    assert [each["not_asked"] for each in answer["brokers"]] == [[], []]
+    replicas = [each for each in answer["partitions"] if each["topic"] == "orders"]
+    assert [(each["partition"], each["node_id"]) for each in replicas] == [(0, 1), (0, 2)]
+    assert len({each["log_dir"] for each in replicas}) == 2
+    shown = run(*question, "--bootstrap-server", cluster.brokers[2].bootstrap_servers)
+    assert "Broker: 1 of cluster" in shown.stdout
+    assert "orders-0 on broker 2" in shown.stdout
+
+
+def test_a_broker_of_the_cluster_that_does_not_answer_is_named(cluster: MixedCluster) -> None:
+    broker = cluster.brokers[1]
+    broker.stop()
+    try:
+        said = run("explain", "--bootstrap-server", cluster.brokers[2].bootstrap_servers, "--json")
+    finally:
+        cluster.start(1, cordwood=True)
+        cluster.wait_until_in_sync("orders")
+    assert said.exit_code == 0, said.stderr
+    answer = json.loads(said.stdout)
+    (asked,) = answer.get("brokers") or [answer["broker"]]
+    assert asked["node_id"] == 2
+    if asked["not_asked"]:  # it is fenced, and still known
+        assert "Not asked, with their replicas: broker 1 (" in said.stderr
+
+
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda words: words[0])
+def test_a_question_to_one_broker_says_which_are_not_addressed(
+    cluster: MixedCluster, question: Sequence[str]
+) -> None:
+    log_dir = str(cluster.brokers[1].log_dirs[0])
+    said = run(*question, "--log-dir", log_dir, "--json")
+    assert said.exit_code == 0, said.stderr
+    assert said.stderr.startswith("Only broker 1 is addressed.")
+    answer = json.loads(said.stdout)
+    assert [each["node_id"] for each in answer["broker"]["not_asked"]] == [2]
+    assert not any("node_id" in each for each in answer["partitions"])
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=" ".join)

@@ -20,8 +20,8 @@ from confluent_kafka.admin import (
 from typer.testing import CliRunner, Result
 
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.brokers import AddressedBroker
 from cordwood.surfaces.cli.main import app
-from cordwood.surfaces.cli.running_broker import AddressedBroker
 from cordwood.testing.broker import RunningBroker
 from support.cleaner_bench import until
 from support.in_process_engine import CompiledEngine
@@ -178,7 +178,7 @@ def test_what_is_due_is_shown_with_its_order_and_whether_it_grows(
             "growth": growth,
         },
     }
-    monkeypatch.setattr(AddressedBroker, "ask", lambda *_: answer)
+    monkeypatch.setattr(AddressedBroker, "document", lambda *_: answer)
     lines = run(probe).stdout.splitlines()
     assert lines[-3:] == [
         "Next: a-0 (by what is freed for each byte that is read)",

@@ -13,7 +13,6 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner, Result
 
 from cordwood.cleanup.rules.blockers import Code
-from cordwood.surfaces.cli.explain_files import RecordQuestion
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker
 from support.golden import Golden
@@ -117,33 +116,6 @@ def test_a_record_and_a_key_are_answered(before: tuple[str, ...]) -> None:
     assert "the record at" in table
     key = json.loads(run(*before, "--topic", "one-key", "--key", "the-key", "--json").stdout)
     assert all(each["topic"] == "one-key" for each in key["records"])
-
-
-@pytest.mark.parametrize(
-    ("offset", "span", "says"),
-    [
-        (4, (5, 9), "This record was removed, with all before the log start offset: t-0 has"),
-        (6, (5, 9), "removed by a compaction, or no record ever had this offset: t-0 has offsets"),
-        (9, (5, 9), "No record has this offset yet: t-0 has offsets 5 to 8"),
-        (0, (5, 5), "before the log start offset: t-0 is empty, its next offset is 5"),
-    ],
-)
-def test_why_an_offset_has_no_record_is_said_by_where_it_is(
-    offset: int, span: tuple[int, int], says: str
-) -> None:
-    log = {"topic": "t", "partition": 0, "log_start_offset": span[0], "log_end_offset": span[1]}
-    asked = RecordQuestion.parse(f"t:0:{offset}", None, topics=())
-    assert asked is not None
-    assert says in asked.not_found([log])
-
-
-def test_the_partitions_without_a_key_are_counted() -> None:
-    asked = RecordQuestion.parse(None, "k", topics=["t"])
-    assert asked is not None
-    log = {"topic": "t", "partition": 0, "log_start_offset": 0, "log_end_offset": 2}
-    said = asked.not_found([log | {"partition": number} for number in range(5)])
-    assert said.startswith("No record has the key k: t-0 has offsets 0 to 1; t-1 ")
-    assert said.endswith("; 2 more partitions were read")
 
 
 def test_without_settings_there_is_no_table_of_zeros_and_where_settings_are_is_said(

@@ -28,7 +28,7 @@ from cordwood.format.offset_commit import (
 )
 from cordwood.model.clock import SystemClock
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.surfaces.cli import whatif_files
+from cordwood.surfaces.cli import whatif as whatif_command
 from cordwood.surfaces.cli.clean_engine import CleanEngine
 from cordwood.surfaces.cli.clean_estimate import estimator_for
 from cordwood.surfaces.cli.clean_progress import CleanProgress
@@ -474,7 +474,7 @@ def test_the_error_of_an_estimate_is_shown_with_the_sizes(
 
         return widened
 
-    monkeypatch.setattr(whatif_files, "estimator_for", rough)
+    monkeypatch.setattr(whatif_command, "estimator_for", rough)
     total = answer_of(root, *KEPT, "--estimate")["total"]
     assert (total["now"]["bytes_error"], total["then"]["bytes_error"]) == (0, 424)
     text = run(root, *KEPT, "--estimate").stdout

@@ -1,4 +1,4 @@
-"""What is in log directories, for a summary: disks, topics, what goes, what is wrong.
+"""What is in log directories: disks, topics, what goes, what is wrong.
 
 Only names, sizes and what a plan needs are read; no segment is read as a whole, unless a compaction
 is due of so little that an estimate takes no time.
@@ -7,9 +7,9 @@ is due of so little that an estimate takes no time.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final, NoReturn
 
 from cordwood.cleanup.estimate.values import Estimator
 from cordwood.cleanup.plan.check_plan import CheckPlan
@@ -17,27 +17,124 @@ from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.clean import Survey, clean, survey
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
-from cordwood.cleanup.schedule.report import PartitionReport
+from cordwood.cleanup.schedule.report import PartitionReport, Status
 from cordwood.cleanup.schedule.request import CleanRequest
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT, LOG_SUFFIX
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.extras import NATIVE, missing_packages
+from cordwood.queries.documents import ABSENT
+from cordwood.queries.estimates import Estimates
+from cordwood.queries.explain.answer import ExplainedLog, Outlook
 from cordwood.queries.explain.explanation import explain
 from cordwood.queries.explain.offline_facts import offline_facts
-from cordwood.queries.explain.outlook import When, outlook
-from cordwood.queries.overdue_cleaning import overdue_cleaning
+from cordwood.queries.explain.outlook import outlook
+from cordwood.queries.overdue_cleaning import OverdueCleaning, overdue_cleaning
+from cordwood.queries.partitions import LeftOut, left_out, partition_name
 from cordwood.queries.settings import SettingOptions, Settings, read_settings
 from cordwood.storage.filesystem import OS, DirectoryLock
-from cordwood.storage.offline_directories import find_places, open_log_dirs
+from cordwood.storage.offline_directories import InUse, find_places, open_log_dirs
 from cordwood.storage.reread import reread
-from cordwood.surfaces.cli.clean_estimate import Estimates
-from cordwood.surfaces.cli.left_out import left_out
-
-Value = dict[str, Any]
 
 #: A compaction that reads more is not estimated: that would take seconds.
 ESTIMATED_BYTES_MAX: Final = 64 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDir:
+    """A log directory and its disk; `in_use_by` is the process that holds its lock."""
+
+    log_dir: str
+    disk_bytes: int
+    disk_free_bytes: int
+    stopped_cleanly: bool
+    in_use_by: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSize:
+    """A topic's bytes, and by when retention removes them; None where no log was read.
+
+    `bytes_not_read` are those of logs that were not read; `dirty_bytes` those of the
+    `compactions_due`.
+    """
+
+    topic: str
+    partitions: int
+    policy: str | None
+    bytes: int
+    bytes_not_read: int
+    now: int
+    next_24h: int
+    later: int
+    stays: int
+    compactions_due: int
+    dirty_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DueCompactions:
+    """How many compactions are due, and what they would free, if that is quickly known.
+
+    `bytes_freed` is None where it is not, for the reason `why_not`; `failed` have no estimate.
+    """
+
+    partitions: int
+    bytes_to_read: int
+    bytes_freed: int | None = None
+    bytes_error: int | None = None
+    is_exact: bool = False
+    why_not: str = ""
+    failed: Sequence[LeftOut] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """Something that is wrong; `code` is stable, for scripts."""
+
+    code: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextCommand:
+    """A command that follows, and what it does."""
+
+    command: str
+    what: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogDirsSummary:
+    """What is in log directories at `now_ms`.
+
+    `retention_assumed` are topics whose retention follows from no source. `problems` and `next` are
+    those of the command.
+    """
+
+    now_ms: int
+    log_dirs: Sequence[LogDir]
+    partitions: int
+    bytes: int
+    summary: Outlook
+    topics: Sequence[TopicSize]
+    overdue_cleanings: Sequence[OverdueCleaning]
+    compaction: DueCompactions
+    in_use: Sequence[InUse]
+    retention_assumed: Sequence[str]
+    left_alone: Sequence[LeftOut]
+    failed: Sequence[LeftOut]
+    warnings: Sequence[str]
+    problems: Sequence[Problem] | None = field(default=None, metadata=ABSENT)
+    next: Sequence[NextCommand] | None = field(default=None, metadata=ABSENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Log:
+    """A log that was read; `due` is the compaction that follows its retention, None for none."""
+
+    answer: ExplainedLog
+    due: Cleanable | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +173,8 @@ def readable(log_dirs: Sequence[Path]) -> Looked:
 
 def summary_of(
     options: SettingOptions, *, now_ms: int, clock: Clock, estimator: Estimator | None
-) -> Value:
-    """The document of a summary; see `docs/cli.md`.
+) -> LogDirsSummary:
+    """The summary of log directories.
 
     Args:
         options: the directories, all of which can be read, and the sources of settings.
@@ -102,46 +199,45 @@ def summary_of(
     found = survey(request, clock=clock)
     checks = found.checks(request.applied_limits, now_ms=now_ms)
     logs = _explained(found, checks, settings, now_ms=now_ms)
+    answers = [each.answer for each in logs]
     cleans = CleanerSettings.of(settings.broker).enable
     topics = _topics(found, logs, request)
-    return {
-        "now_ms": now_ms,
-        "log_dirs": [_log_dir(path) for path in _paths(options.log_dirs)],
-        "partitions": sum(each["partitions"] for each in topics),
-        "bytes": sum(each["bytes"] for each in topics),
-        "summary": outlook(logs, now_ms=now_ms).to_json(),
-        "topics": topics,
-        "overdue_cleanings": _overdue(found, now_ms=now_ms) if cleans else [],
-        "compaction": _compaction(request, logs, clock=clock, estimator=estimator),
-        "in_use": found.report.in_use,
-        "retention_assumed": list(found.refused(checks, now_ms=now_ms).topics),
-        **left_out(found.report.partitions),
-        "warnings": [
+    return LogDirsSummary(
+        now_ms=now_ms,
+        log_dirs=[_log_dir(path) for path in _paths(options.log_dirs)],
+        partitions=sum(each.partitions for each in topics),
+        bytes=sum(each.bytes for each in topics),
+        summary=outlook(answers, now_ms=now_ms),
+        topics=topics,
+        overdue_cleanings=_overdue(found, now_ms=now_ms) if cleans else [],
+        compaction=_compaction(request, logs, clock=clock, estimator=estimator),
+        in_use=found.report.in_use,
+        retention_assumed=list(found.refused(checks, now_ms=now_ms).topics),
+        left_alone=left_out(found.report.partitions, Status.LEFT_ALONE),
+        failed=left_out(found.report.partitions, Status.FAILED),
+        warnings=[
             *settings.warnings,
             *found.report.warnings,
-            *(f"{e['topic']}-{e['partition']}: {text}" for e in logs for text in e["warnings"]),
+            *(f"{partition_name(e)}: {text}" for e in answers for text in e.warnings),
         ],
-    }
+    )
 
 
 def _explained(
     found: Survey, checks: Sequence[CheckPlan], settings: Settings, *, now_ms: int
-) -> list[Value]:
-    """Every log that was read, as `cordwood explain` explains it.
-
-    `due` is the compaction that a cleaning does after its retention, None if it does none.
-    """
-    documents = []
+) -> list[_Log]:
+    """Every log that was read, as `cordwood explain` explains it."""
+    logs = []
     for (report, captured), check in zip(found.logs, checks, strict=True):
         resolved = settings.resolve(report.topic)
         assert resolved is not None, "only topics with settings are captured"
         facts = offline_facts(report, captured, check, resolved, settings.broker)
-        document = explain(facts, now_ms=now_ms).to_json()
-        documents.append(document | {"due": _due(check, now_ms=now_ms)})
-    return documents
+        answer = explain(facts, now_ms=now_ms).answer()
+        logs.append(_Log(answer=answer, due=_due(check, now_ms=now_ms)))
+    return logs
 
 
-def _overdue(found: Survey, *, now_ms: int) -> list[Value]:
+def _overdue(found: Survey, *, now_ms: int) -> list[OverdueCleaning]:
     """The logs that the cleaner of a broker has left alone though they were due."""
     checkpoints_ms: dict[str, int | None] = {}
     overdue = []
@@ -152,14 +248,11 @@ def _overdue(found: Survey, *, now_ms: int) -> list[Value]:
         checkpoint_ms = checkpoints_ms[report.log_dir]
         if checkpoint_ms is None:
             continue
-        each = overdue_cleaning(captured.view, checkpoint_ms=checkpoint_ms, now_ms=now_ms)
+        each = overdue_cleaning(
+            captured.view, log_dir=report.log_dir, checkpoint_ms=checkpoint_ms, now_ms=now_ms
+        )
         if each is not None:
-            place = {
-                "topic": report.topic,
-                "partition": report.partition,
-                "log_dir": report.log_dir,
-            }
-            overdue.append(place | asdict(each))
+            overdue.append(each)
     return overdue
 
 
@@ -182,23 +275,23 @@ def _paths(log_dirs: Sequence[Path]) -> list[Path]:
     return [each.path for each in open_log_dirs(log_dirs)]
 
 
-def _log_dir(path: Path) -> Value:
+def _log_dir(path: Path) -> LogDir:
     (found,) = open_log_dirs([path])
     total, free = OS.space(path)
-    return {
-        "log_dir": str(path),
-        "disk_bytes": total,
-        "disk_free_bytes": free,
-        "stopped_cleanly": found.is_whole,
-        "in_use_by": DirectoryLock.holder(path),
-    }
+    return LogDir(
+        log_dir=str(path),
+        disk_bytes=total,
+        disk_free_bytes=free,
+        stopped_cleanly=found.is_whole,
+        in_use_by=DirectoryLock.holder(path),
+    )
 
 
-def _topics(found: Survey, logs: Sequence[Value], request: CleanRequest) -> list[Value]:
+def _topics(found: Survey, logs: Sequence[_Log], request: CleanRequest) -> list[TopicSize]:
     """Every topic with its size; of logs that were not read that of their files."""
-    read: dict[str, list[Value]] = {}
+    read: dict[str, list[_Log]] = {}
     for each in logs:
-        read.setdefault(each["topic"], []).append(each)
+        read.setdefault(each.answer.topic, []).append(each)
     sizes: dict[str, list[int]] = {}
     known = {(report.log_dir, report.topic, report.partition) for report, _ in found.logs}
     is_whole = len(known) == len(found.report.partitions)
@@ -212,19 +305,23 @@ def _topics(found: Survey, logs: Sequence[Value], request: CleanRequest) -> list
     ]
 
 
-def _topic(name: str, logs: Sequence[Value], unread: Sequence[int], *, now_ms: int) -> Value:
-    parts = outlook(logs, now_ms=now_ms)
-    due = [each["due"] for each in logs if each["due"] is not None]
-    return {
-        "topic": name,
-        "partitions": len(logs) + len(unread),
-        "policy": logs[0]["policy"] if logs else None,
-        "bytes": sum(each["size_bytes"] for each in logs) + sum(unread),
-        "bytes_not_read": sum(unread),
-        **{str(when): parts.part(when).bytes for when in When},
-        "compactions_due": len(due),
-        "dirty_bytes": sum(each.cleanable_bytes for each in due),
-    }
+def _topic(name: str, logs: Sequence[_Log], unread: Sequence[int], *, now_ms: int) -> TopicSize:
+    answers = [each.answer for each in logs]
+    parts = outlook(answers, now_ms=now_ms)
+    due = [each.due for each in logs if each.due is not None]
+    return TopicSize(
+        topic=name,
+        partitions=len(logs) + len(unread),
+        policy=answers[0].policy if answers else None,
+        bytes=sum(each.size_bytes for each in answers) + sum(unread),
+        bytes_not_read=sum(unread),
+        now=parts.now.bytes,
+        next_24h=parts.next_24h.bytes,
+        later=parts.later.bytes,
+        stays=parts.stays.bytes,
+        compactions_due=len(due),
+        dirty_bytes=sum(each.cleanable_bytes for each in due),
+    )
 
 
 def _size(directory: Path) -> int:
@@ -241,30 +338,21 @@ def _size(directory: Path) -> int:
 
 def _compaction(
     request: CleanRequest,
-    logs: Sequence[Value],
+    logs: Sequence[_Log],
     *,
     clock: Clock,
     estimator: Estimator | None,
-) -> Value:
-    """How many compactions are due, and what they would free, if that is quickly known."""
-    due = [each for each in logs if each["due"] is not None]
-    to_read = sum(each["due"].bytes_to_read for each in due)
-    answer: Value = {
-        "partitions": len(due),
-        "bytes_to_read": to_read,
-        "bytes_freed": None,
-        "bytes_error": None,
-        "is_exact": False,
-        "why_not": "",
-        "failed": [],
-    }
+) -> DueCompactions:
+    due = [each.due for each in logs if each.due is not None]
+    to_read = sum(each.bytes_to_read for each in due)
+    answer = DueCompactions(partitions=len(due), bytes_to_read=to_read)
     if not due:
-        return answer | {"bytes_freed": 0, "bytes_error": 0, "is_exact": True}
+        return replace(answer, bytes_freed=0, bytes_error=0, is_exact=True)
     if missing_packages(NATIVE):
-        return answer | {"why_not": "that needs pip install 'cordwood[native]'"}
+        return replace(answer, why_not="that needs pip install 'cordwood[native]'")
     if estimator is None or to_read > ESTIMATED_BYTES_MAX:
-        return answer | {"why_not": "`cordwood clean --dry-run` estimates it"}
-    topics = tuple(sorted({each["topic"] for each in due}))
+        return replace(answer, why_not="`cordwood clean --dry-run` estimates it")
+    topics = tuple(sorted({each.answer.topic for each in logs if each.due is not None}))
     report = clean(
         replace(request, topics=topics, named_topics={}),
         _no_engine,
@@ -274,26 +362,27 @@ def _compaction(
     found = Estimates.of(report)
     failed = _reasons(found.failed, logs)
     if found.is_empty:
-        return answer | {"why_not": "no log that is due can be read", "failed": failed}
-    return answer | {
-        "bytes_freed": found.bytes_freed,
-        "bytes_error": round(found.error),
-        "is_exact": found.is_exact,
-        "why_not": found.without,
-        "failed": failed,
-    }
+        return replace(answer, why_not="no log that is due can be read", failed=failed)
+    return replace(
+        answer,
+        bytes_freed=found.bytes_freed,
+        bytes_error=round(found.error),
+        is_exact=found.is_exact,
+        why_not=found.without,
+        failed=failed,
+    )
 
 
-def _reasons(failed: Sequence[PartitionReport], logs: Sequence[Value]) -> list[Value]:
+def _reasons(failed: Sequence[PartitionReport], logs: Sequence[_Log]) -> list[LeftOut]:
     """The partitions that could not be estimated, with what is said of them beyond `logs`."""
-    known = {(each["topic"], each["partition"]): each["warnings"] for each in logs}
+    known = {partition_name(each.answer): each.answer.warnings for each in logs}
     found = []
     for each in failed:
-        before = known.get((each.topic, each.partition), ())
+        before = known.get(partition_name(each), ())
         reason = "; ".join(text for text in each.warnings if text not in before)
-        found.append({"topic": each.topic, "partition": each.partition, "reason": reason})
+        found.append(LeftOut(topic=each.topic, partition=each.partition, reason=reason))
     return found
 
 
-def _no_engine() -> Any:
+def _no_engine() -> NoReturn:
     raise AssertionError("a dry run that estimates starts no engine")

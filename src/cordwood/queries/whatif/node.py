@@ -1,4 +1,4 @@
-"""The answer to `GET /whatif`: what changed settings would do to the logs of a running broker.
+"""What changed settings would do to the logs of a running broker.
 
 The settings are checked and put in force as IncrementalAlterConfigs would, in a copy of the
 broker's configs. Views and committed offsets are of this moment; nothing is changed.
@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
-from typing import Any, Final
 
 from cordwood.cleanup.engine.spark.session import cores_here
 from cordwood.cleanup.rules.due import DueRule
@@ -35,7 +34,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.node import Node
 from cordwood.queries.explain.online_facts import cleaner_blockers
 from cordwood.queries.on_loop import OnLoop
-from cordwood.queries.whatif.answer import Question, answer_of, starts_of
+from cordwood.queries.whatif.answer import Question, WhatIf, answer_of, starts_of
 from cordwood.queries.whatif.comparison import (
     NOW,
     THEN,
@@ -47,57 +46,39 @@ from cordwood.queries.whatif.comparison import (
 )
 from cordwood.queries.whatif.effects import Unread, unread
 from cordwood.queries.whatif.online_comparison import compare_running
+from cordwood.queries.whatif.question import WhatIfQuestion
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.surfaces.http.server import Request
-
-_DAYS_MAX: Final = 366
-_DAYS: Final = "7"
 
 
-def what_if(node: Node, on_loop: OnLoop, request: Request) -> dict[str, Any]:
-    """The document of `cordwood whatif --json`.
+def what_if_node(node: Node, on_loop: OnLoop, asked: WhatIfQuestion) -> WhatIf:
+    """The answer about the logs of a broker.
 
     Raises:
-        ConfigError: the request is wrong, or the broker would refuse a setting.
-        CordwoodError, OSError: a log cannot be looked at.
-        Refusal: the event loop does not answer.
+        ConfigError: the question is wrong, or the broker would refuse a setting.
+        CordwoodError, OSError: a log cannot be looked at, or the event loop does not answer.
     """
-    days, looks_at_groups = _days(request.one("days", _DAYS)), _flag(request, "groups")
     logs = sorted(node.cleaner.manager.current_logs(), key=lambda log: log.topic_partition)
-    chosen = _chosen(logs, request.all("topic"))
+    chosen = _chosen(logs, asked.topics)
     topics = {log.topic_partition.topic for log in node.cleaner.manager.logs.logs()}
-    resources = _resources(node.broker.node_id, request.all("set"), topics)
+    resources = _resources(node.broker.node_id, asked.changes, topics)
     shown = {log.topic_partition.topic for log in chosen}
     supposed = on_loop(lambda: _suppose(node, resources, topics, shown))
     now_ms = node.clock.now_ms()
     comparison = _compared(node, chosen, supposed, now_ms=now_ms)
     comparison.overruled = supposed.overruled
     comparison.warnings += _warnings(node, comparison, now_ms=now_ms)
-    comparison.warnings += supposed.elsewhere
-    lost = _unread(node, comparison) if looks_at_groups else None
+    comparison.warnings += supposed.elsewhere if asked.alone else []
     question = Question(
         now_ms=now_ms,
-        days=days,
+        days=asked.days,
         cleaners={NOW: node.cleaner.settings, THEN: supposed.cleaner},
         cores=cores_here(),
     )
+    lost = _unread(node, comparison) if asked.groups else None
     return answer_of(comparison, question, unread=lost)
 
 
-# ---- the request
-
-
-def _days(text: str) -> int:
-    if not (text.isascii() and text.isdigit()) or len(text) > 3 or int(text) > _DAYS_MAX:
-        raise ConfigError(f"days={text}: expected 0 to {_DAYS_MAX}")
-    return int(text)
-
-
-def _flag(request: Request, name: str) -> bool:
-    text = request.one(name, "true")
-    if text not in {"true", "false"}:
-        raise ConfigError(f"{name}={text}: expected true or false")
-    return text == "true"
+# ---- the question
 
 
 def _resources(node_id: int, changes: Sequence[str], present: set[str]) -> list[Resource]:

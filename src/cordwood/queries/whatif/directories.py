@@ -1,39 +1,27 @@
-"""Answers of `cordwood whatif` from the files of log directories."""
+"""What changed settings would do to log directories; their files are only read."""
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
-from cordwood.cleanup.engine.run_directory import temporary_directory
-from cordwood.cleanup.engine.spark.machine import has_java
 from cordwood.cleanup.engine.spark.session import cores_here
+from cordwood.cleanup.estimate.values import Estimator
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.clean import offline_groups
 from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
-from cordwood.cleanup.schedule.request import CleanRequest
+from cordwood.cleanup.schedule.request import CleanRequest, EngineFactory, Listener
 from cordwood.configs.config_file import merge_set_options
 from cordwood.configs.table import TOPIC_SETTINGS
 from cordwood.model.clock import SystemClock
-from cordwood.model.extras import NATIVE, SPARK, missing_packages, require_extra
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.queries.settings import SettingOptions, Settings, read_settings
-from cordwood.queries.whatif.answer import Question, answer_of, starts_of
+from cordwood.queries.whatif.answer import Question, WhatIf, answer_of, starts_of
 from cordwood.queries.whatif.compared_cleanings import compare
 from cordwood.queries.whatif.comparison import NOW, THEN, Comparison
 from cordwood.queries.whatif.effects import Unread, unread
 from cordwood.storage.reread import reread
-from cordwood.surfaces.cli.clean_engine import (
-    CleanEngine,
-    clean_display,
-    parse_memory,
-    require_master,
-)
-from cordwood.surfaces.cli.clean_estimate import estimator_for
-from cordwood.surfaces.cli.clean_progress import CleanProgress
-from cordwood.surfaces.cli.screen import Screen
-from cordwood.surfaces.cli.values import parse_time
 
 _RETENTION_OF_TOPICS: Final = {
     name for name in TOPIC_SETTINGS if name.startswith(("retention.", "cordwood.retention."))
@@ -47,81 +35,71 @@ RETENTION_SETTINGS: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FilesQuestion:
+class DirectoryQuestion:
     """The question about log directories; `options` are the sources of the settings in force.
 
-    With `estimate`, compactions are estimated and not measured.
+    `now_ms` is None for the time of this machine. Compactions are measured by an engine, or
+    estimated; with neither only a change of retention has an answer.
     """
 
     options: SettingOptions
     changes: tuple[str, ...]
     topics: tuple[str, ...]
-    now: str | None
+    now_ms: int | None
     days: int
     groups: bool
-    memory: str | None
-    master: str
-    estimate: bool
 
     @property
-    def is_without_compaction(self) -> bool:
-        """Whether Spark cannot run, and no setting is changed that compaction depends on.
+    def is_of_retention(self) -> bool:
+        """Whether no setting changes that compaction depends on.
 
         Raises:
             ConfigError: a change is malformed.
         """
-        if self.estimate or self._has_spark:
-            return False
         topics, broker = merge_set_options(self.changes)
         names = {name for texts in (*topics.values(), broker) for name in texts}
         return names <= RETENTION_SETTINGS
-
-    @property
-    def _has_spark(self) -> bool:
-        return not missing_packages(SPARK) and (not self.master.startswith("local") or has_java())
 
     def settings(self, changes: tuple[str, ...]) -> Settings:
         """The settings with so many of the changes; a broker may be writing its metadata log."""
         return reread(lambda: read_settings(replace(self.options, set_options=changes)))
 
 
-def whatif_files(
-    question: FilesQuestion, screen: Screen, *, shows_progress: bool
-) -> dict[str, Any]:
-    """The answer, as plain values; records are read only where a compaction is due.
+def what_if_directories(
+    question: DirectoryQuestion,
+    engine: EngineFactory | None,
+    *,
+    listener: Listener,
+    estimator: Estimator | None,
+    reading: Callable[[str, int, int], None],
+) -> WhatIf:
+    """The answer; records are read only where a compaction is due.
+
+    Args:
+        question: what is asked.
+        engine: measures compactions; None to measure none.
+        listener: of the progress.
+        estimator: estimates compactions instead.
+        reading: called with a topic, and how many bytes of it have been read, of how many.
 
     Raises:
         ConfigError: an option cannot be used.
-        MissingExtraError: what estimates is not installed.
         CordwoodError, OSError: a directory cannot be read, or the engine not be started.
     """
-    require_master(question.master)
-    if question.estimate:
-        require_extra(NATIVE, what="an estimate of compactions")
     clock = SystemClock()
-    now = question.now
-    now_ms = clock.now_ms() if now is None else parse_time(now, option="--now")
-    with clean_display(screen, shown=shows_progress) as display:
-        engine = CleanEngine(
-            master=question.master,
-            memory_bytes=parse_memory(question.memory),
-            shared_dirs=[temporary_directory()],
-            display=display,
-            otherwise="A change of retention alone needs no Java, and --estimate measures nothing.",
-        )
-        with closing(engine):
-            before, after = question.settings(()), question.settings(question.changes)
-            in_force = _request(question, before, now_ms)
-            comparison = compare(
-                in_force,
-                _request(question, after, now_ms),
-                None if question.is_without_compaction else engine.factory(),
-                clock=clock,
-                listener=display,
-                estimator=estimator_for(display) if question.estimate else None,
-                changed_of_broker=merge_set_options(question.changes)[1],
-            )
-            lost = _unread(in_force, comparison, display) if question.groups else None
+    now_ms = clock.now_ms() if question.now_ms is None else question.now_ms
+    before, after = question.settings(()), question.settings(question.changes)
+    in_force = _request(question, before, now_ms)
+    comparison = compare(
+        in_force,
+        _request(question, after, now_ms),
+        engine,
+        clock=clock,
+        listener=listener,
+        estimator=estimator,
+        changed_of_broker=merge_set_options(question.changes)[1],
+    )
+    lost = _unread(in_force, comparison, reading) if question.groups else None
     asked = Question(
         now_ms=now_ms,
         days=question.days,
@@ -131,7 +109,7 @@ def whatif_files(
     return answer_of(comparison, asked, unread=lost, warnings=after.warnings)
 
 
-def _request(question: FilesQuestion, settings: Settings, now_ms: int) -> CleanRequest:
+def _request(question: DirectoryQuestion, settings: Settings, now_ms: int) -> CleanRequest:
     """The cleaning under these settings."""
     return CleanRequest(
         log_dirs=tuple(question.options.log_dirs),
@@ -146,7 +124,7 @@ def _request(question: FilesQuestion, settings: Settings, now_ms: int) -> CleanR
 
 
 def _unread(
-    request: CleanRequest, comparison: Comparison, display: CleanProgress
+    request: CleanRequest, comparison: Comparison, reading: Callable[[str, int, int], None]
 ) -> list[Unread] | None:
     """What groups lose where the log start offset moves; None if there are no groups to look at."""
     starts = starts_of(comparison)
@@ -161,6 +139,6 @@ def _unread(
     def progress(size_bytes: int) -> None:
         nonlocal done
         done += size_bytes
-        display.bytes_done(name, "reading", done, total)
+        reading(name, done, total)
 
     return unread(groups.read(progress), starts)

@@ -1,0 +1,177 @@
+"""Answers as JSON documents, documents as answers, and the JSON schema of a document.
+
+An answer is a dataclass; each of its fields is a key of the document, in the same order. Fields are
+texts, numbers, flags, None, enumerations of texts, sequences, mappings with texts as keys, unions
+with None, and other dataclasses.
+
+Source: JSON Schema, draft 2020-12.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from enum import StrEnum
+from functools import cache
+from pathlib import PurePath
+from typing import Any, Final, TypeVar
+
+from cordwood.model.errors import CorruptError
+
+T = TypeVar("T")
+
+ABSENT: Final[Mapping[str, bool]] = {"absent": True}
+"""The metadata of a field of which a document has no key if it is None."""
+_DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
+_PLAIN: Final[Mapping[Any, str]] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
+
+
+# ---- to a document
+
+
+def to_document(answer: Any) -> Any:
+    """The plain values of an answer, as `json.dumps` takes them."""
+    if answer is None or type(answer) in _PLAIN:
+        return answer
+    if is_dataclass(answer):
+        found = {}
+        for name, is_absent in _names_of(type(answer)):
+            value = getattr(answer, name)
+            if value is not None or not is_absent:
+                found[name] = to_document(value)
+        return found
+    if isinstance(answer, str | PurePath):
+        return str(answer)
+    if isinstance(answer, Mapping):
+        return {str(key): to_document(value) for key, value in answer.items()}
+    assert isinstance(answer, Sequence), f"{answer!r} is not part of an answer"
+    return [to_document(each) for each in answer]
+
+
+@cache
+def _names_of(kind: type) -> tuple[tuple[str, bool], ...]:
+    """The fields of a dataclass, and whether each is left out if it is None."""
+    return tuple((each.name, "absent" in each.metadata) for each in fields(kind))
+
+
+# ---- from a document
+
+
+def from_document(kind: type[T], document: Any) -> T:
+    """The answer that a document describes; keys that it does not know are ignored.
+
+    Raises:
+        CorruptError: a key is missing, or a value is of another type.
+    """
+    try:
+        answer: T = _reader_of(kind)(document)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise CorruptError(f"not an answer of this version ({error!r})") from error
+    return answer
+
+
+@cache
+def _reader_of(kind: Any) -> Callable[[Any], Any]:
+    """Reads a value of a type of an answer."""
+    if kind in _PLAIN or kind is Any:
+        return lambda value: _checked(kind, value)
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in {types.UnionType, typing.Union}:
+        readers = [_reader_of(each) for each in arguments if each is not type(None)]
+        (reader,) = readers
+        return lambda value: None if value is None else reader(value)
+    if origin is not None and issubclass(origin, Mapping):
+        reader = _reader_of(arguments[1])
+        return lambda value: {key: reader(each) for key, each in value.items()}
+    if origin is tuple and arguments[-1] is not ...:
+        each_reader = [_reader_of(each) for each in arguments]
+        return lambda value: tuple(r(each) for r, each in zip(each_reader, value, strict=True))
+    if origin is not None and issubclass(origin, Sequence):
+        reader = _reader_of(arguments[0])
+        return lambda value: tuple(reader(each) for each in _checked(list, value))
+    if is_dataclass(kind):
+        return _dataclass_reader(kind)
+    assert issubclass(kind, StrEnum), f"{kind} is not a type of an answer"
+    return kind
+
+
+def _checked(kind: Any, value: Any) -> Any:
+    if kind is Any or isinstance(value, kind) or (kind is float and isinstance(value, int)):
+        return value
+    raise TypeError(f"{value!r} is not {kind.__name__}")
+
+
+def _dataclass_reader(kind: Any) -> Callable[[Any], Any]:
+    hints = typing.get_type_hints(kind)
+    readers = {each.name: _reader_of(hints[each.name]) for each in fields(kind)}
+    needed = {each.name for each in fields(kind) if not _has_default(each)}
+
+    def read(value: Any) -> Any:
+        known = {
+            name: reader(value[name])
+            for name, reader in readers.items()
+            if name in value or name in needed
+        }
+        return kind(**known)
+
+    return read
+
+
+def _has_default(field_: Any) -> bool:
+    return field_.default is not MISSING or field_.default_factory is not MISSING
+
+
+# ---- the schema of a document
+
+
+def schema_of(kind: type, title: str) -> dict[str, Any]:
+    """The JSON schema of the documents of a type of answer."""
+    named: dict[str, Any] = {}
+    found = _schema(kind, named)
+    definitions = {name: named[name] for name in sorted(named)}
+    return {"$schema": _DIALECT, "title": title, **found, "$defs": definitions}
+
+
+def _schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a type; those of dataclasses are added to `named`."""
+    if kind is Any:
+        return {}
+    if kind in _PLAIN:
+        return {"type": _PLAIN[kind]}
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin in {types.UnionType, typing.Union}:
+        return {"anyOf": [_schema(each, named) for each in arguments]}
+    if origin is not None and issubclass(origin, Mapping):
+        return {"type": "object", "additionalProperties": _schema(arguments[1], named)}
+    if origin is tuple and arguments[-1] is not ...:
+        items = [_schema(each, named) for each in arguments]
+        return {"type": "array", "prefixItems": items, "items": False, "minItems": len(items)}
+    if origin is not None and issubclass(origin, Sequence):
+        return {"type": "array", "items": _schema(arguments[0], named)}
+    if is_dataclass(kind):
+        name = kind.__name__  # type: ignore[union-attr]
+        if name not in named:
+            named[name] = {}
+            named[name] = _object(kind, named)
+        return {"$ref": f"#/$defs/{name}"}
+    return {"enum": [str(each) for each in kind]}
+
+
+def _object(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
+    hints = typing.get_type_hints(kind)
+    properties = {each.name: _schema(hints[each.name], named) for each in fields(kind)}
+    present = [name for name, is_absent in _names_of(kind) if not is_absent]
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": present,
+        "additionalProperties": False,
+    }
