@@ -101,7 +101,7 @@ class ConfigBroker:
             include_synonyms=synonyms,
             include_documentation=documentation,
         )
-        return [_described(result) for result in answer["results"]]
+        return [_described(result) for result in answer.results]
 
     def alter(
         self, *resources: tuple[int, str, Sequence[Change]], validate_only: bool = False
@@ -123,7 +123,7 @@ class ConfigBroker:
         answer = self._ask(
             incremental_alter_configs.API, resources=asked, validate_only=validate_only
         )
-        return [_altered(each) for each in answer["responses"]]
+        return [_altered(each) for each in answer.responses]
 
     def replace(
         self,
@@ -140,15 +140,13 @@ class ConfigBroker:
             for kind, name, settings in resources
         ]
         answer = self._ask(alter_configs.API, resources=asked, validate_only=validate_only)
-        return [_altered(each) for each in answer["responses"]]
+        return [_altered(each) for each in answer.responses]
 
     def resources(self, *kinds: int) -> Answer:
         """ListConfigResources v1."""
         answer = self._ask(list_config_resources.API, resource_types=kinds)
-        named = [
-            [each["resource_type"], each["resource_name"]] for each in answer["config_resources"]
-        ]
-        return {"error": answer["error_code"], "resources": sorted(named)}
+        named = [[each.resource_type, each.resource_name] for each in answer.config_resources]
+        return {"error": answer.error_code, "resources": sorted(named)}
 
     def create(
         self, name: str, settings: Mapping[str, str | None], *, validate_only: bool = False
@@ -175,7 +173,7 @@ class ConfigBroker:
             ],
         }
 
-    def _ask(self, api: Api[Any], **fields: object) -> dict[str, Any]:
+    def _ask(self, api: Api[Any], **fields: object) -> Any:
         broker = SimpleNamespace(
             role=Role.BROKER,
             node_id=1,
@@ -193,7 +191,7 @@ class ConfigBroker:
         answer = api.handle(context, SimpleNamespace(**fields))
         if isinstance(answer, Coroutine):
             answer = asyncio.run(answer)
-        return cast("dict[str, Any]", answer)
+        return answer
 
 
 async def _run(work: Callable[[], Any]) -> Any:
@@ -213,34 +211,32 @@ def _registration() -> BrokerImage:
     )
 
 
-def _described(result: Mapping[str, Any]) -> Answer:
+def _described(result: Any) -> Answer:
     return {
-        "error": result["error_code"],
-        "message": result["error_message"],
-        "type": result["resource_type"],
-        "resource": result["resource_name"],
+        "error": result.error_code,
+        "message": result.error_message,
+        "type": result.resource_type,
+        "resource": result.resource_name,
         "entries": [
             {
-                "name": entry["name"],
-                "value": entry["value"],
-                "read_only": entry["read_only"],
-                "source": entry["config_source"],
-                "sensitive": entry["is_sensitive"],
-                "type": entry["config_type"],
-                "synonyms": [
-                    [each["name"], each["value"], each["source"]] for each in entry["synonyms"]
-                ],
-                "documented": entry["documentation"] is not None,
+                "name": entry.name,
+                "value": entry.value,
+                "read_only": entry.read_only,
+                "source": entry.config_source,
+                "sensitive": entry.is_sensitive,
+                "type": entry.config_type,
+                "synonyms": [[each.name, each.value, each.source] for each in entry.synonyms],
+                "documented": entry.documentation is not None,
             }
-            for entry in result["configs"]
+            for entry in result.configs
         ],
     }
 
 
-def _altered(each: Mapping[str, Any]) -> Answer:
+def _altered(each: Any) -> Answer:
     return {
-        "error": each["error_code"],
-        "message": each["error_message"],
-        "type": each["resource_type"],
-        "resource": each["resource_name"],
+        "error": each.error_code,
+        "message": each.error_message,
+        "type": each.resource_type,
+        "resource": each.resource_name,
     }

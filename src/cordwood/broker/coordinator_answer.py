@@ -6,7 +6,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from cordwood.serving.api import Encoded, Fields, Response
+from cordwood.format.messages.message import Message
+from cordwood.serving.api import Encoded, Response
 from cordwood.serving.node_thread import NodeThread
 
 A = TypeVar("A")
@@ -45,12 +46,12 @@ class CoordinatorAnswer(Generic[A]):
             self._later = self._loop.create_future()
         return await self._later
 
-    def response(self, fields: Callable[[A], Fields | Encoded]) -> Response:
+    def response(self, fields: Callable[[A], Message | Encoded]) -> Response:
         """The response of a request that has this answer alone."""
         if self._answers:
             return fields(self._answers[0])
         self._later = self._loop.create_future()
         return self._respond(fields)
 
-    async def _respond(self, fields: Callable[[A], Fields | Encoded]) -> Fields | Encoded:
+    async def _respond(self, fields: Callable[[A], Message | Encoded]) -> Message | Encoded:
         return fields(await self.value())

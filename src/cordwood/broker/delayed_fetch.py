@@ -13,15 +13,15 @@ from cordwood.broker.fetch_sessions import FetchContext, FetchSession
 from cordwood.broker.reading import PartitionRead, PartitionReading, ReadResult
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
+from cordwood.protocol.data import FetchResponse
 from cordwood.purgatory.purgatory import Purgatory
-from cordwood.serving.api import Encoded
 from cordwood.serving.node_thread import NodeThread
 
 INLINE_PARTITIONS_MAX = 256
 """More partitions are read in slices."""
 
 
-def when_grown(fetch: DelayedFetch, wait_ms: int) -> asyncio.Future[Encoded]:
+def when_grown(fetch: DelayedFetch, wait_ms: int) -> asyncio.Future[FetchResponse]:
     """The response, when the partitions have grown enough or the time is up.
 
     The wait ends when the future is cancelled: the client has gone.
@@ -46,7 +46,7 @@ class DelayedFetch:
         read: ReadResult,
         *,
         missing_bytes: int,
-        respond: Callable[[], Encoded],
+        respond: Callable[[], FetchResponse],
     ) -> None:
         """Waits for nothing yet.
 
@@ -59,7 +59,7 @@ class DelayedFetch:
             respond: reads again, and makes the response.
         """
         self.reading = reading
-        self.response: asyncio.Future[Encoded] = thread.loop.create_future()
+        self.response: asyncio.Future[FetchResponse] = thread.loop.create_future()
         self._thread = thread
         self._context = context
         self._read = read
@@ -135,7 +135,7 @@ class DelayedFetch:
         except Exception as error:  # the connection waits for a response
             self.response.set_exception(error)
 
-    def _finished(self, work: asyncio.Future[Encoded]) -> None:
+    def _finished(self, work: asyncio.Future[FetchResponse]) -> None:
         if self.response.done():
             return
         error = work.exception()

@@ -7,24 +7,30 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
 from cordwood.broker.broker_context import BrokerContext
+from cordwood.format.messages.message import Message
 from cordwood.model.kafka_errors import KafkaError, RequestTimedOutError
-from cordwood.serving.api import Fields
+
+
+class PartitionAnswer(Protocol):
+    """A partition in a response."""
+
+    error_code: int
 
 
 class Uncommitted(NamedTuple):
     """A partition whose high watermark has to reach `required`.
 
-    `answer` has the fields of the partition in the response; its error code is set if the records
-    are not committed.
+    The error code of `answer`, the partition in the response, is set if the records are not
+    committed.
     """
 
     topic: str
     partition_index: int
     required: int
-    answer: dict[str, Any]
+    answer: PartitionAnswer
 
 
 def is_replicated(context: BrokerContext, topic: str, index: int) -> bool:
@@ -33,8 +39,8 @@ def is_replicated(context: BrokerContext, topic: str, index: int) -> bool:
 
 
 def when_committed(
-    context: BrokerContext, fields: Fields, uncommitted: Sequence[Uncommitted], timeout_ms: int
-) -> asyncio.Future[Fields]:
+    context: BrokerContext, fields: Message, uncommitted: Sequence[Uncommitted], timeout_ms: int
+) -> asyncio.Future[Message]:
     """The fields of the response, when all partitions are committed or the time is up.
 
     Args:
@@ -56,12 +62,12 @@ class DelayedProduce:
     """
 
     def __init__(
-        self, context: BrokerContext, fields: Fields, uncommitted: Sequence[Uncommitted]
+        self, context: BrokerContext, fields: Message, uncommitted: Sequence[Uncommitted]
     ) -> None:
         self._replicas = context.broker.replicas
         self._fields = fields
         self._uncommitted = list(uncommitted)
-        self.answer: asyncio.Future[Fields] = context.broker.thread.create_future()
+        self.answer: asyncio.Future[Message] = context.broker.thread.create_future()
 
     def try_complete(self, _grown_bytes: int | None) -> bool:
         """As `cordwood.purgatory.purgatory.Operation`."""
@@ -73,18 +79,18 @@ class DelayedProduce:
         try:
             partition = self._replicas.partition(each.topic, each.partition_index)
         except KafkaError as error:
-            each.answer["error_code"] = error.code
+            each.answer.error_code = error.code
             return True
         code = partition.committed(each.required)
         if code is None:
             return False
-        each.answer["error_code"] = code
+        each.answer.error_code = code
         return True
 
     def on_expiration(self) -> None:
         """As `cordwood.purgatory.purgatory.Operation`: what is not committed has timed out."""
         for each in self._uncommitted:
-            each.answer["error_code"] = RequestTimedOutError.code
+            each.answer.error_code = RequestTimedOutError.code
 
     def on_complete(self) -> None:
         """As `cordwood.purgatory.purgatory.Operation`."""

@@ -6,6 +6,7 @@ Source: org.apache.kafka.common.requests.RequestContext, kafka.server.Controller
 from __future__ import annotations
 
 from cordwood.controller.controller_services import ControllerServices
+from cordwood.metadata.image import Endpoint
 from cordwood.protocol.headers import RequestHeader
 from cordwood.serving.request_context import RequestContext
 from cordwood.serving.session import Session
@@ -23,10 +24,6 @@ class ControllerContext(RequestContext):
         self.controller = controller
 
     @property
-    def leader_endpoints(self) -> list[dict[str, object]]:
+    def leader_endpoints(self) -> list[Endpoint]:
         """The address of the controller on the client's listener."""
-        return [
-            {"node_id": self.controller.node_id, "host": each.host, "port": each.port}
-            for each in self.controller.endpoints
-            if each.name == self.listener
-        ]
+        return [each for each in self.controller.endpoints if each.name == self.listener]

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
+from cordwood.format.messages.message import Message
 from cordwood.serving.authorizer import Need
 from cordwood.storage.reading.batch_heads import FileRange
 
 C = TypeVar("C")
 """The context of a request: what its handler knows beside the request."""
-
-Fields = Mapping[str, object]
-"""A response's fields, by name; versions that lack one leave it out."""
 
 Part = bytes | memoryview | FileRange
 
@@ -23,7 +21,7 @@ class Encoded(NamedTuple):
     parts: Sequence[Part]
 
 
-Response = Fields | Encoded | Awaitable[Fields | Encoded | None] | None
+Response = Message | Encoded | Awaitable[Message | Encoded | None] | None
 """None: the request wants no answer (Produce with acks=0)."""
 
 

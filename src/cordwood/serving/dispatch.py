@@ -17,6 +17,7 @@ from typing import Any
 from cordwood.format.messages.message import Message
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.protocol.data import ApiVersionsResponse
 from cordwood.protocol.headers import API_VERSIONS, RequestHeader, parse_start
 from cordwood.protocol.messages import (
     MalformedMessageError,
@@ -24,7 +25,7 @@ from cordwood.protocol.messages import (
     response_codec,
 )
 from cordwood.protocol.requests import RequestReader
-from cordwood.serving.api import Api, Encoded, Fields, Parked, Part, never
+from cordwood.serving.api import Api, Encoded, Parked, Part, never
 from cordwood.serving.error_answers import error_answer
 from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.request_context import RequestContext
@@ -38,7 +39,7 @@ _log = logging.getLogger(__name__)
 _COPIED_BYTES_MAX = 1 << 20
 _NOTED_S = 0.001
 # Responses that need not be awaited; the usual classes first.
-_READY = (Message, Encoded, dict, Mapping)
+_READY = (Message, Encoded)
 _SIZE_AND_CORRELATION = struct.Struct(">ii")
 
 
@@ -167,7 +168,7 @@ class Dispatcher:
         route: _Route,
         header: RequestHeader,
         request: Any,
-        response: Awaitable[Fields | Encoded | None],
+        response: Awaitable[Message | Encoded | None],
         begun: float,
     ) -> list[Part] | None:
         try:
@@ -181,7 +182,7 @@ class Dispatcher:
         route: _Route,
         header: RequestHeader,
         request: Any,
-        response: Fields | Encoded | None,
+        response: Message | Encoded | None,
         begun: float,
     ) -> list[Part] | None:
         """The parts to send; a response that no message can hold becomes an error, as in Kafka."""
@@ -202,7 +203,7 @@ class Dispatcher:
 
     def _failed(
         self, api: Api[Any], header: RequestHeader, request: Any, error: Exception
-    ) -> Fields:
+    ) -> Message:
         """A response that has nothing but the error; raises it where a response cannot say it.
 
         Source: kafka.server.RequestHandlerHelper.handleError.
@@ -225,7 +226,7 @@ class Dispatcher:
         return answer
 
     def _encoded(
-        self, route: _Route, header: RequestHeader, response: Fields | Encoded
+        self, route: _Route, header: RequestHeader, response: Message | Encoded
     ) -> list[Part]:
         if isinstance(response, Encoded):
             body = list(response.parts)
@@ -253,9 +254,8 @@ class Dispatcher:
                 f"Received request for api with key {header.api_key} "
                 f"(version {header.api_version}), which is not served"
             )
-        only = {"api_key": API_VERSIONS, "min_version": api.min_version}
-        fields: Fields = {
-            "error_code": ErrorCode.UNSUPPORTED_VERSION,
-            "api_keys": [only | {"max_version": api.max_version}],
-        }
-        return self._encoded(_Route(api, 0), header, fields)
+        only = ApiVersionsResponse.ApiVersion(
+            api_key=API_VERSIONS, min_version=api.min_version, max_version=api.max_version
+        )
+        response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[only])
+        return self._encoded(_Route(api, 0), header, response)

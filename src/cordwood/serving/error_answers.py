@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from typing import Any, Final
 
+from cordwood.format.messages.message import Message
 from cordwood.format.messages.schema import Field, fields_of
 from cordwood.protocol.messages import response_codec
 
@@ -91,8 +92,8 @@ Answer = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
 
 def error_answer(
     api_key: int, version: int, request: Any, code: int, text: str | None
-) -> dict[str, Any] | None:
-    """The fields of a response that has nothing but the error; None where none can say it.
+) -> Message | None:
+    """A response that has nothing but the error; None where none can say it.
 
     Args:
         api_key: of the request.
@@ -103,11 +104,13 @@ def error_answer(
     """
     if code == _UNKNOWN_SERVER_ERROR:
         text = _UNKNOWN_SERVER_TEXT if api_key in _NAMES_UNKNOWN_ERRORS else None
-    fields = response_codec(api_key, version).fields
+    codec = response_codec(api_key, version)
+    fields = codec.fields
     if (api_key == _PRODUCE and request.acks == 0) or not _says_error(fields, version):
         return None
     answer = _answer(fields, version, repeats_all=api_key in _REPEATS_ALL)
-    return answer(request, {**dict.fromkeys(_ERROR_CODES, code), "error_message": text})
+    values = answer(request, {**dict.fromkeys(_ERROR_CODES, code), "error_message": text})
+    return codec.message(values)
 
 
 @cache

@@ -12,6 +12,8 @@ import pytest
 
 from cordwood.broker.handlers import served_apis
 from cordwood.format.messages.codec import MessageCodec
+from cordwood.format.messages.message import Message
+from cordwood.protocol.data import DeleteTopicsResponse
 from cordwood.protocol.messages import build, encode, request_codec, response_codec
 from cordwood.serving.error_answers import error_answer
 from cordwood.testing.broker import RunningBroker
@@ -42,10 +44,12 @@ def one_of_each(message: MessageCodec) -> dict[str, Any]:
 def names_an_error(values: Any) -> bool:
     if isinstance(values, list):
         return any(names_an_error(each) for each in values)
-    if not isinstance(values, dict):
+    if not isinstance(values, Message):
         return False
-    codes = values.get("error_code"), values.get("partition_error_code")
-    return -1 in codes or any(names_an_error(each) for each in values.values())
+    return any(
+        (name in {"error_code", "partition_error_code"} and value == -1) or names_an_error(value)
+        for name, value in values.items()
+    )
 
 
 def test_every_api_can_say_that_a_request_failed() -> None:
@@ -63,12 +67,13 @@ def test_an_error_is_that_of_each_thing_that_was_asked_about() -> None:
     request = build(
         request_codec(20, 6), {"topics": [{"name": "a"}, {"name": None, "topic_id": UUID(int=3)}]}
     )
-    assert error_answer(20, 6, request, 44, "no") == {
-        "responses": [
-            {"name": "a", "topic_id": UUID(int=0), "error_code": 44, "error_message": "no"},
-            {"name": None, "topic_id": UUID(int=3), "error_code": 44, "error_message": "no"},
+    result = DeleteTopicsResponse.DeletableTopicResult
+    assert error_answer(20, 6, request, 44, "no") == DeleteTopicsResponse(
+        responses=[
+            result(name="a", topic_id=UUID(int=0), error_code=44, error_message="no"),
+            result(name=None, topic_id=UUID(int=3), error_code=44, error_message="no"),
         ]
-    }
+    )
 
 
 def test_a_produce_request_that_wants_no_answer_gets_none() -> None:

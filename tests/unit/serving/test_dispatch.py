@@ -11,7 +11,9 @@ from typing import Any, cast
 
 import pytest
 
+from cordwood.format.messages.message import Message
 from cordwood.model.error_codes import ErrorCode
+from cordwood.protocol.data import ApiVersionsResponse, HeartbeatRequest, HeartbeatResponse
 from cordwood.protocol.headers import API_VERSIONS
 from cordwood.protocol.messages import MalformedMessageError
 from cordwood.serving.api import Api
@@ -52,9 +54,13 @@ class Handled:
         self.slices = LaterSlices()
         self.fields = fields
 
-    def handle(self, _context: object, request: Any) -> dict[str, object]:
+    def handle(self, _context: object, request: Any) -> Message:
         self.requests.append(request)
-        return self.fields
+        made: Any = (
+            HeartbeatResponse if isinstance(request, HeartbeatRequest) else ApiVersionsResponse
+        )
+        response: Message = made(**self.fields)
+        return response
 
     def dispatcher(
         self, *, inline_bytes_max: int = 1024, node: object = None, needs: tuple[Need, ...] = ()

@@ -10,8 +10,8 @@ from __future__ import annotations
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.data import AddOffsetsToTxnRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_group, on_transactional_id
 
 _FENCED_SINCE = 2
@@ -34,10 +34,10 @@ def handle(context: BrokerContext, request: AddOffsetsToTxnRequest) -> Response:
     return answer.response(lambda code: _fields(code, context.api_version))
 
 
-def _fields(code: int, version: int) -> Fields:
+def _fields(code: int, version: int) -> AddOffsetsToTxnResponse:
     if code == ErrorCode.PRODUCER_FENCED and version < _FENCED_SINCE:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return {"error_code": code}
+    return AddOffsetsToTxnResponse(error_code=code)
 
 
 API = Api(

@@ -8,16 +8,15 @@ Source: kafka.server.KafkaApis.handleAddPartitionsToTxnRequest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.broker.coordinators.transaction_partitions import TransactionRequest
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.data import AddPartitionsToTxnRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, ResourceType, on_cluster
 from cordwood.serving.handlers.cluster_facts import is_internal
 
@@ -40,7 +39,9 @@ def handle(context: BrokerContext, request: AddPartitionsToTxnRequest) -> Respon
         return _batched_later(answers)
     answer = _answer_of_client(context, request)
     return answer.response(
-        lambda errors: {"results_by_topic_v3_and_below": _topics(errors, context.api_version)}
+        lambda errors: AddPartitionsToTxnResponse(
+            results_by_topic_v3_and_below=_topics(errors, context.api_version)
+        )
     )
 
 
@@ -95,7 +96,7 @@ def _answer_of_client(
 
 
 def _partitions(
-    topics: list[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic],
+    topics: Sequence[AddPartitionsToTxnRequest.AddPartitionsToTxnTopic],
 ) -> tuple[TopicPartition, ...]:
     """Each partition once, in the order of the request."""
     found = dict.fromkeys(
@@ -104,31 +105,40 @@ def _partitions(
     return tuple(found)
 
 
-async def _batched_later(answers: Mapping[str, CoordinatorAnswer[_Errors]]) -> Fields:
+async def _batched_later(
+    answers: Mapping[str, CoordinatorAnswer[_Errors]],
+) -> AddPartitionsToTxnResponse:
     return _batched({key: await answer.value() for key, answer in answers.items()})
 
 
-def _batched(answers: Mapping[str, _Errors]) -> Fields:
-    return {
-        "results_by_transaction": [
-            {"transactional_id": key, "topic_results": _topics(errors, _BATCHED_SINCE)}
+def _batched(answers: Mapping[str, _Errors]) -> AddPartitionsToTxnResponse:
+    return AddPartitionsToTxnResponse(
+        results_by_transaction=[
+            AddPartitionsToTxnResponse.AddPartitionsToTxnResult(
+                transactional_id=key, topic_results=_topics(errors, _BATCHED_SINCE)
+            )
             for key, errors in answers.items()
         ]
-    }
+    )
 
 
-def _topics(errors: _Errors, version: int) -> list[dict[str, Any]]:
-    topics: dict[str, list[dict[str, int]]] = {}
+def _topics(
+    errors: _Errors, version: int
+) -> list[AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult]:
+    topics: dict[str, list[AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult]] = {}
     for partition, code in errors.items():
         is_fenced = code == ErrorCode.PRODUCER_FENCED and version < _FENCED_SINCE
         topics.setdefault(partition.topic, []).append(
-            {
-                "partition_index": partition.partition,
-                "partition_error_code": ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else code,
-            }
+            AddPartitionsToTxnResponse.AddPartitionsToTxnPartitionResult(
+                partition_index=partition.partition,
+                partition_error_code=ErrorCode.INVALID_PRODUCER_EPOCH if is_fenced else code,
+            )
         )
     return [
-        {"name": name, "results_by_partition": partitions} for name, partitions in topics.items()
+        AddPartitionsToTxnResponse.AddPartitionsToTxnTopicResult(
+            name=name, results_by_partition=partitions
+        )
+        for name, partitions in topics.items()
     ]
 
 

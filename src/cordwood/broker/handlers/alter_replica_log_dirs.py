@@ -22,45 +22,50 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.data import AlterReplicaLogDirsRequest
+from cordwood.protocol.data import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.storage.directory_names import has_future_directory_name
 
+_Result = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
+
 
 def handle(context: BrokerContext, request: AlterReplicaLogDirsRequest) -> Response:
     """Begins every move that is not done already."""
-    topics: dict[str, list[dict[str, Any]]] = {}
-    begun: list[tuple[asyncio.Future[Any], dict[str, Any]]] = []
+    topics: dict[str, list[_Result]] = {}
+    begun: list[tuple[asyncio.Future[Any], _Result]] = []
     for target in in_steps(request.dirs):
         for topic in in_steps(target.topics):
             for index in in_steps(topic.partitions, every=8):
                 partition = TopicPartition(topic.name, index)
-                answer = {"partition_index": index, "error_code": 0}
+                answer = _Result(partition_index=index)
                 topics.setdefault(topic.name, []).append(answer)
                 move = _begin(context, partition, Path(target.path))
                 if isinstance(move, int):
-                    answer["error_code"] = move
+                    answer.error_code = move
                 else:
                     begun.append((move, answer))
     return _answer(topics, begun)
 
 
 async def _answer(
-    topics: dict[str, list[dict[str, Any]]],
-    begun: list[tuple[asyncio.Future[Any], dict[str, Any]]],
-) -> dict[str, object]:
+    topics: dict[str, list[_Result]],
+    begun: list[tuple[asyncio.Future[Any], _Result]],
+) -> AlterReplicaLogDirsResponse:
     for move, answer in begun:
         try:
             # A client that goes away must not end what has begun.
             await asyncio.shield(move)
         except KafkaError as error:
-            answer["error_code"] = error.code
-    return {
-        "results": [
-            {"topic_name": name, "partitions": partitions} for name, partitions in topics.items()
+            answer.error_code = error.code
+    return AlterReplicaLogDirsResponse(
+        results=[
+            AlterReplicaLogDirsResponse.AlterReplicaLogDirTopicResult(
+                topic_name=name, partitions=partitions
+            )
+            for name, partitions in topics.items()
         ]
-    }
+    )
 
 
 def _begin(

@@ -12,8 +12,8 @@ from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.group.classic.member import Client
 from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.data import ConsumerGroupHeartbeatRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, ResourceType, on_group
 
 _CLIENT_MAKES_IDS_SINCE = 1
@@ -22,11 +22,11 @@ _CLIENT_MAKES_IDS_SINCE = 1
 def handle(context: BrokerContext, request: ConsumerGroupHeartbeatRequest) -> Response:
     """Answers when what the member has changed is committed."""
     if not context.broker.serves_consumer_groups:
-        return {"error_code": ErrorCode.UNSUPPORTED_VERSION}
+        return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
     context.require(on_group(Operation.READ), request)
     for topic in request.subscribed_topic_names or ():
         if not context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic):
-            return {"error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+            return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     answer = CoordinatorAnswer[HeartbeatAnswer](context.broker.thread)
     context.broker.groups.consumer_heartbeat(
         _question(context, request),
@@ -58,20 +58,25 @@ def _question(context: BrokerContext, request: ConsumerGroupHeartbeatRequest) ->
     )
 
 
-def _fields(answer: HeartbeatAnswer) -> Fields:
+def _fields(answer: HeartbeatAnswer) -> ConsumerGroupHeartbeatResponse:
     assignment = answer.assignment
-    return {
-        "error_code": answer.error_code,
-        "error_message": answer.error_message,
-        "member_id": answer.member_id,
-        "member_epoch": answer.member_epoch,
-        "heartbeat_interval_ms": answer.heartbeat_interval_ms,
-        "assignment": (
+    return ConsumerGroupHeartbeatResponse(
+        error_code=answer.error_code,
+        error_message=answer.error_message,
+        member_id=answer.member_id,
+        member_epoch=answer.member_epoch,
+        heartbeat_interval_ms=answer.heartbeat_interval_ms,
+        assignment=(
             None
             if assignment is None
-            else {"topic_partitions": [each._asdict() for each in assignment]}
+            else ConsumerGroupHeartbeatResponse.Assignment(
+                topic_partitions=[
+                    ConsumerGroupHeartbeatResponse.TopicPartitions(**each._asdict())
+                    for each in assignment
+                ]
+            )
         ),
-    }
+    )
 
 
 API = Api(68, "ConsumerGroupHeartbeat", 0, 1, handle, parks=True)

@@ -12,8 +12,8 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import DeleteGroupsRequest
-from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.protocol.data import DeleteGroupsRequest, DeleteGroupsResponse
+from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 
 
@@ -31,14 +31,17 @@ def handle(context: BrokerContext, request: DeleteGroupsRequest) -> Response:
     return _later(answers)
 
 
-async def _later(answers: dict[str, CoordinatorAnswer[int]]) -> Fields:
+async def _later(answers: dict[str, CoordinatorAnswer[int]]) -> DeleteGroupsResponse:
     return _fields({group_id: await answer.value() for group_id, answer in answers.items()})
 
 
-def _fields(codes: dict[str, int]) -> Fields:
-    return {
-        "results": [{"group_id": group_id, "error_code": code} for group_id, code in codes.items()]
-    }
+def _fields(codes: dict[str, int]) -> DeleteGroupsResponse:
+    return DeleteGroupsResponse(
+        results=[
+            DeleteGroupsResponse.DeletableGroupResult(group_id=group_id, error_code=code)
+            for group_id, code in codes.items()
+        ]
+    )
 
 
 API = Api(42, "DeleteGroups", 0, 2, handle, is_long=always)

@@ -24,14 +24,15 @@ from cordwood.model.kafka_errors import (
     TopicAuthorizationError,
 )
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import DeleteRecordsRequest
-from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.protocol.data import DeleteRecordsRequest, DeleteRecordsResponse
+from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.cluster_facts import is_internal
 
 _log = logging.getLogger(__name__)
 
 _NO_LOW_WATERMARK = -1
+_Result = DeleteRecordsResponse.DeleteRecordsPartitionResult
 
 
 def handle(context: BrokerContext, request: DeleteRecordsRequest) -> Response:
@@ -41,20 +42,20 @@ def handle(context: BrokerContext, request: DeleteRecordsRequest) -> Response:
         for each in in_steps(topic.partitions, every=64):
             topics.setdefault(topic.name, {})[each.partition_index] = each
     pending: list[_Pending] = []
-    fields = {
-        "topics": [
-            {
-                "name": name,
-                "partitions": [
+    response = DeleteRecordsResponse(
+        topics=[
+            DeleteRecordsResponse.DeleteRecordsTopicResult(
+                name=name,
+                partitions=[
                     _delete(context, name, each, pending) for each in in_steps(partitions.values())
                 ],
-            }
+            )
             for name, partitions in in_steps(topics.items())
         ]
-    }
+    )
     if not pending:
-        return fields
-    operation = DelayedDeleteRecords(context, fields, pending)
+        return response
+    operation = DelayedDeleteRecords(context, response, pending)
     keys = [(each.topic, each.partition_index) for each in pending]
     context.broker.replicas.delayed.delete_records.try_complete_else_watch(
         operation, keys, request.timeout_ms
@@ -67,8 +68,8 @@ def _delete(
     topic: str,
     asked: DeleteRecordsRequest.DeleteRecordsPartition,
     pending: list[_Pending],
-) -> dict[str, Any]:
-    fields = {"partition_index": asked.partition_index, "low_watermark": _NO_LOW_WATERMARK}
+) -> _Result:
+    answer = _Result(partition_index=asked.partition_index, low_watermark=_NO_LOW_WATERMARK)
     try:
         if not context.authorize(Operation.DELETE, ResourceType.TOPIC, topic):
             raise TopicAuthorizationError
@@ -91,7 +92,8 @@ def _delete(
     except KafkaError as error:
         if isinstance(error, PolicyViolationError):  # the answer has no field for the reason
             _log.info("%s", error)
-        return fields | {"error_code": error.code}
+        answer.error_code = error.code
+        return answer
     if low > first:
         audit(
             RecordsDeleted(
@@ -102,7 +104,7 @@ def _delete(
                 requester=context.requester,
             )
         )
-    answer = fields | {"low_watermark": low}
+    answer.low_watermark = low
     if partition.low_watermark < low:
         pending.append(_Pending(topic, asked.partition_index, low, answer))
     return answer
@@ -114,7 +116,7 @@ class _Pending(NamedTuple):
     topic: str
     partition_index: int
     required: int
-    answer: dict[str, Any]
+    answer: _Result
 
 
 class DelayedDeleteRecords:
@@ -123,11 +125,15 @@ class DelayedDeleteRecords:
     Source: kafka.server.DelayedDeleteRecords.
     """
 
-    def __init__(self, context: BrokerContext, fields: Fields, pending: Sequence[_Pending]) -> None:
+    def __init__(
+        self, context: BrokerContext, response: DeleteRecordsResponse, pending: Sequence[_Pending]
+    ) -> None:
         self._replicas = context.broker.replicas
-        self._fields = fields
+        self._response = response
         self._pending = list(pending)
-        self.answer: asyncio.Future[Fields] = context.broker.thread.loop.create_future()
+        self.answer: asyncio.Future[DeleteRecordsResponse] = (
+            context.broker.thread.loop.create_future()
+        )
 
     def try_complete(self, _grown_bytes: int | None) -> bool:
         """As `cordwood.purgatory.purgatory.Operation`."""
@@ -139,22 +145,22 @@ class DelayedDeleteRecords:
         try:
             low = self._replicas.partition(each.topic, each.partition_index).low_watermark
         except KafkaError as error:
-            each.answer["error_code"] = error.code
+            each.answer.error_code = error.code
             return True
         if low < each.required:
             return False
-        each.answer["low_watermark"] = low
+        each.answer.low_watermark = low
         return True
 
     def on_expiration(self) -> None:
         """As `cordwood.purgatory.purgatory.Operation`: what is not deleted has timed out."""
         for each in self._pending:
-            each.answer["error_code"] = RequestTimedOutError.code
+            each.answer.error_code = RequestTimedOutError.code
 
     def on_complete(self) -> None:
         """As `cordwood.purgatory.purgatory.Operation`."""
         if not self.answer.done():
-            self.answer.set_result(self._fields)
+            self.answer.set_result(self._response)
 
 
 API = Api(21, "DeleteRecords", 0, 2, handle, is_long=always)

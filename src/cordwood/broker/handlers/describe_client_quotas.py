@@ -12,7 +12,7 @@ from typing import Any
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, UnsupportedRequestError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import DescribeClientQuotasRequest
+from cordwood.protocol.data import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 
@@ -25,7 +25,9 @@ def handle(context: BrokerContext, request: DescribeClientQuotasRequest) -> Resp
     try:
         exact, kinds = _filter(request.components)
     except KafkaError as error:
-        return {"error_code": error.code, "error_message": str(error), "entries": None}
+        return DescribeClientQuotasResponse(
+            error_code=error.code, error_message=str(error), entries=None
+        )
     entries = []
     for entity, quotas in in_steps(context.broker.metadata.image.client_quotas.items(), every=16):
         names = dict(entity)
@@ -34,16 +36,21 @@ def handle(context: BrokerContext, request: DescribeClientQuotasRequest) -> Resp
         if not (exact.items() <= names.items() and kinds <= names.keys()):
             continue
         entries.append(
-            {
-                "entity": [
-                    {"entity_type": kind, "entity_name": names[kind]}
+            DescribeClientQuotasResponse.EntryData(
+                entity=[
+                    DescribeClientQuotasResponse.EntityData(
+                        entity_type=kind, entity_name=names[kind]
+                    )
                     for kind in _KINDS
                     if kind in names
                 ],
-                "values": [{"key": key, "value": value} for key, value in quotas.items()],
-            }
+                values=[
+                    DescribeClientQuotasResponse.ValueData(key=key, value=value)
+                    for key, value in quotas.items()
+                ],
+            )
         )
-    return {"error_message": "", "entries": entries}
+    return DescribeClientQuotasResponse(error_message="", entries=entries)
 
 
 def _filter(components: Any) -> tuple[dict[str, str | None], set[str]]:

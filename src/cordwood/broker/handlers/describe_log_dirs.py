@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from pathlib import Path
-from typing import Any
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import DescribeLogDirsRequest
+from cordwood.protocol.data import DescribeLogDirsRequest, DescribeLogDirsResponse
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation
 from cordwood.storage.log.partition_log import PartitionLog
@@ -26,7 +25,9 @@ _UNKNOWN = -1
 def handle(context: BrokerContext, request: DescribeLogDirsRequest) -> Response:
     """Lists every directory, with the partitions asked for or all."""
     if not context.authorize_cluster(Operation.DESCRIBE):
-        return {"error_code": ErrorCode.CLUSTER_AUTHORIZATION_FAILED, "results": []}
+        return DescribeLogDirsResponse(
+            error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[]
+        )
     wanted = _wanted(request)
     by_directory: dict[Path, list[tuple[PartitionLog, bool]]] = defaultdict(list)
     for log, is_future in in_steps(context.broker.replicas.logs_with_futures(), every=64):
@@ -34,7 +35,7 @@ def handle(context: BrokerContext, request: DescribeLogDirsRequest) -> Response:
         if wanted is None or (partition.topic, partition.partition) in wanted:
             by_directory[log.log_dir].append((log, is_future))
     offline = context.broker.replicas.logs.context.failures.offline
-    results: list[dict[str, Any]] = []
+    results: list[DescribeLogDirsResponse.DescribeLogDirsResult] = []
     for directory in context.broker.replicas.log_dirs:
         if directory in offline:
             results.append(_offline(directory))
@@ -45,14 +46,14 @@ def handle(context: BrokerContext, request: DescribeLogDirsRequest) -> Response:
             results.append(_offline(directory))
             continue
         results.append(
-            {
-                "log_dir": str(directory),
-                "topics": _topics(context, by_directory[directory]),
-                "total_bytes": total,
-                "usable_bytes": usable,
-            }
+            DescribeLogDirsResponse.DescribeLogDirsResult(
+                log_dir=str(directory),
+                topics=_topics(context, by_directory[directory]),
+                total_bytes=total,
+                usable_bytes=usable,
+            )
         )
-    return {"results": results}
+    return DescribeLogDirsResponse(results=results)
 
 
 def _wanted(request: DescribeLogDirsRequest) -> set[tuple[str, int]] | None:
@@ -65,27 +66,32 @@ def _wanted(request: DescribeLogDirsRequest) -> set[tuple[str, int]] | None:
     }
 
 
-def _offline(directory: Path) -> dict[str, Any]:
-    return {
-        "error_code": ErrorCode.KAFKA_STORAGE_ERROR,
-        "log_dir": str(directory),
-        "total_bytes": _UNKNOWN,
-        "usable_bytes": _UNKNOWN,
-    }
+def _offline(directory: Path) -> DescribeLogDirsResponse.DescribeLogDirsResult:
+    return DescribeLogDirsResponse.DescribeLogDirsResult(
+        error_code=ErrorCode.KAFKA_STORAGE_ERROR,
+        log_dir=str(directory),
+        total_bytes=_UNKNOWN,
+        usable_bytes=_UNKNOWN,
+    )
 
 
-def _topics(context: BrokerContext, logs: list[tuple[PartitionLog, bool]]) -> list[dict[str, Any]]:
-    topics: dict[str, list[dict[str, Any]]] = defaultdict(list)
+def _topics(
+    context: BrokerContext, logs: list[tuple[PartitionLog, bool]]
+) -> list[DescribeLogDirsResponse.DescribeLogDirsTopic]:
+    topics: dict[str, list[DescribeLogDirsResponse.DescribeLogDirsPartition]] = defaultdict(list)
     for log, is_future in in_steps(logs, every=16):
         topics[log.topic_partition.topic].append(
-            {
-                "partition_index": log.topic_partition.partition,
-                "partition_size": log.size_bytes,
-                "offset_lag": _lag(context, log) if is_future else 0,
-                "is_future_key": is_future,
-            }
+            DescribeLogDirsResponse.DescribeLogDirsPartition(
+                partition_index=log.topic_partition.partition,
+                partition_size=log.size_bytes,
+                offset_lag=_lag(context, log) if is_future else 0,
+                is_future_key=is_future,
+            )
         )
-    return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+    return [
+        DescribeLogDirsResponse.DescribeLogDirsTopic(name=name, partitions=partitions)
+        for name, partitions in topics.items()
+    ]
 
 
 def _lag(context: BrokerContext, future: PartitionLog) -> int:

@@ -5,20 +5,22 @@ Source: kafka.server.handlers.DescribeTopicPartitionsRequestHandler; KIP-966.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cordwood.broker.broker_context import BrokerContext
+from cordwood.metadata.image import PartitionImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InvalidTopicError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
-from cordwood.protocol.data import DescribeTopicPartitionsRequest
+from cordwood.protocol.data import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.cluster_facts import (
     PartitionPlaces,
     is_internal,
 )
+
+_Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
+_Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
 
 
 def handle(context: BrokerContext, request: DescribeTopicPartitionsRequest) -> Response:
@@ -32,8 +34,10 @@ def handle(context: BrokerContext, request: DescribeTopicPartitionsRequest) -> R
         first_partition = cursor.partition_index
         is_amiss = bool(request.topics) and cursor.topic_name not in names
         if first_partition < 0 or is_amiss:
-            refused = {"error_code": ErrorCode.INVALID_REQUEST}
-            return {"topics": [{"name": topic.name} | refused for topic in request.topics]}
+            code = ErrorCode.INVALID_REQUEST
+            return DescribeTopicPartitionsResponse(
+                topics=[_Topic(name=topic.name, error_code=code) for topic in request.topics]
+            )
     asked = names
     names = context.authorized(Operation.DESCRIBE, ResourceType.TOPIC, in_steps(asked, every=64))
     denied = [_unauthorized(name) for name in sorted(asked - names)] if request.topics else []
@@ -45,14 +49,16 @@ def handle(context: BrokerContext, request: DescribeTopicPartitionsRequest) -> R
         ),
     )
     places = PartitionPlaces(image, context.listener)
-    topics: list[dict[str, Any]] = []
+    topics: list[_Topic] = []
     for name in in_steps(sorted(names)):
         at = first_partition if cursor is not None and name == cursor.topic_name else 0
         if limit <= 0:
-            return {
-                "topics": topics + denied,
-                "next_cursor": {"topic_name": name, "partition_index": at},
-            }
+            return DescribeTopicPartitionsResponse(
+                topics=topics + denied,
+                next_cursor=DescribeTopicPartitionsResponse.Cursor(
+                    topic_name=name, partition_index=at
+                ),
+            )
         topic = image.topics.get(name)
         if topic is None:
             topics.append(_unknown(context, name))
@@ -61,43 +67,58 @@ def handle(context: BrokerContext, request: DescribeTopicPartitionsRequest) -> R
         shown, rest = indexes[:limit], indexes[limit:]
         limit -= len(shown)
         topics.append(
-            {
-                "name": name,
-                "topic_id": topic.topic_id,
-                "is_internal": is_internal(name),
-                "partitions": [
-                    places.fields(index, topic.partitions[index])
+            _Topic(
+                name=name,
+                topic_id=topic.topic_id,
+                is_internal=is_internal(name),
+                partitions=[
+                    _partition(places, index, topic.partitions[index])
                     for index in in_steps(shown, every=8)
                 ],
-                "topic_authorized_operations": context.authorized_operations(
-                    ResourceType.TOPIC, name
-                ),
-            }
+                topic_authorized_operations=context.authorized_operations(ResourceType.TOPIC, name),
+            )
         )
         if rest:
-            return {
-                "topics": topics + denied,
-                "next_cursor": {"topic_name": name, "partition_index": rest[0]},
-            }
-    return {"topics": topics + denied}
+            return DescribeTopicPartitionsResponse(
+                topics=topics + denied,
+                next_cursor=DescribeTopicPartitionsResponse.Cursor(
+                    topic_name=name, partition_index=rest[0]
+                ),
+            )
+    return DescribeTopicPartitionsResponse(topics=topics + denied)
 
 
-def _unauthorized(name: str) -> dict[str, Any]:
-    return {"name": name, "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED}
+def _partition(places: PartitionPlaces, index: int, partition: PartitionImage) -> _Partition:
+    code, leader, offline = places.place(partition)
+    return _Partition(
+        error_code=code,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        eligible_leader_replicas=partition.elr,
+        last_known_elr=partition.last_known_elr,
+        offline_replicas=offline,
+    )
 
 
-def _unknown(context: BrokerContext, name: str) -> dict[str, Any]:
+def _unauthorized(name: str) -> _Topic:
+    return _Topic(name=name, error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+
+
+def _unknown(context: BrokerContext, name: str) -> _Topic:
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     try:
         require_topic_name(name)
     except InvalidTopicError:
         code = ErrorCode.INVALID_TOPIC_EXCEPTION
-    return {
-        "name": name,
-        "error_code": code,
-        "is_internal": is_internal(name),
-        "topic_authorized_operations": context.authorized_operations(ResourceType.TOPIC, name),
-    }
+    return _Topic(
+        name=name,
+        error_code=code,
+        is_internal=is_internal(name),
+        topic_authorized_operations=context.authorized_operations(ResourceType.TOPIC, name),
+    )
 
 
 API = Api(75, "DescribeTopicPartitions", 0, 0, handle, is_long=always)

@@ -12,8 +12,8 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.transaction.requests import EndAnswer, EndRequest
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.data import EndTxnRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import EndTxnRequest, EndTxnResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_transactional_id
 
 _FENCED_SINCE = 2
@@ -35,15 +35,15 @@ def handle(context: BrokerContext, request: EndTxnRequest) -> Response:
     return answer.response(lambda found: _fields(found, context.api_version))
 
 
-def _fields(answer: EndAnswer, version: int) -> Fields:
+def _fields(answer: EndAnswer, version: int) -> EndTxnResponse:
     code = answer.error_code
     if code == ErrorCode.PRODUCER_FENCED and version < _FENCED_SINCE:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return {
-        "error_code": code,
-        "producer_id": answer.producer_id,
-        "producer_epoch": answer.producer_epoch,
-    }
+    return EndTxnResponse(
+        error_code=code,
+        producer_id=answer.producer_id,
+        producer_epoch=answer.producer_epoch,
+    )
 
 
 API = Api(26, "EndTxn", 0, 5, handle, needs=(on_transactional_id(Operation.WRITE),))

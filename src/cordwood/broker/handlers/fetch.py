@@ -38,8 +38,8 @@ from cordwood.broker.reading import PartitionRead, PartitionReading, Reader, Rea
 from cordwood.configs.server_properties import RACK_AWARE_SELECTOR
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import FetchRequest
-from cordwood.serving.api import Api, Encoded, Response
+from cordwood.protocol.data import FetchRequest, FetchResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.fetch_kinds import fetch_kind
 from cordwood.storage.log.log_reader import Isolation
@@ -59,7 +59,7 @@ def handle(context: BrokerContext, request: FetchRequest) -> Response:
     try:
         session = _session(context, request, reading)
     except SESSION_ERRORS as error:
-        return build_response(context, error_code=error.code, session_id=NO_SESSION, partitions=[])
+        return FetchResponse(error_code=error.code, session_id=NO_SESSION)
     followers_session = session.session_of(follower)
     if followers_session is not None:
         followers_session.fetches.last_ms = context.broker.replicas.now_ms()
@@ -73,7 +73,7 @@ def handle(context: BrokerContext, request: FetchRequest) -> Response:
     ):
         return _respond(context, session, reading, read)
 
-    def read_again() -> Encoded:
+    def read_again() -> FetchResponse:
         read = reading.read(session.partitions, is_first=False)
         return _respond(context, session, reading, read)
 
@@ -192,7 +192,7 @@ def _session(
 
 def _respond(
     context: BrokerContext, fetch: FetchContext, reading: PartitionReading, read: ReadResult
-) -> Encoded:
+) -> FetchResponse:
     session = fetch.session
     partitions = read.partitions
     _count(context, partitions, is_replication=reading.reader.follower is not None)
@@ -205,12 +205,8 @@ def _respond(
             session.served_last([each.wanted.key for each in partitions if each.size_bytes])
         if fetch.session_of(reading.reader.follower) is not None:
             reading.leave_out(session, read.partitions)
-    return build_response(
-        context,
-        error_code=0,
-        session_id=NO_SESSION if session is None else session.id,
-        partitions=partitions,
-    )
+    session_id = NO_SESSION if session is None else session.id
+    return build_response(context, partitions, session_id=session_id)
 
 
 def _count(

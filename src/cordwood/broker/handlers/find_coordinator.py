@@ -12,13 +12,13 @@ Source: kafka.server.KafkaApis.handleFindCoordinatorRequest.
 from __future__ import annotations
 
 import logging
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import FindCoordinatorRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import FindCoordinatorRequest, FindCoordinatorResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, ResourceType, on_cluster
 from cordwood.serving.handlers.cluster_facts import endpoint_for
 
@@ -38,12 +38,20 @@ _ACCESS = {
 """The resource that a key of a type names, and the answer to clients that may not describe it."""
 _BATCHED_SINCE = 4
 _SHARE_SINCE = 6
-_NO_NODE = {"node_id": -1, "host": "", "port": -1}
+
+
+class _Node(NamedTuple):
+    node_id: int
+    host: str
+    port: int
+
+
+_NO_NODE = _Node(-1, "", -1)
 
 
 class _Found(NamedTuple):
     error_code: int
-    node: dict[str, Any]
+    node: _Node
     message: str
 
 
@@ -59,7 +67,7 @@ def handle(context: BrokerContext, request: FindCoordinatorRequest) -> Response:
 
 async def _after_creation(
     context: BrokerContext, request: FindCoordinatorRequest, topic: str
-) -> Fields:
+) -> FindCoordinatorResponse:
     """As `_response`, of which every key has no coordinator yet: the topic is created now."""
     (error,) = await context.broker.topic_creation.create([topic])
     if error is not None:
@@ -69,32 +77,32 @@ async def _after_creation(
 
 def _response(
     context: BrokerContext, request: FindCoordinatorRequest, *, is_new: bool = False
-) -> Fields:
+) -> FindCoordinatorResponse:
     kind = request.key_type
     if context.api_version >= _BATCHED_SINCE:
-        return {
-            "coordinators": [
+        return FindCoordinatorResponse(
+            coordinators=[
                 _coordinator(context, kind, key, is_new=is_new)
                 for key in in_steps(request.coordinator_keys, every=16)
             ]
-        }
+        )
     found = _find(context, kind, request.key, is_new=is_new)
-    return {
-        "error_code": found.error_code,
-        "error_message": found.message,
-        **found.node,
-    }
+    return FindCoordinatorResponse(
+        error_code=found.error_code, error_message=found.message, **found.node._asdict()
+    )
 
 
-def _coordinator(context: BrokerContext, kind: int, key: str, *, is_new: bool) -> dict[str, Any]:
+def _coordinator(
+    context: BrokerContext, kind: int, key: str, *, is_new: bool
+) -> FindCoordinatorResponse.Coordinator:
     found = _find(context, kind, key, is_new=is_new)
     is_failed = kind not in {*_ACCESS, _SHARE}  # as a whole, and only then with a text
-    return {
-        "key": key,
-        "error_code": found.error_code,
-        "error_message": found.message if is_failed else "",
-        **found.node,
-    }
+    return FindCoordinatorResponse.Coordinator(
+        key=key,
+        error_code=found.error_code,
+        error_message=found.message if is_failed else "",
+        **found.node._asdict(),
+    )
 
 
 def _find(context: BrokerContext, kind: int, key: str, *, is_new: bool) -> _Found:
@@ -118,7 +126,7 @@ def _find(context: BrokerContext, kind: int, key: str, *, is_new: bool) -> _Foun
         return _no_coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     return _Found(
         ErrorCode.NONE,
-        {"node_id": leader.broker_id, "host": endpoint.host, "port": endpoint.port},
+        _Node(leader.broker_id, endpoint.host, endpoint.port),
         ErrorCode.NONE.name,
     )
 

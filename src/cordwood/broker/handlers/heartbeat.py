@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
-from cordwood.protocol.data import HeartbeatRequest
+from cordwood.protocol.data import HeartbeatRequest, HeartbeatResponse
 from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_group
 
@@ -24,7 +24,7 @@ def handle(context: BrokerContext, request: HeartbeatRequest) -> Response:
         request.generation_id,
         answer,
     )
-    return answer.response(lambda code: {"error_code": code})
+    return answer.response(lambda code: HeartbeatResponse(error_code=code))
 
 
 API = Api(12, "Heartbeat", 0, 4, handle, needs=(on_group(Operation.READ),))

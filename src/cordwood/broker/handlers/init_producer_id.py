@@ -14,19 +14,18 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.transaction import requests
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.data import InitProducerIdRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import InitProducerIdRequest, InitProducerIdResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, ResourceType
 
 _FENCED_SINCE = 4
-_REFUSED = {"producer_id": -1, "producer_epoch": -1}
 
 
 def handle(context: BrokerContext, request: InitProducerIdRequest) -> Response:
     """Gives an idempotent producer the next id, a transactional one its own."""
     refusal = _refusal(context, request)
     if refusal is not None:
-        return _REFUSED | {"error_code": refusal}
+        return InitProducerIdResponse(error_code=refusal, producer_id=-1, producer_epoch=-1)
     question = requests.InitProducerIdRequest(
         transactional_id=request.transactional_id,
         timeout_ms=request.transaction_timeout_ms,
@@ -57,15 +56,15 @@ def _refusal(context: BrokerContext, request: InitProducerIdRequest) -> ErrorCod
     return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 
 
-def _fields(answer: requests.InitProducerIdAnswer, version: int) -> Fields:
+def _fields(answer: requests.InitProducerIdAnswer, version: int) -> InitProducerIdResponse:
     code = answer.error_code
     if code == ErrorCode.PRODUCER_FENCED and version < _FENCED_SINCE:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return {
-        "error_code": code,
-        "producer_id": answer.producer_id,
-        "producer_epoch": answer.producer_epoch,
-    }
+    return InitProducerIdResponse(
+        error_code=code,
+        producer_id=answer.producer_id,
+        producer_epoch=answer.producer_epoch,
+    )
 
 
 API = Api(22, "InitProducerId", 0, 6, handle, is_last_unstable=True)

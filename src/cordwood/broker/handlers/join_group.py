@@ -11,8 +11,8 @@ from __future__ import annotations
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.group.classic.member import Client, JoinAnswer, JoinRequest, Protocol
-from cordwood.protocol.data import JoinGroupRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import JoinGroupRequest, JoinGroupResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_group
 
 _MEMBER_ID_REQUIRED_SINCE = 4
@@ -47,20 +47,23 @@ def _question(context: BrokerContext, request: JoinGroupRequest) -> JoinRequest:
     )
 
 
-def _fields(answer: JoinAnswer, version: int) -> Fields:
+def _fields(answer: JoinAnswer, version: int) -> JoinGroupResponse:
     protocol_name = answer.protocol_name
     if protocol_name is None and version < _NULLABLE_PROTOCOL_SINCE:
         protocol_name = ""
-    return {
-        "error_code": answer.error_code,
-        "generation_id": answer.generation_id,
-        "protocol_type": answer.protocol_type,
-        "protocol_name": protocol_name,
-        "leader": answer.leader,
-        "skip_assignment": answer.skip_assignment,
-        "member_id": answer.member_id,
-        "members": [member._asdict() for member in answer.members],
-    }
+    return JoinGroupResponse(
+        error_code=answer.error_code,
+        generation_id=answer.generation_id,
+        protocol_type=answer.protocol_type,
+        protocol_name=protocol_name,
+        leader=answer.leader,
+        skip_assignment=answer.skip_assignment,
+        member_id=answer.member_id,
+        members=[
+            JoinGroupResponse.JoinGroupResponseMember(**member._asdict())
+            for member in answer.members
+        ],
+    )
 
 
 API = Api(11, "JoinGroup", 0, 9, handle, needs=(on_group(Operation.READ),), parks=True)

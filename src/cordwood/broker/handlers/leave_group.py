@@ -10,8 +10,8 @@ from __future__ import annotations
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.group.classic.member import LeaveReply, LeavingMember
-from cordwood.protocol.data import LeaveGroupRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import LeaveGroupRequest, LeaveGroupResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_group
 
 _SEVERAL_SINCE = 3
@@ -33,13 +33,13 @@ def handle(context: BrokerContext, request: LeaveGroupRequest) -> Response:
     return answer.response(lambda reply: _fields(reply, is_single=is_single))
 
 
-def _fields(reply: LeaveReply, *, is_single: bool) -> Fields:
+def _fields(reply: LeaveReply, *, is_single: bool) -> LeaveGroupResponse:
     if reply.error_code:
-        return {"error_code": reply.error_code}
-    return {
-        "error_code": reply.members[0].error_code if is_single else 0,
-        "members": [member._asdict() for member in reply.members],
-    }
+        return LeaveGroupResponse(error_code=reply.error_code)
+    return LeaveGroupResponse(
+        error_code=reply.members[0].error_code if is_single else 0,
+        members=[LeaveGroupResponse.MemberResponse(**member._asdict()) for member in reply.members],
+    )
 
 
 API = Api(13, "LeaveGroup", 0, 5, handle, needs=(on_group(Operation.READ),))

@@ -14,7 +14,7 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.configs.resource import ConfigResource
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import ListConfigResourcesRequest
+from cordwood.protocol.data import ListConfigResourcesRequest, ListConfigResourcesResponse
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 
@@ -28,15 +28,17 @@ def handle(context: BrokerContext, request: ListConfigResourcesRequest) -> Respo
             int(kind) for kind in ConfigResource
         ]
     if not set(wanted).issubset(int(kind) for kind in ConfigResource):
-        return {"error_code": ErrorCode.UNSUPPORTED_VERSION, "config_resources": []}
-    return {
-        "error_code": 0,
-        "config_resources": [
-            {"resource_name": name, "resource_type": kind}
+        return ListConfigResourcesResponse(
+            error_code=ErrorCode.UNSUPPORTED_VERSION, config_resources=[]
+        )
+    return ListConfigResourcesResponse(
+        error_code=0,
+        config_resources=[
+            ListConfigResourcesResponse.ConfigResource(resource_name=name, resource_type=kind)
             for kind in dict.fromkeys(wanted)
             for name in in_steps(_names(context, kind), every=64)
         ],
-    }
+    )
 
 
 def _names(context: BrokerContext, kind: int) -> Iterable[str]:

@@ -11,8 +11,8 @@ import asyncio
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import ListGroupsRequest
-from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.protocol.data import ListGroupsRequest, ListGroupsResponse
+from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 
 
@@ -30,26 +30,26 @@ def handle(context: BrokerContext, request: ListGroupsRequest) -> Response:
 
 async def _later(
     context: BrokerContext, request: ListGroupsRequest, loaded: asyncio.Future[None]
-) -> Fields:
+) -> ListGroupsResponse:
     await loaded
     return _list(context, request)
 
 
-def _list(context: BrokerContext, request: ListGroupsRequest) -> Fields:
+def _list(context: BrokerContext, request: ListGroupsRequest) -> ListGroupsResponse:
     groups = context.broker.groups.list_groups(request.states_filter, request.types_filter)
     sees_all = context.authorize_cluster(Operation.DESCRIBE)
-    return {
-        "groups": [
-            {
-                "group_id": group.group_id,
-                "protocol_type": group.protocol_type,
-                "group_state": group.state,
-                "group_type": group.group_type,
-            }
+    return ListGroupsResponse(
+        groups=[
+            ListGroupsResponse.ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.protocol_type,
+                group_state=group.state,
+                group_type=group.group_type,
+            )
             for group in in_steps(groups, every=64)
             if sees_all or context.authorize(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
         ]
-    }
+    )
 
 
 API = Api(16, "ListGroups", 0, 5, handle, is_long=always)

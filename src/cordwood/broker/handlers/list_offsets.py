@@ -10,13 +10,12 @@ Source: kafka.server.KafkaApis.handleListOffsetRequest, ReplicaManager.fetchOffs
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, OffsetNotAvailableError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import ListOffsetsRequest
+from cordwood.protocol.data import ListOffsetsRequest, ListOffsetsResponse
 from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.storage.log.log_reader import (
@@ -41,6 +40,7 @@ _SINCE = {
 _OFFSET_NOT_AVAILABLE_SINCE = 5
 _STARTS = frozenset({EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP})
 _LOWEST = EARLIEST_PENDING_UPLOAD_TIMESTAMP
+_Partition = ListOffsetsResponse.ListOffsetsPartitionResponse
 
 
 def handle(context: BrokerContext, request: ListOffsetsRequest) -> Response:
@@ -55,27 +55,29 @@ def handle(context: BrokerContext, request: ListOffsetsRequest) -> Response:
         for topic in in_steps(request.topics)
         for each in in_steps(topic.partitions, every=64)
     )
-    topics: dict[str, dict[int, dict[str, Any]]] = {}
+    topics: dict[str, dict[int, _Partition]] = {}
     for topic in in_steps(request.topics):
         is_allowed = context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
         for each in in_steps(topic.partitions, every=8):
             index = each.partition_index
             if not is_allowed:
-                answer = {
-                    "partition_index": index,
-                    "error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-                }
+                answer = _Partition(
+                    partition_index=index,
+                    error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+                )
             elif asked[topic.name, index] > 1:
-                answer = {"partition_index": index, "error_code": ErrorCode.INVALID_REQUEST}
+                answer = _Partition(partition_index=index, error_code=ErrorCode.INVALID_REQUEST)
             else:
                 answer = _look_up(context, topic.name, each, isolation, context.api_version)
             topics.setdefault(topic.name, {})[index] = answer
-    return {
-        "topics": [
-            {"name": name, "partitions": list(partitions.values())}
+    return ListOffsetsResponse(
+        topics=[
+            ListOffsetsResponse.ListOffsetsTopicResponse(
+                name=name, partitions=list(partitions.values())
+            )
             for name, partitions in topics.items()
         ]
-    }
+    )
 
 
 def _look_up(
@@ -84,11 +86,11 @@ def _look_up(
     asked: ListOffsetsRequest.ListOffsetsPartition,
     isolation: Isolation,
     version: int,
-) -> dict[str, Any]:
-    fields = {"partition_index": asked.partition_index}
+) -> _Partition:
+    index = asked.partition_index
     timestamp = asked.timestamp
     if timestamp < _LOWEST or _SINCE.get(timestamp, 0) > version:
-        return fields | {"error_code": ErrorCode.UNSUPPORTED_VERSION}
+        return _Partition(partition_index=index, error_code=ErrorCode.UNSUPPORTED_VERSION)
     try:
         partition = context.broker.replicas.partition(topic, asked.partition_index)
         partition.check_epoch(asked.current_leader_epoch)
@@ -102,15 +104,17 @@ def _look_up(
     except OffsetNotAvailableError as error:
         is_known = version >= _OFFSET_NOT_AVAILABLE_SINCE
         code = error.code if is_known else ErrorCode.LEADER_NOT_AVAILABLE
-        return fields | {"error_code": code}
+        return _Partition(partition_index=index, error_code=code)
     except KafkaError as error:
-        return fields | {"error_code": error.code}
+        return _Partition(partition_index=index, error_code=error.code)
     if found is None:
-        return fields
+        return _Partition(partition_index=index)
     epoch = found.leader_epoch
     if timestamp == LATEST_TIMESTAMP:
         epoch = partition.leader_epoch
-    return fields | {"timestamp": found.timestamp, "offset": found.offset, "leader_epoch": epoch}
+    return _Partition(
+        partition_index=index, timestamp=found.timestamp, offset=found.offset, leader_epoch=epoch
+    )
 
 
 API = Api(2, "ListOffsets", 1, 11, handle)

@@ -6,14 +6,19 @@ KIP-664.
 
 from __future__ import annotations
 
-from typing import Any
-
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import DescribeTransactionsRequest, ListTransactionsRequest
+from cordwood.protocol.data import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    ListTransactionsRequest,
+    ListTransactionsResponse,
+)
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
+
+_Described = DescribeTransactionsResponse.TransactionState
 
 
 def list_all(context: BrokerContext, request: ListTransactionsRequest) -> Response:
@@ -28,59 +33,59 @@ def list_all(context: BrokerContext, request: ListTransactionsRequest) -> Respon
         request.duration_filter,
         request.transactional_id_pattern,
     )
-    return {
-        "error_code": found.error_code,
-        "unknown_state_filters": list(found.unknown_states),
-        "transaction_states": [
-            {
-                "transactional_id": each.transactional_id,
-                "producer_id": each.producer_id,
-                "transaction_state": each.state,
-            }
+    return ListTransactionsResponse(
+        error_code=found.error_code,
+        unknown_state_filters=list(found.unknown_states),
+        transaction_states=[
+            ListTransactionsResponse.TransactionState(
+                transactional_id=each.transactional_id,
+                producer_id=each.producer_id,
+                transaction_state=each.state,
+            )
             for each in in_steps(found.transactions, every=16)
             if _may_describe(context, each.transactional_id)
         ],
-    }
+    )
 
 
 def describe(context: BrokerContext, request: DescribeTransactionsRequest) -> Response:
     """Describes transactions, with those of their topics that the client may describe."""
-    return {
-        "transaction_states": [
+    return DescribeTransactionsResponse(
+        transaction_states=[
             _described(context, each) for each in in_steps(request.transactional_ids)
         ]
-    }
+    )
 
 
-def _described(context: BrokerContext, transactional_id: str) -> dict[str, Any]:
+def _described(context: BrokerContext, transactional_id: str) -> _Described:
     if not _may_describe(context, transactional_id):
         code: int = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         return _failed(transactional_id, code)
     found = context.broker.transactions.describe(transactional_id)
     if found.error_code:
         return _failed(transactional_id, found.error_code)
-    return {
-        "transactional_id": transactional_id,
-        "error_code": found.error_code,
-        "transaction_state": found.state,
-        "transaction_timeout_ms": found.timeout_ms,
-        "transaction_start_time_ms": found.start_ms,
-        "producer_id": found.producer_id,
-        "producer_epoch": found.producer_epoch,
-        "topics": [
-            {"topic": topic, "partitions": list(partitions)}
+    return _Described(
+        transactional_id=transactional_id,
+        error_code=found.error_code,
+        transaction_state=found.state,
+        transaction_timeout_ms=found.timeout_ms,
+        transaction_start_time_ms=found.start_ms,
+        producer_id=found.producer_id,
+        producer_epoch=found.producer_epoch,
+        topics=[
+            DescribeTransactionsResponse.TopicData(topic=topic, partitions=list(partitions))
             for topic, partitions in found.topics
             if context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         ],
-    }
+    )
 
 
-def _failed(transactional_id: str, code: int) -> dict[str, Any]:
-    return {
-        "transactional_id": transactional_id,
-        "error_code": code,
-        "transaction_start_time_ms": 0,
-    }
+def _failed(transactional_id: str, code: int) -> _Described:
+    return _Described(
+        transactional_id=transactional_id,
+        error_code=code,
+        transaction_start_time_ms=0,
+    )
 
 
 def _may_describe(context: BrokerContext, transactional_id: str) -> bool:

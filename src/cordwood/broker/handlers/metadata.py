@@ -18,14 +18,14 @@ from typing import Any
 from uuid import UUID
 
 from cordwood.broker.broker_context import BrokerContext
-from cordwood.metadata.image import TopicImage
+from cordwood.metadata.image import PartitionImage, TopicImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.protocol.data import MetadataRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import MetadataRequest, MetadataResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.cluster_facts import (
     NOT_ASKED,
@@ -39,6 +39,8 @@ _log = logging.getLogger(__name__)
 
 _Asked = tuple[UUID, str | None]
 _INLINE_PARTITIONS_MAX = 64
+_Topic = MetadataResponse.MetadataResponseTopic
+_Partition = MetadataResponse.MetadataResponsePartition
 
 
 def handle(context: BrokerContext, request: MetadataRequest) -> Response:
@@ -73,7 +75,7 @@ def handle(context: BrokerContext, request: MetadataRequest) -> Response:
 
 def _describable(
     context: BrokerContext, asked: Sequence[_Asked]
-) -> tuple[list[_Asked], list[dict[str, Any]]]:
+) -> tuple[list[_Asked], list[_Topic]]:
     """The topics that the client may describe, and the answers for the others.
 
     Such an answer does not tell whether there is a topic of that name, nor the name of an id.
@@ -87,7 +89,8 @@ def _describable(
             allowed.append(each)
         else:
             answer = _unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id)
-            denied.append(answer | {"is_internal": False})
+            answer.is_internal = False
+            denied.append(answer)
     return allowed, denied
 
 
@@ -96,12 +99,12 @@ async def _after_creation(
     request: MetadataRequest,
     asked: Sequence[_Asked],
     missing: Sequence[str],
-    denied: list[dict[str, Any]],
-) -> Fields:
+    denied: list[_Topic],
+) -> MetadataResponse:
     """As `_response`, when the topics that are missing have been created, all in one change."""
     errors = await context.broker.topic_creation.create(missing)
 
-    def respond() -> Fields:
+    def respond() -> MetadataResponse:
         made = _codes_of(missing, errors)
         return _response(context, request, _all_asked(context, asked, made), denied)
 
@@ -121,7 +124,7 @@ def _codes_of(missing: Sequence[str], errors: Sequence[KafkaError | None]) -> di
 
 def _all_asked(
     context: BrokerContext, asked: Sequence[_Asked], made: Mapping[str, int]
-) -> list[dict[str, Any]]:
+) -> list[_Topic]:
     places = PartitionPlaces(context.broker.metadata.image, context.listener)
     return [_asked(places, topic_id, name, made) for topic_id, name in in_steps(asked, every=16)]
 
@@ -129,24 +132,29 @@ def _all_asked(
 def _response(
     context: BrokerContext,
     request: MetadataRequest,
-    topics: list[dict[str, Any]],
-    denied: list[dict[str, Any]],
-) -> Fields:
+    topics: list[_Topic],
+    denied: list[_Topic],
+) -> MetadataResponse:
     if request.include_topic_authorized_operations:
         for topic in in_steps(topics, every=64):
-            if topic.get("error_code") != ErrorCode.UNKNOWN_TOPIC_ID:
-                topic["topic_authorized_operations"] = context.authorized_operations(
-                    ResourceType.TOPIC, topic["name"] or ""
+            if topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+                topic.topic_authorized_operations = context.authorized_operations(
+                    ResourceType.TOPIC, topic.name or ""
                 )
-    return {
-        "brokers": brokers_of(context, "node_id"),
-        "cluster_id": context.broker.cluster_id,
-        "controller_id": context.broker.node_id,
-        "topics": topics + denied,
-        "cluster_authorized_operations": cluster_operations(
+    return MetadataResponse(
+        brokers=[
+            MetadataResponse.MetadataResponseBroker(
+                node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack
+            )
+            for each in brokers_of(context)
+        ],
+        cluster_id=context.broker.cluster_id,
+        controller_id=context.broker.node_id,
+        topics=topics + denied,
+        cluster_authorized_operations=cluster_operations(
             context, is_asked=request.include_cluster_authorized_operations
         ),
-    }
+    )
 
 
 def _distinct(topics: Iterable[Any]) -> list[_Asked]:
@@ -160,7 +168,7 @@ def _distinct(topics: Iterable[Any]) -> list[_Asked]:
 
 def _asked(
     places: PartitionPlaces, topic_id: UUID, name: str | None, made: Mapping[str, int]
-) -> dict[str, Any]:
+) -> _Topic:
     image = places.image
     if topic_id != ZERO_UUID:
         known = image.topic_names.get(topic_id)
@@ -181,27 +189,40 @@ def _asked(
     return _unknown(name, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 
-def _known(places: PartitionPlaces, topic: TopicImage) -> dict[str, Any]:
-    return {
-        "name": topic.name,
-        "topic_id": topic.topic_id,
-        "is_internal": is_internal(topic.name),
-        "partitions": [
-            places.fields(index, topic.partitions[index])
+def _known(places: PartitionPlaces, topic: TopicImage) -> _Topic:
+    return _Topic(
+        name=topic.name,
+        topic_id=topic.topic_id,
+        is_internal=is_internal(topic.name),
+        partitions=[
+            _partition(places, index, topic.partitions[index])
             for index in in_steps(sorted(topic.partitions), every=32)
         ],
-        "topic_authorized_operations": NOT_ASKED,
-    }
+        topic_authorized_operations=NOT_ASKED,
+    )
 
 
-def _unknown(name: str | None, code: int, topic_id: UUID = ZERO_UUID) -> dict[str, Any]:
-    return {
-        "name": name,
-        "topic_id": topic_id,
-        "error_code": code,
-        "is_internal": name is not None and is_internal(name),
-        "topic_authorized_operations": NOT_ASKED,
-    }
+def _partition(places: PartitionPlaces, index: int, partition: PartitionImage) -> _Partition:
+    code, leader, offline = places.place(partition)
+    return _Partition(
+        error_code=code,
+        partition_index=index,
+        leader_id=leader,
+        leader_epoch=partition.leader_epoch,
+        replica_nodes=partition.replicas,
+        isr_nodes=partition.isr,
+        offline_replicas=offline,
+    )
+
+
+def _unknown(name: str | None, code: int, topic_id: UUID = ZERO_UUID) -> _Topic:
+    return _Topic(
+        name=name,
+        topic_id=topic_id,
+        error_code=code,
+        is_internal=name is not None and is_internal(name),
+        topic_authorized_operations=NOT_ASKED,
+    )
 
 
 def _is_long(context: BrokerContext, request: MetadataRequest) -> bool:

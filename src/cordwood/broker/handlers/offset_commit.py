@@ -7,19 +7,16 @@ Source: kafka.server.KafkaApis.handleOffsetCommitRequest, OffsetCommitResponse.B
 
 from __future__ import annotations
 
-import struct
-from typing import Any
 from uuid import UUID
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
-from cordwood.format.varint import encode_unsigned_varint
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.protocol.data import OffsetCommitRequest
-from cordwood.serving.api import Api, Encoded, Fields, Response
+from cordwood.protocol.data import OffsetCommitRequest, OffsetCommitResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, ResourceType, on_group
 
 # Looked up once: members of an enum are slow to look up.
@@ -29,15 +26,7 @@ _UNKNOWN_ID: int = ErrorCode.UNKNOWN_TOPIC_ID
 _NOT_ALLOWED: int = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _TOO_LONG: int = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
-_THROTTLE_TIME_SINCE = 3
-_FLEXIBLE_SINCE = 8
 _TOPIC_IDS_SINCE = 10
-
-_COUNT = struct.Struct(">i")
-_NAME_SIZE = struct.Struct(">h")
-# index, error code, and no tags
-_DONE = struct.Struct(">ih")
-_FLEXIBLE_DONE = struct.Struct(">ihB")
 
 
 class _Asked:
@@ -103,19 +92,21 @@ class _Asked:
             if context.broker.groups.is_metadata_too_long(metadata):
                 self.errors[number] = _TOO_LONG
 
-    def fields(self) -> dict[str, Any]:
+    def result(self) -> OffsetCommitResponse.OffsetCommitResponseTopic:
         """The topic of the response: partitions that are not there come first, as in Kafka."""
         answers = zip(self.partitions, self.errors, self.is_there, strict=True)
-        return {
-            "name": self.name or "",
-            "topic_id": self.topic_id,
-            "partitions": [
-                {"partition_index": each.partition_index, "error_code": error}
+        return OffsetCommitResponse.OffsetCommitResponseTopic(
+            name=self.name or "",
+            topic_id=self.topic_id,
+            partitions=[
+                OffsetCommitResponse.OffsetCommitResponsePartition(
+                    partition_index=each.partition_index, error_code=error
+                )
                 for each, error, _ in in_steps(
                     sorted(answers, key=lambda answer: answer[2]), every=16
                 )
             ],
-        }
+        )
 
 
 def handle(context: BrokerContext, request: OffsetCommitRequest) -> Response:
@@ -125,7 +116,7 @@ def handle(context: BrokerContext, request: OffsetCommitRequest) -> Response:
     asked = [_Asked(context, topic, by_id=by_id) for topic in in_steps(request.topics)]
     topics = [topic for each in asked if (topic := each.to_commit()) is not None]
     if not topics:
-        return _fields(asked)
+        return _response(asked)
     question = CommitRequest(
         group_id=request.group_id,
         topics=topics,
@@ -140,51 +131,19 @@ def handle(context: BrokerContext, request: OffsetCommitRequest) -> Response:
     return answer.response(lambda code: _committed(context, asked, code))
 
 
-def _committed(context: BrokerContext, asked: list[_Asked], code: int) -> Fields | Encoded:
+def _committed(context: BrokerContext, asked: list[_Asked], code: int) -> OffsetCommitResponse:
     for each in asked:
         if code:
             each.fail(code)
         else:
             each.refuse_long_metadata(context)
-    if all(each.partitions and not any(each.errors) for each in asked):
-        return _all_done(asked, context.api_version)
-    return _fields(asked)
+    return _response(asked)
 
 
-def _fields(asked: list[_Asked]) -> Fields:
-    return {
-        "topics": [each.fields() for each in sorted(asked, key=lambda each: each.are_all_there)]
-    }
-
-
-def _all_done(asked: list[_Asked], version: int) -> Encoded:
-    """The answer that is nearly always given, without the detour over fields and schema."""
-    out = bytearray(4 if version >= _THROTTLE_TIME_SINCE else 0)
-    is_flexible = version >= _FLEXIBLE_SINCE
-    out += _count(len(asked), is_flexible=is_flexible)
-    for topic in asked:
-        if version >= _TOPIC_IDS_SINCE:
-            out += topic.topic_id.bytes
-        else:
-            name = (topic.name or "").encode()
-            size = len(name)
-            out += encode_unsigned_varint(size + 1) if is_flexible else _NAME_SIZE.pack(size)
-            out += name
-        out += _count(len(topic.partitions), is_flexible=is_flexible)
-        for each in in_steps(topic.partitions, every=64):
-            if is_flexible:
-                out += _FLEXIBLE_DONE.pack(each.partition_index, 0, 0)
-            else:
-                out += _DONE.pack(each.partition_index, 0)
-        if is_flexible:
-            out.append(0)
-    if is_flexible:
-        out.append(0)
-    return Encoded([bytes(out)])
-
-
-def _count(count: int, *, is_flexible: bool) -> bytes:
-    return encode_unsigned_varint(count + 1) if is_flexible else _COUNT.pack(count)
+def _response(asked: list[_Asked]) -> OffsetCommitResponse:
+    return OffsetCommitResponse(
+        topics=[each.result() for each in sorted(asked, key=lambda each: each.are_all_there)]
+    )
 
 
 API = Api(8, "OffsetCommit", 2, 10, handle, needs=(on_group(Operation.READ),))

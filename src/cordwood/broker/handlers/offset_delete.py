@@ -6,18 +6,16 @@ Source: KIP-496; kafka.server.KafkaApis.handleOffsetDeleteRequest.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from operator import itemgetter
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import OffsetDeleteRequest
-from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.protocol.data import OffsetDeleteRequest, OffsetDeleteResponse
+from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType, on_group
-
-_MISSING = "is_missing"  # a key that no version of the response has
 
 
 def handle(context: BrokerContext, request: OffsetDeleteRequest) -> Response:
@@ -43,40 +41,40 @@ def _fields(
     allowed: Collection[str],
     there: list[tuple[str, int]],
     deleted: DeletedOffsets,
-) -> Fields:
+) -> OffsetDeleteResponse:
     if deleted.error_code:
-        return {"error_code": deleted.error_code}
+        return OffsetDeleteResponse(error_code=deleted.error_code)
     answers = dict(zip(there, deleted.partitions, strict=True))
-    topics = [
-        _topic(
-            topic,
-            answers,
-            ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            if topic.name in allowed
-            else ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-        )
-        for topic in in_steps(request.topics)
-    ]
+    topics = []
+    for topic in in_steps(request.topics):
+        missing = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        if topic.name not in allowed:
+            missing = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        topics.append(_topic(topic, answers, missing))
     # As in Kafka, what is not there comes first.
-    topics.sort(key=lambda topic: not any(each[_MISSING] for each in topic["partitions"]))
-    return {"topics": topics}
+    topics.sort(key=itemgetter(0))
+    return OffsetDeleteResponse(topics=[topic for _, topic in topics])
 
 
-def _topic(topic: Any, answers: Mapping[tuple[str, int], int], missing: int) -> dict[str, Any]:
-    partitions: list[dict[str, Any]] = []
-    for each in in_steps(topic.partitions, every=16):
-        code = answers.get((topic.name, each.partition_index))
-        partitions.append(
-            {
-                "partition_index": each.partition_index,
-                "error_code": missing if code is None else code,
-                _MISSING: code is None,
-            }
+def _topic(
+    asked: OffsetDeleteRequest.OffsetDeleteRequestTopic,
+    answers: Mapping[tuple[str, int], int],
+    missing: int,
+) -> tuple[bool, OffsetDeleteResponse.OffsetDeleteResponseTopic]:
+    """Whether all partitions of a topic are there, and its answer."""
+    there: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = []
+    not_there: list[OffsetDeleteResponse.OffsetDeleteResponsePartition] = []
+    for each in in_steps(asked.partitions, every=16):
+        code = answers.get((asked.name, each.partition_index))
+        (not_there if code is None else there).append(
+            OffsetDeleteResponse.OffsetDeleteResponsePartition(
+                partition_index=each.partition_index, error_code=missing if code is None else code
+            )
         )
-    return {
-        "name": topic.name,
-        "partitions": sorted(partitions, key=lambda each: not each[_MISSING]),
-    }
+    topic = OffsetDeleteResponse.OffsetDeleteResponseTopic(
+        name=asked.name, partitions=not_there + there
+    )
+    return not not_there, topic
 
 
 API = Api(47, "OffsetDelete", 0, 0, handle, needs=(on_group(Operation.DELETE),), is_long=always)

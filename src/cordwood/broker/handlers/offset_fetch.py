@@ -27,14 +27,19 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps, is_pausing
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.protocol.data import OffsetFetchRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import OffsetFetchRequest, OffsetFetchResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, ResourceType
 
 _TOP_LEVEL_ERROR_SINCE = 2
 _GROUPS_SINCE = 8
 _MEMBERS_SINCE = 9
 _TOPIC_IDS_SINCE = 10
+
+
+_Group = OffsetFetchResponse.OffsetFetchResponseGroup
+_Topic = OffsetFetchResponse.OffsetFetchResponseTopics
+_Partition = OffsetFetchResponse.OffsetFetchResponsePartitions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +51,7 @@ class _Asked:
 
     request: Any
     topics: list[FetchTopic] | None
-    others: list[dict[str, Any]]
+    others: list[_Topic]
     member: FetchingMember
 
     @property
@@ -55,7 +60,7 @@ class _Asked:
         return str(self.request.group_id)
 
 
-_Group = _Asked | dict[str, Any]
+_Checked = _Asked | _Group
 """What is read of a group; or its answer, if nothing is."""
 
 
@@ -66,7 +71,7 @@ def handle(context: BrokerContext, request: OffsetFetchRequest) -> Response:
     return _stable(context, groups) if request.require_stable else _fields(context, groups, None)
 
 
-def _stable(context: BrokerContext, groups: Sequence[_Group]) -> Response:
+def _stable(context: BrokerContext, groups: Sequence[_Checked]) -> Response:
     """Waits for all groups at once; then the answer is built in slices if the request runs so."""
     commits: dict[str, CoordinatorAnswer[int]] = {}
     for each in in_steps(groups):
@@ -78,7 +83,7 @@ def _stable(context: BrokerContext, groups: Sequence[_Group]) -> Response:
         return _fields(context, groups, {group: each.now() for group, each in commits.items()})
     is_long = is_pausing()
 
-    async def committed() -> Fields:
+    async def committed() -> OffsetFetchResponse:
         errors = {group: await each.value() for group, each in commits.items()}
         if not is_long:
             return _fields(context, groups, errors)
@@ -88,19 +93,35 @@ def _stable(context: BrokerContext, groups: Sequence[_Group]) -> Response:
 
 
 def _fields(
-    context: BrokerContext, groups: Sequence[_Group], commits: Mapping[str, int] | None
-) -> Fields:
+    context: BrokerContext, groups: Sequence[_Checked], commits: Mapping[str, int] | None
+) -> OffsetFetchResponse:
     """The response; `commits` has the error code of each group whose commit was waited for."""
     answers = [
         _answer(context, each, commits) if isinstance(each, _Asked) else each
         for each in in_steps(groups)
     ]
-    return {"groups": answers} if context.api_version >= _GROUPS_SINCE else answers[0]
+    if context.api_version >= _GROUPS_SINCE:
+        return OffsetFetchResponse(groups=answers)
+    return _of_one_group(answers[0])
 
 
-def _answer(
-    context: BrokerContext, asked: _Asked, commits: Mapping[str, int] | None
-) -> dict[str, Any]:
+def _of_one_group(group: _Group) -> OffsetFetchResponse:
+    return OffsetFetchResponse(
+        error_code=group.error_code,
+        topics=[
+            OffsetFetchResponse.OffsetFetchResponseTopic(
+                name=topic.name,
+                partitions=[
+                    OffsetFetchResponse.OffsetFetchResponsePartition(**dict(each.items()))
+                    for each in in_steps(topic.partitions, every=16)
+                ],
+            )
+            for topic in in_steps(group.topics)
+        ],
+    )
+
+
+def _answer(context: BrokerContext, asked: _Asked, commits: Mapping[str, int] | None) -> _Group:
     if commits is not None and commits[asked.group_id]:
         return _failed(asked.request, commits[asked.group_id], context.api_version)
     try:
@@ -112,7 +133,7 @@ def _answer(
     return _found(context, asked, found)
 
 
-def _checked(context: BrokerContext, request: Any) -> _Group:
+def _checked(context: BrokerContext, request: Any) -> _Checked:
     """Which offsets of a group the client may read."""
     version = context.api_version
     by_id = version >= _TOPIC_IDS_SINCE
@@ -124,8 +145,8 @@ def _checked(context: BrokerContext, request: Any) -> _Group:
     if request.topics is None:
         return _Asked(request=request, topics=None, others=[], member=member)
     known: list[FetchTopic] = []
-    unknown: list[dict[str, Any]] = []
-    denied: list[dict[str, Any]] = []
+    unknown: list[_Topic] = []
+    denied: list[_Topic] = []
     for topic in in_steps(request.topics, every=16):
         topic_id: UUID = topic.topic_id if by_id else ZERO_UUID
         name = context.broker.metadata.image.topic_names.get(topic_id) if by_id else topic.name
@@ -134,14 +155,14 @@ def _checked(context: BrokerContext, request: Any) -> _Group:
         elif not context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             failed = _all_failed(topic.partition_indexes, code)
-            denied.append({"name": name, "topic_id": topic_id, "partitions": failed})
+            denied.append(_Topic(name=name, topic_id=topic_id, partitions=failed))
         else:
             known.append(FetchTopic(name, tuple(topic.partition_indexes), topic_id))
     others = [*unknown, *denied]
     return _Asked(request=request, topics=known, others=others, member=member)
 
 
-def _found(context: BrokerContext, asked: _Asked, found: list[FetchedTopic]) -> dict[str, Any]:
+def _found(context: BrokerContext, asked: _Asked, found: list[FetchedTopic]) -> _Group:
     by_id = context.api_version >= _TOPIC_IDS_SINCE
     answered = [
         _topic(context, topic, by_id=by_id)
@@ -150,31 +171,31 @@ def _found(context: BrokerContext, asked: _Asked, found: list[FetchedTopic]) -> 
         or context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
     ]
     topics = [topic for topic in answered if topic is not None]
-    return {"group_id": asked.group_id, "topics": topics + asked.others}
+    return _Group(group_id=asked.group_id, topics=topics + asked.others)
 
 
-def _failed(asked: Any, code: int, version: int) -> dict[str, Any]:
-    answer = {"group_id": asked.group_id, "error_code": code, "topics": []}
+def _failed(asked: Any, code: int, version: int) -> _Group:
+    answer = _Group(group_id=asked.group_id, error_code=code, topics=[])
     if version < _TOP_LEVEL_ERROR_SINCE:
         # There is no other place for the error.
-        answer["topics"] = [
-            {
-                "name": topic.name,
-                "partitions": _all_failed(topic.partition_indexes, code),
-            }
+        answer.topics = [
+            _Topic(
+                name=topic.name,
+                partitions=_all_failed(topic.partition_indexes, code),
+            )
             for topic in in_steps(asked.topics)
         ]
     return answer
 
 
-def _all_failed(partitions: Iterable[int], code: int) -> list[dict[str, Any]]:
+def _all_failed(partitions: Iterable[int], code: int) -> list[_Partition]:
     return [
         _partition(FetchedOffset(index, error_code=code))
         for index in in_steps(partitions, every=16)
     ]
 
 
-def _topic(context: BrokerContext, topic: FetchedTopic, *, by_id: bool) -> dict[str, Any] | None:
+def _topic(context: BrokerContext, topic: FetchedTopic, *, by_id: bool) -> _Topic | None:
     """A topic of the response; None for one that has no id to name it by."""
     topic_id = ZERO_UUID
     if by_id:
@@ -182,36 +203,36 @@ def _topic(context: BrokerContext, topic: FetchedTopic, *, by_id: bool) -> dict[
         if known is None:
             return None
         topic_id = known.topic_id
-    return {
-        "name": topic.name,
-        "topic_id": topic_id,
-        "partitions": [_partition(each) for each in in_steps(topic.partitions, every=16)],
-    }
+    return _Topic(
+        name=topic.name,
+        topic_id=topic_id,
+        partitions=[_partition(each) for each in in_steps(topic.partitions, every=16)],
+    )
 
 
-def _partition(found: FetchedOffset) -> dict[str, Any]:
-    return {
-        "partition_index": found.partition,
-        "committed_offset": found.offset,
-        "committed_leader_epoch": found.leader_epoch,
-        "metadata": found.metadata,
-        "error_code": found.error_code,
-    }
+def _partition(found: FetchedOffset) -> _Partition:
+    return _Partition(
+        partition_index=found.partition,
+        committed_offset=found.offset,
+        committed_leader_epoch=found.leader_epoch,
+        metadata=found.metadata,
+        error_code=found.error_code,
+    )
 
 
-def _unknown(topic_id: UUID, partitions: tuple[int, ...]) -> dict[str, Any]:
-    return {
-        "topic_id": topic_id,
-        "partitions": [
-            {
-                "partition_index": index,
-                "committed_offset": -1,
-                "metadata": "",
-                "error_code": ErrorCode.UNKNOWN_TOPIC_ID,
-            }
+def _unknown(topic_id: UUID, partitions: Iterable[int]) -> _Topic:
+    return _Topic(
+        topic_id=topic_id,
+        partitions=[
+            _Partition(
+                partition_index=index,
+                committed_offset=-1,
+                metadata="",
+                error_code=ErrorCode.UNKNOWN_TOPIC_ID,
+            )
             for index in in_steps(partitions, every=16)
         ],
-    }
+    )
 
 
 def _is_long(_context: BrokerContext, request: OffsetFetchRequest) -> bool:

@@ -16,9 +16,9 @@ Source: kafka.server.KafkaApis.handleProduceRequest, ReplicaManager.handleProduc
 from __future__ import annotations
 
 import logging
-import struct
-from collections.abc import Awaitable, Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable
+from contextlib import suppress
+from typing import Final
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinators.transaction_verification import (
@@ -32,6 +32,7 @@ from cordwood.broker.handlers.produce_checks import (
     require_one_batch,
     transactional_batch,
 )
+from cordwood.format.messages.message import Message
 from cordwood.format.record_batch import may_expand_beyond
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.error_codes import ErrorCode
@@ -51,9 +52,9 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.data import ProduceRequest
+from cordwood.protocol.data import ProduceRequest, ProduceResponse
 from cordwood.protocol.messages import build, request_codec
-from cordwood.serving.api import Api, Encoded, Fields, Response
+from cordwood.serving.api import Api, Encoded, Response
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.cluster_facts import current_leader, endpoints_of, is_internal
 from cordwood.serving.request_errors import UnansweredRequestError
@@ -68,15 +69,13 @@ _ADMIN_CLIENT = "__admin_client"
 """The only client that may write to the coordinators' topics. Source: AdminUtils."""
 _INLINE_BYTES_MAX = 1 << 20
 _INLINE_EXPANDED_BYTES_MAX = 4 << 20
-_RECORD_ERRORS_SINCE = 8
-_FLEXIBLE_SINCE = 9
 _LEADERS_SINCE = 10
 _TOPIC_IDS_SINCE = 13
 
 _ALL = -1
 
-_Partition = dict[str, Any]
-
+_Topic = ProduceResponse.TopicProduceResponse
+_Partition = ProduceResponse.PartitionProduceResponse
 
 _UNVERIFIED: Final = Verified({}, {})
 """Of a request without transactions."""
@@ -100,9 +99,6 @@ _WITHOUT_START_OFFSET = (
     StorageError,
 )
 
-# index, error code, base offset, log append time, log start offset
-_DONE = struct.Struct(">ihqqq")
-
 
 def handle(context: BrokerContext, request: ProduceRequest) -> Response:
     """Appends all; answers at once, but acks=all when all is committed."""
@@ -118,7 +114,6 @@ def handle(context: BrokerContext, request: ProduceRequest) -> Response:
 def _append_all(context: BrokerContext, request: ProduceRequest, verified: Verified) -> Response:
     topics = []
     failed = False
-    single = _single(request)
     uncommitted: list[Uncommitted] = []
     for topic in in_steps(request.topic_data):
         name, error = _name_of(context, topic, context.api_version)
@@ -132,50 +127,45 @@ def _append_all(context: BrokerContext, request: ProduceRequest, verified: Verif
                     is_waited_for = request.acks == _ALL and is_replicated(
                         context, name, data.index
                     )
-                    if single and request.acks != 0 and not is_waited_for:
-                        return _quick(topic, data.index, result, context.api_version)
                     answer = _done(data.index, result)
                     if is_waited_for:
                         required = result.last_offset + 1
                         uncommitted.append(Uncommitted(name, data.index, required, answer))
                 else:
                     answer = result
-            failed = failed or answer["error_code"] != 0
+            failed = failed or answer.error_code != 0
             partitions.append(answer)
-        topics.append(
-            {
-                "name": name,
-                "topic_id": topic.topic_id,
-                "partition_responses": partitions,
-            }
-        )
+        topics.append(_Topic(name=name, topic_id=topic.topic_id, partition_responses=partitions))
     if request.acks == 0:
         if failed:
             raise UnansweredRequestError("a produce request with acks=0 failed")
         return None
+    response = ProduceResponse(responses=topics)
     if uncommitted:
-        return when_committed(context, {"responses": topics}, uncommitted, request.timeout_ms)
-    return {"responses": topics, **(_leaders(context, topics) if failed else {})}
+        return when_committed(context, response, uncommitted, request.timeout_ms)
+    if failed and context.api_version >= _LEADERS_SINCE:
+        _add_leaders(context, response)
+    return response
 
 
-def _leaders(context: BrokerContext, topics: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Notes where the leaders of partitions are that are not led here (KIP-951)."""
-    if context.api_version < _LEADERS_SINCE:
-        return {}
+def _add_leaders(context: BrokerContext, response: ProduceResponse) -> None:
+    """Adds where the leaders of partitions are that are not led here (KIP-951)."""
     image = context.broker.metadata.image
     leaders = []
-    for topic in in_steps(topics):
-        for answer in topic["partition_responses"]:
-            if answer["error_code"] == ErrorCode.NOT_LEADER_OR_FOLLOWER:
-                leader, epoch = current_leader(image, topic["name"], answer["index"])
-                answer["current_leader"] = {"leader_id": leader, "leader_epoch": epoch}
+    for topic in in_steps(response.responses):
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                leader, epoch = current_leader(image, topic.name, answer.index)
+                answer.current_leader = ProduceResponse.LeaderIdAndEpoch(
+                    leader_id=leader, leader_epoch=epoch
+                )
                 leaders.append(leader)
-    return {"node_endpoints": endpoints_of(context, leaders)} if leaders else {}
-
-
-def _single(request: ProduceRequest) -> bool:
-    topics = request.topic_data
-    return len(topics) == 1 and len(topics[0].partition_data) == 1
+    response.node_endpoints = [
+        ProduceResponse.NodeEndpoint(
+            node_id=each.broker_id, host=each.host, port=each.port, rack=each.rack
+        )
+        for each in (endpoints_of(context, leaders) if leaders else ())
+    ]
 
 
 def _name_of(
@@ -198,18 +188,18 @@ def _all_refused(request: ProduceRequest, fault: KafkaError) -> Response:
     if request.acks == 0:
         raise UnansweredRequestError(str(fault))
     text = str(fault) or None
-    return {
-        "responses": [
-            {
-                "name": topic.name,
-                "topic_id": topic.topic_id,
-                "partition_responses": [
+    return ProduceResponse(
+        responses=[
+            _Topic(
+                name=topic.name,
+                topic_id=topic.topic_id,
+                partition_responses=[
                     _refused(data.index, fault.code, text) for data in topic.partition_data
                 ],
-            }
+            )
             for topic in request.topic_data
         ]
-    }
+    )
 
 
 def _append(
@@ -310,7 +300,7 @@ def _transactional_write(
 
 async def _verify_and_append(
     context: BrokerContext, request: ProduceRequest, write: TransactionalWrite | None
-) -> Fields | Encoded | None:
+) -> Message | Encoded | None:
     verified = Verified({}, {})
     if write is not None:
         verified = await context.broker.verification.begin(write, retries=True)
@@ -343,68 +333,33 @@ def _unverified(code: int, support: Support) -> tuple[int, str | None]:
 def _error(index: int, error: KafkaError, context: BrokerContext, name: str) -> _Partition:
     if isinstance(error, _WITHOUT_START_OFFSET):
         return _refused(index, error.code, None)
-    try:
-        start = context.broker.replicas.log(name, index).log_start_offset
-    except KafkaError:
-        start = -1
-    if not isinstance(error, RecordValidationError):
-        # The id of a codec that there is not: Kafka falls over it.
-        unknown = isinstance(error, UnsupportedCompressionTypeError)
-        code = ErrorCode.UNKNOWN_SERVER_ERROR if unknown else error.code
-        return _refused(index, code, None) | {"log_start_offset": start}
-    return _refused(index, error.code, str(error)) | {
-        "log_start_offset": start,
-        "record_errors": [
-            {"batch_index": each.index, "batch_index_error_message": each.message}
+    # The id of a codec that there is not: Kafka falls over it.
+    is_unknown = isinstance(error, UnsupportedCompressionTypeError)
+    answer = _refused(index, ErrorCode.UNKNOWN_SERVER_ERROR if is_unknown else error.code, None)
+    with suppress(KafkaError):
+        answer.log_start_offset = context.broker.replicas.log(name, index).log_start_offset
+    if isinstance(error, RecordValidationError):
+        answer.error_message = str(error)
+        answer.record_errors = [
+            ProduceResponse.BatchIndexAndErrorMessage(
+                batch_index=each.index, batch_index_error_message=each.message
+            )
             for each in error.record_errors
-        ],
-    }
+        ]
+    return answer
 
 
 def _refused(index: int, code: int, message: str | None) -> _Partition:
-    return {
-        "index": index,
-        "error_code": code,
-        "base_offset": -1,
-        "log_append_time_ms": -1,
-        "log_start_offset": -1,
-        "error_message": message,
-    }
+    return _Partition(index=index, error_code=code, base_offset=-1, error_message=message)
 
 
 def _done(index: int, result: AppendResult) -> _Partition:
-    return {
-        "index": index,
-        "error_code": 0,
-        "base_offset": result.first_offset,
-        "log_append_time_ms": result.log_append_time_ms,
-        "log_start_offset": result.log_start_offset,
-    }
-
-
-def _quick(
-    topic: ProduceRequest.TopicProduceData, index: int, result: AppendResult, version: int
-) -> Response:
-    """The answer that is nearly always given, without the detour over fields and schema."""
-    done = _DONE.pack(
-        index, 0, result.first_offset, result.log_append_time_ms, result.log_start_offset
+    return _Partition(
+        index=index,
+        base_offset=result.first_offset,
+        log_append_time_ms=result.log_append_time_ms,
+        log_start_offset=result.log_start_offset,
     )
-    if version >= _FLEXIBLE_SINCE:
-        if version >= _TOPIC_IDS_SINCE:
-            name = topic.topic_id.bytes
-        else:
-            text = topic.name.encode()
-            size = len(text) + 1
-            name = (bytes((size,)) if size < 128 else bytes((size & 127 | 128, size >> 7))) + text
-        # no record errors, no message, no tags; throttle time
-        return Encoded([b"\x02" + name + b"\x02" + done + b"\x01\0\0\0" + b"\0\0\0\0" + b"\0"])
-    text = topic.name.encode()
-    if version >= _RECORD_ERRORS_SINCE:
-        done += b"\0\0\0\0\xff\xff"
-    elif version < 5:
-        done = done[:-8]
-    head = b"\0\0\0\x01" + len(text).to_bytes(2, "big") + text + b"\0\0\0\x01"
-    return Encoded([head + done + b"\0\0\0\0"])
 
 
 def _is_long(_context: BrokerContext, request: ProduceRequest) -> bool:

@@ -11,8 +11,8 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.group.classic.member import SyncAnswer, SyncRequest
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.data import SyncGroupRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import SyncGroupRequest, SyncGroupResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_group
 
 _PROTOCOL_REQUIRED_SINCE = 5
@@ -37,8 +37,8 @@ def handle(context: BrokerContext, request: SyncGroupRequest) -> Response:
     return answer.response(_fields)
 
 
-def _fields(answer: SyncAnswer) -> Fields:
-    return answer._asdict()
+def _fields(answer: SyncAnswer) -> SyncGroupResponse:
+    return SyncGroupResponse(**answer._asdict())
 
 
 API = Api(14, "SyncGroup", 0, 5, handle, needs=(on_group(Operation.READ),), parks=True)

@@ -17,8 +17,8 @@ from cordwood.coordinator.errors import CoordinatorRequestError, error_of_append
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import TxnOffsetCommitRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import TxnOffsetCommitRequest, TxnOffsetCommitResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, ResourceType
 
 _LOADING_SINCE = 2
@@ -37,19 +37,21 @@ class _Answer:
     def put(self, topic: str, partition: int, code: int) -> None:
         self._topics.setdefault(topic, []).append((partition, int(code)))
 
-    def fields(self, version: int) -> Fields:
-        return {
-            "topics": [
-                {
-                    "name": name,
-                    "partitions": [
-                        {"partition_index": index, "error_code": _known_to(version, code)}
+    def response(self, version: int) -> TxnOffsetCommitResponse:
+        return TxnOffsetCommitResponse(
+            topics=[
+                TxnOffsetCommitResponse.TxnOffsetCommitResponseTopic(
+                    name=name,
+                    partitions=[
+                        TxnOffsetCommitResponse.TxnOffsetCommitResponsePartition(
+                            partition_index=index, error_code=_known_to(version, code)
+                        )
                         for index, code in in_steps(partitions, every=16)
                     ],
-                }
+                )
                 for name, partitions in self._topics.items()
             ]
-        }
+        )
 
 
 def handle(context: BrokerContext, request: TxnOffsetCommitRequest) -> Response:
@@ -58,14 +60,14 @@ def handle(context: BrokerContext, request: TxnOffsetCommitRequest) -> Response:
     answer = _Answer()
     if refusal is not None:
         _refuse(answer, request, refusal)
-        return answer.fields(context.api_version)
+        return answer.response(context.api_version)
     topics = [
         found
         for topic in in_steps(request.topics)
         if (found := _to_commit(context, topic, answer)) is not None
     ]
     if not topics:
-        return answer.fields(context.api_version)
+        return answer.response(context.api_version)
     return _commit(context, request, tuple(topics), answer)
 
 
@@ -120,7 +122,7 @@ async def _commit(
     request: TxnOffsetCommitRequest,
     topics: tuple[CommitTopic, ...],
     answer: _Answer,
-) -> Fields:
+) -> TxnOffsetCommitResponse:
     broker = context.broker
     try:
         producer = await _verified(context, request)
@@ -147,7 +149,7 @@ async def _commit(
                 each.partition,
                 ErrorCode.OFFSET_METADATA_TOO_LARGE if is_long else code,
             )
-    return answer.fields(context.api_version)
+    return answer.response(context.api_version)
 
 
 async def _verified(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinators.transaction_markers import is_impossible
@@ -20,8 +20,8 @@ from cordwood.coordinator.transaction.markers import TransactionMarker
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.data import WriteTxnMarkersRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import WriteTxnMarkersRequest, WriteTxnMarkersResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 
 _log = logging.getLogger(__name__)
@@ -36,10 +36,13 @@ _OF_COORDINATOR = frozenset(
 )
 
 
+_Result = WriteTxnMarkersResponse.WritableTxnMarkerPartitionResult
+
+
 class _Written(NamedTuple):
     """The answer for a partition; the marker's end if it has to be committed first."""
 
-    answer: dict[str, Any]
+    answer: _Result
     end_offset: int | None
 
 
@@ -73,25 +76,30 @@ def handle(context: BrokerContext, request: WriteTxnMarkersRequest) -> Response:
     return when_committed(context, fields, uncommitted, timeout_ms)
 
 
-def _all_failed(request: WriteTxnMarkersRequest) -> Fields:
+def _all_failed(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
     """As Kafka answers after an exception: of a producer's markers, only the last has an answer."""
     code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
     answers: dict[int, _Answers] = {}
     for marker in request.markers:
         answers[marker.producer_id] = {
-            each: _Written({"partition_index": each.partition, "error_code": code}, None)
+            each: _Written(
+                _Result(partition_index=each.partition, error_code=code),
+                None,
+            )
             for each in _partitions(marker)
         }
     return _fields(answers)
 
 
-def _fields(answers: Mapping[int, _Answers]) -> Fields:
-    return {
-        "markers": [
-            {"producer_id": producer_id, "topics": _by_topic(of_producer)}
+def _fields(answers: Mapping[int, _Answers]) -> WriteTxnMarkersResponse:
+    return WriteTxnMarkersResponse(
+        markers=[
+            WriteTxnMarkersResponse.WritableTxnMarkerResult(
+                producer_id=producer_id, topics=_by_topic(of_producer)
+            )
             for producer_id, of_producer in answers.items()
         ]
-    }
+    )
 
 
 def _partitions(asked: WriteTxnMarkersRequest.WritableTxnMarker) -> list[TopicPartition]:
@@ -104,11 +112,14 @@ def _partitions(asked: WriteTxnMarkersRequest.WritableTxnMarker) -> list[TopicPa
     return list(dict.fromkeys(named))
 
 
-def _by_topic(answers: _Answers) -> list[dict[str, Any]]:
-    topics: dict[str, list[dict[str, Any]]] = {}
+def _by_topic(answers: _Answers) -> list[WriteTxnMarkersResponse.WritableTxnMarkerTopicResult]:
+    topics: dict[str, list[_Result]] = {}
     for partition, written in answers.items():
         topics.setdefault(partition.topic, []).append(written.answer)
-    return [{"name": name, "partitions": partitions} for name, partitions in topics.items()]
+    return [
+        WriteTxnMarkersResponse.WritableTxnMarkerTopicResult(name=name, partitions=partitions)
+        for name, partitions in topics.items()
+    ]
 
 
 def _write_all(
@@ -155,7 +166,10 @@ def _write(context: BrokerContext, marker: TransactionMarker, topic: str, index:
         code = error.code
         if code in _OF_COORDINATOR:
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return _Written({"partition_index": index, "error_code": code}, None)
+        return _Written(
+            _Result(partition_index=index, error_code=code),
+            None,
+        )
     _log.info(
         "Producer %s's transaction in %s-%s is %s by the marker at offset %s",
         marker.producer_id,
@@ -164,7 +178,7 @@ def _write(context: BrokerContext, marker: TransactionMarker, topic: str, index:
         "committed" if marker.commit else "aborted",
         offset,
     )
-    answer = {"partition_index": index, "error_code": ErrorCode.NONE}
+    answer = _Result(partition_index=index, error_code=ErrorCode.NONE)
     return _Written(answer, offset + 1 if is_replicated(context, topic, index) else None)
 
 

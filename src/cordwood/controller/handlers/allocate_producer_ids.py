@@ -6,8 +6,8 @@ Source: kafka.server.ControllerApis.handleAllocateProducerIdsRequest, ProducerId
 from __future__ import annotations
 
 from cordwood.controller.controller_context import ControllerContext
-from cordwood.protocol.data import AllocateProducerIdsRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import AllocateProducerIdsRequest, AllocateProducerIdsResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 
 
@@ -16,12 +16,14 @@ def handle(context: ControllerContext, request: AllocateProducerIdsRequest) -> R
     return _allocated(context, request.broker_id, request.broker_epoch)
 
 
-async def _allocated(context: ControllerContext, broker_id: int, broker_epoch: int) -> Fields:
+async def _allocated(
+    context: ControllerContext, broker_id: int, broker_epoch: int
+) -> AllocateProducerIdsResponse:
     controller = context.controller
     first, count = await controller.change(
         lambda: controller.cluster.allocate_producer_ids(broker_id, broker_epoch)
     )
-    return {"producer_id_start": first, "producer_id_len": count}
+    return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=count)
 
 
 API = Api(67, "AllocateProducerIds", 0, 0, handle, needs=(on_cluster(Operation.CLUSTER_ACTION),))

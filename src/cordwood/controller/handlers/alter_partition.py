@@ -9,14 +9,14 @@ ReplicationControlManager.alterPartition; KIP-497.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from cordwood.controller.controller_context import ControllerContext
 from cordwood.metadata.controller_requests import AlteredIsr, IsrChange
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import AlterPartitionRequest
-from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.protocol.data import AlterPartitionRequest, AlterPartitionResponse
+from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 
 _EPOCHS_SINCE: Final = 3
@@ -50,45 +50,47 @@ def _isr(
 
 async def _answered(
     context: ControllerContext, request: AlterPartitionRequest, changes: Sequence[IsrChange]
-) -> Fields:
+) -> AlterPartitionResponse:
     controller = context.controller
 
-    def work() -> Fields:
+    def work() -> AlterPartitionResponse:
         altered = controller.cluster.alter_partitions(
             request.broker_id, request.broker_epoch, changes
         )
         results = iter(altered)
-        return {
-            "topics": [
-                {
-                    "topic_id": topic.topic_id,
-                    "partitions": [
+        return AlterPartitionResponse(
+            topics=[
+                AlterPartitionResponse.AlterPartitionResponseTopicData(
+                    topic_id=topic.topic_id,
+                    partitions=[
                         _result(each, request.broker_id, next(results)) for each in topic.partitions
                     ],
-                }
+                )
                 for topic in in_steps(request.topics)
             ]
-        }
+        )
 
-    answer: Fields = await controller.change(work)
+    answer: AlterPartitionResponse = await controller.change(work)
     return answer
 
 
 def _result(
     partition: AlterPartitionRequest.PartitionData, leader: int, altered: AlteredIsr
-) -> dict[str, Any]:
+) -> AlterPartitionResponse.AlterPartitionResponsePartitionData:
     index = partition.partition_index
     if altered.error is not ErrorCode.NONE:
-        return {"partition_index": index, "error_code": altered.error}
-    return {
-        "partition_index": index,
-        "error_code": altered.error,
-        "leader_id": leader,
-        "leader_epoch": altered.leader_epoch,
-        "isr": list(altered.isr),
-        "leader_recovery_state": partition.leader_recovery_state,
-        "partition_epoch": altered.partition_epoch,
-    }
+        return AlterPartitionResponse.AlterPartitionResponsePartitionData(
+            partition_index=index, error_code=altered.error
+        )
+    return AlterPartitionResponse.AlterPartitionResponsePartitionData(
+        partition_index=index,
+        error_code=altered.error,
+        leader_id=leader,
+        leader_epoch=altered.leader_epoch,
+        isr=list(altered.isr),
+        leader_recovery_state=partition.leader_recovery_state,
+        partition_epoch=altered.partition_epoch,
+    )
 
 
 API = Api(

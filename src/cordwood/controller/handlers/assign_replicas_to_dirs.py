@@ -9,8 +9,8 @@ from __future__ import annotations
 from cordwood.controller.controller_context import ControllerContext
 from cordwood.metadata.controller_requests import DirectoryAssignment
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import AssignReplicasToDirsRequest
-from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.protocol.data import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
+from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 
 
@@ -19,10 +19,12 @@ def handle(context: ControllerContext, request: AssignReplicasToDirsRequest) -> 
     return _assigned(context, request)
 
 
-async def _assigned(context: ControllerContext, request: AssignReplicasToDirsRequest) -> Fields:
+async def _assigned(
+    context: ControllerContext, request: AssignReplicasToDirsRequest
+) -> AssignReplicasToDirsResponse:
     controller = context.controller
 
-    def work() -> Fields:
+    def work() -> AssignReplicasToDirsResponse:
         assigned = [
             DirectoryAssignment(topic.topic_id, partition.partition_index, directory.id)
             for directory in request.directories
@@ -32,29 +34,29 @@ async def _assigned(context: ControllerContext, request: AssignReplicasToDirsReq
         errors = iter(
             controller.cluster.assign_directories(request.broker_id, request.broker_epoch, assigned)
         )
-        return {
-            "directories": [
-                {
-                    "id": directory.id,
-                    "topics": [
-                        {
-                            "topic_id": topic.topic_id,
-                            "partitions": [
-                                {
-                                    "partition_index": partition.partition_index,
-                                    "error_code": next(errors),
-                                }
+        return AssignReplicasToDirsResponse(
+            directories=[
+                AssignReplicasToDirsResponse.AssignReplicasToDirsResponseDirectoryData(
+                    id=directory.id,
+                    topics=[
+                        AssignReplicasToDirsResponse.AssignReplicasToDirsResponseTopicData(
+                            topic_id=topic.topic_id,
+                            partitions=[
+                                AssignReplicasToDirsResponse.AssignReplicasToDirsResponsePartitionData(
+                                    partition_index=partition.partition_index,
+                                    error_code=next(errors),
+                                )
                                 for partition in topic.partitions
                             ],
-                        }
+                        )
                         for topic in in_steps(directory.topics)
                     ],
-                }
+                )
                 for directory in request.directories
             ]
-        }
+        )
 
-    answer: Fields = await controller.change(work)
+    answer: AssignReplicasToDirsResponse = await controller.change(work)
     return answer
 
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from cordwood.controller.controller_context import ControllerContext
 from cordwood.metadata.quorum.lifecycle import Heartbeat, HeartbeatAnswer
-from cordwood.protocol.data import BrokerHeartbeatRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 
 
@@ -31,16 +31,18 @@ def handle(context: ControllerContext, request: BrokerHeartbeatRequest) -> Respo
     return _answered(context, request.broker_id, heartbeat)
 
 
-async def _answered(context: ControllerContext, broker_id: int, heartbeat: Heartbeat) -> Fields:
+async def _answered(
+    context: ControllerContext, broker_id: int, heartbeat: Heartbeat
+) -> BrokerHeartbeatResponse:
     controller = context.controller
     answer: HeartbeatAnswer = await controller.change(
         lambda: controller.cluster.heartbeat(broker_id, heartbeat)
     )
-    return {
-        "is_caught_up": answer.is_caught_up,
-        "is_fenced": answer.is_fenced,
-        "should_shut_down": answer.should_shut_down,
-    }
+    return BrokerHeartbeatResponse(
+        is_caught_up=answer.is_caught_up,
+        is_fenced=answer.is_fenced,
+        should_shut_down=answer.should_shut_down,
+    )
 
 
 API = Api(63, "BrokerHeartbeat", 0, 2, handle, needs=(on_cluster(Operation.CLUSTER_ACTION),))

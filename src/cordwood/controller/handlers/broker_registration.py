@@ -13,8 +13,8 @@ from cordwood.controller.controller_context import ControllerContext
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.image import Endpoint
 from cordwood.model.kafka_errors import BrokerIdNotRegisteredError, InconsistentClusterIdError
-from cordwood.protocol.data import BrokerRegistrationRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import BrokerRegistrationRequest, BrokerRegistrationResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 
 
@@ -53,10 +53,12 @@ def _registration(request: BrokerRegistrationRequest) -> BrokerRegistration:
     )
 
 
-async def _registered(context: ControllerContext, broker: BrokerRegistration) -> Fields:
+async def _registered(
+    context: ControllerContext, broker: BrokerRegistration
+) -> BrokerRegistrationResponse:
     controller = context.controller
     epoch = await controller.change(lambda: controller.cluster.register(broker))
-    return {"broker_epoch": epoch}
+    return BrokerRegistrationResponse(broker_epoch=epoch)
 
 
 API = Api(62, "BrokerRegistration", 0, 4, handle, needs=(on_cluster(Operation.CLUSTER_ACTION),))

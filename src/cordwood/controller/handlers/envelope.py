@@ -12,10 +12,10 @@ from typing import Any, Final
 
 from cordwood.controller.controller_context import ControllerContext
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.data import EnvelopeRequest
+from cordwood.protocol.data import EnvelopeRequest, EnvelopeResponse
 from cordwood.protocol.headers import parse_start
 from cordwood.protocol.messages import MalformedMessageError
-from cordwood.serving.api import Api, Fields, Parked, Part, Response
+from cordwood.serving.api import Api, Parked, Part, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.forwarding import FORWARDED
 from cordwood.serving.principal import read_principal
@@ -55,13 +55,13 @@ def handle(context: ControllerContext, request: EnvelopeRequest) -> Response:
     return _wrapped(answer)
 
 
-def _refused(error: ErrorCode) -> Fields:
-    return {"response_data": None, "error_code": error}
+def _refused(error: ErrorCode) -> EnvelopeResponse:
+    return EnvelopeResponse(response_data=None, error_code=error)
 
 
 async def _wrapped(
     answer: Sequence[Part] | Awaitable[Any] | Parked | None,
-) -> Fields:
+) -> EnvelopeResponse:
     found: Any = answer.answer if isinstance(answer, Parked) else answer
     try:
         while found is not None and not isinstance(found, list):
@@ -70,7 +70,7 @@ async def _wrapped(
         _log.info("A forwarded request is not served: %s", error)
         return _refused(ErrorCode.UNSUPPORTED_VERSION)
     assert found is not None, "no forwarded request goes without an answer"
-    return {"response_data": b"".join(found)[_SIZE_BYTES:], "error_code": ErrorCode.NONE}
+    return EnvelopeResponse(response_data=b"".join(found)[_SIZE_BYTES:], error_code=ErrorCode.NONE)
 
 
 API = Api(58, "Envelope", 0, 0, handle, needs=(on_cluster(Operation.CLUSTER_ACTION),))

@@ -14,25 +14,24 @@ from typing import Final
 from cordwood.controller.controller_context import ControllerContext
 from cordwood.metadata.metadata_log import TOPIC_ID, TOPIC_PARTITION
 from cordwood.metadata.quorum.leader import ReplicaKey
-from cordwood.metadata.quorum.observer import FetchAnswer, LogEnd, OffsetAndEpoch
+from cordwood.metadata.quorum.observer import FetchAnswer, LogEnd
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.data import FetchRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import FetchRequest, FetchResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.fetch_kinds import fetch_kind
 
 _TOPIC_IDS_SINCE: Final = 13
 _REPLICA_STATE_SINCE: Final = 15
-_NO_OFFSET: Final = {"end_offset": -1, "epoch": -1}
 
 
 def handle(context: ControllerContext, request: FetchRequest) -> Response:
     """Answers at once with records, an error or what differs; waits for records otherwise."""
     if request.cluster_id not in {None, context.controller.cluster_id}:
-        return {"error_code": ErrorCode.INCONSISTENT_CLUSTER_ID}
+        return FetchResponse(error_code=ErrorCode.INCONSISTENT_CLUSTER_ID)
     partition = _partition(context, request)
     if partition is None:
-        return {"error_code": ErrorCode.INVALID_REQUEST}
+        return FetchResponse(error_code=ErrorCode.INVALID_REQUEST)
     answer = _fetch(context, request, partition)
     is_final = (
         answer.error is not ErrorCode.NONE
@@ -85,42 +84,49 @@ def _fetch(
 
 async def _later(
     context: ControllerContext, request: FetchRequest, partition: FetchRequest.FetchPartition
-) -> Fields:
+) -> FetchResponse:
     await context.controller.commits.beyond(partition.fetch_offset, request.max_wait_ms)
     return _fields(context, _fetch(context, request, partition))
 
 
-def _fields(context: ControllerContext, answer: FetchAnswer) -> Fields:
-    diverging = answer.diverging
-    partition = {
-        "partition_index": TOPIC_PARTITION.partition,
-        "error_code": answer.error,
-        "high_watermark": answer.high_watermark,
-        "last_stable_offset": -1,
-        "log_start_offset": context.controller.quorum.start_offset,
-        "diverging_epoch": _offset_and_epoch(diverging),
-        "current_leader": {
-            "leader_id": answer.leader.leader_id,
-            "leader_epoch": answer.leader.epoch,
-        },
-        "snapshot_id": _offset_and_epoch(answer.snapshot_id),
-        "aborted_transactions": None,
-        "records": answer.records,
-    }
-    return {
-        "responses": [
-            {
-                "topic": TOPIC_PARTITION.topic,
-                "topic_id": TOPIC_ID,
-                "partitions": [partition],
-            }
+def _fields(context: ControllerContext, answer: FetchAnswer) -> FetchResponse:
+    diverging, snapshot = answer.diverging, answer.snapshot_id
+    partition = FetchResponse.PartitionData(
+        partition_index=TOPIC_PARTITION.partition,
+        error_code=answer.error,
+        high_watermark=answer.high_watermark,
+        last_stable_offset=-1,
+        log_start_offset=context.controller.quorum.start_offset,
+        current_leader=FetchResponse.LeaderIdAndEpoch(
+            leader_id=answer.leader.leader_id,
+            leader_epoch=answer.leader.epoch,
+        ),
+        aborted_transactions=None,
+        records=answer.records,
+    )
+    if diverging is not None:
+        partition.diverging_epoch = FetchResponse.EpochEndOffset(
+            epoch=diverging.epoch, end_offset=diverging.offset
+        )
+    if snapshot is not None:
+        partition.snapshot_id = FetchResponse.SnapshotId(
+            epoch=snapshot.epoch, end_offset=snapshot.offset
+        )
+    return FetchResponse(
+        responses=[
+            FetchResponse.FetchableTopicResponse(
+                topic=TOPIC_PARTITION.topic,
+                topic_id=TOPIC_ID,
+                partitions=[partition],
+            )
         ],
-        "node_endpoints": context.leader_endpoints,
-    }
-
-
-def _offset_and_epoch(found: OffsetAndEpoch | None) -> dict[str, int]:
-    return _NO_OFFSET if found is None else {"end_offset": found.offset, "epoch": found.epoch}
+        node_endpoints=[
+            FetchResponse.NodeEndpoint(
+                node_id=context.controller.node_id, host=each.host, port=each.port
+            )
+            for each in context.leader_endpoints
+        ],
+    )
 
 
 API = Api(

@@ -6,7 +6,7 @@ Source: org.apache.kafka.message.MessageDataGenerator.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any, Final
 
@@ -91,6 +91,11 @@ class MessageCodec:
             self._readers[of_bytes, distinct] = read
         return read
 
+    def message(self, values: Mapping[str, Any]) -> Message:
+        """The message with those fields by name; structs may be mappings, too."""
+        assert self._class is not None, "structs are dicts"
+        return message_of(self._class, values)
+
     def write(self, out: bytearray, values: Any) -> None:
         """Appends the message to `out`.
 
@@ -108,7 +113,7 @@ class MessageCodec:
             write = self._write = _compiled(source.text(), source.context, "write", repr(self))
         try:
             if self._class is not None and not isinstance(values, Message):
-                values = message_of(self._class, values)
+                values = self.message(values)
             write(out, values)
         except (struct.error, AttributeError, TypeError, UnicodeError) as error:
             raise EncodingError(f"{self}: {error}") from error

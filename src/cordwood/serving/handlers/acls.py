@@ -8,31 +8,38 @@ Source: kafka.server.AclApis.
 from __future__ import annotations
 
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.data import CreateAclsRequest, DeleteAclsRequest, DescribeAclsRequest
+from cordwood.protocol.data import (
+    CreateAclsRequest,
+    CreateAclsResponse,
+    DeleteAclsRequest,
+    DeleteAclsResponse,
+    DescribeAclsRequest,
+    DescribeAclsResponse,
+)
 from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.request_context import RequestContext
 
-_REFUSAL = {
-    "error_code": ErrorCode.SECURITY_DISABLED,
-    "error_message": "No Authorizer is configured.",
-}
-"""SECURITY_DISABLED."""
+_CODE = ErrorCode.SECURITY_DISABLED
+_TEXT = "No Authorizer is configured."
 
 
 def describe(context: RequestContext, _request: DescribeAclsRequest) -> Response:
     """Refuses."""
-    return _REFUSAL | {"error_message": "No Authorizer is configured on the broker"}
+    text = "No Authorizer is configured on the broker"
+    return DescribeAclsResponse(error_code=_CODE, error_message=text)
 
 
 def create(context: RequestContext, request: CreateAclsRequest) -> Response:
     """Refuses each."""
-    return {"results": [_REFUSAL for _ in request.creations]}
+    refusal = CreateAclsResponse.AclCreationResult(error_code=_CODE, error_message=_TEXT)
+    return CreateAclsResponse(results=[refusal for _ in request.creations])
 
 
 def delete(context: RequestContext, request: DeleteAclsRequest) -> Response:
     """Refuses each."""
-    return {"filter_results": [_REFUSAL for _ in request.filters]}
+    refusal = DeleteAclsResponse.DeleteAclsFilterResult(error_code=_CODE, error_message=_TEXT)
+    return DeleteAclsResponse(filter_results=[refusal for _ in request.filters])
 
 
 APIS = (

@@ -12,11 +12,11 @@ from collections.abc import Sequence
 from cordwood.metadata.controller_requests import QuotaChange
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import AlterClientQuotasRequest
-from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.protocol.data import AlterClientQuotasRequest, AlterClientQuotasResponse
+from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
-from cordwood.serving.handlers.error_fields import error_fields
+from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
 
 
@@ -30,18 +30,19 @@ def handle(context: RequestContext, request: AlterClientQuotasRequest) -> Respon
         for entry in in_steps(request.entries, every=8)
     ]
 
-    def respond(errors: Sequence[KafkaError | None]) -> Fields:
+    def respond(errors: Sequence[KafkaError | None]) -> AlterClientQuotasResponse:
         answers = {
-            change.key: {
-                "entity": [
-                    {"entity_type": kind, "entity_name": name}
+            change.key: AlterClientQuotasResponse.AlterClientQuotasResponseEntryData(
+                entity=[
+                    AlterClientQuotasResponse.EntityData(entity_type=kind, entity_name=name)
                     for kind, name in change.in_kafkas_order
                 ],
-                **error_fields(error),
-            }
+                error_code=error_code(error),
+                error_message=error_message(error),
+            )
             for change, error in in_steps(zip(changes, errors, strict=True), every=8)
         }
-        return {"entries": list(answers.values())}
+        return AlterClientQuotasResponse(entries=list(answers.values()))
 
     asked = context.admin.alter_client_quotas(changes, validate_only=request.validate_only)
     return after_answer(context, all_or_error(asked, len(changes)), respond)

@@ -14,11 +14,14 @@ from collections.abc import Sequence
 from cordwood.metadata.controller_requests import Reassignment
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import AlterPartitionReassignmentsRequest
-from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.protocol.data import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+)
+from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
-from cordwood.serving.handlers.error_fields import error_fields
+from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
 
 
@@ -31,7 +34,7 @@ def handle(context: RequestContext, request: AlterPartitionReassignmentsRequest)
     ]
     may_change = request.allow_replication_factor_change
 
-    def respond(results: Sequence[KafkaError | None]) -> Fields:
+    def respond(results: Sequence[KafkaError | None]) -> AlterPartitionReassignmentsResponse:
         return _response(request, results, may_change=may_change)
 
     asked = context.admin.alter_partition_reassignments(
@@ -45,21 +48,25 @@ def _response(
     results: Sequence[KafkaError | None],
     *,
     may_change: bool,
-) -> Fields:
+) -> AlterPartitionReassignmentsResponse:
     errors = iter(results)
-    return {
-        "allow_replication_factor_change": may_change,
-        "responses": [
-            {
-                "name": topic.name,
-                "partitions": [
-                    {"partition_index": partition.partition_index, **error_fields(next(errors))}
+    return AlterPartitionReassignmentsResponse(
+        allow_replication_factor_change=may_change,
+        responses=[
+            AlterPartitionReassignmentsResponse.ReassignableTopicResponse(
+                name=topic.name,
+                partitions=[
+                    AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
+                        partition_index=partition.partition_index,
+                        error_code=error_code(next(errors)),
+                        error_message=error_message(next(errors)),
+                    )
                     for partition in in_steps(topic.partitions, every=16)
                 ],
-            }
+            )
             for topic in in_steps(request.topics)
         ],
-    }
+    )
 
 
 API = Api(

@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.data import ApiVersionsRequest
+from cordwood.protocol.data import ApiVersionsRequest, ApiVersionsResponse
 from cordwood.serving.api import Api, Response
 from cordwood.serving.request_context import RequestContext
 
@@ -26,33 +26,35 @@ def handle(context: RequestContext, request: ApiVersionsRequest) -> Response:
     if context.api_version >= _SOFTWARE_SINCE:
         software = request.client_software_name, request.client_software_version
         if not all(_SOFTWARE.fullmatch(text) for text in software):
-            return {"error_code": ErrorCode.INVALID_REQUEST}
+            return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST)
         context.session.software = software
     versions = context.node.api_versions
     if context.node.forwarding is not None:
         versions = context.node.forwarding.advertised(versions)
     supported = context.node.metadata.supported_features
-    return {
-        "api_keys": [
-            {
-                "api_key": key,
+    return ApiVersionsResponse(
+        api_keys=[
+            ApiVersionsResponse.ApiVersion(
+                api_key=key,
                 # librdkafka of before 2.4 looks for version 0 to learn that batches are compressed
-                "min_version": 0 if key == _PRODUCE else low,
-                "max_version": high,
-            }
+                min_version=0 if key == _PRODUCE else low,
+                max_version=high,
+            )
             for key, (low, high) in sorted(versions.items())
         ],
-        "supported_features": [
-            {"name": name, "min_version": low, "max_version": high}
+        supported_features=[
+            ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in supported.items()
             if low > 0 or context.api_version >= _ZERO_LEVELS_SINCE
         ],
-        "finalized_features_epoch": context.node.metadata.image.next_offset - 1,
-        "finalized_features": [
-            {"name": name, "max_version_level": level, "min_version_level": level}
+        finalized_features_epoch=context.node.metadata.image.next_offset - 1,
+        finalized_features=[
+            ApiVersionsResponse.FinalizedFeatureKey(
+                name=name, max_version_level=level, min_version_level=level
+            )
             for name, level in context.node.metadata.finalized_features().items()
         ],
-    }
+    )
 
 
 API = Api(18, "ApiVersions", 0, 4, handle)

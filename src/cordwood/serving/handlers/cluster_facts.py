@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from itertools import zip_longest
-from typing import Any
+from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.broker.broker_context import RequestContext
@@ -54,9 +54,17 @@ def endpoint_for(context: RequestContext, broker: BrokerImage) -> Endpoint | Non
     return replace(endpoint, host=reached.host, port=reached.port)
 
 
-def brokers_of(
-    context: RequestContext, id_field: str, *, with_fenced: bool = False
-) -> list[dict[str, Any]]:
+class BrokerPlace(NamedTuple):
+    """Where a client reaches a broker."""
+
+    broker_id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+
+
+def brokers_of(context: RequestContext, *, with_fenced: bool = False) -> list[BrokerPlace]:
     """The brokers that are alive and have a listener of the client's name, and where it is."""
     found = []
     for broker in context.node.metadata.image.brokers.values():
@@ -64,13 +72,7 @@ def brokers_of(
         if endpoint is None or (broker.fenced and not with_fenced):
             continue
         found.append(
-            {
-                id_field: broker.broker_id,
-                "host": endpoint.host,
-                "port": endpoint.port,
-                "rack": broker.rack,
-                "is_fenced": broker.fenced,
-            }
+            BrokerPlace(broker.broker_id, endpoint.host, endpoint.port, broker.rack, broker.fenced)
         )
     return found
 
@@ -84,10 +86,10 @@ def current_leader(image: MetadataImage, topic: str, index: int) -> tuple[int, i
     return (-1, -1) if partition is None else (partition.leader, partition.leader_epoch)
 
 
-def endpoints_of(context: RequestContext, leaders: Iterable[int]) -> list[dict[str, Any]]:
+def endpoints_of(context: RequestContext, leaders: Iterable[int]) -> list[BrokerPlace]:
     """The addresses of the leaders that are alive, each once."""
     wanted = set(leaders)
-    return [each for each in brokers_of(context, "node_id") if each["node_id"] in wanted]
+    return [each for each in brokers_of(context) if each.broker_id in wanted]
 
 
 class PartitionPlaces:
@@ -106,25 +108,15 @@ class PartitionPlaces:
         }
         self._has_replica: dict[tuple[int, UUID | None], bool] = {}
 
-    def fields(self, index: int, partition: PartitionImage) -> dict[str, Any]:
-        """A partition's place: leader, replicas, those in sync and those that are not there."""
+    def place(self, partition: PartitionImage) -> tuple[int, int, list[int]]:
+        """The error code of a partition, its leader, and the replicas that are not there."""
         code = 0
         leader = partition.leader
         if leader == NO_LEADER or leader not in self._alive:
             code, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
         elif leader not in self._reachable:
             code, leader = ErrorCode.LISTENER_NOT_FOUND, NO_LEADER
-        return {
-            "error_code": code,
-            "partition_index": index,
-            "leader_id": leader,
-            "leader_epoch": partition.leader_epoch,
-            "replica_nodes": partition.replicas,
-            "isr_nodes": partition.isr,
-            "eligible_leader_replicas": partition.elr,
-            "last_known_elr": partition.last_known_elr,
-            "offline_replicas": self._offline(partition),
-        }
+        return code, leader, self._offline(partition)
 
     def _offline(self, partition: PartitionImage) -> list[int]:
         """The replicas whose broker, or whose log directory, is not there.

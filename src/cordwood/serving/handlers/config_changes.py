@@ -5,19 +5,21 @@ Source: kafka.server.KafkaApis.handleIncrementalAlterConfigsRequest, ConfigAdmin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from cordwood.configs.alter import Outcome, Resource, check_changes
 from cordwood.configs.resource import ConfigChange, ConfigResource
+from cordwood.format.messages.message import Message
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
+from cordwood.protocol.data import AlterConfigsResponse, IncrementalAlterConfigsResponse
 from cordwood.protocol.messages import read, response_codec
-from cordwood.serving.api import Fields, Response
+from cordwood.serving.api import Response
 from cordwood.serving.authorizer import Operation
 from cordwood.serving.handlers.config_authorization import config_authorization_error
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
-from cordwood.serving.handlers.error_fields import error_fields
+from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.node_services import Role
 from cordwood.serving.request_context import RequestContext
 
@@ -53,12 +55,12 @@ def carry_out(
     places = [place for place, each in enumerate(outcomes) if isinstance(each, ConfigChange)]
     changes = [each for each in outcomes if isinstance(each, ConfigChange)]
     if not changes:
-        return _response(asked, errors)
+        return _response(asked, _results(errors), replaces=replaces)
 
-    def respond(results: Sequence[KafkaError | None]) -> Fields:
+    def respond(results: Sequence[KafkaError | None]) -> Message:
         for place, result in zip(places, results, strict=True):
             errors[place] = result
-        return _response(asked, errors)
+        return _response(asked, _results(errors), replaces=replaces)
 
     altering = context.admin.alter_configs(changes, validate_only=request.validate_only)
     return after_answer(context, all_or_error(altering, len(changes)), respond)
@@ -71,7 +73,7 @@ async def _forward(
     resources: Sequence[Resource],
     *,
     replaces: bool,
-) -> Fields:
+) -> Message:
     """The controller's answer for all that this broker has not answered itself.
 
     Source: ConfigAdminManager.preprocess, copyWithoutPreprocessed, reassembleIncrementalResponse.
@@ -86,33 +88,21 @@ async def _forward(
         if not isinstance(outcome, ConfigChange)
     }
     rest = [each for place, each in enumerate(request.resources) if place not in errors]
-    answers: dict[tuple[int, str], dict[str, Any]] = {}
+    answers: dict[tuple[int, str], Any] = {}
     if rest:
         assert context.node.forwarding is not None, "checked by the caller"
-        fields = {"resources": rest, "validate_only": request.validate_only}
-        body = await context.node.forwarding.forward(api_key, context, fields)
+        controllers = type(request)(resources=rest, validate_only=request.validate_only)
+        body = await context.node.forwarding.forward(api_key, context, controllers)
         answer = read(response_codec(api_key, context.api_version), body)
-        answers = {
-            (each.resource_type, each.resource_name): {
-                "error_code": each.error_code,
-                "error_message": each.error_message,
-            }
-            for each in answer.responses
-        }
-    return {
-        "responses": [
-            {
-                **(
-                    error_fields(errors[place])
-                    if place in errors
-                    else answers[each.resource_type, each.resource_name]
-                ),
-                "resource_type": each.resource_type,
-                "resource_name": each.resource_name,
-            }
-            for place, each in enumerate(request.resources)
-        ]
-    }
+        answers = {(each.resource_type, each.resource_name): each for each in answer.responses}
+    results = []
+    for place, each in enumerate(request.resources):
+        if place in errors:
+            results.append((error_code(errors[place]), error_message(errors[place])))
+        else:
+            answer = answers[each.resource_type, each.resource_name]
+            results.append((answer.error_code, answer.error_message))
+    return _response(request.resources, results, replaces=replaces)
 
 
 def _authorized_outcomes(
@@ -141,14 +131,24 @@ def _checked(
     )
 
 
-def _response(asked: Iterable[Any], errors: Sequence[KafkaError | None]) -> Fields:
-    return {
-        "responses": [
-            {
-                **error_fields(error),
-                "resource_type": resource.resource_type,
-                "resource_name": resource.resource_name,
-            }
-            for resource, error in in_steps(zip(asked, errors, strict=True), every=16)
+def _response(
+    asked: Iterable[Any], results: Iterable[tuple[int, str | None]], *, replaces: bool
+) -> Message:
+    """The response with the code and the text for each resource."""
+    made: Any = AlterConfigsResponse if replaces else IncrementalAlterConfigsResponse
+    response: Message = made(
+        responses=[
+            made.AlterConfigsResourceResponse(
+                error_code=code,
+                error_message=text,
+                resource_type=resource.resource_type,
+                resource_name=resource.resource_name,
+            )
+            for resource, (code, text) in in_steps(zip(asked, results, strict=True), every=16)
         ]
-    }
+    )
+    return response
+
+
+def _results(errors: Iterable[KafkaError | None]) -> Iterator[tuple[int, str | None]]:
+    return ((error_code(error), error_message(error)) for error in errors)

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
+from cordwood.format.messages.message import Message
 from cordwood.model.kafka_errors import KafkaError
-from cordwood.serving.api import Fields
 from cordwood.serving.request_context import RequestContext
 
 T = TypeVar("T")
 
 
 async def after_answer(
-    context: RequestContext, asked: Awaitable[T], respond: Callable[[T], Fields]
-) -> Fields:
+    context: RequestContext, asked: Awaitable[T], respond: Callable[[T], Message]
+) -> Message:
     """The response that `respond` makes of the controller's answer.
 
     Raises:

@@ -13,11 +13,11 @@ from collections.abc import Sequence
 from cordwood.metadata.controller_requests import NewPartitions
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import CreatePartitionsRequest
-from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.protocol.data import CreatePartitionsRequest, CreatePartitionsResponse
+from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
-from cordwood.serving.handlers.error_fields import error_fields
+from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
 
 
@@ -26,7 +26,9 @@ def handle(context: RequestContext, request: CreatePartitionsRequest) -> Respons
     times = Counter(topic.name for topic in in_steps(request.topics, every=64))
     duplicate = InvalidRequestError("Duplicate topic name.")
     results = [
-        {"name": name, **error_fields(duplicate)}
+        CreatePartitionsResponse.CreatePartitionsTopicResult(
+            name=name, error_code=error_code(duplicate), error_message=error_message(duplicate)
+        )
         for name, count in in_steps(times.items(), every=16)
         if count > 1
     ]
@@ -34,7 +36,9 @@ def handle(context: RequestContext, request: CreatePartitionsRequest) -> Respons
     allowed = context.authorized(Operation.ALTER, ResourceType.TOPIC, in_steps(once, every=64))
     denied = TopicAuthorizationError()
     results += [
-        {"name": name, **error_fields(denied)}
+        CreatePartitionsResponse.CreatePartitionsTopicResult(
+            name=name, error_code=error_code(denied), error_message=error_message(denied)
+        )
         for name in in_steps(once, every=16)
         if name not in allowed
     ]
@@ -50,12 +54,14 @@ def handle(context: RequestContext, request: CreatePartitionsRequest) -> Respons
         if topic.name in allowed
     ]
 
-    def respond(errors: Sequence[KafkaError | None]) -> Fields:
+    def respond(errors: Sequence[KafkaError | None]) -> CreatePartitionsResponse:
         added = [
-            {"name": each.topic, **error_fields(error)}
+            CreatePartitionsResponse.CreatePartitionsTopicResult(
+                name=each.topic, error_code=error_code(error), error_message=error_message(error)
+            )
             for each, error in in_steps(zip(wanted, errors, strict=True), every=16)
         ]
-        return {"results": [*results, *added]}
+        return CreatePartitionsResponse(results=[*results, *added])
 
     asked = context.admin.create_partitions(wanted, validate_only=request.validate_only)
     return after_answer(context, all_or_error(asked, len(wanted)), respond)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from cordwood.configs.describe import describe_new_topic
 from cordwood.metadata.controller_requests import CreatedTopic, NewTopic
@@ -20,15 +19,16 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import is_reserved
-from cordwood.protocol.data import CreateTopicsRequest
-from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.protocol.data import CreateTopicsRequest, CreateTopicsResponse
+from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
-from cordwood.serving.handlers.error_fields import error_fields
+from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
 
 _SETTINGS_SINCE = 5
 _OF_SETTINGS = ("name", "value", "read_only", "config_source", "is_sensitive")
+_Topic = CreateTopicsResponse.CreatableTopicResult
 
 
 def handle(context: RequestContext, request: CreateTopicsRequest) -> Response:
@@ -44,7 +44,7 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> Response:
     ]
     wanted.sort(key=lambda topic: is_reserved(topic.name))  # Kafka answers for these last
 
-    def respond(results: Sequence[CreatedTopic | KafkaError | None]) -> Fields:
+    def respond(results: Sequence[CreatedTopic | KafkaError | None]) -> CreateTopicsResponse:
         return _response(context, wanted, results, times, denied)
 
     asked = context.admin.create_topics(wanted, validate_only=request.validate_only)
@@ -57,7 +57,7 @@ def _response(
     results: Sequence[CreatedTopic | KafkaError | None],
     times: Mapping[str, int],
     denied: Sequence[str],
-) -> Fields:
+) -> CreateTopicsResponse:
     topics = [
         _result(context, topic, result)
         for topic, result in in_steps(zip(wanted, results, strict=True))
@@ -67,12 +67,12 @@ def _response(
         for name, count in in_steps(times.items(), every=16)
         if count > 1
     ]
-    prohibited = [each for each in topics if is_reserved(each["name"])]
+    prohibited = [each for each in topics if is_reserved(each.name)]
     unauthorized = [
         _failed(name, TopicAuthorizationError("Authorization failed.")) for name in denied
     ]
     others = topics[: len(topics) - len(prohibited)]
-    return {"topics": [*others, *duplicates, *prohibited, *unauthorized]}
+    return CreateTopicsResponse(topics=[*others, *duplicates, *prohibited, *unauthorized])
 
 
 def _new_topic(topic: CreateTopicsRequest.CreatableTopic) -> NewTopic:
@@ -89,36 +89,36 @@ def _result(
     context: RequestContext,
     topic: NewTopic,
     result: CreatedTopic | KafkaError | None,
-) -> dict[str, Any]:
+) -> _Topic:
     if not isinstance(result, CreatedTopic):
         return _failed(topic.name, result)
     if not context.authorize(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
-        return {
-            "name": result.name,
-            "topic_id": result.topic_id,
-            "topic_config_error_code": ErrorCode.TOPIC_AUTHORIZATION_FAILED,
-            "configs": [],
-            **error_fields(None),
-        }
-    fields: dict[str, Any] = {
-        "name": result.name,
-        "topic_id": result.topic_id,
-        "num_partitions": result.num_partitions,
-        "replication_factor": result.replication_factor,
-        "configs": [],
-        **error_fields(None),
-    }
+        return _Topic(
+            name=result.name,
+            topic_id=result.topic_id,
+            topic_config_error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+            configs=[],
+        )
+    created = _Topic(
+        name=result.name,
+        topic_id=result.topic_id,
+        num_partitions=result.num_partitions,
+        replication_factor=result.replication_factor,
+        configs=[],
+    )
     if context.api_version >= _SETTINGS_SINCE:
         configs = {key: value for key, value in topic.configs.items() if value is not None}
-        fields["configs"] = [
-            {key: entry[key] for key in _OF_SETTINGS}
+        created.configs = [
+            CreateTopicsResponse.CreatableTopicConfigs(**{key: entry[key] for key in _OF_SETTINGS})
             for entry in describe_new_topic(context.node.configs, configs)
         ]
-    return fields
+    return created
 
 
-def _failed(name: str, error: KafkaError | None) -> dict[str, Any]:
-    return {"name": name, "configs": [], **error_fields(error)}
+def _failed(name: str, error: KafkaError | None) -> _Topic:
+    return _Topic(
+        name=name, configs=[], error_code=error_code(error), error_message=error_message(error)
+    )
 
 
 API = Api(19, "CreateTopics", 2, 7, handle, is_long=always)

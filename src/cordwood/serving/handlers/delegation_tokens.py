@@ -8,30 +8,57 @@ Source: kafka.server.KafkaApis.handleCreateTokenRequest and its neighbours.
 
 from __future__ import annotations
 
-from cordwood.format.messages.message import Message
 from cordwood.model.error_codes import ErrorCode
+from cordwood.protocol.data import (
+    CreateDelegationTokenRequest,
+    CreateDelegationTokenResponse,
+    DescribeDelegationTokenRequest,
+    DescribeDelegationTokenResponse,
+    ExpireDelegationTokenRequest,
+    ExpireDelegationTokenResponse,
+    RenewDelegationTokenRequest,
+    RenewDelegationTokenResponse,
+)
 from cordwood.serving.api import Api, Response
 from cordwood.serving.request_context import RequestContext
 
-_NONE = -1
+_CODE = ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED
+_ANONYMOUS = "User", "ANONYMOUS"
 
 
-def refuse(_context: RequestContext, _request: Message) -> Response:
+def create(_context: RequestContext, _request: CreateDelegationTokenRequest) -> Response:
     """Refuses."""
-    times = dict.fromkeys(("issue_timestamp_ms", "expiry_timestamp_ms", "max_timestamp_ms"), _NONE)
-    anonymous = {"principal_type": "User", "principal_name": "ANONYMOUS"}
-    requester = {f"token_requester_{name}": value for name, value in anonymous.items()}
-    return {
-        "error_code": ErrorCode.DELEGATION_TOKEN_REQUEST_NOT_ALLOWED,
-        **times,
-        **anonymous,
-        **requester,
-    }
+    kind, name = _ANONYMOUS
+    return CreateDelegationTokenResponse(
+        error_code=_CODE,
+        principal_type=kind,
+        principal_name=name,
+        token_requester_principal_type=kind,
+        token_requester_principal_name=name,
+        issue_timestamp_ms=-1,
+        expiry_timestamp_ms=-1,
+        max_timestamp_ms=-1,
+    )
+
+
+def renew(_context: RequestContext, _request: RenewDelegationTokenRequest) -> Response:
+    """Refuses."""
+    return RenewDelegationTokenResponse(error_code=_CODE, expiry_timestamp_ms=-1)
+
+
+def expire(_context: RequestContext, _request: ExpireDelegationTokenRequest) -> Response:
+    """Refuses."""
+    return ExpireDelegationTokenResponse(error_code=_CODE, expiry_timestamp_ms=-1)
+
+
+def describe(_context: RequestContext, _request: DescribeDelegationTokenRequest) -> Response:
+    """Refuses."""
+    return DescribeDelegationTokenResponse(error_code=_CODE)
 
 
 APIS = (
-    Api(38, "CreateDelegationToken", 1, 3, refuse),
-    Api(39, "RenewDelegationToken", 1, 2, refuse),
-    Api(40, "ExpireDelegationToken", 1, 2, refuse),
-    Api(41, "DescribeDelegationToken", 1, 3, refuse),
+    Api(38, "CreateDelegationToken", 1, 3, create),
+    Api(39, "RenewDelegationToken", 1, 2, renew),
+    Api(40, "ExpireDelegationToken", 1, 2, expire),
+    Api(41, "DescribeDelegationToken", 1, 3, describe),
 )

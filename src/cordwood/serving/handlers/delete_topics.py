@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
 from cordwood.model.kafka_errors import (
@@ -20,15 +19,15 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.pauses import in_steps
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.protocol.data import DeleteTopicsRequest
-from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.protocol.data import DeleteTopicsRequest, DeleteTopicsResponse
+from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, ResourceType
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
-from cordwood.serving.handlers.error_fields import error_fields
+from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
 
 _Asked = tuple[str | None, UUID]
-_Answer = dict[str, Any]
+_Answer = DeleteTopicsResponse.DeletableTopicResult
 
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> Response:
@@ -38,17 +37,19 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> Response:
         disabled: KafkaError = TopicDeletionDisabledError("Topic deletion is disabled.")
         if context.api_version < 3:
             disabled = InvalidRequestError("Topic deletion is disabled.")
-        return {"responses": [_answer(name, topic_id, disabled) for name, topic_id in asked]}
+        return DeleteTopicsResponse(
+            responses=[_answer(name, topic_id, disabled) for name, topic_id in asked]
+        )
     answers: list[_Answer] = []
     wanted = _without_faults(context, asked, answers)
     named = [_both(context, name, topic_id) for name, topic_id in in_steps(wanted, every=64)]
 
-    def respond(errors: Sequence[KafkaError | None]) -> Fields:
+    def respond(errors: Sequence[KafkaError | None]) -> DeleteTopicsResponse:
         deleted = [
             _answer(*each, error)
             for each, error in in_steps(zip(named, errors, strict=True), every=16)
         ]
-        return {"responses": [*answers, *deleted]}
+        return DeleteTopicsResponse(responses=[*answers, *deleted])
 
     asked_ids = [topic_id if name is None else name for name, topic_id in wanted]
     deleting = all_or_error(context.admin.delete_topics(asked_ids), len(wanted))
@@ -131,7 +132,12 @@ def _fault(name: str | None, topic_id: UUID, count: int) -> str | None:
 
 
 def _answer(name: str | None, topic_id: UUID, error: KafkaError | None) -> _Answer:
-    return {"name": name, "topic_id": topic_id, **error_fields(error)}
+    return _Answer(
+        name=name,
+        topic_id=topic_id,
+        error_code=error_code(error),
+        error_message=error_message(error),
+    )
 
 
 API = Api(20, "DeleteTopics", 1, 6, handle, is_long=always)

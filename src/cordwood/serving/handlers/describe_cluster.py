@@ -8,13 +8,13 @@ ControllerApis.handleDescribeCluster, ControllerRegistrationsPublisher.describeC
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from cordwood.metadata.records import has_controller_registration
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import UnsupportedRequestError
-from cordwood.protocol.data import DescribeClusterRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import DescribeClusterRequest, DescribeClusterResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.handlers.cluster_facts import brokers_of, cluster_operations
 from cordwood.serving.node_services import Role
@@ -31,17 +31,15 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Response
         context.require(on_cluster(Operation.ALTER), request)
     if request.endpoint_type != _ENDPOINT_TYPES[role]:
         return _wrong_endpoint(role, request.endpoint_type)
-    return {
-        "endpoint_type": request.endpoint_type,
-        "cluster_id": context.node.cluster_id,
-        "controller_id": context.node.node_id,
-        "brokers": _controllers(context)
-        if role is Role.CONTROLLER
-        else brokers_of(context, "broker_id", with_fenced=request.include_fenced_brokers),
-        "cluster_authorized_operations": cluster_operations(
+    return DescribeClusterResponse(
+        endpoint_type=request.endpoint_type,
+        cluster_id=context.node.cluster_id,
+        controller_id=context.node.node_id,
+        brokers=_controllers(context) if role is Role.CONTROLLER else _brokers(context, request),
+        cluster_authorized_operations=cluster_operations(
             context, is_asked=request.include_cluster_authorized_operations
         ),
-    }
+    )
 
 
 def _require_registered_controllers(context: RequestContext) -> None:
@@ -51,23 +49,34 @@ def _require_registered_controllers(context: RequestContext) -> None:
         )
 
 
-def _wrong_endpoint(role: Role, asked: int) -> Fields:
+def _wrong_endpoint(role: Role, asked: int) -> DescribeClusterResponse:
     wanted = {number: each for each, number in _ENDPOINT_TYPES.items()}.get(asked)
     if wanted is None:
-        return {
-            "error_code": ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
-            "error_message": f"Unsupported endpoint type {asked}",
-        }
-    return {
-        "error_code": ErrorCode.MISMATCHED_ENDPOINT_TYPE,
-        "error_message": f"The request was sent to an endpoint of type {role.name}, but we wanted "
+        return DescribeClusterResponse(
+            error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
+            error_message=f"Unsupported endpoint type {asked}",
+        )
+    return DescribeClusterResponse(
+        error_code=ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+        error_message=f"The request was sent to an endpoint of type {role.name}, but we wanted "
         f"an endpoint of type {wanted.name}",
-    }
+    )
 
 
-def _controllers(context: RequestContext) -> list[dict[str, Any]]:
+def _brokers(
+    context: RequestContext, request: DescribeClusterRequest
+) -> list[DescribeClusterResponse.DescribeClusterBroker]:
     return [
-        {"broker_id": controller.controller_id, "host": each.host, "port": each.port}
+        DescribeClusterResponse.DescribeClusterBroker(**each._asdict())
+        for each in brokers_of(context, with_fenced=request.include_fenced_brokers)
+    ]
+
+
+def _controllers(context: RequestContext) -> list[DescribeClusterResponse.DescribeClusterBroker]:
+    return [
+        DescribeClusterResponse.DescribeClusterBroker(
+            broker_id=controller.controller_id, host=each.host, port=each.port
+        )
         for controller in context.node.metadata.image.controllers.values()
         for each in controller.endpoints
         if each.name == context.listener

@@ -9,6 +9,7 @@ KIP-569, KIP-1142.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from cordwood.configs.describe import describe
@@ -16,7 +17,7 @@ from cordwood.configs.resource import ConfigResource
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import DescribeConfigsRequest
+from cordwood.protocol.data import DescribeConfigsRequest, DescribeConfigsResponse
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation
 from cordwood.serving.handlers.config_authorization import config_authorization_error
@@ -33,19 +34,19 @@ def handle(context: RequestContext, request: DescribeConfigsRequest) -> Response
     kinds = {int(kind) for kind in ConfigResource}
     if any(asked.resource_type not in kinds for asked in in_steps(request.resources, every=64)):
         error = InvalidRequestError(_MALFORMED)
-        return {
-            "results": [_refused(asked, error) for asked in in_steps(request.resources, every=16)]
-        }
-    return {
-        "results": [_described(context, asked, request) for asked in in_steps(request.resources)]
-    }
+        return DescribeConfigsResponse(
+            results=[_refused(asked, error) for asked in in_steps(request.resources, every=16)]
+        )
+    return DescribeConfigsResponse(
+        results=[_described(context, asked, request) for asked in in_steps(request.resources)]
+    )
 
 
 def _described(
     context: RequestContext,
     asked: DescribeConfigsRequest.DescribeConfigsResource,
     request: DescribeConfigsRequest,
-) -> dict[str, Any]:
+) -> DescribeConfigsResponse.DescribeConfigsResult:
     denied = config_authorization_error(
         context, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name
     )
@@ -63,14 +64,24 @@ def _described(
         return _refused(asked, error)
     except ConfigError as error:
         return _refused(asked, InvalidConfigError(str(error)))
-    if not request.include_synonyms:
-        entries = [entry | {"synonyms": []} for entry in entries]
-    return _result(asked, 0, "", entries)
+    with_synonyms = request.include_synonyms
+    configs = [_config(entry, with_synonyms=with_synonyms) for entry in entries]
+    return _result(asked, 0, "", configs)
+
+
+def _config(
+    entry: Mapping[str, Any], *, with_synonyms: bool
+) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
+    synonyms = [
+        DescribeConfigsResponse.DescribeConfigsSynonym(**each)
+        for each in (entry["synonyms"] if with_synonyms else ())
+    ]
+    return DescribeConfigsResponse.DescribeConfigsResourceResult(**{**entry, "synonyms": synonyms})
 
 
 def _refused(
     asked: DescribeConfigsRequest.DescribeConfigsResource, error: KafkaError
-) -> dict[str, Any]:
+) -> DescribeConfigsResponse.DescribeConfigsResult:
     return _result(asked, error.code, str(error), [])
 
 
@@ -78,15 +89,15 @@ def _result(
     asked: DescribeConfigsRequest.DescribeConfigsResource,
     code: int,
     text: str,
-    entries: list[dict[str, Any]],
-) -> dict[str, Any]:
-    return {
-        "error_code": code,
-        "error_message": text,
-        "resource_type": asked.resource_type,
-        "resource_name": asked.resource_name,
-        "configs": entries,
-    }
+    configs: list[DescribeConfigsResponse.DescribeConfigsResourceResult],
+) -> DescribeConfigsResponse.DescribeConfigsResult:
+    return DescribeConfigsResponse.DescribeConfigsResult(
+        error_code=code,
+        error_message=text,
+        resource_type=asked.resource_type,
+        resource_name=asked.resource_name,
+        configs=configs,
+    )
 
 
 API = Api(32, "DescribeConfigs", 1, 4, handle, is_long=always)

@@ -9,13 +9,12 @@ KIP-853.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
-from typing import Any
 
 from cordwood.metadata.controller_requests import QuorumInfo, QuorumReplica
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
-from cordwood.protocol.data import DescribeQuorumRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import DescribeQuorumRequest, DescribeQuorumResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.request_context import RequestContext
 
@@ -27,57 +26,66 @@ def handle(context: RequestContext, request: DescribeQuorumRequest) -> Response:
         for topic in request.topics
     ]
     if asked != [(CLUSTER_METADATA_TOPIC, [0])]:
-        return {"error_message": "", "topics": [_unknown(name, numbers) for name, numbers in asked]}
+        return DescribeQuorumResponse(
+            error_message="", topics=[_unknown(name, numbers) for name, numbers in asked]
+        )
     return _described(context.admin.describe_quorum())
 
 
-async def _described(asked: Awaitable[QuorumInfo]) -> Fields:
+async def _described(asked: Awaitable[QuorumInfo]) -> DescribeQuorumResponse:
     quorum = await asked
-    partition = {
-        "partition_index": 0,
-        "error_code": 0,
-        "error_message": "",
-        "leader_id": quorum.leader_id,
-        "leader_epoch": quorum.leader_epoch,
-        "high_watermark": quorum.high_watermark,
-        "current_voters": _replicas(quorum.voters),
-        "observers": _replicas(quorum.observers),
-    }
+    partition = DescribeQuorumResponse.DescribeQuorumResponsePartitionData(
+        partition_index=0,
+        error_code=0,
+        error_message="",
+        leader_id=quorum.leader_id,
+        leader_epoch=quorum.leader_epoch,
+        high_watermark=quorum.high_watermark,
+        current_voters=_replicas(quorum.voters),
+        observers=_replicas(quorum.observers),
+    )
     listeners = [
-        {"name": each.name, "host": each.host, "port": each.port} for each in quorum.endpoints
+        DescribeQuorumResponse.Listener(name=each.name, host=each.host, port=each.port)
+        for each in quorum.endpoints
     ]
-    return {
-        "error_message": "",
-        "topics": [{"topic_name": CLUSTER_METADATA_TOPIC, "partitions": [partition]}],
-        "nodes": [{"node_id": quorum.leader_id, "listeners": listeners}],
-    }
+    return DescribeQuorumResponse(
+        error_message="",
+        topics=[
+            DescribeQuorumResponse.DescribeQuorumResponseTopicData(
+                topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition]
+            )
+        ],
+        nodes=[DescribeQuorumResponse.Node(node_id=quorum.leader_id, listeners=listeners)],
+    )
 
 
-def _replicas(replicas: Iterable[QuorumReplica]) -> list[dict[str, Any]]:
+def _replicas(replicas: Iterable[QuorumReplica]) -> list[DescribeQuorumResponse.ReplicaState]:
     return [
-        {
-            "replica_id": each.replica_id,
-            "replica_directory_id": each.directory_id,
-            "log_end_offset": each.log_end_offset,
-            "last_fetch_timestamp": each.last_fetch_ms,
-            "last_caught_up_timestamp": each.last_caught_up_ms,
-        }
+        DescribeQuorumResponse.ReplicaState(
+            replica_id=each.replica_id,
+            replica_directory_id=each.directory_id,
+            log_end_offset=each.log_end_offset,
+            last_fetch_timestamp=each.last_fetch_ms,
+            last_caught_up_timestamp=each.last_caught_up_ms,
+        )
         for each in replicas
     ]
 
 
-def _unknown(topic: str, partitions: list[int]) -> dict[str, Any]:
-    return {
-        "topic_name": topic,
-        "partitions": [
-            {
-                "partition_index": number,
-                "error_code": ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
-                "error_message": "This server does not host this topic-partition.",
-            }
+def _unknown(
+    topic: str, partitions: list[int]
+) -> DescribeQuorumResponse.DescribeQuorumResponseTopicData:
+    return DescribeQuorumResponse.DescribeQuorumResponseTopicData(
+        topic_name=topic,
+        partitions=[
+            DescribeQuorumResponse.DescribeQuorumResponsePartitionData(
+                partition_index=number,
+                error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+                error_message="This server does not host this topic-partition.",
+            )
             for number in partitions
         ],
-    }
+    )
 
 
 API = Api(55, "DescribeQuorum", 0, 2, handle, needs=(on_cluster(Operation.DESCRIBE),))

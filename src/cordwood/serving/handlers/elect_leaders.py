@@ -8,23 +8,22 @@ Source: org.apache.kafka.controller.ReplicationControlManager.electLeaders; KIP-
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from cordwood.metadata.controller_requests import ElectionResult
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import ElectLeadersRequest
-from cordwood.serving.api import Api, Fields, Response, always
+from cordwood.protocol.data import ElectLeadersRequest, ElectLeadersResponse
+from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.handlers.controller_answers import after_answer, result_or_error
-from cordwood.serving.handlers.error_fields import error_fields
+from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
 
 
 def handle(context: RequestContext, request: ElectLeadersRequest) -> Response:
     """Answers for each partition; asked about all, for those alone that needed an election."""
     wanted = None
-    topics: dict[str, list[dict[str, Any]]]
+    topics: dict[str, list[ElectLeadersResponse.PartitionResult]]
     if request.topic_partitions is None:
         topics = {name: [] for name in context.node.metadata.image.topics}
     else:
@@ -36,26 +35,31 @@ def handle(context: RequestContext, request: ElectLeadersRequest) -> Response:
         ]
     election_type = request.election_type
 
-    def respond(answer: Sequence[ElectionResult] | KafkaError) -> Fields:
+    def respond(answer: Sequence[ElectionResult] | KafkaError) -> ElectLeadersResponse:
         if not isinstance(answer, KafkaError):
-            return {"replica_election_results": _results(topics, answer)}
+            return ElectLeadersResponse(replica_election_results=_results(topics, answer))
         failed = [ElectionResult(topic, number, answer) for topic, number in wanted or ()]
         results = _results({} if wanted is None else topics, failed)
-        return {"error_code": answer.code, "replica_election_results": results}
+        return ElectLeadersResponse(error_code=answer.code, replica_election_results=results)
 
     asked = context.admin.elect_leaders(wanted, election_type=election_type)
     return after_answer(context, result_or_error(asked), respond)
 
 
 def _results(
-    topics: dict[str, list[dict[str, Any]]], results: Iterable[ElectionResult]
-) -> list[dict[str, Any]]:
+    topics: dict[str, list[ElectLeadersResponse.PartitionResult]], results: Iterable[ElectionResult]
+) -> list[ElectLeadersResponse.ReplicaElectionResult]:
     for result in in_steps(results, every=16):
         topics[result.topic].append(
-            {"partition_id": result.partition, **error_fields(result.error)}
+            ElectLeadersResponse.PartitionResult(
+                partition_id=result.partition,
+                error_code=error_code(result.error),
+                error_message=error_message(result.error),
+            )
         )
     return [
-        {"topic": topic, "partition_result": partitions} for topic, partitions in topics.items()
+        ElectLeadersResponse.ReplicaElectionResult(topic=topic, partition_result=partitions)
+        for topic, partitions in topics.items()
     ]
 
 

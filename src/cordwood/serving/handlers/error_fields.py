@@ -8,12 +8,13 @@ from __future__ import annotations
 from cordwood.model.kafka_errors import KafkaError, UnknownServerError
 
 
-def error_fields(error: KafkaError | None) -> dict[str, object]:
-    """An error's code and text; an unexpected one, or one without a text of its own, has none."""
-    if error is None:
-        return {"error_code": 0, "error_message": None}
-    is_unexpected = error.code == UnknownServerError.code
-    return {
-        "error_code": error.code,
-        "error_message": None if is_unexpected else str(error) or None,
-    }
+def error_code(error: KafkaError | None) -> int:
+    """An error's code; 0 for none."""
+    return 0 if error is None else error.code
+
+
+def error_message(error: KafkaError | None) -> str | None:
+    """An error's text; an unexpected one, or one without a text of its own, has none."""
+    if error is None or error.code == UnknownServerError.code:
+        return None
+    return str(error) or None

@@ -8,7 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import ListPartitionReassignmentsRequest
+from cordwood.protocol.data import (
+    ListPartitionReassignmentsRequest,
+    ListPartitionReassignmentsResponse,
+)
 from cordwood.serving.api import Api, Response, always
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.request_context import RequestContext
@@ -25,18 +28,22 @@ def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) 
     topics = []
     for name, numbers in in_steps(asked):
         ongoing = [
-            {
-                "partition_index": number,
-                "replicas": partition.replicas,
-                "adding_replicas": partition.adding_replicas,
-                "removing_replicas": partition.removing_replicas,
-            }
+            ListPartitionReassignmentsResponse.OngoingPartitionReassignment(
+                partition_index=number,
+                replicas=partition.replicas,
+                adding_replicas=partition.adding_replicas,
+                removing_replicas=partition.removing_replicas,
+            )
             for number in in_steps(numbers, every=64)
             if (partition := image.partition(name, number)) is not None and partition.is_reassigning
         ]
         if ongoing:
-            topics.append({"name": name, "partitions": ongoing})
-    return {"topics": topics}
+            topics.append(
+                ListPartitionReassignmentsResponse.OngoingTopicReassignment(
+                    name=name, partitions=ongoing
+                )
+            )
+    return ListPartitionReassignmentsResponse(topics=topics)
 
 
 API = Api(

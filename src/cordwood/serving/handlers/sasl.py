@@ -8,22 +8,27 @@ Source: kafka.server.KafkaApis.handleSaslHandshakeRequest, handleSaslAuthenticat
 from __future__ import annotations
 
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.data import SaslAuthenticateRequest, SaslHandshakeRequest
+from cordwood.protocol.data import (
+    SaslAuthenticateRequest,
+    SaslAuthenticateResponse,
+    SaslHandshakeRequest,
+    SaslHandshakeResponse,
+)
 from cordwood.serving.api import Api, Response
 from cordwood.serving.request_context import RequestContext
 
 
 def shake(_context: RequestContext, _request: SaslHandshakeRequest) -> Response:
     """Refuses."""
-    return {"error_code": ErrorCode.ILLEGAL_SASL_STATE}
+    return SaslHandshakeResponse(error_code=ErrorCode.ILLEGAL_SASL_STATE)
 
 
 def authenticate(_context: RequestContext, _request: SaslAuthenticateRequest) -> Response:
     """Refuses."""
-    return {
-        "error_code": ErrorCode.ILLEGAL_SASL_STATE,
-        "error_message": "SaslAuthenticate request received after successful authentication",
-    }
+    return SaslAuthenticateResponse(
+        error_code=ErrorCode.ILLEGAL_SASL_STATE,
+        error_message="SaslAuthenticate request received after successful authentication",
+    )
 
 
 APIS = (

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from cordwood.protocol.data import UnregisterBrokerRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import UnregisterBrokerRequest, UnregisterBrokerResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.handlers.controller_answers import result_or_error
-from cordwood.serving.handlers.error_fields import error_fields
+from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
 
 
@@ -20,10 +20,11 @@ def handle(context: RequestContext, request: UnregisterBrokerRequest) -> Respons
     return _response(context.admin.unregister_broker(request.broker_id))
 
 
-async def _response(asked: Awaitable[None]) -> Fields:
+async def _response(asked: Awaitable[None]) -> UnregisterBrokerResponse:
     error = await result_or_error(asked)
     # Kafka's text is empty, not null.
-    return {"error_message": ""} if error is None else error_fields(error)
+    text = "" if error is None else error_message(error)
+    return UnregisterBrokerResponse(error_code=error_code(error), error_message=text)
 
 
 API = Api(64, "UnregisterBroker", 0, 0, handle, needs=(on_cluster(Operation.ALTER),))

@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 
 from cordwood.metadata.controller_requests import FeatureUpdate
-from cordwood.protocol.data import UpdateFeaturesRequest
-from cordwood.serving.api import Api, Fields, Response
+from cordwood.protocol.data import UpdateFeaturesRequest, UpdateFeaturesResponse
+from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import Operation, on_cluster
 from cordwood.serving.handlers.controller_answers import result_or_error
-from cordwood.serving.handlers.error_fields import error_fields
 from cordwood.serving.request_context import RequestContext
 
 
@@ -29,17 +28,21 @@ def handle(context: RequestContext, request: UpdateFeaturesRequest) -> Response:
     return _response(updates, asked)
 
 
-async def _response(updates: Sequence[FeatureUpdate], asked: Awaitable[None]) -> Fields:
+async def _response(
+    updates: Sequence[FeatureUpdate], asked: Awaitable[None]
+) -> UpdateFeaturesResponse:
     error = await result_or_error(asked)
     if error is not None:
         text = (
             f"The update failed for all features since the following feature had an error: {error}"
         )
-        return {"error_code": error.code, "error_message": text, "results": []}
-    return {
-        **error_fields(None),
-        "results": [{"feature": each.name, "error_message": "NONE"} for each in updates],
-    }
+        return UpdateFeaturesResponse(error_code=error.code, error_message=text, results=[])
+    return UpdateFeaturesResponse(
+        results=[
+            UpdateFeaturesResponse.UpdatableFeatureResult(feature=each.name, error_message="NONE")
+            for each in updates
+        ],
+    )
 
 
 API = Api(57, "UpdateFeatures", 0, 2, handle, needs=(on_cluster(Operation.ALTER),))
