@@ -23,7 +23,6 @@ CLASS_LINES_MAX = 450
 
 #: What is longer, its limit, and why it is not divided.
 LONG: dict[str, tuple[int, str]] = {
-    "model/error_codes.py:ErrorCode": (820, "a table: a row for each of Kafka's error codes"),
     "format/native/source/rebuild.py:assemble": (70, "one loop of compiled code"),
     "storage/log/partition_log.py:PartitionLog": (
         850,
