@@ -125,7 +125,7 @@ def encode_message(schema: MessageSchema, version: int, fields: Mapping[str, Any
             where there must be a value, a number out of range.
     """
     out = bytearray()
-    codec_of(schema, version).write(out, fields)
+    codec_of(schema, version).write(out, fields, [])
     return bytes(out)
 
 

@@ -15,7 +15,6 @@ from functools import cache
 from typing import Any, Final
 
 from cordwood.format.messages.codec import MessageCodec
-from cordwood.format.messages.primitives import Output
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import (
     CordwoodError,
@@ -113,10 +112,8 @@ def read_request(
 
 def encode(codec: MessageCodec, values: Any) -> bytes:
     """A message's bytes; its records are bytes. Arguments and errors are those of `parts_of`."""
-    out = Output()
-    _write(codec, out, values)
-    assert not out.parts, "records that are not bytes"
-    return bytes(out)
+    (data,) = parts_of(codec, values)
+    return bytes(data)
 
 
 def parts_of(codec: MessageCodec, values: Any) -> list[Any]:
@@ -129,18 +126,16 @@ def parts_of(codec: MessageCodec, values: Any) -> list[Any]:
     Raises:
         MalformedMessageError: a value does not fit its field.
     """
-    out = Output()
-    _write(codec, out, values)
-    # What is large is not copied.
-    rest = bytes(out) if len(out) < _COPIED_BYTES_MAX else memoryview(out)
-    return [*out.parts, rest] if rest or not out.parts else out.parts
-
-
-def _write(codec: MessageCodec, out: Output, values: Any) -> None:
+    out = bytearray()
+    parts: list[Any] = []
     try:
-        codec.write(out, values)
+        codec.write(out, values, parts)
     except EncodingError as error:
         raise MalformedMessageError(str(error)) from error
+    if out or not parts:
+        # What is large is not copied.
+        parts.append(bytes(out) if len(out) < _COPIED_BYTES_MAX else memoryview(out))
+    return parts
 
 
 def build(codec: MessageCodec, values: Any) -> Any:

@@ -18,7 +18,7 @@ from cordwood.format.varint import Buffer, CutOffError
 from cordwood.model.errors import EncodingError, UnsupportedVersionError
 
 Read = Callable[[Buffer, int], tuple[Any, int]]
-Write = Callable[[bytearray, Any], None]
+Write = Callable[[bytearray, Any, list[Any]], None]
 
 _COPIED_BYTES_MAX: Final = 1 << 20
 
@@ -96,12 +96,13 @@ class MessageCodec:
         assert self._class is not None, "structs are dicts"
         return message_of(self._class, values)
 
-    def write(self, out: bytearray, values: Any) -> None:
+    def write(self, out: bytearray, values: Any, parts: list[Any]) -> None:
         """Appends the message to `out`.
 
         Args:
             out: where to.
             values: an object of the message's class, or a mapping, and so for structs in it.
+            parts: gets what is written before records that are not bytes, and these.
 
         Raises:
             EncodingError: a value does not fit its field: a string of more than 32,767 bytes,
@@ -114,7 +115,7 @@ class MessageCodec:
         try:
             if self._class is not None and not isinstance(values, Message):
                 values = self.message(values)
-            write(out, values)
+            write(out, values, parts)
         except (struct.error, AttributeError, TypeError, UnicodeError) as error:
             raise EncodingError(f"{self}: {error}") from error
 

@@ -28,11 +28,18 @@ WRITE_STEPS: Final = 16
 _INT_MIN: Final = -(1 << 31)
 _INT_MAX: Final = (1 << 31) - 1
 _SIZES: Final = {code: struct.calcsize(f">{code}") for code in "?bhHiIqd"}
-_TABLE_SIZE: Final = 16
+TABLE_SIZE: Final = 16
+"""For fewer numbers there are functions that pack and unpack them."""
+
 _UNPACKERS: Final = {
-    code: [struct.Struct(f">{count}{code}").unpack_from for count in range(_TABLE_SIZE)]
+    code: [struct.Struct(f">{count}{code}").unpack_from for count in range(TABLE_SIZE)]
     for code in _SIZES
 }
+PACKERS: Final = {
+    code: [struct.Struct(f">{count}{code}").pack for count in range(TABLE_SIZE)] for code in _SIZES
+}
+"""Functions that pack so many numbers of a type."""
+
 _NUMBERS_AT_ONCE: Final = 4096
 
 
@@ -155,7 +162,7 @@ def read_numbers(data: Buffer, at: int, count: int, code: str) -> tuple[list[Any
     Raises:
         struct.error: the message ends before.
     """
-    if count < _TABLE_SIZE:
+    if count < TABLE_SIZE:
         return list(_UNPACKERS[code][count](data, at)), at + count * _SIZES[code]
     size = _SIZES[code]
     if count * size > len(data) - at:
@@ -250,26 +257,9 @@ class Records(Protocol):
         """Their size."""
 
 
-class Output(bytearray):
-    """What is written of a message whose records may stay in files.
-
-    `parts` are what has been written before the last records that did.
-    """
-
-    __slots__ = ("parts",)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.parts: list[Any] = []
-
-    def put(self, records: Records) -> None:
-        """Appends records that are not bytes."""
-        self.parts += (bytes(self), records)
-        self.clear()
-
-
 CONTEXT: Final[dict[str, Callable[..., Any] | Any]] = {
     "BYTES": (bytes, bytearray, memoryview),
+    "PACKERS": PACKERS,
     "array_error": array_error,
     "bytes_error": bytes_error,
     "in_steps": in_steps,

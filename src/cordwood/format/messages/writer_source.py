@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cordwood.format.messages.message import Message, default_struct
-from cordwood.format.messages.primitives import CONTEXT, STRING_BYTES_MAX, WRITE_STEPS
+from cordwood.format.messages.primitives import CONTEXT, STRING_BYTES_MAX, TABLE_SIZE, WRITE_STEPS
 from cordwood.format.messages.schema import LAYOUTS, Field, MessageSchema
 from cordwood.format.messages.source import Source
 from cordwood.model.uuids import ZERO_UUID
@@ -21,12 +21,13 @@ _NUMBERS: Final = frozenset(LAYOUTS) - {"uuid"}
 
 
 class WriterSource:
-    """Writes the source of `write(out, values)`, which appends a message to a bytearray.
+    """Writes the source of `write(out, values, parts)`, which appends a message to a bytearray.
 
     With `structs`, by name, structs are objects of those classes, and null is written as empty in
     versions of a field that cannot be null if others can. Without they are mappings by the schema's
     names, in which a field that is left out has its default, or is null if it can be and the schema
-    names no default. `context` has the values that the source names.
+    names no default. Before records that are not bytes, what is written moves to the list `parts`,
+    and so do they. `context` has the values that the source names.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class WriterSource:
             "EMPTY": {},
             "ZERO_UUID": ZERO_UUID,
         }
-        self._source = Source("def write(out, values):")
+        self._source = Source("def write(out, values, parts):")
         self._out = "out"
         # Fields of fixed size that are not written yet: type and expression.
         self._pending: list[tuple[str, str]] = []
@@ -191,66 +192,97 @@ class WriterSource:
     def _text(self, kind: str, name: str, value: str, *, null: int | None) -> None:
         add, block = self._source.add, self._source.block
         data, size = self._source.name("data"), self._source.name("size")
-        is_string, is_records = kind == "string", kind == "records"
+        is_string = kind == "string"
+        if self._is_flexible:
+            self._flush()
         add(f"{data} = {value}")
         with block(f"if {data} is None:"):
-            if null is not None:
-                add(f"{size} = {null}", f'{data} = b""')
-            else:
-                add(f'raise null_value_error("{name}")')
+            self._absent(name, size, null)
+            if null is not None and not self._is_flexible:
+                add(f'{data} = b""')
         with block("else:"):
             if is_string:
                 add(f"{data} = {data}.encode()")
             length = f"len({data})"
-            if is_records:
+            if kind == "records":
                 length += f" if isinstance({data}, BYTES) else {data}.size_bytes"
             add(f"{size} = {length}")
-            if is_string:
-                with block(f"if {size} > {STRING_BYTES_MAX}:"):
-                    add(f'raise long_value_error("{name}", {size})')
-        self._length(size, "h" if is_string else "i")
-        if not is_records:
+            too_long = f"{size} > {STRING_BYTES_MAX}" if is_string else ""
+            error = f'raise long_value_error("{name}", {size})'
+            if self._is_flexible:
+                self._compact_length(size, too_long, error)
+                self._bytes(kind, data)
+            elif too_long:
+                with block(f"if {too_long}:"):
+                    add(error)
+        if not self._is_flexible:
+            self._pending.append(("h" if is_string else "i", size))
+            self._flush()
+            self._bytes(kind, data)
+
+    def _bytes(self, kind: str, data: str) -> None:
+        """Writes bytes; records that are not in memory are put between what is written."""
+        add, block = self._source.add, self._source.block
+        if kind != "records":
             add(f"{self._out} += {data}")
             return
         with block(f"if isinstance({data}, BYTES):"):
             add(f"{self._out} += {data}")
         with block("else:"):
-            add(f"{self._out}.put({data})")
+            add(f"parts += (bytes({self._out}), {data})", f"{self._out}.clear()")
 
-    def _length(self, variable: str, code: str) -> None:
-        """Writes a length, or a count, and what was pending."""
-        if not self._is_flexible:
-            self._pending.append((code, variable))
-            self._flush()
-            return
-        self._flush()
-        with self._source.block(f"if {variable} < 127:"):
-            self._source.add(f"{self._out}.append({variable} + 1)")
-        with self._source.block("else:"):
-            self._source.add(f"write_uvarint({self._out}, {variable} + 1)")
+    def _absent(self, name: str, size: str, null: int | None) -> None:
+        """Writes the length of a null, or has it refused; if not flexible, it is only noted."""
+        if null is None:
+            self._source.add(f'raise null_value_error("{name}")')
+        elif self._is_flexible:
+            self._source.add(f"{self._out}.append({null + 1})")
+        else:
+            self._source.add(f"{size} = {null}")
+
+    def _compact_length(self, size: str, too_long: str = "", error: str = "") -> None:
+        add, block = self._source.add, self._source.block
+        with block(f"if {size} < 127:"):
+            add(f"{self._out}.append({size} + 1)")
+        if too_long:
+            with block(f"elif {too_long}:"):
+                add(error)
+        with block("else:"):
+            add(f"write_uvarint({self._out}, {size} + 1)")
 
     def _array(self, field: Field, value: str) -> None:
         add, block = self._source.add, self._source.block
         items, count = self._source.name("items"), self._source.name("count")
+        null = self._null(field)
+        if self._is_flexible:
+            self._flush()
         add(f"{items} = {value}")
-        with block(f"if {items} is None:"):
-            null = self._null(field)
-            if null is not None:
-                add(f"{count} = {null}", f"{items} = ()")
-            else:
-                add(f'raise null_value_error("{field.name}")')
-        with block("else:"):
-            with block(f"if type({items}) is not list:"):
-                add(f"{items} = iterated({items})")
+        with block(f"if {items}:"):
+            if self._structs is None:
+                with block(f"if type({items}) is not list:"):
+                    add(f"{items} = iterated({items})")
             add(f"{count} = len({items})")
-        self._length(count, "i")
-        with block(f"if {count} > 0:"):
-            if field.kind in _NUMBERS:
-                add(f'write_numbers({self._out}, {items}, "{LAYOUTS[field.kind]}")')
-            else:
+            if self._is_flexible:
+                self._compact_length(count)
+                self._elements(field, items, count)
+        with block(f"elif {items} is None:"):
+            self._absent(field.name, count, null)
+        with block("else:"):
+            add(f"{self._out}.append(1)" if self._is_flexible else f"{count} = 0")
+        if not self._is_flexible:
+            self._pending.append(("i", count))
+            self._flush()
+            with block(f"if {count} > 0:"):
                 self._elements(field, items, count)
 
     def _elements(self, field: Field, items: str, count: str) -> None:
+        if field.kind in _NUMBERS:
+            code = LAYOUTS[field.kind]
+            with self._source.block(f"if {count} < {TABLE_SIZE}:"):
+                self._source.add(f'{self._out} += PACKERS["{code}"][{count}](*{items})')
+            with self._source.block("else:"):
+                self._source.add(f'write_numbers({self._out}, {items}, "{code}")')
+            return
         element = self._source.name("element")
         with self._source.block(
             f"for {element} in {items} if {count} < {WRITE_STEPS} or not is_pausing()"
