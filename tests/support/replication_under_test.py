@@ -173,6 +173,7 @@ class ReplicationRun:
         self.done[action.__name__] += 1
         action()
         self.check()
+        self.check_invariants()
 
     def settle(self) -> None:
         """All brokers come back and nothing is lost any more: all get in sync, and equal."""
@@ -204,6 +205,14 @@ class ReplicationRun:
     def _leaders(self) -> list[tuple[Replica, PartitionLeadership]]:
         found = [(each, each.leadership) for each in self.replicas.values() if each.is_up]
         return [(each, leads) for each, leads in found if leads is not None]
+
+    def check_invariants(self) -> None:
+        """Checks each state machine in itself."""
+        for replica in self.replicas.values():
+            if replica.leadership is not None:
+                replica.leadership.check_invariants()
+            if replica.following is not None:
+                replica.following.check_invariants()
 
     def produce(self) -> None:
         """A leader appends; one that was replaced does not know it yet, and does so, too."""

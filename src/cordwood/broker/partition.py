@@ -97,6 +97,18 @@ class Partition:
         #: The ends of appends that are not committed, and their bytes.
         self._uncommitted: deque[tuple[int, int]] = deque()
 
+    def check_invariants(self) -> None:
+        """Checks that the state of the replicas is of this epoch, and what waits is uncommitted."""
+        ends = [end for end, _ in self._uncommitted]
+        assert ends == sorted(ends), ends
+        if self.leadership is None:
+            assert not ends, (self.log.topic_partition, ends)
+            return
+        self.leadership.check_invariants()
+        epoch, mark = self.leadership.partition.leader_epoch, self.leadership.high_watermark
+        assert epoch == self.leader_epoch, (self.log.topic_partition, epoch, self.leader_epoch)
+        assert not ends or ends[0] > mark, (self.log.topic_partition, ends, mark)
+
     def append(
         self,
         records: bytes | memoryview,

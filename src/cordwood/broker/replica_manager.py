@@ -210,6 +210,14 @@ class ReplicaManager:
         """The number of partitions that this broker leads."""
         return sum(map(len, self.partitions.values()))
 
+    def check_invariants(self) -> None:
+        """Checks each partition that is led, and that none is led and followed."""
+        for topic, led in self.partitions.items():
+            for index, each in led.items():
+                assert (each.topic, each.index) == (topic, index), each.log.topic_partition
+                assert LedBy(each.topic_id, index) not in self._followed, each.log.topic_partition
+                each.check_invariants()
+
     def led_partitions(self) -> list[Partition]:
         """The partitions that this broker leads."""
         return [p for topic in self.partitions.values() for p in topic.values()]

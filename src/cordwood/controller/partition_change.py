@@ -26,6 +26,21 @@ from cordwood.metadata.records import ApiRecord, has_directories, partition_vers
 _NO_BUMP_ON_SHRINK = 14
 
 
+def check_partition(partition: PartitionImage) -> None:
+    """Checks what holds of each partition in the metadata, whatever has changed it."""
+    replicas = set(partition.replicas)
+    assert len(replicas) == len(partition.replicas), partition
+    assert len(set(partition.isr)) == len(partition.isr), partition
+    assert replicas.issuperset(partition.isr), partition
+    assert partition.leader == NO_LEADER or partition.leader in partition.isr, partition
+    assert not set(partition.isr) & set(partition.elr), partition
+    assert replicas.issuperset(partition.adding_replicas), partition
+    assert replicas.issuperset(partition.removing_replicas), partition
+    assert len(partition.directories) in {0, len(partition.replicas)}, partition
+    assert partition.leader_epoch >= 0, partition
+    assert partition.partition_epoch >= 0, partition
+
+
 class Election(enum.Enum):
     """Which leader is wanted."""
 

@@ -335,6 +335,7 @@ class Schedule:
 
     def check(self) -> None:
         """What holds after every event."""
+        self.run.groups.check_invariants()
         self.model.compare(self.group())
         owners: dict[tuple[UUID, int], str] = {}
         for client in self.clients:

@@ -21,11 +21,13 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cordwood.configs.resource import ConfigResource
+from cordwood.controller.partition_change import check_partition
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC, TRANSACTION_STATE_TOPIC
 from cordwood.model.topic_partition import TopicPartition
+from support.simulation.broker_process import BrokerProcess
 from support.simulation.checkers.answers import Answers
 from support.simulation.checkers.groups import GroupOffsets, OneOwner
 from support.simulation.checkers.leaders import OneLeader, Watermarks
@@ -385,12 +387,24 @@ class Simulation:
                     ends.add((log.high_watermark, log.high_watermark))
         return found
 
+    def _check_invariants(self, process: BrokerProcess) -> None:
+        try:
+            process.broker.coordinators.check_invariants()
+            process.broker.replicas.check_invariants()
+            for topic in process.broker.metadata.image.topics.values():
+                for partition in topic.partitions.values():
+                    check_partition(partition)
+        except AssertionError as error:
+            place = traceback.extract_tb(error.__traceback__)[-1]
+            self._fail(f"{process.process.name}: {place.name} in {place.filename}: {error}")
+
     def _look_at_replicas(self, *, is_final: bool = False) -> None:
         image = self.cluster.image
         for node in self.cluster.brokers.values():
             process = node.running
             if process is None or not process.is_serving or node.is_stopping:
                 continue
+            self._check_invariants(process)
             known = image.brokers.get(node.broker_id)
             is_current = known is not None and known.epoch == node.epoch
             for log in process.logs.logs():

@@ -140,6 +140,15 @@ class PartitionFollowing:
         self._has_begun = False
         self._leaders_high_watermark: int | None = None
 
+    def check_invariants(self) -> None:
+        """Checks that nothing is awaited of a leader before the first fetch."""
+        if not self._has_begun:
+            assert not self._is_asking, "offsets are awaited before the first fetch"
+            assert self._leaders_high_watermark is None, self._leaders_high_watermark
+        mark = self._leaders_high_watermark
+        assert mark is None or mark >= -1, mark
+        assert self.leader_epoch >= 0, self.leader_epoch
+
     def is_in_sync(self, log: FollowedLog) -> bool:
         """Whether the log has all that was committed at the last answer.
 

@@ -253,6 +253,22 @@ class PartitionLeadership:
         """Whether too few replicas are in sync to commit anything."""
         return len(self._partition.isr) < self.effective_min_isr
 
+    def check_invariants(self) -> None:
+        """Checks that followers, ISR, proposal and offsets agree."""
+        known, end, mark = self._partition, self._end_offset, self._high_watermark
+        others = {each for each in known.replicas if each != self._node_id}
+        assert self._followers.keys() == others, (self._followers.keys(), others)
+        assert len(set(known.isr)) == len(known.isr), known.isr
+        assert set(known.isr) <= set(known.replicas), (known.isr, known.replicas)
+        assert mark <= end, (mark, end)
+        if self._pending is not None:
+            proposal = self._pending
+            assert proposal.leader_epoch == known.leader_epoch, (proposal, known)
+            assert proposal.partition_epoch == known.partition_epoch, (proposal, known)
+        for broker_id, state in self._followers.items():
+            if state.left_out_by is not None:
+                assert state.log_end_offset == end, (broker_id, state, end)
+
     # ---- events
 
     def on_metadata(self, partition: LedPartition, now_ms: float) -> list[Effect]:
