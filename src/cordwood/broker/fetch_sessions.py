@@ -14,7 +14,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 from uuid import UUID
 
-from cordwood.broker.replication.leadership import SessionFetches
+from cordwood.broker.replication.follower_state import SessionFetches
 from cordwood.model.clock import Clock
 from cordwood.model.kafka_errors import (
     FetchSessionIdNotFoundError,

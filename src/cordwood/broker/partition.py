@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable
 from uuid import UUID
 
+from cordwood.broker.replication.follower_state import SessionFetches
 from cordwood.broker.replication.isr_changes import AnsweredIsr, LedBy
 from cordwood.broker.replication.leadership import (
     Effect,
@@ -16,7 +17,6 @@ from cordwood.broker.replication.leadership import (
     LedPartition,
     MoveHighWatermark,
     PartitionLeadership,
-    SessionFetches,
 )
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.error_codes import ErrorCode

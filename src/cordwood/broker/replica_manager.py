@@ -25,11 +25,7 @@ from cordwood.broker.replication.fetcher import Followed
 from cordwood.broker.replication.following import PartitionFollowing
 from cordwood.broker.replication.full_replicas import FullReplicas
 from cordwood.broker.replication.isr_changes import AnsweredIsr, LedBy
-from cordwood.broker.replication.leadership import (
-    IsrProposal,
-    LedPartition,
-    PartitionLeadership,
-)
+from cordwood.broker.replication.leadership import IsrProposal, LedPartition, PartitionLeadership
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.broker.replication.replication import ImageBrokers, Replication
 from cordwood.broker.replication.throttles import ReplicationThrottles

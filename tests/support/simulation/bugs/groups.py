@@ -87,13 +87,13 @@ def revocation_never_expires() -> AbstractContextManager[None]:
 
 def stale_member_epochs_taken() -> AbstractContextManager[None]:
     """A heartbeat is taken that a member has sent in an epoch that is long over."""
-    real = rebalance._require_epoch
+    real = rebalance.require_epoch
 
     def require_epoch(member: Any, request: Any) -> None:
         if request.member_epoch > member.member_epoch:
             real(member, request)
 
-    return replaced(rebalance, "_require_epoch", require_epoch)
+    return replaced(rebalance, "require_epoch", require_epoch)
 
 
 def instance_taken_over() -> AbstractContextManager[None]:

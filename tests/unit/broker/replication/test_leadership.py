@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from cordwood.broker.replication.follower_state import SessionFetches
 from cordwood.broker.replication.leadership import (
     NO_BROKER_EPOCH,
     Effect,
@@ -14,7 +15,6 @@ from cordwood.broker.replication.leadership import (
     MoveHighWatermark,
     PartitionLeadership,
     ProposeIsr,
-    SessionFetches,
 )
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import NotLeaderOrFollowerError

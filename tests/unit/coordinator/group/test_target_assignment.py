@@ -7,8 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from cordwood.coordinator.group.consumer.group import ConsumerGroup, ResolvedRegex
+from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import ConsumerMember
+from cordwood.coordinator.group.consumer.subscriptions import ResolvedRegex
 from cordwood.coordinator.group.consumer.target import new_target
 from cordwood.coordinator.group.consumer.topics import TopicFacts
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cordwood.coordinator.effects import ReplyTo
-from cordwood.coordinator.group.consumer.group import ResolvedRegex
 from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, HeartbeatRequest
+from cordwood.coordinator.group.consumer.subscriptions import ResolvedRegex
 from cordwood.coordinator.group.events import GroupEvent
 
 

@@ -18,12 +18,7 @@ from typing import Final, NamedTuple
 from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group.change import Change
 from cordwood.coordinator.group.consumer import events
-from cordwood.coordinator.group.consumer.group import (
-    ConsumerGroup,
-    ResolvedRegex,
-    Subscriptions,
-    Target,
-)
+from cordwood.coordinator.group.consumer.group import ConsumerGroup, Target
 from cordwood.coordinator.group.consumer.member import (
     JOIN_EPOCH,
     LEAVE_STATIC_EPOCH,
@@ -34,6 +29,12 @@ from cordwood.coordinator.group.consumer.member import (
     MemberState,
     Owned,
     TopicAssignment,
+)
+from cordwood.coordinator.group.consumer.member_checks import (
+    require_epoch,
+    require_member,
+    require_regex,
+    require_static,
 )
 from cordwood.coordinator.group.consumer.reconcile import Reconciliation
 from cordwood.coordinator.group.consumer.records import (
@@ -48,13 +49,18 @@ from cordwood.coordinator.group.consumer.records import (
     tombstone,
 )
 from cordwood.coordinator.group.consumer.regexes import resolve
+from cordwood.coordinator.group.consumer.subscriptions import ResolvedRegex, Subscriptions
 from cordwood.coordinator.group.consumer.target import new_target
+from cordwood.coordinator.group.consumer.timers import (
+    assignment_key,
+    rejoin_key,
+    revocation_key,
+    session_key,
+)
 from cordwood.coordinator.group.consumer.topics import CoordinatorMetadata
 from cordwood.coordinator.group.counters import Count
 from cordwood.coordinator.group.settings import ConsumerGroupSettings
 from cordwood.model.error_codes import ErrorCode
-from cordwood.model.kafka_errors import InvalidRegularExpressionError
-from cordwood.model.regular_expressions import compile_regular_expression
 
 _REFRESH_INTERVAL_MS: Final = 2**31 - 1
 _REGEX_REFRESH_INTERVAL_MIN_MS: Final = 10_000
@@ -162,12 +168,12 @@ class ConsumerRebalance:
         is_joining = request.member_epoch == JOIN_EPOCH
         if request.instance_id is None:
             member = self.dynamic_member(group, request.member_id, may_be_new=is_joining)
-            _require_epoch(member, request)
+            require_epoch(member, request)
             return member
         if is_joining:
             return self.join_static(group, request.member_id, request.instance_id)
         member = require_static(group, request.member_id, request.instance_id)
-        _require_epoch(member, request)
+        require_epoch(member, request)
         return member
 
     def dynamic_member(
@@ -257,7 +263,7 @@ class ConsumerRebalance:
             if old and group.subscribers_of(old) == 1:
                 self._change.write(tombstone(RecordType.REGEX, group.group_id, old))
             if new and not group.subscribers_of(new):
-                _require_regex(new)
+                require_regex(new)
                 is_new = True
             elif not new or new in group.resolved:
                 found = RegexChange(has_changed=True, is_resolved=bool(new) or bool(old))
@@ -536,78 +542,6 @@ class ConsumerRebalance:
             self._change.write(record)
 
 
-# ---- checks
-
-
-def require_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    """The member of an id; raises CoordinatorRequestError: UNKNOWN_MEMBER_ID."""
-    member = group.member(member_id)
-    if member is None:
-        raise CoordinatorRequestError(
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            f"Member {member_id} is not a member of group {group.group_id}.",
-        )
-    return member
-
-
-def require_static(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:
-    """The member of an instance id, if it has this member id.
-
-    Raises:
-        CoordinatorRequestError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID.
-    """
-    member = group.static_member(instance_id)
-    if member is None:
-        raise CoordinatorRequestError(
-            ErrorCode.UNKNOWN_MEMBER_ID, f"Instance id {instance_id} is unknown."
-        )
-    if member.member_id != member_id:
-        raise CoordinatorRequestError(
-            ErrorCode.FENCED_INSTANCE_ID,
-            f"Static member {member_id} with instance id {instance_id} was fenced by member "
-            f"{member.member_id}.",
-        )
-    return member
-
-
-def _require_epoch(member: ConsumerMember, request: HeartbeatRequest) -> None:
-    """Source: throwIfConsumerGroupMemberEpochIsInvalid."""
-    epoch = request.member_epoch
-    if epoch in {JOIN_EPOCH, member.member_epoch}:
-        return
-    is_greater = epoch > member.member_epoch
-    if not is_greater and epoch == member.previous_epoch and _is_within(request.owned, member):
-        # The answer with the new epoch was lost.
-        return
-    which = "greater" if is_greater else "smaller"
-    raise CoordinatorRequestError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {which} member epoch ({epoch}) than the one known by "
-        f"the group coordinator ({member.member_epoch}). The member must abandon all its "
-        "partitions and rejoin.",
-    )
-
-
-def _is_within(owned: Owned | None, member: ConsumerMember) -> bool:
-    if owned is None:
-        return False
-    return all(
-        topic_id in member.assigned and member.assigned[topic_id].keys() >= set(partitions)
-        for topic_id, partitions in owned
-    )
-
-
-def _require_regex(regex: str) -> None:
-    try:
-        compile_regular_expression(regex)
-    except InvalidRegularExpressionError as error:
-        reason = str(error).rpartition(": ")[2]
-        raise CoordinatorRequestError(
-            ErrorCode.INVALID_REGULAR_EXPRESSION,
-            f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {reason}.",
-        ) from error
-
-
 # ---- values
 
 
@@ -664,23 +598,3 @@ def _log_epoch(group: ConsumerGroup, epoch: int, metadata_hash: int) -> None:
 
 
 # ---- timers
-
-
-def session_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """The timer of a member's session."""
-    return "session", group_id, member_id
-
-
-def revocation_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """The timer that ends the wait for a member to give up partitions."""
-    return "revocation", group_id, member_id
-
-
-def rejoin_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """The timer that ends the wait for a member of the classic protocol to join again."""
-    return "rejoin", group_id, member_id
-
-
-def assignment_key(group_id: str, member_id: str) -> tuple[str, str, str]:
-    """The timer that ends the wait for a member of the classic protocol to send SyncGroup."""
-    return "assignment", group_id, member_id

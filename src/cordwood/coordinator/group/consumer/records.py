@@ -14,12 +14,7 @@ from uuid import UUID
 
 from cordwood.coordinator.group.assignors.spec import stored_assignment
 from cordwood.coordinator.group.classic.member import Client, Protocol
-from cordwood.coordinator.group.consumer.group import (
-    NO_EPOCH,
-    ConsumerGroup,
-    ResolvedRegex,
-    Target,
-)
+from cordwood.coordinator.group.consumer.group import NO_EPOCH, ConsumerGroup, Target
 from cordwood.coordinator.group.consumer.member import (
     LEAVE_EPOCH,
     ClassicMetadata,
@@ -27,6 +22,7 @@ from cordwood.coordinator.group.consumer.member import (
     Epochs,
     MemberState,
 )
+from cordwood.coordinator.group.consumer.subscriptions import ResolvedRegex
 from cordwood.coordinator.group.shard import GroupShard
 from cordwood.format.group_metadata import GROUP_RECORDS
 from cordwood.format.java_map import JavaHashMap

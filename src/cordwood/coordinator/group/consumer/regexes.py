@@ -9,7 +9,7 @@ import logging
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
-from cordwood.coordinator.group.consumer.group import ResolvedRegex
+from cordwood.coordinator.group.consumer.subscriptions import ResolvedRegex
 from cordwood.coordinator.group.consumer.topics import Topics
 from cordwood.model.kafka_errors import InvalidRegularExpressionError
 from cordwood.model.pauses import in_steps
