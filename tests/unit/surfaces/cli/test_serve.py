@@ -247,7 +247,7 @@ def test_a_damaged_metadata_log_is_reported_without_a_traceback(tmp_path: Path) 
 def test_what_a_node_loads_is_loaded_before_there_is_an_event_loop(tmp_path: Path) -> None:
     program = (
         "import sys\n"
-        "from cordwood.serving import turns\n"
+        "from cordwood.serving import event_loop\n"
         "def run(main):\n"
         "    before = set(sys.modules)\n"
         "    try:\n"
@@ -256,7 +256,7 @@ def test_what_a_node_loads_is_loaded_before_there_is_an_event_loop(tmp_path: Pat
         "        pass\n"
         "    main.close()\n"
         "    print(sorted(name for name in set(sys.modules) - before if 'cordwood' in name))\n"
-        "turns.run = run\n"
+        "event_loop.run = run\n"
         "from cordwood.surfaces.cli.main import app\n"
         "app(['serve', *sys.argv[1:], '--port', '0', '--http-port', '-1'])\n"
     )
