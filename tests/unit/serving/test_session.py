@@ -26,7 +26,7 @@ def new_session() -> Session:
     return Session("127.0.0.1", "client", "SSL")
 
 
-@pytest.mark.parametrize(("state", "event"), product(SessionState, SessionEvent))
+@pytest.mark.parametrize(("state", "event"), [*product(SessionState, SessionEvent)])
 def test_an_event_has_a_next_state_or_cannot_happen(
     state: SessionState, event: SessionEvent
 ) -> None:
