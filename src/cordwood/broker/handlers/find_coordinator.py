@@ -119,7 +119,7 @@ def _find(context: BrokerContext, kind: int, key: str, *, is_new: bool) -> _Foun
     place = coordinator.runtime.partitions.partition_for(key)
     if is_new or place.topic not in image.topics:
         return _no_coordinator(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-    partition = image.partition(*place)
+    partition = image.partition(place.topic, place.partition)
     leader = None if partition is None else image.brokers.get(partition.leader)
     endpoint = None if leader is None or leader.fenced else endpoint_for(context, leader)
     if leader is None or endpoint is None:
