@@ -492,7 +492,7 @@ class LogIsAList(RuleBasedStateMachine):
 
     def _truncated(self, offset: int) -> None:
         partition = self.log.topic_partition
-        self.cleaning.maybe_truncate_checkpoint(self.log.log_dir, partition, offset)
+        self.cleaning.checkpoints.maybe_truncate(self.log.log_dir, partition, offset)
 
     @rule()
     def roll(self) -> None:

@@ -77,7 +77,8 @@ def test_a_running_log_is_cleaned_as_a_stopped_one_is(seed: int, contents: Conte
         before = newest_of(partition)
         cleaned = running.cleaner.clean_once()
         assert not running.cleaning.uncleanable_partitions(running.directories[0])
-        assert running.cleaning.state(log.topic_partition) is None
+        assert running.cleaning.states.of(log.topic_partition) is None
+        running.cleaning.check_invariants()
         chosen = running.cleaner.last_chosen
         if chosen is not None and chosen.cleanable.first_dirty == partition.log_start_offset:
             # Where a clean section was made up, its tombstones may go before what they cover.

@@ -86,12 +86,12 @@ class RunningLogs:
 
     def checkpoint(self, name: str = "t-0") -> int | None:
         """The partition's line of the cleaner's checkpoint."""
-        return self.cleaning.all_cleaner_checkpoints().get(TopicPartition.parse(name))
+        return self.cleaning.checkpoints.all().get(TopicPartition.parse(name))
 
     def set_checkpoint(self, offset: int, name: str = "t-0") -> None:
         """Writes the partition's line of the cleaner's checkpoint."""
         log = self.log(name)
-        self.cleaning.update_checkpoints(log.log_dir, line=(log.topic_partition, offset))
+        self.cleaning.checkpoints.update(log.log_dir, line=(log.topic_partition, offset))
 
     def put(
         self,

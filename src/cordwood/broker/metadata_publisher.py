@@ -275,7 +275,7 @@ class BrokerMetadataPublisher:
         """Deletes logs; `names` are the topics of which all logs are deleted."""
         if self._is_stopping or not (
             len(partitions) > _DELETED_AT_ONCE_MAX
-            or any(self._cleaner.manager.state(each) for each in partitions)
+            or any(self._cleaner.manager.states.of(each) for each in partitions)
         ):
             with background():
                 self._replicas.logs.delete_all(partitions)
@@ -321,7 +321,7 @@ class BrokerMetadataPublisher:
             update_topic_config(manager, name, config)
             self._cleaner.wake()
 
-        if any(manager.state(log.topic_partition) is not None for log in logs):
+        if any(manager.states.of(log.topic_partition) is not None for log in logs):
             # What is being cleaned may have to stop first, for which the others must not wait.
             self._thread.loop.run_in_executor(None, update)
         else:

@@ -275,7 +275,7 @@ def test_metrics_and_the_cleaner_forget_a_dead_directory(
             )
             assert value == (directory == place.directories[1])
         assert scrape.value("kafka_log_logmanager_offlinelogdirectorycount") == 1
-    kept = set(running.node.cleaner.manager.all_cleaner_checkpoints())
+    kept = set(running.node.cleaner.manager.checkpoints.all())
     assert all(
         log.log_dir != place.directories[1]
         for log in running.call(lambda it: it.replicas.logs.logs())

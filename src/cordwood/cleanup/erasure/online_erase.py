@@ -66,8 +66,8 @@ def erase_online(
             if refused is not None:
                 erasing.refuse(str(log.directory), log.topic_partition, refused)
                 continue
-            manager.abort_and_pause(log.topic_partition)
-            stack.callback(manager.resume_cleaning, [log.topic_partition])
+            manager.states.abort_and_pause(log.topic_partition)
+            stack.callback(manager.states.resume_cleaning, [log.topic_partition])
             erasing.add_log(
                 OnlineErasedLog(log, manager.logs, request, require_wanted=require_wanted)
             )

@@ -19,13 +19,9 @@ from typing import TYPE_CHECKING
 from cordwood.cleanup.access.online_groups import consumed_of
 from cordwood.cleanup.access.online_owner import OnlineOwner, RetainedOnline
 from cordwood.cleanup.plan.attempt import Limits
-from cordwood.cleanup.schedule.cleaner_manager import (
-    CleanerManager,
-    LogCleaningAbortedError,
-    LogCleaningError,
-    LogToClean,
-)
+from cordwood.cleanup.schedule.cleaner_manager import CleanerManager, LogCleaningError, LogToClean
 from cordwood.cleanup.schedule.cleaning import compact
+from cordwood.cleanup.schedule.cleaning_states import LogCleaningAbortedError
 from cordwood.cleanup.schedule.quarantine import Stage
 from cordwood.cleanup.schedule.retention_pass import retain
 from cordwood.configs.value import LONG_MAX
@@ -389,7 +385,7 @@ class OnlineCleaner:
             except (OSError, CordwoodError) as error:
                 self._mark_uncleanable(log, error, Stage.RETENTION)
             finally:
-                self._manager.done_deleting([log.topic_partition])
+                self._manager.states.done([log.topic_partition])
 
 
 def _free_bytes(fs: FileSystem, path: Path) -> int | None:

@@ -1,25 +1,17 @@
-"""The cleaning states of running logs (in progress, paused, uncleanable), and their checkpoints.
+"""Which running log is cleaned next, and what must not be cleaned now.
 
-A partition has no state, or one of three:
+The states of partitions (`CleaningStates`) and their checkpoints (`CleanerCheckpoints`) are guarded
+by one lock. Code that truncates, deletes or moves a log, or takes `compact` from its policy, first
+aborts its cleaning, which waits until the cleaner has released it; `paused_changes` does both. The
+lock is never held together with a log's lock by calls from outside.
 
-    none ── grab ──► InProgress ── done ──► none
-                         │ abort_and_pause
-                         ▼
-                      Aborted ── done ──► Paused(1) ── resume ──► none
-    none ── abort_and_pause ──► Paused(1) ── abort_and_pause ──► Paused(2) ── resume ──► Paused(1)
-
-Code that truncates, deletes or moves a log, or takes `compact` from its policy, first aborts its
-cleaning, which waits until the cleaner has released it; `paused_changes` does both. One lock guards
-the states and the checkpoints; it is never held together with a log's lock by calls from outside.
-
-Source: org.apache.kafka.storage.internals.log.LogCleanerManager, LogCleaningState.
+Source: org.apache.kafka.storage.internals.log.LogCleanerManager.
 """
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,33 +23,25 @@ from cordwood.cleanup.rules.due import DueRule
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.cleanup.schedule.cleaner_backlog import CleanerBacklog
+from cordwood.cleanup.schedule.cleaner_checkpoints import CleanerCheckpoints
 from cordwood.cleanup.schedule.cleaning_order import CleaningSchedule, DueLog
+from cordwood.cleanup.schedule.cleaning_states import (
+    Aborted,
+    CleaningStates,
+    InProgress,
+    LogCleaningAbortedError,
+)
 from cordwood.cleanup.schedule.quarantine import Mark, Quarantine, Stage
-from cordwood.format.checkpoint_order import cleaner_offset_order, truncated_cleaner_order
 from cordwood.model.errors import CordwoodError
-from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append.payload import decompressed_bytes_max
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
-from cordwood.storage.offset_checkpoint_file import OffsetCheckpointFile
 from cordwood.storage.reading.source import SegmentSource
 
 _log = logging.getLogger(__name__)
 
-_WAIT_S = 0.1
 _LOOKS_MAX = 3
-
-
-class LogCleaningAbortedError(CordwoodError):
-    """The cleaning of a log must stop: other code needs the log.
-
-    Source: org.apache.kafka.storage.internals.log.LogCleaningAbortedException.
-    """
-
-
-class CleaningStateError(CordwoodError):
-    """A change of a partition's state that its present one does not allow."""
 
 
 class LogCleaningError(CordwoodError):
@@ -71,39 +55,6 @@ class LogCleaningError(CordwoodError):
         self.log = log
         self.reason = reason
         self.stage = stage
-
-
-@dataclass(frozen=True, slots=True)
-class InProgress:
-    """Being compacted, or losing old segments, by that thread."""
-
-    thread: threading.Thread
-
-    def __str__(self) -> str:
-        return "LogCleaningInProgress"
-
-
-@dataclass(frozen=True, slots=True)
-class Aborted:
-    """Its cleaning, by a thread, has to stop."""
-
-    thread: threading.Thread
-
-    def __str__(self) -> str:
-        return "LogCleaningAborted"
-
-
-@dataclass(frozen=True, slots=True)
-class Paused:
-    """Not to be cleaned before as many calls of `resume_cleaning`."""
-
-    count: int
-
-    def __str__(self) -> str:
-        return f"LogCleaningPaused({self.count})"
-
-
-CleaningState = InProgress | Aborted | Paused
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,12 +96,12 @@ def due_log(log: PartitionLog, cleanable: Cleanable) -> DueLog:
 
 
 class CleanerManager:
-    """States and checkpoints of the cleaning of a `LogManager`'s logs.
+    """Selects the logs of a `LogManager` that are cleaned.
 
-    `dirtiest_ratio` is the highest dirty ratio at the last `grab_filthiest`, `schedule` puts the
-    logs that are due in order, `backlog` is what was due at the last looks.
-    `quarantine` has the uncleanable logs, and the time until each is retried. `groups` are those
-    that the retention of logs waits for.
+    `states` are those of partitions, `checkpoints` say how far each log is clean. `dirtiest_ratio`
+    is the highest dirty ratio at the last `grab_filthiest`, `schedule` puts the logs that are due
+    in order, `backlog` is what was due at the last looks. `quarantine` has the uncleanable logs,
+    and the time until each is retried. `groups` are those that the retention of logs waits for.
     """
 
     def __init__(self, logs: LogManager) -> None:
@@ -159,21 +110,18 @@ class CleanerManager:
         self.dirtiest_ratio = 0.0
         self.schedule = CleaningSchedule()
         self.backlog = CleanerBacklog()
-        self._lock = threading.RLock()
-        self._let_go = threading.Condition(self._lock)
-        self._states: dict[TopicPartition, CleaningState] = {}
+        self.states = CleaningStates()
+        self._lock = self.states.lock
+        self.checkpoints = CleanerCheckpoints(logs, self._lock)
         self.quarantine = Quarantine()
         # When a log was last cleaned: markers whose horizons had passed then have to stay.
         self._settled: dict[TopicPartition, tuple[PartitionLog, int]] = {}
         self.groups = OnlineGroups()
-        self._checkpoints = {d.path: d.cleaner_offsets for d in logs.directories}
-        # Added to without the lock: a directory may fail under any other lock.
-        self._failed: set[Path] = set()
-        # Lines of checkpoints for which the disk had no space, until they are written.
-        self._unsaved: dict[Path, dict[TopicPartition, int]] = {}
         self._last_run_ms = logs.context.clock.now_ms()
         logs.on_removed.append(self._removed)
-        logs.context.failures.subscribe(lambda path, _: self.handle_log_dir_failure(path))
+        logs.context.failures.subscribe(
+            lambda path, _: self.checkpoints.handle_log_dir_failure(path)
+        )
 
     def current_logs(self) -> list[PartitionLog]:
         """Every log except future logs."""
@@ -248,7 +196,7 @@ class CleanerManager:
                 for log in self.current_logs()
                 if log.config.compact
                 and removal_rules(log.config)
-                and log.topic_partition not in self._states
+                and self.states.of(log.topic_partition) is None
                 and not self.quarantine.keeps_out(log, now_ms)
             ]
 
@@ -257,12 +205,12 @@ class CleanerManager:
     ) -> list[tuple[PartitionLog, int | None]]:
         """Compacted logs that nobody works on, and how far each is clean."""
         with self._lock:
-            lines = self._lines_of_all()
+            lines = self.checkpoints.by_directory()
             return [
                 (log, lines.get(log.log_dir, {}).get(log.topic_partition))
                 for log in self.current_logs()
                 if log.config.compact
-                and log.topic_partition not in self._states
+                and self.states.of(log.topic_partition) is None
                 and log.topic_partition not in passing_over
                 and not self.quarantine.keeps_out(log, now_ms)
             ]
@@ -272,17 +220,17 @@ class CleanerManager:
     ) -> tuple[PartitionLog, Cleanable] | None:
         """The first that is still as it was when it was looked at; it is then in progress."""
         with self._lock:
-            lines = self._lines_of_all()
+            lines = self.checkpoints.by_directory()
             for due, log, line in ranked:
                 partition, cleanable = log.topic_partition, due.cleanable
                 seen = cleanable.first_dirty if cleanable.reset_checkpoint else line
                 if (
-                    partition not in self._states
+                    self.states.of(partition) is None
                     and not log.holds
                     and self.logs.get(partition) is log
                     and lines.get(log.log_dir, {}).get(partition) == seen
                 ):
-                    self._states[partition] = InProgress(threading.current_thread())
+                    self.states.begin([partition])
                     self.schedule.note_turn(due)
                     return log, cleanable
         return None
@@ -300,7 +248,7 @@ class CleanerManager:
                 _log.warning("%s", warning)
             if cleanable.reset_checkpoint:
                 line_now = (log.topic_partition, cleanable.first_dirty)
-                self.update_checkpoints(log.log_dir, line=line_now)
+                self.checkpoints.update(log.log_dir, line=line_now)
         except Exception as error:
             raise LogCleaningError(
                 log,
@@ -322,10 +270,9 @@ class CleanerManager:
             logs = [
                 log
                 for log in self.current_logs()
-                if not log.config.compact and log.topic_partition not in self._states
+                if not log.config.compact and self.states.of(log.topic_partition) is None
             ]
-            for log in logs:
-                self._states[log.topic_partition] = Paused(1)
+            self.states.pause(log.topic_partition for log in logs)
             return logs
 
     def deletable_logs(self) -> list[PartitionLog]:
@@ -339,80 +286,13 @@ class CleanerManager:
                 log
                 for log in self.current_logs()
                 if log.config.compact
-                and log.topic_partition not in self._states
+                and self.states.of(log.topic_partition) is None
                 and not self.quarantine.keeps_from_retention(log, now_ms)
             ]
-            for log in logs:
-                self._states[log.topic_partition] = InProgress(threading.current_thread())
+            self.states.begin(log.topic_partition for log in logs)
             return logs
 
-    # ---- states
-
-    def state(self, partition: TopicPartition) -> CleaningState | None:
-        """A partition's state; None where nothing keeps it from being cleaned. Waits for nobody."""
-        return self._states.get(partition)
-
-    def abort_cleaning(self, partition: TopicPartition) -> None:
-        """Stops the cleaning of a partition, if one is under way, and returns when it has stopped.
-
-        Raises:
-            CleaningStateError: this thread cleans it itself.
-        """
-        with self._lock:
-            self.abort_and_pause(partition)
-            self.resume_cleaning([partition])
-
-    def abort_and_pause(self, partition: TopicPartition) -> None:
-        """As `abort_cleaning`; it is not cleaned again before `resume_cleaning`.
-
-        Differs: Kafka refuses what another caller is stopping; here that is waited for.
-
-        Raises:
-            CleaningStateError: this thread cleans it itself.
-        """
-        with self._lock:
-            state = self._states.get(partition)
-            if (
-                isinstance(state, (InProgress, Aborted))
-                and state.thread is threading.current_thread()
-            ):
-                raise CleaningStateError(
-                    f"Compaction for partition {partition} cannot be aborted and paused since it "
-                    f"is in {state} state."
-                )
-            while isinstance(state, Aborted):
-                self._let_go.wait(_WAIT_S)
-                state = self._states.get(partition)
-            if isinstance(state, InProgress):
-                self._states[partition] = Aborted(state.thread)
-            else:
-                self._states[partition] = Paused(state.count + 1 if state is not None else 1)
-            while not isinstance(self._states.get(partition), Paused):
-                self._let_go.wait(_WAIT_S)
-
-    def resume_cleaning(self, partitions: Iterable[TopicPartition]) -> None:
-        """Removes one pause of each.
-
-        Raises:
-            CleaningStateError: one is not paused.
-        """
-        with self._lock:
-            for partition in partitions:
-                state = self._states.get(partition)
-                if state is None:
-                    raise CleaningStateError(
-                        f"Compaction for partition {partition} cannot be resumed since it is not "
-                        "paused."
-                    )
-                if not isinstance(state, Paused):
-                    raise CleaningStateError(
-                        f"Compaction for partition {partition} cannot be resumed since it is in "
-                        f"{state} state."
-                    )
-                if state.count == 1:
-                    del self._states[partition]
-                else:
-                    self._states[partition] = Paused(state.count - 1)
+    # ---- the end of a cleaning
 
     def check_cleaning_aborted(self, log: PartitionLog) -> None:
         """Called by the cleaner of a log before each step.
@@ -420,10 +300,9 @@ class CleanerManager:
         Raises:
             LogCleaningAbortedError: the log is needed by somebody else, or its directory failed.
         """
-        with self._lock:
-            if isinstance(self._states.get(log.topic_partition), Aborted):
-                raise LogCleaningAbortedError(f"the cleaning of {log.topic_partition} was aborted")
-        if log.log_dir in self._failed:
+        if isinstance(self.states.of(log.topic_partition), Aborted):
+            raise LogCleaningAbortedError(f"the cleaning of {log.topic_partition} was aborted")
+        if self.checkpoints.is_failed(log.log_dir):
             raise LogCleaningAbortedError(f"the log dir {log.log_dir} is offline")
 
     def done_cleaning(self, partition: TopicPartition, log_dir: Path, end_offset: int) -> None:
@@ -438,141 +317,32 @@ class CleanerManager:
             CleaningStateError: it was not in progress.
         """
         with self._lock:
-            if isinstance(self._state_to_leave(partition), InProgress):
-                self.update_checkpoints(log_dir, line=(partition, end_offset))
-            self._leave(partition)
-
-    def done_deleting(self, partitions: Iterable[TopicPartition]) -> None:
-        """Ends the retention of logs from `deletable_logs`.
-
-        Raises:
-            CleaningStateError: one was not in progress.
-        """
-        with self._lock:
-            for partition in partitions:
-                self._leave(partition)
-
-    def _state_to_leave(self, partition: TopicPartition) -> InProgress | Aborted:
-        state = self._states.get(partition)
-        if state is None:
-            raise CleaningStateError(f"State for partition {partition} should exist.")
-        if isinstance(state, Paused):
-            raise CleaningStateError(
-                f"In-progress partition {partition} cannot be in {state} state."
-            )
-        return state
-
-    def _leave(self, partition: TopicPartition) -> None:
-        if isinstance(self._state_to_leave(partition), InProgress):
-            del self._states[partition]
-        else:
-            self._states[partition] = Paused(1)
-            self._let_go.notify_all()
-
-    # ---- checkpoints
-
-    def all_cleaner_checkpoints(self) -> dict[TopicPartition, int]:
-        """The cleaner checkpoint of every log, exclusive, from the files."""
-        return {p: o for lines in self._lines_of_all().values() for p, o in lines.items()}
-
-    def _lines_of_all(self) -> dict[Path, Mapping[TopicPartition, int]]:
-        with self._lock:
-            return {path: self._read(path) for path in self._checkpoints}
-
-    def _file(self, log_dir: Path) -> OffsetCheckpointFile | None:
-        return None if log_dir in self._failed else self._checkpoints.get(log_dir)
-
-    def _read(self, log_dir: Path) -> Mapping[TopicPartition, int]:
-        file = self._file(log_dir)
-        if file is None or log_dir in self._unsaved:
-            return dict(self._unsaved.get(log_dir, {}))
-        try:
-            with self.logs.context.failures.guard(log_dir, "reading the cleaner's checkpoint"):
-                return file.read_or_nothing(file.path.name)
-        except StorageError:
-            _note_inaccessible(file)
-            return {}
-
-    def _write(self, log_dir: Path, lines: dict[TopicPartition, int]) -> None:
-        file = self._file(log_dir)
-        if file is None:
-            return
-        try:
-            with self.logs.context.failures.guard(log_dir, "writing the cleaner's checkpoint"):
-                file.write(lines)
-        except StorageError as error:
-            if error.is_out_of_space:
-                self._unsaved[log_dir] = dict(
-                    lines
-                )  # otherwise it would be cleaned again immediately
-            else:
-                _note_inaccessible(file)
-        else:
-            self._unsaved.pop(log_dir, None)
-
-    def update_checkpoints(
-        self,
-        log_dir: Path,
-        *,
-        line: tuple[TopicPartition, int] | None = None,
-        remove: TopicPartition | None = None,
-    ) -> None:
-        """Sets or removes a line of a directory's checkpoint; also lines of missing partitions.
-
-        Nothing happens for a directory that has failed.
-        """
-        with self._lock:
-            before = self._read(log_dir)
-            gone = {p for p in before if self.logs.get(p) is None or p == remove}
-            partition, lines = (
-                (None, before) if line is None else (line[0], {**before, line[0]: line[1]})
-            )
-            order = cleaner_offset_order(list(before), update=partition, gone=gone)
-            self._write(log_dir, {partition: lines[partition] for partition in order})
+            if isinstance(self.states.in_progress(partition), InProgress):
+                self.checkpoints.update(log_dir, line=(partition, end_offset))
+            self.states.done([partition])
 
     def alter_checkpoint_dir(
         self, partition: TopicPartition, source: Path, destination: Path
     ) -> None:
         """Moves a partition's line, and its mark as uncleanable, to another directory."""
         with self._lock:
-            offset = self._read(source).get(partition)
-            if offset is not None:
-                self.update_checkpoints(source, remove=partition)
-                self.update_checkpoints(destination, line=(partition, offset))
+            self.checkpoints.move(partition, source, destination)
             log = self.logs.get(partition)
             if log is not None:
                 self.quarantine.move(log, source, destination)
-
-    def maybe_truncate_checkpoint(
-        self, log_dir: Path, partition: TopicPartition, offset: int
-    ) -> None:
-        """Lowers a compacted partition's line to `offset` where it is higher."""
-        with self._lock:
-            log = self.logs.get(partition)
-            lines = self._read(log_dir)
-            if log is not None and log.config.compact and lines.get(partition, 0) > offset:
-                order = truncated_cleaner_order([*lines])
-                lowered = {**lines, partition: offset}
-                self._write(log_dir, {each: lowered[each] for each in order})
-
-    def handle_log_dir_failure(self, log_dir: Path) -> None:
-        """Stops all cleaning in a directory that went offline, and forgets its checkpoint."""
-        if log_dir not in self._failed:
-            _log.warning("Stopping cleaning logs in dir %s", log_dir)
-            self._failed.add(log_dir)
 
     def _removed(self, partition: TopicPartition, log_dir: Path) -> None:
         """Called when a log will be deleted, was moved, or was lost with its directory."""
         if log_dir in self.logs.context.failures.offline:
             # Not a moment to wait in: the thread that met the failure may be the cleaner's own.
-            self.handle_log_dir_failure(log_dir)
+            self.checkpoints.handle_log_dir_failure(log_dir)
             return
         log = self.logs.get(partition)
         if log is not None:
             self.alter_checkpoint_dir(partition, log_dir, log.log_dir)
             return
-        self.abort_cleaning(partition)
-        self.update_checkpoints(log_dir, remove=partition)
+        self.states.abort_cleaning(partition)
+        self.checkpoints.update(log_dir, remove=partition)
 
     # ---- logs that cannot be cleaned
 
@@ -629,12 +399,19 @@ class CleanerManager:
         Source: LogCleanerManager.maintainUncleanablePartitions.
         """
         with self._lock:
-            for log_dir, lines in list(self._unsaved.items()):
-                self._write(log_dir, lines)
+            self.checkpoints.save()
             self.quarantine.forget(lambda log: self.logs.get(log.topic_partition) is not log)
             for partition, (log, _) in list(self._settled.items()):
                 if self.logs.get(partition) is not log:
                     del self._settled[partition]
+
+    def check_invariants(self) -> None:
+        """A log is settled under its own name; as the parts say."""
+        self.states.check_invariants()
+        self.checkpoints.check_invariants()
+        with self._lock:
+            for partition, (log, _) in self._settled.items():
+                assert log.topic_partition == partition, f"{partition} is noted for {log}"
 
     # ---- gauges
 
@@ -645,7 +422,7 @@ class CleanerManager:
     def uncleanable_bytes(self, log_dir: Path, now_ms: int) -> int:
         """uncleanable-bytes of a directory: the cleanable bytes of its marked logs."""
         with self._lock:
-            lines = self._read(log_dir)
+            lines = self.checkpoints.of(log_dir)
             marks = self.quarantine.in_directory(log_dir)
         total = 0
         for partition, mark in marks.items():
@@ -671,8 +448,3 @@ def _is_idle(log: PartitionLog, line: int | None) -> bool:
         return False
     active = log.active.base_offset
     return max(active, log.log_start_offset) <= line <= log.log_end_offset
-
-
-def _note_inaccessible(file: OffsetCheckpointFile) -> None:
-    path = file.path
-    _log.exception("Failed to access checkpoint file %s in dir %s", path.name, path.parent)

@@ -46,7 +46,7 @@ def logs_status(
         last_runs: the last attempt at each.
         last_cleaned_ms: when each was last cleaned, as far as this process knows.
     """
-    lines = manager.all_cleaner_checkpoints()
+    lines = manager.checkpoints.all()
     found, due = [], []
     for log in sorted(manager.current_logs(), key=lambda log: log.topic_partition):
         partition = log.topic_partition
@@ -138,7 +138,7 @@ def _status_of(
     manager: CleanerManager, log: PartitionLog, line: int | None, now_ms: int
 ) -> tuple[Value, DueLog | None]:
     partition = log.topic_partition
-    state, mark = manager.state(partition), manager.mark_of(log)
+    state, mark = manager.states.of(partition), manager.mark_of(log)
     value: Value = {
         "topic": partition.topic,
         "partition": partition.partition,
@@ -199,7 +199,7 @@ def _status_of(
 
 def cleaner_blocker(manager: CleanerManager, log: PartitionLog, now_ms: int) -> Blocker | None:
     """Why a log is not taken now although it may be due; None where nothing is in the way."""
-    state = manager.state(log.topic_partition)
+    state = manager.states.of(log.topic_partition)
     if state is not None:
         text = {
             "LogCleaningInProgress": "it is being cleaned",

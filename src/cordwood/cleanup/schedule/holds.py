@@ -23,7 +23,7 @@ def add_hold(manager: CleanerManager, hold: Hold) -> None:
     manager.logs.context.holds.add(hold)
     # A thread that looked at a log before has not seen the hold.
     for partition in {log.topic_partition for log in logs}:
-        manager.abort_cleaning(partition)
+        manager.states.abort_cleaning(partition)
     for log in logs:
         with log.lock:
             pass

@@ -293,7 +293,7 @@ class LogCleaner:
         That of a log that cannot be looked at is -1.
         """
         now_ms = self._clock.now_ms()
-        lines = self.manager.all_cleaner_checkpoints()
+        lines = self.manager.checkpoints.all()
         found = {}
         for log in self.manager.current_logs():
             partition = log.topic_partition
@@ -335,7 +335,7 @@ class LogCleaner:
             return f"{mark.stage.value} failed: {mark.reason}"
         if last is not None and last.error:
             return last.error
-        state = self.manager.state(partition)
+        state = self.manager.states.of(partition)
         if state is not None:
             return f"its cleaning state is {state}"
         return str(self._engine_status().get("reason") or "it was not chosen; try again")

@@ -51,7 +51,7 @@ def frozen_logs(
     manager: CleanerManager, logs: Iterable[PartitionLog], known: KnownOffsets, *, now_ms: int
 ) -> list[SharedLog]:
     """A view of each log, with what groups have consumed of it."""
-    lines = manager.all_cleaner_checkpoints()
+    lines = manager.checkpoints.all()
     found = []
     for log in logs:
         is_future = manager.logs.get(log.topic_partition) is not log

@@ -29,11 +29,11 @@ def _paused(manager: CleanerManager, partitions: Sequence[TopicPartition]) -> It
     try:
         for partition in partitions:
             with background():
-                manager.abort_and_pause(partition)
+                manager.states.abort_and_pause(partition)
             paused.append(partition)
         yield
     finally:
-        manager.resume_cleaning(paused)
+        manager.states.resume_cleaning(paused)
 
 
 def truncate_paused(
@@ -83,14 +83,14 @@ def truncate_fully_paused(
 
 
 def _lower_checkpoint(manager: CleanerManager, log: PartitionLog) -> None:
-    manager.maybe_truncate_checkpoint(log.log_dir, log.topic_partition, log.active.base_offset)
+    manager.checkpoints.maybe_truncate(log.log_dir, log.topic_partition, log.active.base_offset)
 
 
 def update_topic_config(manager: CleanerManager, topic: str, config: LogConfig) -> None:
     """Applies other settings; stops a cleaning that they no longer require."""
     for log in manager.logs.update_topic_config(topic, config):
         if manager.logs.get(log.topic_partition) is log:
-            manager.abort_cleaning(log.topic_partition)
+            manager.states.abort_cleaning(log.topic_partition)
 
 
 class PausedMove:
@@ -107,11 +107,11 @@ class PausedMove:
         """
         self._manager = manager
         self._partition = partition
-        manager.abort_and_pause(partition)
+        manager.states.abort_and_pause(partition)
         try:
             self._move = LogMove(manager.logs, partition, log_dir)
         except BaseException:
-            manager.resume_cleaning([partition])
+            manager.states.resume_cleaning([partition])
             raise
 
     def advance(self) -> bool:
@@ -126,16 +126,16 @@ class PausedMove:
             StorageError: a directory failed.
         """
         log = self._move.finish(catch_up=True)
-        self._manager.resume_cleaning([self._partition])
+        self._manager.states.resume_cleaning([self._partition])
         return log
 
     def interrupt(self) -> None:
         """Leaves both logs as they are: the next start continues the move."""
-        self._manager.resume_cleaning([self._partition])
+        self._manager.states.resume_cleaning([self._partition])
 
     def abandon(self) -> None:
         """Leaves the log where it is, and has it cleaned again."""
         try:
             self._manager.logs.delete(self._partition, future=True)
         finally:
-            self._manager.resume_cleaning([self._partition])
+            self._manager.states.resume_cleaning([self._partition])

@@ -67,7 +67,7 @@ def retention_pass(manager: CleanerManager) -> int:
                     total += _collect(manager, each, consumed_of(known, each))
         total += retain_shared(manager, logs, known)
     finally:
-        manager.resume_cleaning([log.topic_partition for log in logs])
+        manager.states.resume_cleaning([log.topic_partition for log in logs])
     _log.debug(
         "Log cleanup completed. %s files deleted in %s seconds",
         total,

@@ -50,7 +50,7 @@ def retain_shared(
         _log.exception("Error while applying the limits of topics and log directories")
         return 0
     finally:
-        manager.done_deleting([log.topic_partition for log in compacted])
+        manager.states.done([log.topic_partition for log in compacted])
 
 
 def _retain(

@@ -171,7 +171,7 @@ def test_compaction_that_was_chosen_before_the_hold_is_not_begun(tmp_path: Path)
     logs.cleaning._look_at = look_then_hold  # type: ignore[method-assign]
     assert logs.cleaning.grab_filthiest(logs.clock.now_ms()) is None
     assert logs.log("x-0").holds == ("c",)
-    assert logs.cleaning.state(TopicPartition("x", 0)) is None
+    assert logs.cleaning.states.of(TopicPartition("x", 0)) is None
 
 
 def test_a_hold_needs_a_log_that_is_here(tmp_path: Path) -> None:

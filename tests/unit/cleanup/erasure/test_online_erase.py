@@ -42,7 +42,7 @@ def test_nothing_is_left_and_all_else_is_as_it_was(tmp_path: Path, topic: str) -
         assert result.failed == {}
         assert sweep(log_dir, KEY, VALUE) == [], "without a wait, and in no .deleted file"
         assert (log.log_end_offset, log.last_stable_offset) == (end, stable)
-        assert logs.cleaning.state(log.topic_partition) is None, "it is cleaned again"
+        assert logs.cleaning.states.of(log.topic_partition) is None, "it is cleaned again"
         (entry,) = result.report["partitions"]
         assert entry["log_end_offset"] == end == log.active.base_offset
         assert not (log_dir / PENDING_NAME).exists()
@@ -103,7 +103,7 @@ def test_a_hold_that_comes_meanwhile_keeps_what_is_not_replaced_yet(tmp_path: Pa
         assert sweep(log_dir, VALUE) == found
         again = erase_running_here(logs, "kept")
         assert "held: case-7" in again.failed[str(log_dir / "kept-0")]
-        assert logs.cleaning.state(T) is None
+        assert logs.cleaning.states.of(T) is None
 
 
 def test_a_log_that_is_cut_off_meanwhile_fails_and_the_next_run_completes_it(

@@ -281,7 +281,7 @@ def test_a_topic_of_24_partitions_never_exceeds_its_limit_but_by_active_segments
         assert size <= total or all(len(log.segments) == 1 for log in now)
         assert size <= total + sum(log.active.size_bytes for log in now)
         assert size > total - segment_bytes or before <= total, "no more went than had to"
-        assert all(logs.cleaning.state(log.topic_partition) is None for log in now)
+        assert all(logs.cleaning.states.of(log.topic_partition) is None for log in now)
     assert exceeded >= exceeded_least
     for name in names[:4]:
         log = logs.log(name)

@@ -270,14 +270,14 @@ def test_two_cleaners_and_a_truncating_leader_change_disturb_no_reader(
 
     def pause_and_resume(stop: threading.Event) -> None:
         while not stop.is_set():
-            logs.cleaning.abort_and_pause(T0)
-            logs.cleaning.resume_cleaning([T0])
+            logs.cleaning.states.abort_and_pause(T0)
+            logs.cleaning.states.resume_cleaning([T0])
 
     tail = TailReader(other)
     with running(first, second, clean(0), clean(1), pause_and_resume, tail) as errors:
         while not errors and (tail.passes < 3 or not logs.checkpoint("t-1")):
             logs.manager.context.scheduler.run_due()
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
     assert not logs.cleaning.uncleanable_partitions(log.log_dir)
     for writer, each in ((first, log), (second, other)):
         state = newest(read_records(each))

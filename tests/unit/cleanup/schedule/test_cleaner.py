@@ -17,7 +17,8 @@ import pytest
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.schedule.cleaner import OnlineCleaner
-from cordwood.cleanup.schedule.cleaner_manager import Aborted, CleanerManager
+from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
+from cordwood.cleanup.schedule.cleaning_states import Aborted
 from cordwood.cleanup.schedule.paused_changes import (
     PausedMove,
     truncate_fully_paused,
@@ -137,7 +138,7 @@ def in_thread(work: Callable[[], object]) -> threading.Thread:
 
 
 def wait_until_aborted(cleaning: CleanerManager, thread: threading.Thread) -> None:
-    while not isinstance(cleaning.state(T0), Aborted):
+    while not isinstance(cleaning.states.of(T0), Aborted):
         assert thread.is_alive(), "it waits for the cleaner"
 
 
@@ -286,7 +287,7 @@ def test_a_compacted_log_loses_what_lies_below_its_log_start(tmp_path: Path) -> 
     log.maybe_increment_log_start_offset(25, "test")
     assert not logs.cleaner.clean_once()
     assert [segment.base_offset for segment in log.segments] == [20, 30, 40]
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
 
 
 # ---- logs that cannot be cleaned
@@ -369,11 +370,11 @@ def test_an_engine_that_fails_is_tried_again_after_the_other_logs(tmp_path: Path
     cleaned = []
     for _ in range(6):
         assert cleaner.clean_once() in {True, False}
-        cleaned.append(sorted(map(str, logs.cleaning.all_cleaner_checkpoints())))
+        cleaned.append(sorted(map(str, logs.cleaning.checkpoints.all())))
     assert cleaner.last_chosen is not None
     assert not logs.cleaning.uncleanable_partitions(logs.directories[0])
     assert not logs.manager.context.failures.offline
-    lines = {str(p): o for p, o in logs.cleaning.all_cleaner_checkpoints().items()}
+    lines = {str(p): o for p, o in logs.cleaning.checkpoints.all().items()}
     assert lines == {f"t-{n}": logs.log(f"t-{n}").active.base_offset for n in range(2)}
 
 
@@ -393,7 +394,7 @@ def test_a_log_whose_groups_are_all_in_place_is_cleaned_though_the_engine_fails_
 
     assert OnlineCleaner(logs.cleaning, Ending()).clean_once()
     assert [(each.done, each.result.error) for each in seen] == [(True, None)]
-    assert logs.cleaning.all_cleaner_checkpoints() == {T0: log.active.base_offset}
+    assert logs.cleaning.checkpoints.all() == {T0: log.active.base_offset}
 
 
 class Disk(OsFileSystem):
@@ -467,7 +468,7 @@ def test_a_file_error_takes_the_directory_offline(tmp_path: Path) -> None:
     reason = logs.manager.context.failures.offline[log.log_dir]
     assert reason.startswith(f"Failed to clean up log for t-0 in dir {log.log_dir} due to")
     assert logs.manager.get(T0) is None
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
 
 
 # ---- lags
@@ -625,7 +626,7 @@ def test_a_truncation_in_mid_round_stops_it_and_lowers_the_checkpoint(tmp_path: 
     cleaner.clean_once()
     threads[0].join(120)
     assert log.log_end_offset == 25
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
     # The first group is in place, and nothing is left of the others.
     assert offsets(log) == [1, 3, 5, 7, 9, *range(10, 25)]
     assert not list(log.directory.glob("*.staged"))
@@ -646,7 +647,7 @@ def test_a_truncation_below_the_checkpoint_lowers_it_to_the_active_segment(
     assert logs.log().log_end_offset == offset
     assert logs.log().active.base_offset == line
     assert logs.checkpoint() == line
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
 
 
 def test_a_truncation_within_the_active_segment_disturbs_nobody(tmp_path: Path) -> None:
@@ -675,7 +676,7 @@ def test_others_run_while_a_truncation_in_slices_waits_for_the_cleaner(
     async def scenario() -> None:
         slices = Slices(asyncio.get_running_loop())
         truncation = slices.run(truncate)
-        while not isinstance(logs.cleaning.state(T0), Aborted):
+        while not isinstance(logs.cleaning.states.of(T0), Aborted):
             await asyncio.sleep(0)
         release()
         await truncation
@@ -692,7 +693,7 @@ def test_others_run_while_a_truncation_in_slices_waits_for_the_cleaner(
     too_late.join()
     truncated = 25 if how == "cut off" else 7
     assert logs.log().log_end_offset == (truncated if is_wanted else 40)
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
 
 
 def test_a_log_that_is_emptied_begins_its_cleaning_anew(tmp_path: Path) -> None:
@@ -724,8 +725,8 @@ def test_a_deletion_in_mid_round_waits_for_the_cleaner_and_leaves_no_trace(
     threads[0].join(120)
     assert log.directory.name.endswith("-delete")
     assert not list(log.directory.glob("*.staged"))
-    assert logs.cleaning.state(T0) is None
-    assert logs.cleaning.all_cleaner_checkpoints() == {}
+    assert logs.cleaning.states.of(T0) is None
+    assert logs.cleaning.checkpoints.all() == {}
     made_anew = logs.log()
     assert made_anew is not log
     dups(logs, made_anew, 30, 3)
@@ -746,7 +747,7 @@ def test_a_policy_without_compact_stops_the_round(tmp_path: Path) -> None:
     cleaner = OnlineCleaner(logs.cleaning, OneByOne(after_group=change))
     cleaner.clean_once()
     threads[0].join(120)
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
     assert offsets(log) == [1, 3, 5, 7, 9, *range(10, 40)]
     assert logs.checkpoint() is None
     assert not cleaner.clean_once()
@@ -770,7 +771,7 @@ def test_a_directory_that_fails_ends_the_round(tmp_path: Path) -> None:
 
     cleaner = OnlineCleaner(logs.cleaning, OneByOne(after_group=fail))
     cleaner.clean_once()
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
     assert logs.manager.get(T0) is None
     assert not (log.log_dir / CLEANER_OFFSET_CHECKPOINT).exists()
     assert not logs.cleaning.uncleanable_partitions(log.log_dir)
@@ -915,7 +916,7 @@ def test_the_retention_task_deletes_from_logs_without_compact_alone(tmp_path: Pa
     assert retention_pass(logs.cleaning) == segments["d-0"] + segments["d-1"]
     assert len(logs.log("c-0").segments) == segments["c-0"]
     assert logs.log("d-0").log_start_offset == 50
-    assert all(logs.cleaning.state(TopicPartition.parse(n)) is None for n in segments)
+    assert all(logs.cleaning.states.of(TopicPartition.parse(n)) is None for n in segments)
     assert retention_pass(logs.cleaning) == 0
     # The cleaner's own pass takes the others.
     logs.set_checkpoint(logs.log("c-0").active.base_offset, "c-0")
@@ -933,7 +934,7 @@ def test_a_log_that_fails_does_not_keep_the_others_from_retention(
     expected = len(logs.log("d-1").segments)
     assert retention_pass(logs.cleaning) == expected
     assert "Error while deleting old segments of" in caplog.text
-    assert logs.cleaning.state(TopicPartition("d", 0)) is None
+    assert logs.cleaning.states.of(TopicPartition("d", 0)) is None
 
 
 def test_a_future_log_is_judged_beside_the_current_one(tmp_path: Path) -> None:
@@ -944,7 +945,7 @@ def test_a_future_log_is_judged_beside_the_current_one(tmp_path: Path) -> None:
     move = PausedMove(logs.cleaning, T0, logs.directories[1])
     while not move.advance():
         pass
-    logs.cleaning.resume_cleaning([T0])  # a log without compact is not kept from retention
+    logs.cleaning.states.resume_cleaning([T0])  # a log without compact is not kept from retention
     future = logs.manager.get(T0, future=True)
     assert future is not None
     assert retention_pass(logs.cleaning) > len(log.segments)
@@ -993,5 +994,5 @@ def test_two_cleaners_share_the_logs_between_them(tmp_path: Path) -> None:
         thread.join(60)
     assert not errors
     assert {n: newest(read_records(logs.log(n))) for n in names} == before
-    lines = {str(p): o for p, o in logs.cleaning.all_cleaner_checkpoints().items()}
+    lines = {str(p): o for p, o in logs.cleaning.checkpoints.all().items()}
     assert lines == {name: logs.log(name).active.base_offset for name in names}

@@ -12,14 +12,12 @@ import pytest
 
 from cordwood.cleanup.access.capture import view_of
 from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
-from cordwood.cleanup.schedule.cleaner_manager import (
+from cordwood.cleanup.schedule.cleaner_manager import CleanerManager, LogCleaningError, LogToClean
+from cordwood.cleanup.schedule.cleaning_states import (
     Aborted,
-    CleanerManager,
     CleaningStateError,
     InProgress,
     LogCleaningAbortedError,
-    LogCleaningError,
-    LogToClean,
     Paused,
 )
 from cordwood.configs.log_config import LogConfig
@@ -58,7 +56,7 @@ def grabbed(logs: RunningLogs) -> str | None:
 
 def section(logs: RunningLogs, log: PartitionLog) -> Cleanable:
     """What could be cleaned of a log now."""
-    line = logs.cleaning.all_cleaner_checkpoints().get(log.topic_partition)
+    line = logs.cleaning.checkpoints.all().get(log.topic_partition)
     return plan_cleanable(view_of(log, line), now_ms=logs.clock.now_ms())
 
 
@@ -104,7 +102,7 @@ def three(tmp_path: Path) -> RunningLogs:
 
 def test_the_log_with_the_highest_dirty_ratio_is_picked(three: RunningLogs) -> None:
     assert grabbed(three) == "t-2"
-    assert isinstance(three.cleaning.state(TopicPartition("t", 2)), InProgress)
+    assert isinstance(three.cleaning.states.of(TopicPartition("t", 2)), InProgress)
     assert three.cleaning.dirtiest_ratio == pytest.approx(10 / 30, abs=0.01)
     assert three.cleaning.max_dirty_percent == 33
 
@@ -154,7 +152,7 @@ def test_an_error_while_a_log_is_looked_at_names_the_log(tmp_path: Path) -> None
     with pytest.raises(LogCleaningError, match="Failed to calculate log cleaning stats") as raised:
         grabbed(logs)
     assert raised.value.log is log
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
 
 
 def test_a_log_that_cannot_be_looked_at_is_marked_and_the_others_are_cleaned(
@@ -380,9 +378,9 @@ def test_a_log_that_retention_paused_is_not_cleaned_though_its_policy_becomes_co
     logs.manager.update_topic_config("t", EAGER)
     assert grabbed(logs) is None
     assert logs.cleaning.deletable_logs() == []
-    logs.cleaning.resume_cleaning([T0])
+    logs.cleaning.states.resume_cleaning([T0])
     assert logs.cleaning.deletable_logs() == [logs.log()]
-    logs.cleaning.done_deleting([T0])
+    logs.cleaning.states.done([T0])
     assert grabbed(logs) == "t-0"
 
 
@@ -393,7 +391,7 @@ def test_retention_gets_a_log_that_became_delete_only_when_the_cleaner_is_done_w
     assert logs.cleaning.deletable_logs() == [logs.log()]
     logs.manager.update_topic_config("t", DELETE)
     assert logs.cleaning.pause_for_retention() == []
-    logs.cleaning.done_deleting([T0])
+    logs.cleaning.states.done([T0])
     assert logs.cleaning.pause_for_retention() == [logs.log()]
 
 
@@ -405,7 +403,7 @@ def test_done_cleaning_needs_a_log_in_progress(tmp_path: Path) -> None:
     cleaning, directory = logs.cleaning, logs.directories[0]
     with pytest.raises(CleaningStateError, match="State for partition t-0 should exist"):
         cleaning.done_cleaning(T0, directory, 1)
-    cleaning.abort_and_pause(T0)
+    cleaning.states.abort_and_pause(T0)
     with pytest.raises(CleaningStateError, match=r"cannot be in LogCleaningPaused\(1\) state"):
         cleaning.done_cleaning(T0, directory, 1)
 
@@ -414,7 +412,7 @@ def test_done_cleaning_writes_the_checkpoint_and_forgets_the_state(tmp_path: Pat
     logs = one(tmp_path, count=3)
     assert grabbed(logs) == "t-0"
     logs.cleaning.done_cleaning(T0, logs.directories[0], 1)
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
     assert lines(logs) == {"t-0": 1}
 
 
@@ -423,17 +421,17 @@ def test_done_cleaning_of_an_aborted_log_pauses_it_and_writes_no_checkpoint(
 ) -> None:
     logs = one(tmp_path, count=3)
     assert grabbed(logs) == "t-0"
-    aborter = aborting(logs.cleaning, logs.cleaning.abort_and_pause)
+    aborter = aborting(logs.cleaning, logs.cleaning.states.abort_and_pause)
     logs.cleaning.done_cleaning(T0, logs.directories[0], 1)
     aborter.join(120)
-    assert logs.cleaning.state(T0) == Paused(1)
+    assert logs.cleaning.states.of(T0) == Paused(1)
     assert not (logs.directories[0] / CLEANER_OFFSET_CHECKPOINT).exists()
 
 
 def aborting(cleaning: CleanerManager, how: Callable[[TopicPartition], None]) -> threading.Thread:
     """A thread that waits for the cleaner to let go of t-0."""
     thread = in_thread(lambda: how(T0))
-    while not isinstance(cleaning.state(T0), Aborted):
+    while not isinstance(cleaning.states.of(T0), Aborted):
         assert thread.is_alive(), "it waits until the cleaner has let go"
     return thread
 
@@ -441,34 +439,34 @@ def aborting(cleaning: CleanerManager, how: Callable[[TopicPartition], None]) ->
 def test_done_deleting_needs_a_log_in_progress(tmp_path: Path) -> None:
     logs = one(tmp_path)
     with pytest.raises(CleaningStateError, match="State for partition t-0 should exist"):
-        logs.cleaning.done_deleting([T0])
-    logs.cleaning.abort_and_pause(T0)
+        logs.cleaning.states.done([T0])
+    logs.cleaning.states.abort_and_pause(T0)
     with pytest.raises(CleaningStateError, match=r"cannot be in LogCleaningPaused\(1\) state"):
-        logs.cleaning.done_deleting([T0])
+        logs.cleaning.states.done([T0])
 
 
 def test_done_deleting_forgets_the_state_or_pauses_what_was_aborted(tmp_path: Path) -> None:
     logs = one(tmp_path)
     assert logs.cleaning.deletable_logs()
-    logs.cleaning.done_deleting([T0])
-    assert logs.cleaning.state(T0) is None
+    logs.cleaning.states.done([T0])
+    assert logs.cleaning.states.of(T0) is None
     assert logs.cleaning.deletable_logs()
-    aborter = aborting(logs.cleaning, logs.cleaning.abort_and_pause)
-    logs.cleaning.done_deleting([T0])
+    aborter = aborting(logs.cleaning, logs.cleaning.states.abort_and_pause)
+    logs.cleaning.states.done([T0])
     aborter.join(120)
-    assert logs.cleaning.state(T0) == Paused(1)
+    assert logs.cleaning.states.of(T0) == Paused(1)
 
 
 def test_nested_pauses_need_as_many_resumes(tmp_path: Path) -> None:
     logs = one(tmp_path, count=3)
     cleaning = logs.cleaning
     for count in (1, 2, 3):
-        cleaning.abort_and_pause(T0)
-        assert cleaning.state(T0) == Paused(count)
+        cleaning.states.abort_and_pause(T0)
+        assert cleaning.states.of(T0) == Paused(count)
     for left in (Paused(2), Paused(1), None):
         assert grabbed(logs) is None
-        cleaning.resume_cleaning([T0])
-        assert cleaning.state(T0) == left
+        cleaning.states.resume_cleaning([T0])
+        assert cleaning.states.of(T0) == left
     assert grabbed(logs) == "t-0"
 
 
@@ -477,34 +475,34 @@ def test_pauses_and_resumes_of_several_threads_leave_no_state(tmp_path: Path) ->
 
     def pause_and_resume() -> None:
         for _ in range(200):
-            logs.cleaning.abort_and_pause(T0)
-            logs.cleaning.resume_cleaning([T0])
+            logs.cleaning.states.abort_and_pause(T0)
+            logs.cleaning.states.resume_cleaning([T0])
 
     threads = [in_thread(pause_and_resume) for _ in range(2)]
     for thread in threads:
         thread.join(120)
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
 
 
 def test_resuming_what_is_not_paused_is_refused(tmp_path: Path) -> None:
     logs = one(tmp_path, count=3)
     with pytest.raises(CleaningStateError, match="cannot be resumed since it is not paused"):
-        logs.cleaning.resume_cleaning([T0])
+        logs.cleaning.states.resume_cleaning([T0])
     assert grabbed(logs) == "t-0"
     with pytest.raises(CleaningStateError, match="since it is in LogCleaningInProgress state"):
-        logs.cleaning.resume_cleaning([T0])
+        logs.cleaning.states.resume_cleaning([T0])
 
 
 def test_several_may_abort_a_cleaning_but_not_the_thread_that_does_it(tmp_path: Path) -> None:
     logs = one(tmp_path, count=3)
     assert grabbed(logs) == "t-0"
-    aborters = [aborting(logs.cleaning, logs.cleaning.abort_and_pause) for _ in range(3)]
+    aborters = [aborting(logs.cleaning, logs.cleaning.states.abort_and_pause) for _ in range(3)]
     with pytest.raises(CleaningStateError, match="since it is in LogCleaningAborted state"):
-        logs.cleaning.abort_and_pause(T0)
+        logs.cleaning.states.abort_and_pause(T0)
     logs.cleaning.done_cleaning(T0, logs.directories[0], 1)
     for aborter in aborters:
         aborter.join(120)
-    assert logs.cleaning.state(T0) == Paused(3)
+    assert logs.cleaning.states.of(T0) == Paused(3)
 
 
 def test_a_thread_that_aborts_its_own_cleaning_is_refused_instead_of_waiting_for_ever(
@@ -513,7 +511,7 @@ def test_a_thread_that_aborts_its_own_cleaning_is_refused_instead_of_waiting_for
     logs = one(tmp_path, count=3)
     assert grabbed(logs) == "t-0"
     with pytest.raises(CleaningStateError, match="LogCleaningInProgress"):
-        logs.cleaning.abort_cleaning(T0)
+        logs.cleaning.states.abort_cleaning(T0)
 
 
 def test_abort_waits_until_the_cleaner_has_seen_it_and_leaves_no_state(tmp_path: Path) -> None:
@@ -521,14 +519,14 @@ def test_abort_waits_until_the_cleaner_has_seen_it_and_leaves_no_state(tmp_path:
     assert grabbed(logs) == "t-0"
     log = logs.log()
     logs.cleaning.check_cleaning_aborted(log)
-    aborter = aborting(logs.cleaning, logs.cleaning.abort_cleaning)
+    aborter = aborting(logs.cleaning, logs.cleaning.states.abort_cleaning)
     with pytest.raises(LogCleaningAbortedError):
         logs.cleaning.check_cleaning_aborted(log)
     assert aborter.is_alive()
     logs.cleaning.done_cleaning(T0, logs.directories[0], 1)
     aborter.join(120)
     assert not aborter.is_alive()
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
 
 
 # ---- checkpoints
@@ -539,7 +537,7 @@ def test_a_line_is_added_and_removed(tmp_path: Path) -> None:
     logs.log("t-0")
     logs.set_checkpoint(7)
     assert lines(logs) == {"t-0": 7}
-    logs.cleaning.update_checkpoints(logs.directories[0], remove=T0)
+    logs.cleaning.checkpoints.update(logs.directories[0], remove=T0)
     assert lines(logs) == {}
 
 
@@ -548,7 +546,7 @@ def test_lines_of_partitions_that_are_gone_are_dropped_on_the_next_write(tmp_pat
     logs.log("t-0")
     logs.set_checkpoint(7)
     (logs.directories[0] / CLEANER_OFFSET_CHECKPOINT).write_text("0\n2\nt 0 7\ngone 3 9\n")
-    logs.cleaning.update_checkpoints(logs.directories[0], line=(T0, 8))
+    logs.cleaning.checkpoints.update(logs.directories[0], line=(T0, 8))
     assert lines(logs) == {"t-0": 8}
 
 
@@ -560,9 +558,9 @@ def test_the_checkpoint_of_a_failed_directory_is_forgotten_and_not_written(
     logs.log("u-0", directory=1)
     logs.set_checkpoint(7)
     logs.set_checkpoint(9, "u-0")
-    logs.cleaning.handle_log_dir_failure(logs.directories[0])
-    assert logs.cleaning.all_cleaner_checkpoints() == {TopicPartition("u", 0): 9}
-    logs.cleaning.update_checkpoints(logs.directories[0], line=(T0, 8))
+    logs.cleaning.checkpoints.handle_log_dir_failure(logs.directories[0])
+    assert logs.cleaning.checkpoints.all() == {TopicPartition("u", 0): 9}
+    logs.cleaning.checkpoints.update(logs.directories[0], line=(T0, 8))
     assert lines(logs) == {"t-0": 7}
     assert f"Stopping cleaning logs in dir {logs.directories[0]}" in caplog.text
 
@@ -573,14 +571,14 @@ def test_a_truncation_lowers_the_checkpoint_and_never_raises_it(
 ) -> None:
     logs = one(tmp_path)
     logs.set_checkpoint(15)
-    logs.cleaning.maybe_truncate_checkpoint(logs.directories[0], T0, offset)
+    logs.cleaning.checkpoints.maybe_truncate(logs.directories[0], T0, offset)
     assert lines(logs) == {"t-0": left}
 
 
 def test_the_checkpoint_of_a_log_without_compact_is_left_alone(tmp_path: Path) -> None:
     logs = one(tmp_path, DELETE)
     logs.set_checkpoint(15)
-    logs.cleaning.maybe_truncate_checkpoint(logs.directories[0], T0, 1)
+    logs.cleaning.checkpoints.maybe_truncate(logs.directories[0], T0, 1)
     assert lines(logs) == {"t-0": 15}
 
 
@@ -611,13 +609,13 @@ def test_a_deleted_log_loses_its_line_and_its_cleaning_is_stopped_first(tmp_path
     logs.set_checkpoint(1)
     in_progress_elsewhere(logs.cleaning)
     deleter = in_thread(lambda: assert_deleted(logs))
-    while not isinstance(logs.cleaning.state(T0), Aborted):
+    while not isinstance(logs.cleaning.states.of(T0), Aborted):
         assert deleter.is_alive()
     assert log.directory.name == "t-0", "it has its name while it is being cleaned"
     logs.cleaning.done_cleaning(T0, logs.directories[0], 2)
     deleter.join(120)
     assert log.directory.name.endswith("-delete")
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
     assert lines(logs) == {}
 
 
@@ -661,7 +659,7 @@ def test_a_failed_directory_ends_the_cleaning_of_its_logs_without_waiting(tmp_pa
     with pytest.raises(LogCleaningAbortedError, match="offline"):
         logs.cleaning.check_cleaning_aborted(log)
     logs.cleaning.done_cleaning(T0, logs.directories[0], 1)
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
     assert not (logs.directories[0] / CLEANER_OFFSET_CHECKPOINT).exists()
 
 
@@ -699,8 +697,8 @@ def test_nobody_waits_for_a_log_that_is_being_looked_at(three: RunningLogs) -> N
         looker = in_thread(lambda: found.append(cleaning.grab_filthiest(0)))
         looker.join(0.2)
         assert looker.is_alive(), "it looks at the log"
-        assert cleaning.state(TopicPartition("t", 2)) is None
-        others = in_thread(lambda: cleaning.abort_cleaning(TopicPartition("t", 0)))
+        assert cleaning.states.of(TopicPartition("t", 2)) is None
+        others = in_thread(lambda: cleaning.states.abort_cleaning(TopicPartition("t", 0)))
         others.join(120)
         assert not others.is_alive(), "it has to wait"
     looker.join(120)
@@ -714,7 +712,7 @@ def test_a_log_that_was_paused_while_it_was_looked_at_is_not_taken(three: Runnin
     with three.log("t-1").lock:
         looker = in_thread(lambda: found.append(cleaning.grab_filthiest(0)))
         looker.join(0.2)
-        cleaning.abort_and_pause(TopicPartition("t", 2))
+        cleaning.states.abort_and_pause(TopicPartition("t", 2))
     looker.join(120)
     assert found[0] is not None
     assert str(found[0].topic_partition) == "t-1"

@@ -145,7 +145,7 @@ def test_an_open_transaction_a_pause_and_a_round_are_told_apart(tmp_path: Path) 
     for number in range(3):
         bench.log(f"t-{number}", [0] * (3 - number))
     bench.logs.log("t-0").update_high_watermark(5)
-    bench.logs.cleaning.abort_and_pause(TopicPartition("t", 1))
+    bench.logs.cleaning.states.abort_and_pause(TopicPartition("t", 1))
     chosen = bench.logs.cleaning.grab_filthiest(bench.logs.clock.now_ms())
     assert chosen is not None
     found = {name: (p["state"], p["reason"], p["due"]) for name, p in bench.status().items()}
@@ -155,7 +155,7 @@ def test_an_open_transaction_a_pause_and_a_round_are_told_apart(tmp_path: Path) 
         "it is being cleaned",
         False,
     )
-    bench.logs.cleaning.resume_cleaning([TopicPartition("t", 1)])
+    bench.logs.cleaning.states.resume_cleaning([TopicPartition("t", 1)])
     assert bench.status()["t-1"]["state"] == "idle"
 
 

@@ -156,7 +156,7 @@ def test_a_cleaner_that_rests_is_woken(tmp_path: Path) -> None:
     logs = RunningLogs(tmp_path, {"t": COMPACT})
     log = logs.log()
     with running(cleaner_of(logs)) as cleaner:
-        until(lambda: logs.cleaning.state(T0) is None)
+        until(lambda: logs.cleaning.states.of(T0) is None)
         fill(logs, log)
         cleaner.wake()
         until(lambda: clean_up_to(logs, log))
@@ -307,7 +307,7 @@ def test_stopped_in_the_middle_of_a_round_it_gives_the_round_up(
     assert engine.running.wait(_SECONDS_MAX)
     cleaner.shutdown()
     assert "does not stop" not in caplog.text
-    assert logs.cleaning.state(T0) is None
+    assert logs.cleaning.states.of(T0) is None
     assert newest(read_records(log)) == state
     assert not list(log.directory.glob("*.staged"))
     assert [run["outcome"] for run in cleaner.status()["last_runs"]] == ["aborted"]

@@ -11,7 +11,7 @@ import pytest
 
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.schedule.cleaner import OnlineCleaner
-from cordwood.cleanup.schedule.cleaner_manager import Aborted, Paused
+from cordwood.cleanup.schedule.cleaning_states import Aborted, Paused
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec, compress
 from cordwood.format.file_names import segment_file_name
@@ -131,16 +131,19 @@ def test_a_round_that_is_stopped_before_its_first_group_changes_nothing(
 
     class Stopping(CompiledEngine):
         def run(self, committers: Sequence[CompactionCommitter]) -> None:
-            stop = {"abort": logs.cleaning.abort_cleaning, "pause": logs.cleaning.abort_and_pause}
+            stop = {
+                "abort": logs.cleaning.states.abort_cleaning,
+                "pause": logs.cleaning.states.abort_and_pause,
+            }
             threads.append(threading.Thread(target=stop[how], args=(T0,), daemon=True))
             threads[0].start()
-            while not isinstance(logs.cleaning.state(T0), Aborted):
+            while not isinstance(logs.cleaning.states.of(T0), Aborted):
                 assert threads[0].is_alive(), "it waits for the cleaner"
             super().run(committers)
 
     OnlineCleaner(logs.cleaning, Stopping()).clean_once()
     threads[0].join(120)
-    assert logs.cleaning.state(T0) == (Paused(1) if how == "pause" else None)
+    assert logs.cleaning.states.of(T0) == (Paused(1) if how == "pause" else None)
     assert {path.name: path.read_bytes() for path in log.directory.glob("*.log")} == before
     assert not list(log.directory.glob("*.staged"))
     assert logs.checkpoint() in {None, 0}

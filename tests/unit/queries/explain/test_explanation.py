@@ -286,7 +286,7 @@ def test_a_damaged_log_is_uncleanable_until_its_retry(make: Make) -> None:
 def test_a_paused_cleaning_is_said(make: Make) -> None:
     bench = make(COMPACT)
     bench.segment(0)
-    bench.logs.cleaning.abort_and_pause(PARTITION)
+    bench.logs.cleaning.states.abort_and_pause(PARTITION)
     assert bench.explain().compaction_blockers()[0].code is Code.PAUSED
     assert bench.explain().cleaned_by_ms is None
 

@@ -260,11 +260,11 @@ def test_a_compaction_that_is_due_is_said_not_to_be_measured(
     assert (then["how"], then["bytes_read"], then["bytes_freed"]) == ("retention", size, 0)
     assert then["cost"]["keys"] == 3 * RECORDS
     assert answer["partitions"][0]["now"]["cost"] is None
-    broker.node.cleaner.manager.abort_and_pause(topic.logs[0].topic_partition)
+    broker.node.cleaner.manager.states.abort_and_pause(topic.logs[0].topic_partition)
     try:
         answer = ask(probe, "due:cleanup.policy=compact", topic="due")
     finally:
-        broker.node.cleaner.manager.resume_cleaning([topic.logs[0].topic_partition])
+        broker.node.cleaner.manager.states.resume_cleaning([topic.logs[0].topic_partition])
     says = "due-0: the cleaner does not work on it: its cleaning is paused"
     assert answer["warnings"] == [says]
 
