@@ -18,7 +18,7 @@ from pathlib import Path
 
 import measure
 from command import parser_of, write_figures
-from cordwood.cleanup.schedule.cleaning_order import CleaningOrder
+from cordwood.cleanup.plan.request import CleaningOrder
 from support.skewed_logs import Step, bytes_read_for, clean_in_order, write_skewed_logs
 
 _RECORDS = 100_000  # some 12 MB a log

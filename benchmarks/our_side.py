@@ -107,8 +107,8 @@ def serve() -> None:
     from cordwood.cleanup.access.commit import CompactionCommitter
     from cordwood.cleanup.engine.spark.job import SparkEngine, TaskLimits, Watch
     from cordwood.cleanup.engine.spark.session import default_memory_bytes, spark_runner
+    from cordwood.cleanup.plan.request import CleanRequest
     from cordwood.cleanup.schedule.clean import clean
-    from cordwood.cleanup.schedule.request import CleanRequest
     from cordwood.model.clock import SystemClock
     from cordwood.queries.settings import SettingOptions, read_settings
 

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.cleanup.schedule.clean import clean
-from cordwood.cleanup.schedule.request import CleanRequest
 from cordwood.format.file_names import LOG_SUFFIX, base_offset_of
 from cordwood.model.clock import SystemClock
 from cordwood.queries.settings import SettingOptions, read_settings

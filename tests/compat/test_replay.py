@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.schedule.request import Resolved
+from cordwood.cleanup.plan.request import Resolved
 from cordwood.format.file_names import (
     CLUSTER_METADATA_DIR,
     LEADER_EPOCH_CHECKPOINT,

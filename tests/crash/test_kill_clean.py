@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.schedule.report import Status
+from cordwood.cleanup.plan.report import Status
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from support.clean import digest_tree

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordwood.cleanup.access.capture import Captured
 from cordwood.cleanup.engine import tasks
 from cordwood.cleanup.engine.rewrite import GroupRewriter
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.rules.cleanable import plan_cleanable

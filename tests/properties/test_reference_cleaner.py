@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from cordwood.cleanup.engine import tasks
 from cordwood.cleanup.engine.rewrite import GroupRewriter
 from cordwood.cleanup.engine.survivors import (
-    Secrets,
     SegmentFacts,
     Spill,
     Versions,
@@ -26,6 +25,7 @@ from cordwood.cleanup.engine.survivors import (
 )
 from cordwood.cleanup.engine.whole import Lane
 from cordwood.cleanup.plan.compaction import plan_compaction
+from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction, split_by_bytes
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.configs.log_config import LogConfig

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.engine import tasks
-from cordwood.cleanup.engine.rewrite import GroupRewriter, RewriteSpec
+from cordwood.cleanup.engine.rewrite import GroupRewriter
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
+from cordwood.cleanup.plan.rewrite_spec import RewriteSpec
 from cordwood.cleanup.rules.cleanable import plan_cleanable
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import Header, Record, build_batch
 from cordwood.storage.log.partition_log import PartitionLog

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from cordwood.cleanup.plan.report import PartitionReport
+from cordwood.cleanup.plan.request import CleanRequest, Resolved
 from cordwood.cleanup.rules.shared_retention import DIRECTORY_BYTES, TOPIC_BYTES, DirectoryLimits
-from cordwood.cleanup.schedule.report import PartitionReport
-from cordwood.cleanup.schedule.request import CleanRequest, Resolved
 from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import SystemClock
 from cordwood.queries.whatif.compared_cleanings import compare

@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.access.commit import Engine
+from cordwood.cleanup.engine.search.condition import Condition, parse_condition
+from cordwood.cleanup.engine.search.search import ExactKeys, Searcher
 from cordwood.cleanup.engine.spark.erase import SparkSearcher, WhereSearcher
 from cordwood.cleanup.engine.spark.job import SparkEngine, TaskLimits
 from cordwood.cleanup.engine.spark.runner import Runner
 from cordwood.cleanup.engine.spark.session import spark_runner
-from cordwood.cleanup.erasure.condition import Condition, parse_condition
 from cordwood.cleanup.erasure.criteria import Criteria, parse_target
 from cordwood.cleanup.erasure.erase import erase
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, read_ledger
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
-from cordwood.cleanup.erasure.search import ExactKeys, Searcher
-from cordwood.cleanup.schedule.request import Engine, Resolved
+from cordwood.cleanup.plan.request import Resolved
 from cordwood.format.record import Header, Record
 from cordwood.model.errors import ConfigError, CorruptError
 from support.erasing import ID, KEY, VALUE, erasable_log, erase_here, kept_records, sweep

@@ -221,7 +221,7 @@ import json, sys, threading, time
 from dataclasses import replace
 from pathlib import Path
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.engine.spark_process import SparkProcess
 from cordwood.format.record_batch import CREATE_TIME, Record, build_batch

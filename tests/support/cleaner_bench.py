@@ -12,7 +12,7 @@ from typing import Any
 from cordwood.cleanup.engine.child_session import members
 from cordwood.cleanup.engine.spark_child import CHILD_MODULE
 from cordwood.cleanup.engine.spark_process import Backoff, SparkProcess
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import MovableClock

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.cleanup.plan.attempt import Limits
+from cordwood.cleanup.plan.request import CleanRequest, Resolved
 from cordwood.cleanup.schedule.clean import clean
-from cordwood.cleanup.schedule.request import CleanRequest, Resolved
 from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import SystemClock
 from support.clean import digest_tree

@@ -11,12 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cordwood.cleanup.access.commit import Engine
+from cordwood.cleanup.engine.search.search import ByRecord, ExactKeys, Matcher, SearcherHere
+from cordwood.cleanup.engine.thread_engine import ThreadEngine
 from cordwood.cleanup.erasure.criteria import Criteria, parse_target
-from cordwood.cleanup.erasure.engine import ThreadEngine
 from cordwood.cleanup.erasure.erase import erase
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
-from cordwood.cleanup.erasure.search import ByRecord, ExactKeys, Matcher, SearcherHere
-from cordwood.cleanup.schedule.request import Engine, Resolved
+from cordwood.cleanup.plan.request import Resolved
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType

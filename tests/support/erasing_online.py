@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from cordwood.cleanup.engine.search.search import ExactKeys, SearcherHere
+from cordwood.cleanup.engine.thread_engine import ThreadEngine
 from cordwood.cleanup.erasure.criteria import Criteria, parse_target
-from cordwood.cleanup.erasure.engine import ThreadEngine
 from cordwood.cleanup.erasure.online_erase import erase_online
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
-from cordwood.cleanup.erasure.search import ExactKeys, SearcherHere
-from cordwood.cleanup.schedule.request import Silence
+from cordwood.cleanup.plan.request import Silence
 from cordwood.configs.log_config import LogConfig
 from cordwood.testing.manual_clock import ManualClock
 from support.erasing import ID, KEY

@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.estimate.values import Estimator
+from cordwood.cleanup.access.commit import Engine
 from cordwood.cleanup.plan.attempt import Limits
+from cordwood.cleanup.plan.estimates import Estimator
+from cordwood.cleanup.plan.report import Report
+from cordwood.cleanup.plan.request import CleanRequest, Listener, Resolved
 from cordwood.cleanup.schedule.clean import clean
-from cordwood.cleanup.schedule.report import Report
-from cordwood.cleanup.schedule.request import CleanRequest, Engine, Listener, Resolved
 from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import SystemClock
 from cordwood.testing.in_process_engine import InProcessEngine

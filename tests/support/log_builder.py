@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.access.capture import Captured, capture_offline
+from cordwood.cleanup.access.capture import capture_offline
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.clean_shutdown import build_clean_shutdown
 from cordwood.format.compression import Codec

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.model.errors import EngineError
 
 

@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from cordwood.cleanup.plan.request import CleaningOrder
 from cordwood.cleanup.schedule.cleaner import OnlineCleaner
-from cordwood.cleanup.schedule.cleaning_order import CleaningOrder
 from cordwood.storage.filesystem import OsFile, OsFileSystem
 from support.in_process_engine import CompiledEngine
 from support.key_distributions import CONFIG, Distribution

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from cordwood.cleanup.engine.rewrite import RewriteSpec
 from cordwood.cleanup.engine.tasks import Survivors, still_to_do
 from cordwood.cleanup.engine.whole import Lane, find_survivors
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.plan.rewrite_spec import RewriteSpec
 from cordwood.cleanup.verification.evidence import Scope, find_evidence
 from cordwood.cleanup.verification.group import verify_group
 from cordwood.storage.reading.source import SegmentSource

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from cordwood.cleanup.access.capture import Captured, capture_offline
+from cordwood.cleanup.access.capture import capture_offline
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.storage.log.offline_log import load_offline_log

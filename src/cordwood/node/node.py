@@ -24,8 +24,8 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
 from cordwood.cleanup.erasure.online_erasures import OnlineErasures
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner, ManagedEngine
 from cordwood.configs.broker_config import (
     BrokerConfig,

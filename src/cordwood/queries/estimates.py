@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cordwood.cleanup.schedule.report import PartitionReport, Report
+from cordwood.cleanup.plan.report import PartitionReport, Report
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
-from cordwood.cleanup.estimate.values import Estimator
 from cordwood.cleanup.plan.check_plan import CheckPlan
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
+from cordwood.cleanup.plan.estimates import Estimator
+from cordwood.cleanup.plan.report import PartitionReport, Status
+from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.clean import Survey, clean, survey
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
-from cordwood.cleanup.schedule.report import PartitionReport, Status
-from cordwood.cleanup.schedule.request import CleanRequest
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT, LOG_SUFFIX
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CordwoodError

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from cordwood.cleanup.schedule.report import PartitionReport, Status
+from cordwood.cleanup.plan.report import PartitionReport, Status
 
 
 class OfPartition(Protocol):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from cordwood.cleanup.schedule.request import Resolved
+from cordwood.cleanup.plan.request import Resolved
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.config_file import ConfigFile, merge_set_options, parse_config_file
 from cordwood.configs.levels import Level

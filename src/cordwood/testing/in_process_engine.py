@@ -19,9 +19,9 @@ from cordwood.cleanup.access.announcements import announce, require_wanted
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.engine.segment_files import StagedFiles
 from cordwood.cleanup.engine.supervise import begin_all, commit_ready
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.plan.compaction_values import SEGMENT_BYTES_MAX, Manifest, RewrittenSegment
 from cordwood.cleanup.plan.log_compaction import LogCompaction
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,

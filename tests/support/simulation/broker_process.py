@@ -19,8 +19,8 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.schedule.retention_pass import start_retention
 from cordwood.configs.effective import EffectiveConfigs

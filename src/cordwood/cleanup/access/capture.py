@@ -13,17 +13,15 @@ collectAbortedTransactions).
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 
 from cordwood.cleanup.access.due_reader import DueReader, KnownDue
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.rules.due import NOTHING_DUE, DueMoments
 from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN, Consumed
 from cordwood.cleanup.rules.log_view import LogView, SegmentView
 from cordwood.configs.log_config import LogConfig
-from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.transaction_index import AbortedTransaction
-from cordwood.storage.filesystem import FileFacts
 from cordwood.storage.log.offline_log import OfflineLog
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.reading.source import SegmentSource
@@ -85,44 +83,6 @@ class SegmentInUse:
         if self._due is None:
             return NOTHING_DUE
         return self._due.of_online(self._segment, self.size_bytes)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Captured:
-    """A view, and what the stages behind the planners need beside it.
-
-    `sources` are the segments that may be rewritten, by base offset: of an offline log all of them.
-    `model` is the file whose owner and mode new files take. `truncation_count` is the log's, and
-    `segments` those of `sources` that an online log has in use: a commit compares both. `warnings`
-    and `beyond_end` are those of `OfflineLog`.
-    """
-
-    view: LogView
-    directory: Path
-    sources: tuple[SegmentSource, ...]
-    producers: tuple[ProducerEntry, ...]
-    aborted: tuple[AbortedTransaction, ...]
-    model: FileFacts
-    truncation_count: int = 0
-    segments: tuple[LogSegment, ...] = ()
-    warnings: tuple[str, ...] = ()
-    beyond_end: int | None = None
-
-    @property
-    def aborted_above_start(self) -> list[AbortedTransaction]:
-        """The aborted transactions that a cleaning knows of.
-
-        Of those that ended below the log start offset, Kafka's cleaner takes data for committed.
-
-        Source: org.apache.kafka.storage.internals.log.LocalLog.collectAbortedTransactions.
-        """
-        return [each for each in self.aborted if each.last_offset >= self.view.log_start_offset]
-
-    def seen_as(self, view: LogView) -> Captured:
-        """The log with another view; its sources are those whose segments are in it."""
-        bases = {segment.base_offset for segment in view.segments}
-        sources = tuple(source for source in self.sources if source.base_offset in bases)
-        return replace(self, view=view, sources=sources)
 
 
 def view_of(log: PartitionLog, cleaner_checkpoint: int | None) -> LogView:

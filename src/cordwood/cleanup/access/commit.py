@@ -9,7 +9,8 @@ LogCleanerManager.doneCleaning.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -239,3 +240,14 @@ class CompactionCommitter:
         """
         self._remove_staged()
         self._placement.end()
+
+
+class Engine(Protocol):
+    """Runs compactions: afterwards each committer is done or has an error in its result."""
+
+    def run(self, committers: Sequence[CompactionCommitter]) -> None:
+        """Runs them all."""
+
+
+#: Starts an engine; when its context ends, no task of it is left that could write.
+EngineFactory = Callable[[], AbstractContextManager[Engine]]

@@ -11,12 +11,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Protocol
 
-from cordwood.cleanup.access.capture import Captured, capture_offline
+from cordwood.cleanup.access.capture import capture_offline
 from cordwood.cleanup.access.commit import CompactionCommitter, staged_segments
 from cordwood.cleanup.access.due_reader import KnownDue
 from cordwood.cleanup.access.offline_placement import OfflinePlacement
 from cordwood.cleanup.access.removal_audit import Origins, audit_expired, audit_group
 from cordwood.cleanup.access.run import Run
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN

@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from cordwood.cleanup.access.capture import Captured
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.access.log_on_disk import LogFiles
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction_values import Manifest, RewrittenSegment
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.plan.view_after import (

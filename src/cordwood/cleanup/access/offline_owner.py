@@ -13,21 +13,22 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.access.capture import Captured, with_due
+from cordwood.cleanup.access.capture import with_due
 from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.access.log_on_disk import LogFiles
 from cordwood.cleanup.access.run import Run
 from cordwood.cleanup.plan.attempt import Attempt
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.check_plan import view_when_rolled
 from cordwood.cleanup.plan.compaction import CompactionPlan
 from cordwood.cleanup.plan.compaction_values import Discarded
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.plan.report import PartitionReport, Size, Status
 from cordwood.cleanup.rules.blockers import Code
 from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.rules.due import NOTHING_DUE
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.retention import RetentionPlan
-from cordwood.cleanup.schedule.report import PartitionReport, Size, Status
 from cordwood.configs.log_config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError, NoSpaceError
 from cordwood.storage.offline_log_directory import PartitionDir

@@ -12,12 +12,13 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import groupby
 
-from cordwood.cleanup.access.capture import Captured, capture
+from cordwood.cleanup.access.capture import capture
 from cordwood.cleanup.access.commit import CompactionCommitter, CompactionResult
 from cordwood.cleanup.access.due_reader import DueReader
 from cordwood.cleanup.access.online_placement import OnlinePlacement
 from cordwood.cleanup.access.removal_audit import audit_expired
 from cordwood.cleanup.plan.attempt import Attempt, Limits
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction import CompactionPlan
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.rules.cleanable import Cleanable

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.access.offline_groups import OfflineGroups
-from cordwood.cleanup.schedule.report import Report
-from cordwood.cleanup.schedule.request import CleanRequest
+from cordwood.cleanup.plan.report import Report
+from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.model.clock import Clock
 from cordwood.storage.trash import Trash
 

@@ -19,23 +19,22 @@ from cordwood.cleanup.engine.output import Output, OutputLimits
 from cordwood.cleanup.engine.recompression import without_growth
 from cordwood.cleanup.engine.segment_files import CountedFiles, SegmentFiles, StagedFiles
 from cordwood.cleanup.engine.survivors import Progress, discardable, no_progress
-from cordwood.cleanup.plan.compaction_values import SEGMENT_BYTES_MAX, Manifest, SegmentEvidence
+from cordwood.cleanup.plan.compaction_values import SEGMENT_BYTES_MAX, Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction
-from cordwood.cleanup.rules.transactions import TransactionSummary, TransactionTracker
+from cordwood.cleanup.plan.rewrite_spec import RewriteSpec, SurvivingSegment
+from cordwood.cleanup.rules.transactions import TransactionTracker
 from cordwood.format.compression import Codec, compress, decompress_into
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, rebuild
 from cordwood.format.native.codecs import Codecs
 from cordwood.format.record_batch import build_batch
-from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.aborted import AbortedTransactions
 from cordwood.storage.reading.block import Block, Bytes, Ints
 from cordwood.storage.reading.segment_reader import SegmentReader
 from cordwood.storage.reading.source import SegmentSource
-from cordwood.storage.replace import StagedSegment
 
 _CONTROL = 0x20
 _HORIZON = 0x40
@@ -45,98 +44,6 @@ _OUT_BYTES = 8 << 20
 _SCRATCH_BYTES = 1 << 20
 # A batch's header, and what decoders and encoders want beyond the data: 4 MiB is LZ4's block.
 _ROOM_FOR_ONE = (4 << 20) + 512
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SurvivingSegment:
-    """A segment to be copied from, with the bits of `SegmentFacts` in their final state.
-
-    `expired` are the records that go because they have expired; empty where there is none.
-    """
-
-    source: SegmentSource
-    keep: bytes
-    nulls: bytes
-    unkeyed: int
-    aborted: int
-    pinned: bytes = b""
-    expired: bytes = b""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RewriteSpec:
-    """The input of a task that rewrites a group of a compaction.
-
-    `before` and `after` are the state of the transactions at both ends of the group. If there is
-    `evidence`, for each of the segments, the output is compared with them before it is announced.
-    """
-
-    compaction: LogCompaction
-    staged: StagedSegment
-    segments: tuple[SurvivingSegment, ...]
-    before: TransactionSummary
-    after: TransactionSummary
-    evidence: tuple[SegmentEvidence, ...] = ()
-
-    @property
-    def erases(self) -> bool:
-        """Whether the bits alone decide.
-
-        Markers, tombstones, the transaction index and the headers of all batches stay then.
-        """
-        return self.compaction.erased is not None
-
-    @property
-    def aborted(self) -> tuple[AbortedTransaction, ...]:
-        """The aborted transactions that the group may have a part of."""
-        first = self.segments[0].source.base_offset
-        end = self.segments[-1].source.next_base_offset
-        return tuple(
-            each
-            for each in self.compaction.aborted
-            if each.last_offset >= first and each.first_offset < end
-        )
-
-    def aborted_in(self, source: SegmentSource) -> list[AbortedTransaction]:
-        """The aborted transactions whose marker is in a segment: its transaction index."""
-        offsets = range(source.base_offset, source.next_base_offset)
-        return [e for e in self.compaction.aborted if e.last_offset in offsets]
-
-    @property
-    def segment_bytes_max(self) -> int:
-        """How many bytes of batches a segment of the output may take.
-
-        Sources that are larger than `segment_bytes` already may stay as large as they are.
-        """
-        sources = sum(each.source.size_bytes for each in self.segments)
-        return min(SEGMENT_BYTES_MAX, max(self.compaction.segment_bytes, sources))
-
-    def output(self, *, fs: FileSystem = OS) -> Output:
-        """The output of the rewrite, still empty.
-
-        Raises:
-            NoSpaceError, StagingError: the staged log cannot be created.
-        """
-        modified_ns = self.segments[-1].source.modified_ns // 1_000_000 * 1_000_000
-
-        def files(base_offset: int) -> SegmentFiles:
-            if self.compaction.attempt.is_measured:
-                return CountedFiles()
-            staged = self.staged.at(base_offset)
-            return StagedFiles(staged, model=self.compaction.model, modified_ns=modified_ns, fs=fs)
-
-        manifest = Manifest(self.staged.base_offset, self.staged.token, after=self.after.to_json())
-        return Output(
-            files,
-            manifest,
-            index_interval_bytes=self.compaction.index_interval_bytes,
-            limits=OutputLimits(
-                # The journal of an erasure names segments: each stays one.
-                segment_bytes=SEGMENT_BYTES_MAX if self.erases else self.segment_bytes_max,
-                may_split=not self.erases,
-                space_bytes=self.compaction.attempt.limits.space_max,
-            ),
-        )
 
 
 class _Batches(Protocol):
@@ -162,6 +69,34 @@ class _Sizes:
 
     def append(self, data: memoryview, written: Ints, count: int) -> None:
         self.sizes.append(written[:count, 0].copy())
+
+
+def _output_of(spec: RewriteSpec, *, fs: FileSystem) -> Output:
+    """The output of the rewrite, still empty.
+
+    Raises:
+        NoSpaceError, StagingError: the staged log cannot be created.
+    """
+    modified_ns = spec.segments[-1].source.modified_ns // 1_000_000 * 1_000_000
+
+    def files(base_offset: int) -> SegmentFiles:
+        if spec.compaction.attempt.is_measured:
+            return CountedFiles()
+        staged = spec.staged.at(base_offset)
+        return StagedFiles(staged, model=spec.compaction.model, modified_ns=modified_ns, fs=fs)
+
+    manifest = Manifest(spec.staged.base_offset, spec.staged.token, after=spec.after.to_json())
+    return Output(
+        files,
+        manifest,
+        index_interval_bytes=spec.compaction.index_interval_bytes,
+        limits=OutputLimits(
+            # The journal of an erasure names segments: each stays one.
+            segment_bytes=SEGMENT_BYTES_MAX if spec.erases else spec.segment_bytes_max,
+            may_split=not spec.erases,
+            space_bytes=spec.compaction.attempt.limits.space_max,
+        ),
+    )
 
 
 class GroupRewriter:
@@ -192,7 +127,7 @@ class GroupRewriter:
             OSError: a source cannot be read.
             NoSpaceError, StagingError: the staged log cannot be written; it is removed again.
         """
-        output = spec.output(fs=self._fs)
+        output = _output_of(spec, fs=self._fs)
         try:
             reader = SegmentReader(batch_bytes_max=spec.compaction.batch_bytes_max, fs=self._fs)
             tracker = TransactionTracker(AbortedTransactions(spec.aborted), spec.before)

@@ -21,8 +21,8 @@ from typing import Any
 from cordwood.cleanup.access.commit import CompactionCommitter, IndexStats
 from cordwood.cleanup.engine.spark_child import CHILD_MODULE, SparkChild
 from cordwood.cleanup.engine.supervise import CommittersOwner, begin_all, require_word, supervise
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.plan.compaction_values import Manifest, failure_from_json
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import (
     CordwoodError,

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.cleanup.rules.record_longs import RecordLongs, RemovalReader
 from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.transactions import TransactionSummary, TransactionTracker
@@ -83,21 +84,6 @@ class SegmentFacts:
     pinned: bytes = b""
     expired: bytes = b""
     transactions: TransactionSummary = field(default_factory=TransactionSummary)
-
-
-@dataclass(slots=True)
-class Secrets:
-    """The secrets of the hashes of one run; `words` is uint64[9], the last a mask (all ones)."""
-
-    words: npt.NDArray[np.uint64]
-
-    @classmethod
-    def from_seed(cls, seed: int, *, mask: int = (1 << 64) - 1) -> Secrets:
-        """The secrets that a seed of 128 bits stands for; a mask weakens the first hash."""
-        words = np.random.default_rng(seed).integers(1, (1 << 64) - 1, 9, dtype=np.uint64)
-        words |= np.uint64(1)
-        words[8] = np.uint64(mask)
-        return cls(words)
 
 
 class TableFullError(EngineError):

@@ -28,17 +28,12 @@ from cordwood.cleanup.access.announcements import (
     write_progress,
 )
 from cordwood.cleanup.engine.output import Output
-from cordwood.cleanup.engine.rewrite import GroupRewriter, RewriteSpec, SurvivingSegment
-from cordwood.cleanup.engine.survivors import (
-    Progress,
-    Secrets,
-    SegmentFacts,
-    Spill,
-    Walk,
-    no_progress,
-)
+from cordwood.cleanup.engine.rewrite import GroupRewriter
+from cordwood.cleanup.engine.survivors import Progress, SegmentFacts, Spill, Walk, no_progress
 from cordwood.cleanup.plan.compaction_values import Manifest, RewrittenSegment, SegmentEvidence
+from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.plan.rewrite_spec import RewriteSpec, SurvivingSegment
 from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.cleanup.verification.evidence import Scope, find_evidence
 from cordwood.cleanup.verification.group import verify_group

@@ -19,10 +19,9 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from cordwood.cleanup.access.announcements import announce, end_attempt
-from cordwood.cleanup.engine.rewrite import RewriteSpec
+from cordwood.cleanup.engine.search.bits import facts_without
 from cordwood.cleanup.engine.survivors import (
     Progress,
-    Secrets,
     SegmentFacts,
     Spill,
     Versions,
@@ -44,8 +43,9 @@ from cordwood.cleanup.engine.tasks import (
     verified_specs,
     walk_of,
 )
-from cordwood.cleanup.erasure.bits import facts_without
+from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.cleanup.plan.log_compaction import LogCompaction, split_by_bytes
+from cordwood.cleanup.plan.rewrite_spec import RewriteSpec
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import OS, FileSystem

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.erasure.bits import present_in
-from cordwood.cleanup.erasure.offsets import count_in
+from cordwood.cleanup.engine.search.bits import present_in
+from cordwood.cleanup.engine.search.offsets import count_in
 from cordwood.cleanup.erasure.report import ED25519, hash_of, parse_report
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.format.file_names import LOG_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, base_offset_of

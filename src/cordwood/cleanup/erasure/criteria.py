@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any
 
-from cordwood.cleanup.erasure.condition import Condition, parse_condition, quoted
+from cordwood.cleanup.engine.search.condition import Condition, parse_condition, quoted
 from cordwood.format.record import Record
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC

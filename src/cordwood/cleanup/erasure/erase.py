@@ -12,7 +12,7 @@ from cordwood.cleanup.erasure.erasing import Erasing
 from cordwood.cleanup.erasure.loose import partitions_below
 from cordwood.cleanup.erasure.refusals import TIERED, refused_by
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
-from cordwood.cleanup.schedule.request import Listener, Silence
+from cordwood.cleanup.plan.request import Listener, Silence
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, TRASH_ID, TRASH_MARK
 from cordwood.model.errors import ConfigError

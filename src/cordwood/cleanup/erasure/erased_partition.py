@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.access.capture import Captured
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.erasure.loose import LooseFile, loose_in
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.erasure.rewriting import compaction_without, touched_by
 from cordwood.cleanup.plan.attempt import Attempt, Limits
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.model.errors import CordwoodError

@@ -25,8 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from cordwood import __version__
-from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError
-from cordwood.cleanup.erasure.bits import present_in
+from cordwood.cleanup.access.commit import CompactionCommitter, Engine, StalePlanError
+from cordwood.cleanup.engine.search.bits import present_in
+from cordwood.cleanup.engine.search.offsets import count_in, united, within
+from cordwood.cleanup.engine.search.search import Found, Searched
 from cordwood.cleanup.erasure.criteria import (
     Suppression,
     Target,
@@ -38,15 +40,13 @@ from cordwood.cleanup.erasure.criteria import (
 from cordwood.cleanup.erasure.erased_partition import ErasedPartition
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, Ledger
 from cordwood.cleanup.erasure.loose import LooseFile, loose_in, remove_staged, rewrite_loose
-from cordwood.cleanup.erasure.offsets import count_in, united, within
 from cordwood.cleanup.erasure.pending import Part, Pending
 from cordwood.cleanup.erasure.refusals import Refusals
 from cordwood.cleanup.erasure.report import FORMAT, audit_erasure, hash_of
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
-from cordwood.cleanup.erasure.search import Found, Searched
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
+from cordwood.cleanup.plan.request import Listener
 from cordwood.cleanup.schedule.cleaning import execute
-from cordwood.cleanup.schedule.request import Engine, Listener
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import parse_directory_name

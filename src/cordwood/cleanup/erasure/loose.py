@@ -12,12 +12,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cordwood.cleanup.engine.rewrite import GroupRewriter, RewriteSpec, SurvivingSegment
+from cordwood.cleanup.engine.rewrite import GroupRewriter
+from cordwood.cleanup.engine.search.bits import facts_of_one
 from cordwood.cleanup.engine.tasks import require_room
-from cordwood.cleanup.erasure.bits import facts_of_one
 from cordwood.cleanup.plan.attempt import Attempt, Limits
 from cordwood.cleanup.plan.compaction_values import SEGMENT_BYTES_MAX, OffsetRanges
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.plan.rewrite_spec import RewriteSpec, SurvivingSegment
 from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.format.file_names import (

@@ -16,8 +16,8 @@ from cordwood.cleanup.erasure.loose import partitions_below
 from cordwood.cleanup.erasure.online_log import OnlineErasedLog
 from cordwood.cleanup.erasure.refusals import TIERED, refused_by
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
+from cordwood.cleanup.plan.request import Listener
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
-from cordwood.cleanup.schedule.request import Listener
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_names import INTERNAL_TOPICS

@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Protocol, runtime_checkable
 
-from cordwood.cleanup.erasure.engine import ThreadEngine
-from cordwood.cleanup.erasure.request import EraseRequest, Means
-from cordwood.cleanup.erasure.search import (
+from cordwood.cleanup.access.commit import Engine
+from cordwood.cleanup.engine.search.search import (
     ExactKeys,
     Found,
     Searched,
     Searcher,
     SearcherHere,
 )
-from cordwood.cleanup.schedule.request import Engine
+from cordwood.cleanup.engine.thread_engine import ThreadEngine
+from cordwood.cleanup.erasure.request import EraseRequest, Means
 from cordwood.model.errors import EngineError
 from cordwood.storage.filesystem import FileSystem
 

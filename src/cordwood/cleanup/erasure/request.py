@@ -7,12 +7,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from cordwood.cleanup.access.commit import Engine
 from cordwood.cleanup.erasure.criteria import Criteria, Suppressions, Target
-from cordwood.cleanup.schedule.request import Engine, Resolved
+from cordwood.cleanup.plan.request import Resolved
 from cordwood.model.topic_partition import TopicPartition
 
 if TYPE_CHECKING:
-    from cordwood.cleanup.erasure.search import Searcher  # compiled code, which a search loads
+    from cordwood.cleanup.engine.search.search import (
+        Searcher,  # compiled code, which a search loads
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

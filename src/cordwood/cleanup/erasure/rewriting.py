@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from cordwood.cleanup.access.capture import Captured
-from cordwood.cleanup.erasure.offsets import united, within
+from cordwood.cleanup.engine.search.offsets import united, within
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction import CompactionPlan
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction

@@ -21,17 +21,19 @@ from pathlib import Path
 
 import numpy as np
 
-from cordwood.cleanup.engine.rewrite import GroupRewriter, RewriteSpec
-from cordwood.cleanup.engine.survivors import Progress, Secrets, discardable, no_progress
+from cordwood.cleanup.engine.rewrite import GroupRewriter
+from cordwood.cleanup.engine.survivors import Progress, discardable, no_progress
 from cordwood.cleanup.estimate import watched_sample as sample_of
-from cordwood.cleanup.estimate.values import CompactionEstimate
 from cordwood.cleanup.estimate.watched_sample import (
     SampleLimits,
     Verdicts,
     Walked,
     WatchedSample,
 )
+from cordwood.cleanup.plan.estimates import CompactionEstimate
+from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.plan.rewrite_spec import RewriteSpec
 from cordwood.cleanup.rules.record_longs import RecordLongs, RemovalReader
 from cordwood.cleanup.rules.transactions import TransactionSummary, TransactionTracker
 from cordwood.format.native import batches as rows_of

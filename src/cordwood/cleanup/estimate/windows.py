@@ -28,8 +28,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.engine.survivors import Secrets
-from cordwood.cleanup.estimate.values import QuickEstimate
+from cordwood.cleanup.plan.estimates import QuickEstimate
+from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.format.file_names import INDEX_SUFFIX
 from cordwood.format.native import kernels, key_table, records
 from cordwood.format.offset_index import ENTRY_BYTES

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from cordwood.cleanup.plan.check_plan import CheckPlan
+from cordwood.cleanup.plan.request import Resolved
 from cordwood.cleanup.rules.retention import TIME
-from cordwood.cleanup.schedule.request import Resolved
 from cordwood.model.errors import ConfigError
 
 SETTING: Final = "retention.ms"

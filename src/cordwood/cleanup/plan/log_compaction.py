@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from cordwood.cleanup.access.capture import Captured
 from cordwood.cleanup.plan.attempt import AMPLE_BYTES, Attempt
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction import CompactionPlan
 from cordwood.cleanup.plan.compaction_values import LastRecord, OffsetRanges
 from cordwood.cleanup.rules.record_rules import RecordRules

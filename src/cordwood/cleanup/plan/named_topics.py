@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
-from cordwood.cleanup.schedule.request import CleanRequest
+from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.model.errors import ConfigError
 
 _NAMED_MAX: Final = 5

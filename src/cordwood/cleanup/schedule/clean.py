@@ -15,16 +15,20 @@ from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cordwood.cleanup.access.capture import Captured
-from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError
+from cordwood.cleanup.access.commit import (
+    CompactionCommitter,
+    Engine,
+    EngineFactory,
+    StalePlanError,
+)
 from cordwood.cleanup.access.log_on_disk import LogFiles, LogOnDisk
 from cordwood.cleanup.access.measured_log import MeasuredLog
 from cordwood.cleanup.access.offline_groups import OfflineGroups
 from cordwood.cleanup.access.offline_owner import OfflineOwner
 from cordwood.cleanup.access.run import Run
 from cordwood.cleanup.engine.run_directory import RunDirectory
-from cordwood.cleanup.estimate.values import Estimator
 from cordwood.cleanup.plan.assumed_retention import AssumedRetention, assumed_of, removes_by_time
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.check_plan import (
     DAY_MS,
     CheckPlan,
@@ -34,8 +38,11 @@ from cordwood.cleanup.plan.check_plan import (
 )
 from cordwood.cleanup.plan.compaction import CompactionPlan, plan_compaction
 from cordwood.cleanup.plan.emptied import Emptied, emptied_topics
+from cordwood.cleanup.plan.estimates import Estimator
 from cordwood.cleanup.plan.log_compaction import prepare_compaction
 from cordwood.cleanup.plan.named_topics import missing_topics
+from cordwood.cleanup.plan.report import PartitionReport, Report, Size, Status, Timing
+from cordwood.cleanup.plan.request import CleanRequest, Listener, Resolved, Silence
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.retention import RetentionPlan
@@ -46,15 +53,6 @@ from cordwood.cleanup.rules.shared_retention import (
 )
 from cordwood.cleanup.schedule.cleaning import Planned, compact, retain
 from cordwood.cleanup.schedule.cleaning_order import CleaningSchedule, DueLog
-from cordwood.cleanup.schedule.report import PartitionReport, Report, Size, Status, Timing
-from cordwood.cleanup.schedule.request import (
-    CleanRequest,
-    Engine,
-    EngineFactory,
-    Listener,
-    Resolved,
-    Silence,
-)
 from cordwood.model.clock import Clock
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.storage.filesystem import OS

@@ -38,8 +38,7 @@ from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.log.partition_log import PartitionLog
 
 if TYPE_CHECKING:
-    from cordwood.cleanup.access.commit import CompactionResult, IndexStats
-    from cordwood.cleanup.schedule.request import Engine
+    from cordwood.cleanup.access.commit import CompactionResult, Engine, IndexStats
 
 _log = logging.getLogger(__name__)
 

@@ -13,15 +13,14 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Protocol, TypeVar
 
-from cordwood.cleanup.access.capture import Captured
-from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.access.commit import CompactionCommitter, Engine
 from cordwood.cleanup.plan.attempt import Attempt
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction import CompactionPlan, plan_compaction
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
 from cordwood.cleanup.rules.cleanable import Cleanable
 from cordwood.cleanup.rules.log_view import RetainedLog
 from cordwood.cleanup.rules.retention import RetentionPlan, plan_retention
-from cordwood.cleanup.schedule.request import Engine
 from cordwood.model.errors import EngineError
 
 

@@ -20,10 +20,10 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
-from cordwood.cleanup.estimate.values import QuickEstimate
+from cordwood.cleanup.plan.estimates import QuickEstimate
+from cordwood.cleanup.plan.request import CleaningOrder
 from cordwood.cleanup.rules.cleanable import Cleanable
 from cordwood.model.errors import CordwoodError
 from cordwood.model.extras import NATIVE, missing_packages
@@ -37,13 +37,6 @@ _log = logging.getLogger(__name__)
 LOOK_BYTES_MAX: Final = 64 << 20
 # A dirty section of another size by this share is estimated again.
 _GROWTH: Final = 0.25
-
-
-class CleaningOrder(StrEnum):
-    """The values of cordwood.cleaner.order."""
-
-    RATIO = "ratio"
-    FREED = "freed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

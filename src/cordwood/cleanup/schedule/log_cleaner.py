@@ -17,13 +17,13 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
+from cordwood.cleanup.access.commit import Engine
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.schedule.cleaner import CleanerRun, CleanerStoppedError, OnlineCleaner
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.cleaner_status import backlog_status, logs_status, run_status
 from cordwood.cleanup.schedule.quarantine import RetryDelays
-from cordwood.cleanup.schedule.request import Engine
 from cordwood.cleanup.schedule.retention_pass import retention_pass
 from cordwood.cleanup.schedule.worker_thread import WorkerThread
 from cordwood.model.clock import Clock

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from cordwood.cleanup.engine.survivors import Secrets
 from cordwood.cleanup.plan.compaction_values import SegmentEvidence
+from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.cleanup.rules.record_longs import RemovalReader
 from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.transactions import TransactionSummary

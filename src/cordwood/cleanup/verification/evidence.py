@@ -16,8 +16,8 @@ from queue import SimpleQueue
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.engine.survivors import Secrets
 from cordwood.cleanup.plan.compaction_values import SegmentEvidence
+from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.rules.record_longs import RecordLongs, RemovalReader
 from cordwood.cleanup.rules.record_rules import RecordRules

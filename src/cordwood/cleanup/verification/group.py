@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from cordwood.cleanup.engine.rewrite import RewriteSpec
-from cordwood.cleanup.engine.survivors import Secrets
 from cordwood.cleanup.plan.compaction_values import SEGMENT_BYTES_MAX, Manifest
+from cordwood.cleanup.plan.key_secrets import Secrets
+from cordwood.cleanup.plan.rewrite_spec import RewriteSpec
 from cordwood.cleanup.verification.batches import SegmentCheck
 from cordwood.cleanup.verification.contents import Ahead, Chunk, ContentReader
 from cordwood.cleanup.verification.findings import Findings, Rule

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cordwood.cleanup.plan.check_plan import CheckPlan
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
+from cordwood.cleanup.plan.report import Status
+from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.cleanup.schedule.clean import Survey, survey
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
-from cordwood.cleanup.schedule.report import Status
-from cordwood.cleanup.schedule.request import CleanRequest
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.queries.advise.lint import Remark, remarks

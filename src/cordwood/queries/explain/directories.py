@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
-from cordwood.cleanup.access.capture import Captured
+from cordwood.cleanup.plan.captured import Captured
+from cordwood.cleanup.plan.report import Status
+from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.clean import survey
-from cordwood.cleanup.schedule.report import Status
-from cordwood.cleanup.schedule.request import CleanRequest
 from cordwood.model.clock import SystemClock
 from cordwood.model.extras import NATIVE, require_extra
 from cordwood.model.topic_partition import TopicPartition

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cordwood.cleanup.access.capture import Captured
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.check_plan import CheckPlan
-from cordwood.cleanup.schedule.report import PartitionReport
-from cordwood.cleanup.schedule.request import Resolved
+from cordwood.cleanup.plan.report import PartitionReport
+from cordwood.cleanup.plan.request import Resolved
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.queries.explain.log_facts import Delays, LogFacts, OpenTransaction
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from cordwood.cleanup.plan.check_plan import CheckPlan
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.rules.blockers import Blocker, Code
 from cordwood.cleanup.rules.shared_retention import SharedLog
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.cleaner_status import cleaner_blocker
 from cordwood.configs.sources import Origin
 from cordwood.queries.explain.log_facts import Delays, LogFacts, OpenTransaction

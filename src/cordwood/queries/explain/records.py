@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from cordwood.cleanup.access.capture import Captured
+from cordwood.cleanup.plan.captured import Captured
 from cordwood.queries.explain.answer import ExplainedRecord
 from cordwood.queries.explain.explanation import LogExplanation
 from cordwood.queries.explain.record_fate import RecordFate, key_fates, record_fate

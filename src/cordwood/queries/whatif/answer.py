@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.queries.documents import ABSENT
 from cordwood.queries.identity import NodeIdentity
 from cordwood.queries.partitions import LeftOut, replica_name

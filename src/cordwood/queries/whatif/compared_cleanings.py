@@ -12,14 +12,15 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from cordwood.cleanup.access.capture import due_of, with_due
-from cordwood.cleanup.estimate.values import Estimator
+from cordwood.cleanup.access.commit import EngineFactory
+from cordwood.cleanup.plan.estimates import Estimator
 from cordwood.cleanup.plan.named_topics import missing_topics
+from cordwood.cleanup.plan.report import PartitionReport, Report, Status, Timing
+from cordwood.cleanup.plan.request import CleanRequest, Listener
 from cordwood.cleanup.rules.due import DueRule
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.clean import Survey, clean, survey
-from cordwood.cleanup.schedule.report import PartitionReport, Report, Status, Timing
-from cordwood.cleanup.schedule.request import CleanRequest, EngineFactory, Listener
 from cordwood.configs.sources import Origin
 from cordwood.model.clock import Clock
 from cordwood.model.topic_partition import TopicPartition

@@ -6,12 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from cordwood.cleanup.access.commit import EngineFactory
 from cordwood.cleanup.engine.spark.session import cores_here
-from cordwood.cleanup.estimate.values import Estimator
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
+from cordwood.cleanup.plan.estimates import Estimator
+from cordwood.cleanup.plan.request import CleanRequest, Listener
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.clean import offline_groups
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
-from cordwood.cleanup.schedule.request import CleanRequest, EngineFactory, Listener
 from cordwood.configs.config_file import merge_set_options
 from cordwood.configs.table import TOPIC_SETTINGS
 from cordwood.model.clock import SystemClock

@@ -13,10 +13,10 @@ from enum import StrEnum
 from typing import Final
 
 from cordwood.cleanup.plan.check_plan import DAY_MS, CheckPlan, plan_check_alone
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.plan.view_after import empty_segment, with_segments
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.rules.log_view import CleanedSegment, LogView, SegmentView
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.configs.log_config import LogConfig
 
 _HISTORY_MS_MIN: Final = 3_600_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from cordwood.cleanup.plan.check_plan import CheckPlan
 from cordwood.cleanup.plan.compaction import plan_compaction
+from cordwood.cleanup.plan.report import PartitionReport
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.rules.log_view import LogView
-from cordwood.cleanup.schedule.report import PartitionReport
 from cordwood.queries.whatif.effects import How, Outcome, bytes_to_read
 
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
 from cordwood.cleanup.engine.spark.session import cores_here
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.rules.due import DueRule
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.next_check import free_space, frozen_logs, logs_to_plan
 from cordwood.configs.alter import Alteration, Resource, supposing
 from cordwood.configs.config_file import merge_set_options

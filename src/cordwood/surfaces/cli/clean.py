@@ -15,11 +15,10 @@ import typer
 from cordwood.cleanup.engine.run_directory import temporary_directory
 from cordwood.cleanup.plan.attempt import Limits
 from cordwood.cleanup.plan.emptied import Emptied
+from cordwood.cleanup.plan.report import Report
+from cordwood.cleanup.plan.request import CleaningOrder, CleanRequest
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.clean import clean, require_cleanable
-from cordwood.cleanup.schedule.cleaning_order import CleaningOrder
-from cordwood.cleanup.schedule.report import Report
-from cordwood.cleanup.schedule.request import CleanRequest
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import (
     ConfigError,

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from cordwood.cleanup.access.commit import Engine, EngineFactory
 from cordwood.cleanup.engine.spark.runner import Runner
-from cordwood.cleanup.schedule.request import Engine, EngineFactory
 from cordwood.model.errors import ConfigError, EngineError
 from cordwood.model.extras import SPARK, require_extra
 from cordwood.surfaces.cli import clean_progress

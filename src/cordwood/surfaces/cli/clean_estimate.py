@@ -5,9 +5,9 @@ from __future__ import annotations
 import secrets
 from dataclasses import replace
 
-from cordwood.cleanup.estimate.values import CompactionEstimate, Estimator
+from cordwood.cleanup.plan.estimates import CompactionEstimate, Estimator
 from cordwood.cleanup.plan.log_compaction import LogCompaction
-from cordwood.cleanup.schedule.report import Report
+from cordwood.cleanup.plan.report import Report
 from cordwood.model.extras import NATIVE, missing_packages
 from cordwood.queries.estimates import Estimates
 from cordwood.surfaces.cli.clean_progress import CleanProgress

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from cordwood.cleanup.schedule.report import PartitionReport, Report, Status
+from cordwood.cleanup.plan.report import PartitionReport, Report, Status
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.clean_estimate import estimated_line, with_error
 from cordwood.surfaces.cli.left_out import grouped_lines, show_left_out

@@ -10,10 +10,9 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
-from cordwood.cleanup.erasure.condition import Condition, parse_condition
-from cordwood.cleanup.erasure.engine import ThreadEngine
-from cordwood.cleanup.erasure.request import EraseRequest, Means
-from cordwood.cleanup.erasure.search import (
+from cordwood.cleanup.access.commit import Engine
+from cordwood.cleanup.engine.search.condition import Condition, parse_condition
+from cordwood.cleanup.engine.search.search import (
     ByRecord,
     ExactKeys,
     Found,
@@ -23,7 +22,8 @@ from cordwood.cleanup.erasure.search import (
     SearcherHere,
     joined,
 )
-from cordwood.cleanup.schedule.request import Engine
+from cordwood.cleanup.engine.thread_engine import ThreadEngine
+from cordwood.cleanup.erasure.request import EraseRequest, Means
 from cordwood.model.extras import SPARK, require_extra
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 

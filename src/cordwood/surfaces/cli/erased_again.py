@@ -7,7 +7,7 @@ from contextlib import closing
 from pathlib import Path
 
 from cordwood.cleanup.erasure.criteria import SALT_BYTES, Criteria, targets_of
-from cordwood.cleanup.schedule.request import CleanRequest
+from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.model.errors import CordwoodError
 from cordwood.model.extras import NATIVE, require_extra
 from cordwood.surfaces.cli.clean_progress import CleanProgress

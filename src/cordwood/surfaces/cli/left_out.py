@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from cordwood.cleanup.schedule.report import Status
+from cordwood.cleanup.plan.report import Status
 from cordwood.queries.partitions import LeftOut, partition_name
 from cordwood.storage.offline_directories import InUse
 from cordwood.surfaces.cli.screen import Screen

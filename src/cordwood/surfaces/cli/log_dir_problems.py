@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from cordwood.cleanup.schedule.report import Status
+from cordwood.cleanup.plan.report import Status
 from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.queries.brokers import broker_on

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from cordwood.cleanup.schedule.report import PartitionReport, Report, Status
+from cordwood.cleanup.plan.report import PartitionReport, Report, Status
 from cordwood.cleanup.verification.findings import has_damage
 from cordwood.queries.explain.answer import Explanation, Outlook, When
 from cordwood.queries.explain.outlook import outlook

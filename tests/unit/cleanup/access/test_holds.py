@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.plan.report import Report, Status
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.rules.retention import plan_retention
 from cordwood.cleanup.schedule.holds import add_hold
-from cordwood.cleanup.schedule.report import Report, Status
 from cordwood.cleanup.schedule.retention_pass import retention_pass
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import HOLDS_FILE

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.access.announcements import progress_path
-from cordwood.cleanup.access.commit import CompactionCommitter
-from cordwood.cleanup.schedule.request import Engine
+from cordwood.cleanup.access.commit import CompactionCommitter, Engine
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from cordwood.storage.filesystem import OS

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.access.commit import CompactionCommitter, Engine
 from cordwood.cleanup.access.log_on_disk import LogFiles, LogOnDisk
 from cordwood.cleanup.access.measured_log import MeasuredLog
 from cordwood.cleanup.access.offline_owner import OfflineOwner
 from cordwood.cleanup.access.run import Run
+from cordwood.cleanup.plan.report import PartitionReport, Report, Status
+from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.cleanup.schedule.cleaning import compact
-from cordwood.cleanup.schedule.report import PartitionReport, Report, Status
-from cordwood.cleanup.schedule.request import CleanRequest, Engine
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.model.clock import SystemClock

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.schedule.report import Status
+from cordwood.cleanup.plan.report import Status
 from cordwood.configs.log_config import LogConfig
 from cordwood.model.errors import ConfigError, DirectoryInUseError
 from cordwood.storage.offline_directories import find_places, open_log_dirs

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.schedule.report import PartitionReport, Report, Status
+from cordwood.cleanup.plan.report import PartitionReport, Report, Status
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.crc32c import crc32c
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT

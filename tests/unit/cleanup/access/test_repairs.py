@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.schedule.report import PartitionReport, Status
+from cordwood.cleanup.plan.report import PartitionReport, Status
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import (

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cleanup.engine.survivors import Secrets
+from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.format.compression import Codec, compress, decompress
 from cordwood.format.crc32c import crc32c as crc32c_of
 from cordwood.format.legacy import build_legacy_message

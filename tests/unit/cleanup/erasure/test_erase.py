@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.engine.search.offsets import count_in
 from cordwood.cleanup.erasure.criteria import Target
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, read_ledger
-from cordwood.cleanup.erasure.offsets import count_in
 from cordwood.cleanup.erasure.pending import PENDING_NAME
 from cordwood.cleanup.verification.directories import verify
 from cordwood.configs.log_config import LogConfig

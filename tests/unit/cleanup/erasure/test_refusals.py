@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.engine.thread_engine import ThreadEngine
 from cordwood.cleanup.erasure.criteria import Criteria
-from cordwood.cleanup.erasure.engine import ThreadEngine
 from cordwood.cleanup.erasure.erasing import Erasing
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, read_ledger
 from cordwood.cleanup.erasure.pending import PENDING_NAME

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 from cordwood.cleanup.estimate.estimate import estimate_compaction
-from cordwood.cleanup.estimate.values import CompactionEstimate
 from cordwood.cleanup.estimate.watched_sample import SampleLimits
+from cordwood.cleanup.plan.estimates import CompactionEstimate
 from cordwood.cleanup.plan.log_compaction import LogCompaction
-from cordwood.cleanup.schedule.report import PartitionReport
+from cordwood.cleanup.plan.report import PartitionReport
 from cordwood.model.errors import CorruptError
 from support.in_process_engine import clean_in_process
 from support.key_distributions import CONFIG, DISTRIBUTIONS

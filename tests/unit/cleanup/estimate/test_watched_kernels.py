@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from cordwood.cleanup.engine.survivors import Secrets
 from cordwood.cleanup.estimate.distinct import distinct_keys, new_registers
+from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
 from cordwood.format.record_batch import Record, build_batch

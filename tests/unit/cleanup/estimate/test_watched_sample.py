@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cleanup.engine.survivors import Secrets
 from cordwood.cleanup.estimate.watched_sample import SampleLimits, WatchedSample
+from cordwood.cleanup.plan.key_secrets import Secrets
 
 SECRETS = Secrets.from_seed(1).words
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.estimate.estimate import estimate_compaction
-from cordwood.cleanup.estimate.values import CompactionEstimate
 from cordwood.cleanup.estimate.windows import WindowLimits, estimate_from_windows
+from cordwood.cleanup.plan.estimates import CompactionEstimate
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.model.errors import CorruptError
 from cordwood.storage.reading.source import SegmentSource

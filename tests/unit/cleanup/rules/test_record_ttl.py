@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 
 from cordwood.cleanup.access.capture import capture
 from cordwood.cleanup.engine import survivors
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.rules.record_longs import RemovalReader
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import LOG_APPEND_TIME, Header, Record, build_batch
 from cordwood.queries.explain.record_fate import RecordFate, key_fates

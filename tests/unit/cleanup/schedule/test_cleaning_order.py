@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.access.commit import CompactionCommitter
-from cordwood.cleanup.estimate.values import QuickEstimate
+from cordwood.cleanup.access.commit import CompactionCommitter, Engine
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
+from cordwood.cleanup.plan.estimates import QuickEstimate
+from cordwood.cleanup.plan.request import CleaningOrder
 from cordwood.cleanup.rules.cleanable import Cleanable
 from cordwood.cleanup.schedule import cleaning_order
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
-from cordwood.cleanup.schedule.cleaning_order import CleaningOrder, CleaningSchedule, DueLog
+from cordwood.cleanup.schedule.cleaning_order import CleaningSchedule, DueLog
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
-from cordwood.cleanup.schedule.request import Engine
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition

@@ -18,7 +18,7 @@ import pytest
 from cordwood.cleanup.access.announcements import require_wanted
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.engine.supervise import begin_all
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.log_config import LogConfig

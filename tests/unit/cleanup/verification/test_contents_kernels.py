@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cleanup.engine.survivors import Secrets
+from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents, kernels, key_table
 from cordwood.format.record import Header

@@ -15,11 +15,12 @@ import pytest
 
 from cordwood.cleanup.engine import tasks
 from cordwood.cleanup.engine.output import Output
-from cordwood.cleanup.engine.rewrite import GroupRewriter, RewriteSpec
+from cordwood.cleanup.engine.rewrite import GroupRewriter
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.plan.compaction_values import Manifest
+from cordwood.cleanup.plan.report import Status
+from cordwood.cleanup.plan.rewrite_spec import RewriteSpec
 from cordwood.cleanup.schedule.cleaner import OnlineCleaner
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
-from cordwood.cleanup.schedule.report import Status
 from cordwood.cleanup.verification.findings import Rule
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.log_config import LogConfig

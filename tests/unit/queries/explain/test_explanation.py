@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.rules.blockers import Code
 from cordwood.cleanup.rules.group_guard import Consumed
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.holds import add_hold
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.record import Record

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.access.capture import capture
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.rules.versions import VersionRule
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.configs.log_config import LogConfig
 from cordwood.queries.explain.answer import RecordState
 from cordwood.queries.explain.record_fate import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from cordwood.cleanup.plan.check_plan import plan_check_alone
+from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.rules.log_view import LogView, SegmentView
 from cordwood.cleanup.rules.shared_retention import SharedLog
-from cordwood.cleanup.schedule.cleaner_settings import CleanerSettings
 from cordwood.configs.levels import Level
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.sources import METADATA_LOG, Origin

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cordwood.cleanup.engine.survivors import Secrets, Walk
+from cordwood.cleanup.engine.survivors import Walk
+from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.format.compression import Codec
 from cordwood.format.crc32c import crc32c

@@ -19,9 +19,10 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 from typer.testing import CliRunner, Result
 
+from cordwood.cleanup.access.commit import Engine
+from cordwood.cleanup.plan.report import Status
+from cordwood.cleanup.plan.request import CleanRequest, Resolved, Silence
 from cordwood.cleanup.schedule.clean import clean
-from cordwood.cleanup.schedule.report import Status
-from cordwood.cleanup.schedule.request import CleanRequest, Engine, Resolved, Silence
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, TRASH_NOTES
 from cordwood.format.metadata_records import encode_metadata_record

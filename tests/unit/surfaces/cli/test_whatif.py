@@ -16,7 +16,7 @@ from typer.testing import CliRunner, Result
 
 from cordwood.cleanup.estimate import estimate as estimate_module
 from cordwood.cleanup.estimate.estimate import estimate_compaction
-from cordwood.cleanup.estimate.values import CompactionEstimate, Estimator
+from cordwood.cleanup.plan.estimates import CompactionEstimate, Estimator
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import LEADER_EPOCH_CHECKPOINT, segment_file_name

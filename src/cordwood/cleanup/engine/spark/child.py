@@ -72,7 +72,7 @@ class RemoteOwner:
         self._line = line
         self._number = number
         self._fs = fs
-        self._marks = {r.name: wanted_mark(Path(r.directory), r.attempt) for r in compactions}
+        self._marks = {r.name: wanted_mark(Path(r.directory), r.attempt.token) for r in compactions}
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
         """As `Owner.begin`."""
@@ -114,9 +114,9 @@ def _execute(line: Line, spark: Any, message: dict[str, Any], fs: FileSystem) ->
 
 def _search(line: Line, runner: Any, message: dict[str, Any]) -> None:
     """Answers a search of an erasure by SQL expressions."""
+    from cordwood.cleanup.engine.search.condition import parse_condition  # noqa: PLC0415  # loaded by now
+    from cordwood.cleanup.engine.search.search import Searched  # noqa: PLC0415
     from cordwood.cleanup.engine.spark.erase import WhereSearcher  # noqa: PLC0415
-    from cordwood.cleanup.erasure.condition import parse_condition  # noqa: PLC0415  # loaded by now
-    from cordwood.cleanup.erasure.search import Searched  # noqa: PLC0415
 
     number = message["run"]
     segments = [

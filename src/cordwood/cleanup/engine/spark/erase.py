@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
+from cordwood.cleanup.engine.search.condition import Condition
+from cordwood.cleanup.engine.search.offsets import ranges_of, united
+from cordwood.cleanup.engine.search.search import Found, Matcher, Searched, search_one
 from cordwood.cleanup.engine.spark.error_text import first_line_of, text_of
 from cordwood.cleanup.engine.spark.runner import Row, Runner
 from cordwood.cleanup.engine.survivors import no_progress
-from cordwood.cleanup.erasure.condition import Condition
-from cordwood.cleanup.erasure.offsets import ranges_of, united
-from cordwood.cleanup.erasure.search import Found, Matcher, Searched, search_one
 from cordwood.cleanup.plan.compaction_values import OffsetRanges, failure_from_json, failure_to_json
 from cordwood.format.record import Record
 from cordwood.model.errors import ConfigError, CordwoodError, EngineError

@@ -18,11 +18,9 @@ import numpy as np
 
 from cordwood.cleanup.access.announcements import end_attempt
 from cordwood.cleanup.engine import tasks, whole
-from cordwood.cleanup.engine.rewrite import RewriteSpec
 from cordwood.cleanup.engine.spark.runner import Block, Row
 from cordwood.cleanup.engine.survivors import (
     ENTRY_BYTES,
-    Secrets,
     TableFullError,
     Versions,
     merge,
@@ -30,7 +28,9 @@ from cordwood.cleanup.engine.survivors import (
 )
 from cordwood.cleanup.engine.whole import Lane
 from cordwood.cleanup.plan.compaction_values import SegmentEvidence, failure_to_json
+from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.cleanup.plan.log_compaction import LogCompaction, records_max
+from cordwood.cleanup.plan.rewrite_spec import RewriteSpec
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.reading.source import SegmentSource

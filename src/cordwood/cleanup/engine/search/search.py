@@ -15,9 +15,10 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
-from cordwood.cleanup.engine.survivors import Progress, Secrets, no_progress
-from cordwood.cleanup.erasure.offsets import ranges_of, united
+from cordwood.cleanup.engine.search.offsets import ranges_of, united
+from cordwood.cleanup.engine.survivors import Progress, no_progress
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
+from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table
 from cordwood.format.native import records as results

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cordwood.cleanup.schedule.cleaning_order import CleaningOrder
+from cordwood.cleanup.plan.request import CleaningOrder
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.model.errors import ConfigError
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from cordwood.cleanup.estimate.values import CompactionEstimate
 from cordwood.cleanup.plan.compaction_values import Discarded
+from cordwood.cleanup.plan.estimates import CompactionEstimate
 from cordwood.cleanup.rules.group_guard import GroupLoss
 from cordwood.storage.offline_directories import InUse
 

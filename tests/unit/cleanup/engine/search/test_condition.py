@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from cordwood.cleanup.erasure.condition import COLUMNS, FUNCTIONS, TYPES, parse_condition
+from cordwood.cleanup.engine.search.condition import COLUMNS, FUNCTIONS, TYPES, parse_condition
 from cordwood.cleanup.erasure.criteria import (
     Criteria,
     build_ledger_head,

@@ -1,29 +1,16 @@
-"""The request of a cleaning, and the interfaces of its engine and its listener."""
+"""The request of a cleaning, and the interface of its listener."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Protocol
 
-from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.plan.attempt import Limits
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
-from cordwood.cleanup.schedule.cleaning_order import CleaningOrder
 from cordwood.configs.log_config import LogConfig
-
-
-class Engine(Protocol):
-    """Runs compactions: afterwards each committer is done or has an error in its result."""
-
-    def run(self, committers: Sequence[CompactionCommitter]) -> None:
-        """Runs them all."""
-
-
-#: Starts an engine; when its context ends, no task of it is left that could write.
-EngineFactory = Callable[[], AbstractContextManager[Engine]]
 
 
 class Listener(Protocol):
@@ -44,6 +31,13 @@ class Silence:
 
     def advance(self, name: str) -> None:
         """Shows nothing."""
+
+
+class CleaningOrder(StrEnum):
+    """The values of cordwood.cleaner.order."""
+
+    RATIO = "ratio"
+    FREED = "freed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
