@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.access.due_scan import scan_due
-from cordwood.cleanup.rules.due import NEVER, DueRule
+from cordwood.cleanup.rules.due import DueRule
+from cordwood.cleanup.rules.moments import NEVER
 from cordwood.cleanup.rules.time_to_live import TimeToLive
 from cordwood.format.record import Header, Record
 from cordwood.format.record_batch import build_batch

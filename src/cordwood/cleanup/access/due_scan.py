@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from cordwood.cleanup.rules.due import AT_ONCE, NEVER, NOTHING_DUE, DueMoments, DueRule
+from cordwood.cleanup.rules.due import NOTHING_DUE, DueMoments, DueRule
+from cordwood.cleanup.rules.moments import AT_ONCE, NEVER
 from cordwood.cleanup.rules.record_longs import RemovalReader
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records

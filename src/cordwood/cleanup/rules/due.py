@@ -18,15 +18,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from cordwood.cleanup.rules.moments import NEVER
 from cordwood.cleanup.rules.removal_rule import RemovalRule
 from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.configs.log_config import LogConfig
-from cordwood.configs.value import LONG_MAX
-
-#: The moment of what never happens.
-NEVER = LONG_MAX
-#: The moment of a tombstone that has no delete horizon yet: a cleaning gives it one.
-AT_ONCE = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from cordwood.cleanup.rules.due import NEVER
+from cordwood.cleanup.rules.moments import NEVER
 from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.removal_rule import RemovalRule
 from cordwood.cleanup.rules.versions import VersionRule

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from cordwood.cleanup.rules.cleanable import Cleanable, clean_segments, plan_cleanable
-from cordwood.cleanup.rules.due import NEVER, due_clean_ms
+from cordwood.cleanup.rules.due import due_clean_ms
 from cordwood.cleanup.rules.log_view import LogView
+from cordwood.cleanup.rules.moments import NEVER
 from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.configs.value import LONG_MAX
 

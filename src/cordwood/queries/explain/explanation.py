@@ -11,10 +11,11 @@ from typing import Final
 
 from cordwood.cleanup.rules.blockers import Blocker, Code, due_blocker
 from cordwood.cleanup.rules.cleanable import due_end
-from cordwood.cleanup.rules.due import NEVER, due_clean_ms
+from cordwood.cleanup.rules.due import due_clean_ms
 from cordwood.cleanup.rules.group_guard import GROUPS, MAX_BYTES, MAX_MS
 from cordwood.cleanup.rules.group_losses import NotedLoss
 from cordwood.cleanup.rules.idle_roll import ROLL_IDLE, idle_from_ms
+from cordwood.cleanup.rules.moments import NEVER
 from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.cleanup.rules.retention import RetentionPlan
 from cordwood.cleanup.rules.shared_retention import TOPIC_LIMIT
