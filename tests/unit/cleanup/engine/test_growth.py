@@ -335,7 +335,8 @@ def test_a_verification_refuses_a_segment_over_its_limit(tmp_path: Path) -> None
     compaction = compaction_of(growing(), tmp_path)
     spec = tasks.rewrite_specs(compaction, survivors_of(compaction))[0]
     spec = replace(spec, staged=replace(spec.staged, token="t"))
-    manifest = GroupRewriter().rewrite(replace(spec, segment_bytes=1 << 20))
+    roomy = replace(spec.compaction, segment_bytes=1 << 20)
+    manifest = GroupRewriter().rewrite(replace(spec, compaction=roomy))
     assert len(manifest.segments) == 1
     with pytest.raises(CorruptError, match="cleaning-size"):
         verify_rewritten(compaction, spec, manifest)
