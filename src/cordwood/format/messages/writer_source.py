@@ -18,6 +18,7 @@ from cordwood.format.messages.source import Source
 from cordwood.model.uuids import ZERO_UUID
 
 _NUMBERS: Final = frozenset(LAYOUTS) - {"uuid"}
+_MISSING: Final = object()
 
 
 class WriterSource:
@@ -39,6 +40,7 @@ class WriterSource:
         self.context: dict[str, Any] = {
             **CONTEXT,
             "EMPTY": {},
+            "MISSING": _MISSING,
             "ZERO_UUID": ZERO_UUID,
         }
         self._source = Source("def write(out, values, parts):")
@@ -59,7 +61,11 @@ class WriterSource:
         if self._structs is None:
             get = self._source.name("get")
             self._source.add(f"{get} = {values}.get")
-            given = {field.name: f"{get}({field.name!r}, {self._default(field)})" for field in here}
+            given = {
+                field.name: f"{get}({field.name!r}, "
+                f"{self._default(field) if field.tag is None else 'MISSING'})"
+                for field in here
+            }
         else:
             given = {field.name: f"{values}.{field.attribute}" for field in here}
         for field in here:
@@ -94,7 +100,8 @@ class WriterSource:
         for field in fields:
             value = name("value")
             add(f"{value} = {given[field.name]}")
-            with block(f"if {self._differs(field, value)}:"):
+            there = f"{value} is not MISSING and " if self._structs is None else ""
+            with block(f"if {there}{self._differs(field, value)}:"):
                 with block(f"if not {count}:"):
                     add(f"{section} = bytearray()")
                 add(f"{count} += 1", f"{payload} = bytearray()")
