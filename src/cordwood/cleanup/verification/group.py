@@ -1,7 +1,8 @@
 """The comparison of a rewritten group with its sources, before it is announced.
 
 It knows the sources, the staged files and the evidence (`cordwood.cleanup.verification.evidence`);
-nothing of what the rewriter has decided. docs/design/cleanup.md says what is independent of what.
+nothing of what the rewriter has decided. docs/design/cleanup-verification.md says what is
+independent of what.
 """
 
 from __future__ import annotations
