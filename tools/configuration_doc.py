@@ -30,7 +30,8 @@ Those that begin with `cordwood.` are its own.
 ## Cordwood's own settings of topics
 
 They are off by default; what they do is described under
-[own retention rules](design/cleanup-rules.md#own-retention-rules). There are these ways to set them:
+[own retention rules](design/cleanup-rules.md#own-retention-rules). There are these ways to set
+them:
 
 - for a topic, with `cordwood configs --alter` or Kafka's tools, at a broker whose controller is
   Cordwood's;
