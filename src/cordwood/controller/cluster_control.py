@@ -100,7 +100,7 @@ class ClusterControl:
         levels = {**controller.image.features, KRAFT_VERSION: controller.log.kraft_version}
         registration.require_features(levels, broker.features)
         records = registration.registering_remote(view, broker, controller.log.end_offset)
-        controller.commit_parts_at_need(records)
+        controller.commit(records)
         registered = controller.image.brokers[broker_id]
         self._registered_at[broker_id] = controller.image.offset
         self._heartbeats.forget(broker_id)
@@ -144,7 +144,7 @@ class ClusterControl:
         records = self._records_of(broker, found)
         if records:
             _log.info("Broker %d: %s", broker_id, found.name.lower().replace("_", " "))
-            controller.commit_parts_at_need(records)
+            controller.commit(records)
         is_fenced = heartbeats.is_fenced(broker_id)
         if found is not Next.SAME:
             is_fenced = found in {Next.FENCED, Next.SHUTDOWN_NOW}
@@ -176,7 +176,7 @@ class ClusterControl:
         controller = self._controller
         before = controller.image.offset
         if heartbeat.offline_dirs:
-            controller.commit_parts_at_need(
+            controller.commit(
                 registration.directories_failed(
                     controller.view(),
                     controller.image.brokers[broker_id],
@@ -184,7 +184,7 @@ class ClusterControl:
                 )
             )
         if heartbeat.cordoned_dirs is not None:
-            controller.commit_parts_at_need(
+            controller.commit(
                 registration.cordoning(
                     controller.view(),
                     controller.image.brokers[broker_id],
@@ -274,7 +274,7 @@ class ClusterControl:
                 "Fencing broker %d at epoch %d because its session has timed out.", *expired
             )
             try:
-                controller.commit_parts_at_need(registration.fencing(controller.view(), broker))
+                controller.commit(registration.fencing(controller.view(), broker))
             except BaseException:
                 self._heartbeats.hear(broker_id, epoch, float("-inf"))
                 raise
@@ -301,7 +301,7 @@ class ClusterControl:
     def _elect(self, elections: Callable[..., Records]) -> None:
         while True:
             records = elections(self._controller.view(), _ELECTIONS_MAX)
-            self._controller.commit_parts_at_need(records)
+            self._controller.commit(records)
             if len(records) < _ELECTIONS_MAX:
                 return
 
@@ -312,4 +312,4 @@ class ClusterControl:
         Raises:
             StorageError: the disk returned an error.
         """
-        self._controller.commit_parts_at_need([ApiRecord("NoOpRecord", 0, {})])
+        self._controller.commit([ApiRecord("NoOpRecord", 0, {})])

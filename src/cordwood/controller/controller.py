@@ -13,17 +13,15 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Collection, Container, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
-from cordwood.configs.resource import ConfigChange, ConfigResource
+from cordwood.configs.resource import ConfigChange
 from cordwood.controller import configs, features, partitions, quotas, registration, topics
 from cordwood.controller.cluster_view import ClusterView
-from cordwood.controller.record_values import require_values
+from cordwood.controller.metadata_writer import MetadataWriter
 from cordwood.controller.registration import ControllerRegistration
 from cordwood.controller.settings import ControllerSettings
-from cordwood.format.metadata_records import with_defaults
 from cordwood.metadata.controller_requests import (
     AlteredIsr,
     BrokerRegistration,
@@ -40,17 +38,15 @@ from cordwood.metadata.controller_requests import (
     Reassignment,
     RestoredTopic,
 )
-from cordwood.metadata.delta import ImageDelta
-from cordwood.metadata.formatting import read_bootstrap_records
 from cordwood.metadata.image import Endpoint, MetadataImage
-from cordwood.metadata.records import ApiRecord, config_record, has_elr, has_transactions
-from cordwood.metadata.sole_voter_log import BATCH_RECORDS_MAX, SoleVoterLog
+from cordwood.metadata.records import ApiRecord
+from cordwood.metadata.sole_voter_log import SoleVoterLog
 from cordwood.model.change_lock import ChangeLock, one_at_a_time
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import KafkaError, StorageError, TopicDeletionDisabledError
-from cordwood.model.pauses import background, in_steps
+from cordwood.model.pauses import background
 from cordwood.model.uuids import fresh_uuid
 from cordwood.storage.disk_reserve import DiskReserve
 from cordwood.storage.filesystem import OS, FileSystem
@@ -75,14 +71,16 @@ class Controller:
         directory_ids: Sequence[uuid.UUID],
         settings: ControllerSettings,
         reserve: DiskReserve,
+        context: LogContext,
     ) -> None:
         """Use `open`."""
-        self.image = MetadataImage()
         self.settings = settings
         self.check_topic_configs: topics.CheckConfigs | None = None
         self.check_topic_deletion: topics.CheckDeletion | None = None
         self.log = log
         self._reserve = reserve
+        self.context = context
+        self._writer = MetadataWriter(log, reserve, settings, clock=context.clock, fs=context.fs)
         self.node_id = node_id
         self.directory_ids = tuple(directory_ids)
         self._broker_incarnation_id: uuid.UUID | None = None
@@ -136,40 +134,15 @@ class Controller:
             context=context,
             settings=settings,
         )
-        controller = cls(log, node_id, directory_ids, settings, reserve)
-        controller.context = context
+        controller = cls(log, node_id, directory_ids, settings, reserve, context)
         try:
-            controller._activate(metadata_dir)
+            controller._writer.activate(metadata_dir)
+            controller._remove_reserved_topics()
             controller._register(tuple(endpoints), default_host)
         except BaseException:
             log.abandon()
             raise
         return controller
-
-    context: LogContext
-
-    def _activate(self, metadata_dir: Path) -> None:
-        replay = self.log.replay
-        had_open_transaction = replay.in_transaction
-        image = replay.image()
-        features.require_supported(image)
-        is_empty = replay.data_records == 0 and replay.next_offset == 0
-        now_ms = self.context.clock.now_ms()
-        self.log.begin_epoch()
-        self.image = replace(
-            image,
-            next_offset=self.log.end_offset,
-            epoch=self.log.epoch,
-            timestamp_ms=now_ms,
-            may_have_uncommitted_suffix=False,
-        )
-        if had_open_transaction:
-            abort = ApiRecord("AbortTransactionRecord", 0, {"reason": "Controller failover"})
-            self._append([abort])
-            self._move_on()
-        if is_empty or not image.features:
-            self._bootstrap(read_bootstrap_records(metadata_dir, fs=self.context.fs))
-        self._remove_reserved_topics()
 
     def _register(self, endpoints: tuple[Endpoint, ...], default_host: str) -> None:
         self._endpoints = endpoints or registration.known_endpoints(
@@ -180,7 +153,7 @@ class Controller:
             incarnation_id=fresh_uuid(self.context.rng),
             endpoints=self._endpoints,
         )
-        self._commit_in_parts(registration.registering_controller(self.view(), controller))
+        self._writer.commit_in_parts(registration.registering_controller(self.view(), controller))
 
     def _remove_reserved_topics(self) -> None:
         """Deletes topics that an earlier version created under the name of the metadata log."""
@@ -192,25 +165,7 @@ class Controller:
                 "in directories whose names end in -stray.",
                 ", ".join(names),
             )
-        self._commit(records)
-
-    def _bootstrap(self, records: Sequence[ApiRecord]) -> None:
-        """The first records of a cluster, as one transaction."""
-        first = ImageDelta()
-        for record in records:
-            first.apply(record.name, with_defaults(record.name, record.fields))
-        features_now = first.image(next_offset=0, epoch=0).features
-        level = features_now.get("metadata.version", 0)
-        all_records = list(records)
-        if has_elr(features_now):
-            value = str(self.settings.min_insync_replicas)
-            all_records.append(
-                config_record(ConfigResource.BROKER, "", "min.insync.replicas", value)
-            )
-        if has_transactions(level):
-            begin = ApiRecord("BeginTransactionRecord", 0, {"name": "Bootstrap records"})
-            all_records = [begin, *all_records, ApiRecord("EndTransactionRecord", 0, {})]
-        self._commit(all_records)
+        self._writer.commit(records)
 
     @one_at_a_time
     def register_broker(self, broker: BrokerRegistration) -> int:
@@ -220,7 +175,7 @@ class Controller:
             StorageError: the disk refused.
         """
         for records in registration.registering(self.view(), broker, self.log.end_offset):
-            self._commit_in_parts(records)
+            self._writer.commit_in_parts(records)
         self._broker_incarnation_id = broker.incarnation_id
         return self.broker_epoch
 
@@ -233,7 +188,7 @@ class Controller:
         """
         broker = self.image.brokers[self.node_id]
         if broker.fenced:
-            self._commit_in_parts(registration.unfencing(self.view(), broker))
+            self._writer.commit_in_parts(registration.unfencing(self.view(), broker))
         self._reserve.take()
 
     @property
@@ -271,8 +226,10 @@ class Controller:
         if broker is None or broker.fenced or broker.incarnation_id != self._broker_incarnation_id:
             return  # not in service, or not since this start
         try:
-            self._commit_in_parts(registration.shutting_down(self.view(), broker))
-            self._commit_in_parts(registration.fencing_again(self.view(), self.image, broker))
+            self._writer.commit_in_parts(registration.shutting_down(self.view(), broker))
+            self._writer.commit_in_parts(
+                registration.fencing_again(self.view(), self.image, broker)
+            )
         except (OSError, NoSpaceError, StorageError) as error:
             self._abandon_for(error)
 
@@ -312,6 +269,23 @@ class Controller:
         """Takes the disk reserve of the metadata log again, if it was released."""
         self._reserve.take()
 
+    @property
+    def image(self) -> MetadataImage:
+        """The metadata as the log has it, up to its end."""
+        return self._writer.image
+
+    def commit(self, records: Sequence[ApiRecord]) -> None:
+        """Writes records that need not be applied together; a full disk does not refuse them.
+
+        Raises:
+            StorageError: the disk returned an error.
+        """
+        self._writer.commit_in_parts_at_need(records)
+
+    def check_invariants(self) -> None:
+        """Checks the image."""
+        self._writer.check_invariants()
+
     # ---- topics
 
     @one_at_a_time
@@ -332,7 +306,7 @@ class Controller:
             StorageError: the disk refused; none was made.
         """
         records, results = topics.create_topics(self.view(), wanted, self.check_topic_configs)
-        self._commit([] if validate_only else records)
+        self._writer.commit([] if validate_only else records)
         return results
 
     @one_at_a_time
@@ -346,7 +320,7 @@ class Controller:
         if not self.settings.delete_topic_enable:
             raise TopicDeletionDisabledError("Topic deletion is disabled.")
         records, results = topics.delete_topics(self.view(), wanted, self.check_topic_deletion)
-        self._commit_at_need(records)
+        self._writer.commit_at_need(records)
         return results
 
     @one_at_a_time
@@ -365,7 +339,7 @@ class Controller:
         records = topics.restore_topic(self.view(), topic, self.check_topic_configs)
         with background():
             prepare()
-        self._commit_at_need(records)
+        self._writer.commit_at_need(records)
 
     @one_at_a_time
     def create_partitions(
@@ -378,7 +352,7 @@ class Controller:
             StorageError: the disk refused; nothing changed.
         """
         records, results = topics.create_partitions(self.view(), wanted)
-        self._commit([] if validate_only else records)
+        self._writer.commit([] if validate_only else records)
         return results
 
     # ---- partitions
@@ -398,7 +372,7 @@ class Controller:
             StorageError: the disk returned an error; nothing changed.
         """
         records, results = partitions.elect_leaders(self.view(), wanted, election_type)
-        self._commit_in_parts(records)
+        self._writer.commit_in_parts(records)
         return results
 
     @one_at_a_time
@@ -415,7 +389,7 @@ class Controller:
             wanted,
             allow_replication_factor_change=allow_replication_factor_change,
         )
-        self._commit(records)
+        self._writer.commit(records)
         return results
 
     @one_at_a_time
@@ -426,7 +400,7 @@ class Controller:
             StorageError: the disk returned an error; nothing changed.
         """
         records, errors = partitions.alter_isrs(self.view(), broker_id, changes)
-        self.commit_parts_at_need(records)
+        self._writer.commit_in_parts_at_need(records)
         return [self._altered(change, error) for change, error in zip(changes, errors, strict=True)]
 
     def _altered(self, change: IsrChange, error: ErrorCode) -> AlteredIsr:
@@ -448,7 +422,7 @@ class Controller:
             StorageError: the disk returned an error; nothing changed.
         """
         records, errors = partitions.assign_directories(self.view(), broker_id, assigned)
-        self.commit_parts_at_need(records)
+        self._writer.commit_in_parts_at_need(records)
         return errors
 
     @one_at_a_time
@@ -462,7 +436,7 @@ class Controller:
         """
         broker = self.image.brokers[self.node_id]
         records = registration.directories_failed(self.view(), broker, directories)
-        self.commit_parts_at_need(records)
+        self._writer.commit_in_parts_at_need(records)
 
     @one_at_a_time
     def cordon_directories(self, directories: Sequence[uuid.UUID]) -> None:
@@ -472,7 +446,7 @@ class Controller:
             StorageError: the disk refused; nothing changed.
         """
         broker = self.image.brokers[self.node_id]
-        self._commit(registration.cordoning(self.view(), broker, directories))
+        self._writer.commit(registration.cordoning(self.view(), broker, directories))
 
     # ---- settings, quotas, features
 
@@ -486,7 +460,7 @@ class Controller:
             StorageError: the disk refused; nothing changed.
         """
         records, results = configs.alter_configs(self.view(), changes)
-        self._commit([] if validate_only else records)
+        self._writer.commit([] if validate_only else records)
         return results
 
     @one_at_a_time
@@ -508,7 +482,7 @@ class Controller:
             StorageError: the disk refused; nothing changed.
         """
         records, results = quotas.alter_client_quotas(self.view(), changes, known_hosts)
-        self._commit([] if validate_only else records)
+        self._writer.commit([] if validate_only else records)
         return results
 
     @one_at_a_time
@@ -524,7 +498,7 @@ class Controller:
         records = features.update_features(
             self.view(), self.node_id, updates, kraft_version=self.log.kraft_version
         )
-        self._commit([] if validate_only else records)
+        self._writer.commit([] if validate_only else records)
 
     # ---- producers, brokers, quorum
 
@@ -536,7 +510,7 @@ class Controller:
             StorageError: the disk refused.
         """
         record, first, count = registration.producer_ids(self.image, broker_id, broker_epoch)
-        self._commit([record])
+        self._writer.commit([record])
         return first, count
 
     @one_at_a_time
@@ -547,7 +521,7 @@ class Controller:
             BrokerIdNotRegisteredError: it is not registered.
             StorageError: the disk refused; nothing changed.
         """
-        self._commit_in_parts(registration.unregistering(self.view(), broker_id))
+        self._writer.commit_in_parts(registration.unregistering(self.view(), broker_id))
 
     def describe_quorum(self) -> QuorumInfo:
         """The voters, the leader, and the end of the metadata log."""
@@ -565,48 +539,3 @@ class Controller:
     def view(self) -> ClusterView:
         """The cluster as it is, for operations."""
         return ClusterView(image=self.image, settings=self.settings, rng=self.context.rng)
-
-    def _commit(self, records: Sequence[ApiRecord]) -> None:
-        """Writes records as one batch; the image has them when they are on disk.
-
-        Raises:
-            InvalidRequestError: a record has a value that no reader knows.
-            StorageError: the disk refused.
-        """
-        if not records:
-            return
-        delta = ImageDelta(self.image)
-        for record in in_steps(records, every=16):
-            require_values(record)
-            delta.apply(record.name, with_defaults(record.name, record.fields))
-        assert not delta.in_transaction, "a transaction over several batches"
-        now_ms = self._append(records)
-        self.image = delta.image(
-            next_offset=self.log.end_offset, epoch=self.log.epoch, timestamp_ms=now_ms
-        )
-
-    def _commit_at_need(self, records: Sequence[ApiRecord]) -> None:
-        """As `_commit`; on a full disk it releases the disk reserve first and retries."""
-        self._reserve.at_need(lambda: self._commit(records))
-
-    def commit_parts_at_need(self, records: Sequence[ApiRecord]) -> None:
-        """Writes records that need not be applied together; a full disk does not refuse them.
-
-        Raises:
-            StorageError: the disk returned an error.
-        """
-        for start in range(0, len(records), BATCH_RECORDS_MAX):
-            self._commit_at_need(records[start : start + BATCH_RECORDS_MAX])
-
-    def _commit_in_parts(self, records: Sequence[ApiRecord]) -> None:
-        """Writes records that need not be applied together, in batches of limited size."""
-        for start in range(0, len(records), BATCH_RECORDS_MAX):
-            self._commit(records[start : start + BATCH_RECORDS_MAX])
-
-    def _append(self, records: Sequence[ApiRecord]) -> int:
-        now_ms = self.context.clock.now_ms()
-        self.log.append(records, timestamp_ms=now_ms)
-        return now_ms
-
-    def _move_on(self) -> None:
-        self.image = replace(self.image, next_offset=self.log.end_offset, epoch=self.log.epoch)
