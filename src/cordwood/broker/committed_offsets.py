@@ -1,4 +1,4 @@
-"""What all groups of the cluster have committed for some partitions.
+"""Committed offsets of all groups of the cluster for some partitions.
 
 First the groups are listed: those whose coordinator is here are taken from its memory, the other
 coordinators are asked with ListGroups. Then `GroupOffsets` looks their offsets up, some groups at a

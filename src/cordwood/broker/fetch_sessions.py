@@ -155,11 +155,11 @@ class FetchSession:
             if found is not None:
                 self.due[key.identity] = found
 
-    def take_back(self, identity: Identity) -> None:
+    def end_omission(self, identity: Identity) -> None:
         """A fetch reads a partition again."""
         self.due.setdefault(identity, self.partitions[identity])
 
-    def leave_out(self, identity: Identity) -> None:
+    def omit(self, identity: Identity) -> None:
         """No fetch reads a partition until it is taken back."""
         self.due.pop(identity, None)
 
@@ -242,7 +242,7 @@ class FetchSessionCache:
         if found is None:
             return []
         for session in found:
-            session.take_back((topic_id, index))
+            session.end_omission((topic_id, index))
         return list(found)
 
     def context(

@@ -166,7 +166,7 @@ class GroupOffsets:
 
 
 class _Found:
-    """What was found out so far."""
+    """Committed offsets that were found so far."""
 
     def __init__(self, wanted: Mapping[TopicPartition, Sequence[str]]) -> None:
         self.by_group: defaultdict[str, list[TopicPartition]] = defaultdict(list)
@@ -190,7 +190,7 @@ class _Found:
         offsets: Mapping[TopicPartition, int],
         failed: Mapping[TopicPartition, str] | None = None,
     ) -> None:
-        """What a group has committed; nothing for a partition in neither mapping."""
+        """Adds the offsets of a group; nothing is committed for a partition in neither mapping."""
         for partition in self.by_group.get(group, ()):
             if failed and partition in failed:
                 self._unknown[partition][group] = failed[partition]

@@ -16,8 +16,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Final, NamedTuple
 
+from cordwood.broker.deleted_topics import DeletedTopics
 from cordwood.broker.metrics import BrokerMetrics
-from cordwood.broker.noted_topics import NotedTopics
 from cordwood.broker.replica_manager import ReplicaManager
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.schedule.paused_changes import update_topic_config
@@ -246,7 +246,7 @@ class BrokerMetadataPublisher:
             is_new=wanted.is_new,
         )
 
-    def _delete(self, topics: Sequence[TopicImage], before: MetadataImage | None) -> NotedTopics:
+    def _delete(self, topics: Sequence[TopicImage], before: MetadataImage | None) -> DeletedTopics:
         """Takes topics' logs out of service, immediately or in another thread.
 
         Those that go to the trash are noted before.
@@ -263,7 +263,7 @@ class BrokerMetadataPublisher:
             if topic.name not in self._deletions:  # otherwise it has no logs
                 names.append(topic.name)
                 partitions += [TopicPartition(topic.name, index) for index in topic.partitions]
-        noted = NotedTopics(self._replicas.logs)
+        noted = DeletedTopics(self._replicas.logs)
         with background():
             for topic in topics:
                 if before is not None and topic.name in names:

@@ -225,7 +225,7 @@ class Partition:
         if before is not None and self.low_watermark > before:
             self.wake(0)
 
-    def leave_out(
+    def omit(
         self,
         broker_id: int,
         fetches: SessionFetches,
@@ -235,7 +235,7 @@ class Partition:
     ) -> bool:
         """Whether a follower's session may leave the partition out.
 
-        As `PartitionLeadership.leave_out`, for a follower that knows the newest offsets.
+        As `PartitionLeadership.omit`, for a follower that knows the newest offsets.
 
         Args:
             broker_id: the follower.
@@ -249,13 +249,13 @@ class Partition:
             and high_watermark == log.high_watermark
             and log_start_offset == log.log_start_offset
             and not log.is_closed
-            and self.leadership.leave_out(broker_id, fetches)
+            and self.leadership.omit(broker_id, fetches)
         )
 
-    def take_back(self, broker_id: int, fetches: SessionFetches) -> None:
-        """As `PartitionLeadership.take_back`."""
+    def end_omission(self, broker_id: int, fetches: SessionFetches) -> None:
+        """As `PartitionLeadership.end_omission`."""
         if self.leadership is not None:
-            self.leadership.take_back(broker_id, fetches)
+            self.leadership.end_omission(broker_id, fetches)
 
     def require_follower(self, broker_id: int, current_leader_epoch: int) -> None:
         """Refuses a fetch of a broker that has no replica, as far as this broker knows.
@@ -279,12 +279,12 @@ class Partition:
 
     @property
     def is_catching_up(self) -> bool:
-        """As `PartitionLeadership.is_catching_up`."""
+        """Whether the high watermark may be below what an earlier leader has committed."""
         return self.leadership is not None and self.leadership.is_catching_up
 
     @property
     def others_in_sync(self) -> frozenset[int]:
-        """As `PartitionLeadership.others_in_sync`."""
+        """The followers that are in sync whatever the controller answers to a proposal."""
         return frozenset() if self.leadership is None else self.leadership.others_in_sync
 
     def is_in_sync(self, broker_id: int) -> bool:
@@ -292,7 +292,7 @@ class Partition:
         return self.leadership is not None and broker_id in self.leadership.partition.isr
 
     def nearest_reader(self, brokers: Collection[int], offset: int) -> int | None:
-        """As `PartitionLeadership.nearest_reader`."""
+        """The follower in the ISR, of some brokers, to read from `offset` on; None without one."""
         if self.leadership is None:
             return None
         return self.leadership.nearest_reader(brokers, offset, self._now_ms())

@@ -224,15 +224,15 @@ class PartitionReading:
 
     # ---- sessions of followers
 
-    def take_back(self, session: FetchSession, forgotten: Sequence[PartitionKey]) -> None:
+    def end_omission(self, session: FetchSession, forgotten: Sequence[PartitionKey]) -> None:
         """The fetches of a session no longer count for the partitions that it has forgotten."""
         assert self.reader.follower is not None, "a follower's session"
         for key in in_steps(forgotten, every=64):
             partition = self.replicas.led(key.topic, key.partition)
             if partition is not None:
-                partition.take_back(self.reader.follower.broker_id, session.fetches)
+                partition.end_omission(self.reader.follower.broker_id, session.fetches)
 
-    def leave_out(self, session: FetchSession, read: Sequence[PartitionRead]) -> None:
+    def omit(self, session: FetchSession, read: Sequence[PartitionRead]) -> None:
         """The session's next fetches read only what has changed since it was read now."""
         follower = self.reader.follower
         assert follower is not None, "a follower's session"
@@ -247,14 +247,14 @@ class PartitionReading:
                 partition is not None
                 and partition.topic_id == wanted.key.topic_id
                 and wanted.current_leader_epoch == partition.leader_epoch
-                and partition.leave_out(
+                and partition.omit(
                     follower.broker_id,
                     session.fetches,
                     high_watermark=one.high_watermark,
                     log_start_offset=one.log_start_offset,
                 )
             ):
-                session.leave_out(wanted.key.identity)
+                session.omit(wanted.key.identity)
 
     # ---- one partition
 

@@ -52,7 +52,7 @@ HighWatermarkListener = Callable[[int, int], object]
 """Called with the number of a partition and its high watermark."""
 
 CutPartition = Callable[[TopicPartition, int, Callable[[], bool]], None]
-"""As `ReplicaLog`'s `Cut`, for a partition."""
+"""Truncates the log of a partition, as `Cut` of `ReplicaLog`."""
 
 
 class ReplicaManager:
@@ -113,7 +113,7 @@ class ReplicaManager:
             or len(settings.log_dirs),
         )
         self.replication: Replication | None = None
-        """What fetches and proposes ISRs; None where no other broker is in the cluster."""
+        """Fetches from leaders and proposes ISRs; None where no other broker is in the cluster."""
         self.partitions: dict[str, dict[int, Partition]] = {}
         """The partitions that this broker leads, by topic and number."""
         #: Partitions whose logs cannot be served, since a directory has failed or is full.
@@ -396,12 +396,12 @@ class ReplicaManager:
                 self.replication.unfollow(key)
 
     def give_up(self, topic: str, index: int, log_dir: Path | None) -> None:
-        """As `FullReplicas.give_up`; does nothing where no other broker is in the cluster."""
+        """Gives up a replica on a full disk, if other brokers are in the cluster."""
         if self.replication is not None:
             self._full.give_up(topic, index, log_dir)
 
     def has_log(self, topic_id: UUID, index: int) -> None:
-        """As `FullReplicas.has_log`; the directory of the log is online."""
+        """A partition has a log again, in a directory that is online."""
         self._full.has_log(LedBy(topic_id, index))
         self._without_log.discard(LedBy(topic_id, index))
 
@@ -566,7 +566,7 @@ def _not_served(topic: str, index: int) -> NotLeaderOrFollowerError:
 
 
 def led_partition(image: PartitionImage) -> LedPartition:
-    """What the leader of a partition needs of its image."""
+    """The part of a partition's image that its leader uses."""
     return LedPartition(
         leader_epoch=image.leader_epoch,
         partition_epoch=image.partition_epoch,

@@ -1,4 +1,4 @@
-"""What brokers on other nodes ask of the controller, and what it does when time passes.
+"""Requests of brokers on other nodes to the controller, and its periodic work.
 
 Source: org.apache.kafka.controller.ClusterControlManager, ReplicationControlManager,
 QuorumController.processBrokerHeartbeat, PeriodicTaskControlManager (4.3.0); KIP-631, KIP-841,

@@ -87,7 +87,7 @@ class Heartbeats:
         self._touch(known, fenced=fenced)
 
     def forget(self, broker_id: int) -> None:
-        """What is known of a broker was before its last registration."""
+        """Forgets a broker, which is registered again."""
         self._brokers.pop(broker_id, None)
 
     def keep_only(self, registered: Container[int]) -> None:

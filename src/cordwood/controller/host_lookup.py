@@ -23,7 +23,7 @@ _ZEROS_BEFORE_DIGITS = re.compile(r"(?<![0-9a-fA-F])0+(?=[0-9a-fA-F])")
 
 
 class HostText(enum.Enum):
-    """What can be said about a text without a DNS lookup."""
+    """The kind of a text, as found without a DNS lookup."""
 
     ADDRESS = enum.auto()
     NAME = enum.auto()
@@ -53,7 +53,7 @@ def classify_host(text: str) -> HostText:
 
 
 async def look_up_hosts(texts: Iterable[str]) -> frozenset[str]:
-    """Those of the texts that are host names which the system's resolver can resolve."""
+    """Returns the texts that are host names which the system's resolver can resolve."""
     loop = asyncio.get_running_loop()
     found = set()
     for text in dict.fromkeys(texts):

@@ -127,7 +127,7 @@ class MetadataWriter:
         )
 
     def commit_at_need(self, records: Sequence[ApiRecord]) -> None:
-        """As `commit`; on a full disk it releases the disk reserve first and retries."""
+        """Writes one batch; on a full disk it releases the disk reserve first and retries."""
         self._reserve.at_need(lambda: self.commit(records))
 
     def commit_in_parts_at_need(self, records: Sequence[ApiRecord]) -> None:

@@ -314,7 +314,7 @@ def leaving(
 
 
 def _after_stop(view: ClusterView, registration: BrokerRegistration) -> Records:
-    """What is left to do of the stop, or the crash, of a broker's last incarnation.
+    """The records that complete the stop, or the crash, of a broker's last incarnation.
 
     Source: ReplicationControlManager.handleBrokerShutdown.
     """

@@ -1,4 +1,4 @@
-"""What a coordinator's state machine returns for an event: records, answers, timers and tasks.
+"""Effects of an event on a coordinator: records, answers, timers and tasks.
 
 The state machine performs none of them. The runtime appends the records, replays them, sets the
 timers, starts the tasks, and sends the answers when the records are committed.

@@ -1,4 +1,4 @@
-"""What the events of all coordinators have."""
+"""The base of the events of all coordinators."""
 
 from __future__ import annotations
 

@@ -219,7 +219,7 @@ class LedPartitions(Generic[S]):
         return self.loaded()
 
     def loaded(self) -> list[tuple[int, S, int]]:
-        """As `read_all`, while others may be being loaded."""
+        """The partitions that are loaded, in Kafka's order, while others may be being loaded."""
         found = (self._active.get(led.partition) for led in self._led)
         return [(each.index, each.state, each.committed) for each in found if each is not None]
 

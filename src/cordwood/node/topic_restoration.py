@@ -25,7 +25,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from cordwood.broker.broker import Broker
-from cordwood.broker.noted_topics import kept_offsets
+from cordwood.broker.deleted_topics import kept_offsets
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.format.trash_notes import RemovedTopic
 from cordwood.metadata.controller_requests import RestoredPartition, RestoredTopic

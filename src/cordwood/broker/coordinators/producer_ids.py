@@ -45,7 +45,7 @@ class ProducerIds:
             then(found)
 
     async def _next_id(self) -> int:
-        """As `draw`; raises KafkaError if the metadata log cannot be written."""
+        """Draws a producer id; raises KafkaError if the metadata log cannot be written."""
         while not self._block:
             async with self._allocation:
                 if not self._block:  # otherwise another request has allocated one since

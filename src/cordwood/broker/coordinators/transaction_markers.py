@@ -44,7 +44,7 @@ class Replicas(Protocol):
 
     @property
     def delayed(self) -> DelayedOperations:
-        """What waits for changes of partitions."""
+        """Operations that wait for changes of partitions."""
 
     def partition(self, topic: str, index: int, /) -> Partition:
         """A partition that is led here; raises KafkaError for another."""

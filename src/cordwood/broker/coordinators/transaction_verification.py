@@ -37,7 +37,7 @@ _RECENT_MAX: Final = 1028
 
 
 class Support(enum.Enum):
-    """What the version of a client's request has.
+    """Abilities of a client by the version of its request.
 
     Source: AddPartitionsToTxnManager.TransactionSupportedOperation.
     """
@@ -51,12 +51,12 @@ class Support(enum.Enum):
 
     @classmethod
     def of_produce(cls, version: int) -> Support:
-        """That of a version of Produce."""
+        """The abilities of a version of Produce."""
         return cls._of(version, _PRODUCE_HAS_ABORTABLE_SINCE, _PRODUCE_ADDS_SINCE)
 
     @classmethod
     def of_txn_offset_commit(cls, version: int) -> Support:
-        """That of a version of TxnOffsetCommit."""
+        """The abilities of a version of TxnOffsetCommit."""
         return cls._of(version, _COMMIT_HAS_ABORTABLE_SINCE, _COMMIT_ADDS_SINCE)
 
     @classmethod

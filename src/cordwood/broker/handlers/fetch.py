@@ -177,7 +177,7 @@ def _session(
         follower=follower,
     )
     if follower is not None and found.session is not None:
-        reading.take_back(found.session, forgotten)
+        reading.end_omission(found.session, forgotten)
     if by_id and found.is_incremental:
         for partition in in_steps(found.partitions, every=64):
             # The topic may have been unknown here when the session began.
@@ -204,7 +204,7 @@ def _respond(
         if fetch.is_incremental:
             session.served_last([each.wanted.key for each in partitions if each.size_bytes])
         if fetch.session_of(reading.reader.follower) is not None:
-            reading.leave_out(session, read.partitions)
+            reading.omit(session, read.partitions)
     session_id = NO_SESSION if session is None else session.id
     return build_response(context, partitions, session_id=session_id)
 

@@ -72,7 +72,7 @@ class ReplicaFetchSession:
         self._wanted[key] = position
         self._changed[key] = None
 
-    def leave_out(self, key: LedBy) -> None:
+    def omit(self, key: LedBy) -> None:
         """The next requests do not fetch a partition."""
         if self._wanted.pop(key, None) is not None:
             self._changed[key] = None

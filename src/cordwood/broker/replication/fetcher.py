@@ -171,7 +171,7 @@ class ReplicaFetcher:
             if isinstance(position, FetchPosition):
                 self._session.fetch_from(key, position)
             else:
-                self._session.leave_out(key)
+                self._session.omit(key)
                 if position is not None:  # it is looked at again
                     wait_ms = min(wait_ms, position)
                     continue
@@ -179,7 +179,7 @@ class ReplicaFetcher:
         return wait_ms
 
     def _position(self, key: LedBy) -> FetchPosition | float | None:
-        """As `PartitionFollowing.next_fetch`; None if a partition is not followed."""
+        """The result of `PartitionFollowing.next_fetch`; None if a partition is not followed."""
         followed = self._followed.get(key)
         if followed is None:
             return None

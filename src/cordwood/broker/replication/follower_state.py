@@ -26,7 +26,7 @@ class FollowerState:
 
     `broker_epoch` is that of its last fetch, `NO_BROKER_EPOCH` if that had none, None before one.
     `leader_end_at_fetch` is where the leader's log ended at the last fetch.
-    `left_out_by` are the fetches of the session that leaves the partition out, if one does.
+    `omitted_by` are the fetches of the session that leaves the partition out, if one does.
     """
 
     log_start_offset: int = UNKNOWN_OFFSET
@@ -35,24 +35,24 @@ class FollowerState:
     last_fetch_ms: float = 0
     last_caught_up_ms: float = 0
     broker_epoch: int | None = None
-    left_out_by: SessionFetches | None = None
+    omitted_by: SessionFetches | None = None
 
     @property
     def caught_up_ms(self) -> float:
         """The time at which it had all: the last fetch of a session without the partition."""
-        if self.left_out_by is None:
+        if self.omitted_by is None:
             return self.last_caught_up_ms
-        return max(self.last_caught_up_ms, self.left_out_by.last_ms)
+        return max(self.last_caught_up_ms, self.omitted_by.last_ms)
 
-    def taken_back(self) -> FollowerState:
+    def after_omission(self) -> FollowerState:
         """The state when its session leaves the partition out no more."""
-        if self.left_out_by is None:
+        if self.omitted_by is None:
             return self
         return replace(
             self,
-            last_fetch_ms=self.left_out_by.last_ms,
+            last_fetch_ms=self.omitted_by.last_ms,
             last_caught_up_ms=self.caught_up_ms,
-            left_out_by=None,
+            omitted_by=None,
         )
 
     def is_caught_up(self, leader_end_offset: int, now_ms: float, lag_max_ms: float) -> bool:

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 _RETRY_S = 0.05
 
 AlterPartitions = Callable[[Sequence[IsrChange]], Awaitable[Sequence[AlteredIsr]]]
-"""As `ControllerChannel.alter_partitions`."""
+"""Sends proposals to the controller: `ControllerChannel.alter_partitions`."""
 
 
 class LedBy(NamedTuple):

@@ -192,7 +192,7 @@ class PartitionLeadership:
             assert proposal.leader_epoch == known.leader_epoch, (proposal, known)
             assert proposal.partition_epoch == known.partition_epoch, (proposal, known)
         for broker_id, state in self._followers.items():
-            if state.left_out_by is not None:
+            if state.omitted_by is not None:
                 assert state.log_end_offset == end, (broker_id, state, end)
 
     # ---- events
@@ -211,7 +211,7 @@ class PartitionLeadership:
         known = self._partition
         if partition.partition_epoch < known.partition_epoch:
             return []
-        self._take_back_all()
+        self._end_omissions()
         self._followers = {
             each: self._followers.get(each, FollowerState())
             for each in partition.replicas
@@ -236,18 +236,18 @@ class PartitionLeadership:
 
     def on_append(self, end_offset: int, now_ms: float) -> list[Effect]:
         """The log ends at `end_offset`, exclusive, from now on."""
-        self._take_back_all()
+        self._end_omissions()
         self._end_offset = end_offset
         return self.refresh(now_ms)
 
-    def leave_out(self, broker_id: int, fetches: SessionFetches) -> bool:
+    def omit(self, broker_id: int, fetches: SessionFetches) -> bool:
         """Whether a follower's session may leave the partition out until something changes.
 
         It has all, all of it is committed, and it is in the ISR: another fetch would change
         nothing but times, for which `fetches` stand from now on. The changes are an append, other
-        metadata, and `take_back`.
+        metadata, and `end_omission`.
         """
-        self.take_back(broker_id)
+        self.end_omission(broker_id)
         state = self._followers.get(broker_id)
         if (
             state is None
@@ -256,18 +256,18 @@ class PartitionLeadership:
             or not state.log_end_offset == self._end_offset == self._high_watermark
         ):
             return False
-        self._followers[broker_id] = replace(state, left_out_by=fetches)
+        self._followers[broker_id] = replace(state, omitted_by=fetches)
         return True
 
-    def take_back(self, broker_id: int, fetches: SessionFetches | None = None) -> None:
+    def end_omission(self, broker_id: int, fetches: SessionFetches | None = None) -> None:
         """A follower's session leaves the partition out no more; any session for None."""
         state = self._followers.get(broker_id)
-        if state is not None and (fetches is None or fetches is state.left_out_by):
-            self._followers[broker_id] = state.taken_back()
+        if state is not None and (fetches is None or fetches is state.omitted_by):
+            self._followers[broker_id] = state.after_omission()
 
-    def _take_back_all(self) -> None:
+    def _end_omissions(self) -> None:
         for broker_id in self._followers:
-            self.take_back(broker_id)
+            self.end_omission(broker_id)
 
     def on_fetch(
         self, broker_id: int, offset: int, *, start: int, now_ms: float, broker_epoch: int
@@ -285,7 +285,7 @@ class PartitionLeadership:
             NotLeaderOrFollowerError: it is no replica of the partition, or has been registered
                 again since.
         """
-        self.take_back(broker_id)
+        self.end_omission(broker_id)
         state = self._followers.get(broker_id)
         if state is None:
             raise NotLeaderOrFollowerError(

@@ -119,7 +119,7 @@ class ReplicationThrottles:
     """The throttles of a broker, as leader and as follower."""
 
     def __init__(self, monotonic_s: Callable[[], float], *, windows: int, window_s: float) -> None:
-        """As `ByteRate`; nothing is throttled yet."""
+        """Takes the windows of `ByteRate`; nothing is throttled yet."""
         self.leader, self.follower = (
             ReplicationThrottle(side, ByteRate(monotonic_s, windows=windows, window_s=window_s))
             for side in (LEADER, FOLLOWER)

@@ -1,4 +1,4 @@
-"""What has happened to groups and offsets since the start of the broker.
+"""Counters of groups and offsets since the start of the broker.
 
 Source: org.apache.kafka.coordinator.group.metrics.GroupCoordinatorMetrics.
 """
@@ -10,7 +10,7 @@ from collections import Counter
 
 
 class Count(enum.StrEnum):
-    """What is counted, by the name that Kafka's metric has."""
+    """A counter, by the name of Kafka's metric."""
 
     OFFSET_COMMITS = "offset-commit-count"
     OFFSET_EXPIRATIONS = "offset-expiration-count"

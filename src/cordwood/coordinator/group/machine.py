@@ -58,7 +58,7 @@ class GroupStateMachine:
 
     @settings.setter
     def settings(self, settings: GroupSettings) -> None:
-        """Those that can be changed at run time take effect at the next event."""
+        """Replaces the settings; changes that need no restart take effect at the next event."""
         self._context.settings = settings
 
     # ---- as cordwood.coordinator.runtime.StateMachine

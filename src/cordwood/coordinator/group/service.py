@@ -122,7 +122,7 @@ class GroupCoordinator:
 
     @settings.setter
     def settings(self, settings: GroupSettings) -> None:
-        """Those that can be changed at run time take effect at the next event."""
+        """Replaces the settings; changes that need no restart take effect at the next event."""
         self._machine.settings = settings
 
     def start(self) -> None:

@@ -53,7 +53,7 @@ def end_error(
 
 
 def _error_with_epoch_bumps(known: Transaction, request: EndRequest) -> ErrorCode | None:
-    """As `end_error`, from transaction version 2 on, if no transition is in progress."""
+    """The error of `end_error` from transaction version 2 on, if no transition is in progress."""
     has_new_producer_id = (
         known.prev_producer_id == request.producer_id
         and request.producer_epoch == EPOCH_MAX - 1
@@ -78,7 +78,7 @@ def _error_with_epoch_bumps(known: Transaction, request: EndRequest) -> ErrorCod
 def _error_before_epoch_bumps(
     known: Transaction | None, request: EndRequest, *, is_pending: bool
 ) -> ErrorCode | None:
-    """As `end_error`, up to transaction version 1."""
+    """The error of `end_error` up to transaction version 1."""
     if known is None or known.producer_id != request.producer_id:
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING
     if known.producer_epoch != request.producer_epoch:

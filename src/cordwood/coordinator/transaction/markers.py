@@ -29,7 +29,7 @@ TransactionRuntime = CoordinatorRuntime[
 
 
 class TransactionMarker(NamedTuple):
-    """What the marker of a transaction says."""
+    """The producer, outcome and coordinator in the marker of a transaction."""
 
     producer_id: int
     producer_epoch: int

@@ -1,4 +1,4 @@
-"""What clients that look at transactions are answered.
+"""Answers to clients that list, describe or verify transactions.
 
 Source: kafka.coordinator.transaction.TransactionCoordinator, TransactionStateManager (4.3.0).
 """

@@ -103,7 +103,7 @@ class TransactionCoordinator:
 
     @settings.setter
     def settings(self, settings: TransactionSettings) -> None:
-        """Those that can be changed at run time take effect at the next event."""
+        """Replaces the settings; changes that need no restart take effect at the next event."""
         self._machine.settings = settings
 
     # ---- partitions

@@ -263,7 +263,7 @@ class Transaction:
         )
 
     def with_failed_fence(self) -> Transaction:
-        """As `fenced` has made it, while the log has the transaction with its old epoch."""
+        """The state that `fenced` gives, while the log has the transaction with its old epoch."""
         return replace(self, has_failed_epoch_fence=True)
 
     # ---- a transaction

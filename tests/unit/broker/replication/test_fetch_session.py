@@ -65,7 +65,7 @@ def request(session: ReplicaFetchSession, positions: dict[LedBy, FetchPosition])
         if key in positions:
             session.fetch_from(key, positions[key])
         else:
-            session.leave_out(key)
+            session.omit(key)
     assert len(session) == len(positions)
     return session.request(200)
 
@@ -99,11 +99,11 @@ def test_what_changes_while_a_request_is_under_way_is_sent_with_the_next(
     session: ReplicaFetchSession,
 ) -> None:
     request(session, {A0: at(5), B0: at(6)})
-    session.leave_out(A0)
+    session.omit(A0)
     session.fetch_from(B0, at(8))
     found = session.answered(response(B0, records=b"batches"))
     assert found[B0][0] == at(6), "that was asked for"
-    session.leave_out(B0)
+    session.omit(B0)
     session.fetch_from(B0, at(9))
     fields = session.request(200)
     assert (asked(fields), forgotten(fields)) == ({B0: 9}, {A0})

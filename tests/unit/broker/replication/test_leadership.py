@@ -268,8 +268,8 @@ def test_follower_whose_session_leaves_the_partition_out_fetches_it_with_each_fe
     led.fetch(2, 1)
     led.fetch(3, 1)
     two, three = SessionFetches(0), SessionFetches(0)
-    assert led.leader.leave_out(2, two)
-    assert led.leader.leave_out(3, three)
+    assert led.leader.omit(2, two)
+    assert led.leader.omit(3, three)
     led.now_ms = two.last_ms = 10 * LAG_MS
     assert led.tick() == [], "both have all"
     led.append(2)
@@ -288,10 +288,10 @@ def test_follower_that_is_left_out_is_the_nearest_reader_while_its_session_fetch
         led.fetch(follower, 1)
     sessions = {follower: SessionFetches(0) for follower in (2, 3)}
     for follower, session in sessions.items():
-        assert led.leader.leave_out(follower, session)
+        assert led.leader.omit(follower, session)
     sessions[2].last_ms = 500
     assert led.leader.nearest_reader((2, 3), 1, 600) == 2
-    led.leader.take_back(2)
+    led.leader.end_omission(2)
     sessions[3].last_ms = 600
     assert led.leader.nearest_reader((2, 3), 1, 600) == 3
 
@@ -306,7 +306,7 @@ def test_follower_of_which_something_is_awaited_is_not_left_out(why: str) -> Non
     if why not in {"uncommitted", "not in sync"}:
         led.fetch(3, 1)
     follower = 4 if why == "stranger" else 2
-    assert not led.leader.leave_out(follower, SessionFetches(0))
+    assert not led.leader.omit(follower, SessionFetches(0))
     if why == "not in sync":
         led.brokers.shutting_down.clear()
         assert pending(led.fetch(2, 1)).members == {1, 2}, "its next fetch is looked at"
@@ -317,12 +317,12 @@ def test_a_session_that_has_been_replaced_does_not_end_what_the_later_one_leaves
     for follower in (2, 3):
         led.fetch(follower, 1)
     earlier, later = SessionFetches(0), SessionFetches(0)
-    assert led.leader.leave_out(2, earlier)
+    assert led.leader.omit(2, earlier)
     earlier.last_ms = 100
-    assert led.leader.leave_out(2, later)
+    assert led.leader.omit(2, later)
     later.last_ms = 200
-    led.leader.take_back(2, earlier)
+    led.leader.end_omission(2, earlier)
     assert led.leader.followers[2].caught_up_ms == 200
-    led.leader.take_back(2, later)
+    led.leader.end_omission(2, later)
     later.last_ms = 300
     assert led.leader.followers[2].caught_up_ms == 200

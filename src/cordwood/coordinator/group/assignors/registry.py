@@ -16,4 +16,4 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {"uniform": assign_uniform, "range": 
 """In Kafka's order."""
 
 DEFAULT_ASSIGNOR: Final = "uniform"
-"""That of a group whose members name none: the first of the setting."""
+"""The assignor of a group whose members name none: the first of the setting."""

@@ -1,4 +1,4 @@
-"""What an assignor is given, and what it returns.
+"""The input and the output of an assignor.
 
 Collections here iterate in the order in which Kafka's collections would, because the record of a
 member's target assignment lists topics and partitions in that order: the caller has members and

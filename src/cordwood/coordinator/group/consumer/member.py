@@ -41,7 +41,7 @@ class MemberState(enum.IntEnum):
 
 
 class ClassicMetadata(NamedTuple):
-    """What a member that uses the classic protocol has besides."""
+    """The session timeout and protocols of a member that uses the classic protocol."""
 
     session_timeout_ms: int
     protocols: Protocols

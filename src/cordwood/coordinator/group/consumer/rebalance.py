@@ -71,7 +71,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class RegexChange(NamedTuple):
-    """What a heartbeat changes of a member's regular expression."""
+    """Whether a heartbeat changes a member's regular expression, to one that is resolved."""
 
     has_changed: bool = False
     is_resolved: bool = False

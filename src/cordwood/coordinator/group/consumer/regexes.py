@@ -48,7 +48,7 @@ def resolve(
 
 
 def _compiled(group_id: str, regexes: Collection[str]) -> Mapping[str, RegularExpression]:
-    """Those that are regular expressions: one may come from a log that another version wrote."""
+    """Compiles the valid expressions; a log that another version wrote may have others."""
     found = {}
     for regex in regexes:
         try:

@@ -79,7 +79,7 @@ def new_target(
 def _specs(
     group: ConsumerGroup, updated: ConsumerMember, topics: Topics
 ) -> JavaHashMap[str, MemberSpec]:
-    """What the assignor is given of each member.
+    """The subscription of each member, for the assignor.
 
     A static member that is replaced is in the map for a time, perhaps with the one in its place.
     The map may grow by that, which changes its order.

@@ -1,4 +1,4 @@
-"""What a broker notes of topics that are deleted, so that they can be restored from its trash."""
+"""Notes of deleted topics in the trash, with which they can be restored."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from cordwood.storage.trashed_logs import removed_partition
 _log = logging.getLogger(__name__)
 
 
-class NotedTopics:
-    """The topics of one change of the metadata that are noted."""
+class DeletedTopics:
+    """The deleted topics of one change of the metadata, which are noted in the trash."""
 
     def __init__(self, logs: LogManager) -> None:
         self._logs = logs
