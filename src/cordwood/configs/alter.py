@@ -32,6 +32,7 @@ from cordwood.configs.listeners import (
     require_controller_listener,
     require_same_listeners,
 )
+from cordwood.configs.min_isr import require_min_isr_may_change
 from cordwood.configs.resource import (
     ConfigChange,
     ConfigResource,
@@ -72,7 +73,6 @@ _log = logging.getLogger(__name__)
 
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _OPERATION_NAMES: Final = {APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
-_MIN_ISR: Final = "min.insync.replicas"
 _ELR_FEATURE: Final = "eligible.leader.replicas.version"
 _KNOWN_CLASSES: Final = "org.apache.kafka."
 
@@ -386,27 +386,14 @@ def _check_new(
             if resource.name not in configs.image.topics:
                 raise UnknownTopicOrPartitionError(f"The topic '{resource.name}' does not exist.")
         case ConfigResource.BROKER:
-            _require_eligible_replicas(configs, resource.name, changes)
+            has_elr = bool(configs.image.features.get(_ELR_FEATURE, 0))
+            require_min_isr_may_change(resource.name, changes, has_elr=has_elr)
         case ConfigResource.CLIENT_METRICS:
             require_client_metrics(resource.name, new, kept=kept)
         case _:
             if not resource.name:
                 raise InvalidRequestError("Default group resources are not allowed.")
             require_group(configs, new, kept=kept)
-
-
-def _require_eligible_replicas(
-    configs: EffectiveConfigs, name: str, changes: Mapping[str, str | None]
-) -> None:
-    """With eligible leader replicas the least number in sync is the cluster's alone (KIP-966)."""
-    if _MIN_ISR not in changes or not configs.image.features.get(_ELR_FEATURE, 0):
-        return
-    if name:
-        raise InvalidConfigError(f"Broker-level {_MIN_ISR} cannot be altered while ELR is enabled.")
-    if changes[_MIN_ISR] is None:
-        raise InvalidConfigError(
-            f"Cluster-level {_MIN_ISR} cannot be removed while ELR is enabled."
-        )
 
 
 def _replaced(old: Texts, resource: Resource) -> dict[str, str | None]:

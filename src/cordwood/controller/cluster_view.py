@@ -9,6 +9,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from cordwood.configs.min_isr import MIN_ISR
 from cordwood.configs.resource import ConfigResource
 from cordwood.controller.partition_change import ChangeContext
 from cordwood.controller.placement import ReplicaPlacer, UsableBroker
@@ -74,7 +75,7 @@ class ClusterView:
 
         Source: ReplicationControlManager.getTopicEffectiveMinIsr.
         """
-        value = self._setting(topic, "min.insync.replicas")
+        value = self._setting(topic, MIN_ISR)
         return min(self.settings.min_insync_replicas if value is None else int(value), replicas)
 
     def allows_unclean_election(self, topic: str) -> bool:

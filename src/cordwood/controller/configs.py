@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from cordwood.configs.min_isr import MIN_ISR, require_min_isr_may_change
 from cordwood.configs.resource import ConfigChange, ConfigResource
 from cordwood.controller.cluster_view import RECORDS_MAX, ClusterView
-from cordwood.controller.topics import MIN_ISR, clear_elr_record
+from cordwood.controller.topics import clear_elr_record
 from cordwood.metadata.records import Records, config_record, has_elr
 from cordwood.model.kafka_errors import InvalidConfigError, KafkaError, PolicyViolationError
 from cordwood.model.pauses import in_steps
@@ -43,10 +44,11 @@ def alter_configs(
 
 def _records_of(view: ClusterView, change: ConfigChange) -> Records:
     current = view.image.configs.get((change.resource_type, change.name), {})
+    if change.resource_type == ConfigResource.BROKER:
+        has_eligible = has_elr(view.image.features)
+        require_min_isr_may_change(change.name, change.values, has_elr=has_eligible)
     records: Records = []
     for key, value in change.values.items():
-        if change.resource_type == ConfigResource.BROKER and key == MIN_ISR:
-            _require_min_isr_may_change(view, change.name, value)
         if value is not None and len(value.encode()) > _VALUE_BYTES_MAX:
             raise InvalidConfigError(
                 "The configuration value cannot be added because it exceeds the maximum value "
@@ -58,19 +60,6 @@ def _records_of(view: ClusterView, change: ConfigChange) -> Records:
         ):
             records.append(config_record(change.resource_type, change.name, key, value))
     return records
-
-
-def _require_min_isr_may_change(view: ClusterView, broker: str, value: str | None) -> None:
-    if not has_elr(view.image.features):
-        return
-    if broker:
-        raise InvalidConfigError(
-            "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
-        )
-    if value is None:
-        raise InvalidConfigError(
-            "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
-        )
 
 
 def _clear_eligible(records: Records) -> Records:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from cordwood.configs.min_isr import MIN_ISR
 from cordwood.configs.resource import ConfigResource
 from cordwood.controller.cluster_view import ClusterView
-from cordwood.controller.topics import MIN_ISR
 from cordwood.metadata.controller_requests import (
     SAFE_DOWNGRADE,
     UNSAFE_DOWNGRADE,

@@ -10,6 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from cordwood.configs.min_isr import MIN_ISR
 from cordwood.configs.resource import ConfigResource
 from cordwood.controller.cluster_view import RECORDS_MAX, ClusterView
 from cordwood.metadata.controller_requests import (
@@ -43,7 +44,6 @@ from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import NewTopicNames, is_reserved
 from cordwood.model.uuids import fresh_uuid
 
-MIN_ISR = "min.insync.replicas"
 CheckConfigs = Callable[[Mapping[str, str]], None]
 #: Why a topic, by name, must not be deleted; None if it may be.
 CheckDeletion = Callable[[str], KafkaError | None]
