@@ -156,13 +156,16 @@ class LedPartitions(Generic[S]):
         """The coordinator's topic."""
         return self._log.topic
 
-    def partition_for(self, key: str) -> TopicPartition:
-        """The partition that the records of a group or a transactional id are in.
+    def index_for(self, key: str) -> int:
+        """The number of the partition that the records of a group or transactional id are in.
 
         Source: GroupCoordinatorService.partitionFor, TransactionStateManager.partitionFor.
         """
-        count = len(self._log.partitions()) or self._topic_partitions
-        return TopicPartition(self._log.topic, absolute_hash(key) % count)
+        return absolute_hash(key) % (len(self._log.partitions()) or self._topic_partitions)
+
+    def partition_for(self, key: str) -> TopicPartition:
+        """The partition that the records of a group or transactional id are in."""
+        return TopicPartition(self._log.topic, self.index_for(key))
 
     def check_invariants(self) -> None:
         """Checks that each partition is in one state, and each loaded one in itself."""

@@ -45,7 +45,8 @@ class TransactionPartitions:
         Source: AddPartitionsToTxnManager.getTransactionCoordinator.
         """
         image = self._metadata.image
-        partition = image.partition(*self._coordinator.partition_for(transactional_id))
+        place = self._coordinator.partition_for(transactional_id)
+        partition = image.partition(place.topic, place.partition)
         leader = None if partition is None else image.brokers.get(partition.leader)
         return None if leader is None or leader.fenced else leader.broker_id
 

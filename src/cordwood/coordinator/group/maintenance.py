@@ -166,7 +166,7 @@ class GroupMaintenance:
     def _put_back(self, offsets: KeptOffsets, reply: Reply[int | None]) -> None:
         by_partition: dict[int, list[OffsetRecord]] = {}
         for key, offset in offsets.items():
-            _, partition = self._runtime.partitions.partition_for(key.group_id)
+            partition = self._runtime.partitions.index_for(key.group_id)
             by_partition.setdefault(partition, []).append(OffsetRecord(key, offset))
         counts: list[int | None] = []
 

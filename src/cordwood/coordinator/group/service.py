@@ -146,10 +146,10 @@ class GroupCoordinator:
         return self.runtime.partitions.partition_for(group_id)
 
     def _write(self, group_id: str, event: events.GroupEvent) -> None:
-        self.runtime.write(self.partition_for(group_id).partition, event)
+        self.runtime.write(self.runtime.partitions.index_for(group_id), event)
 
     def _read(self, group_id: str) -> tuple[GroupShard, int]:
-        return self.runtime.partitions.read(self.partition_for(group_id).partition)
+        return self.runtime.partitions.read(self.runtime.partitions.index_for(group_id))
 
     # ---- members
 
@@ -280,7 +280,7 @@ class GroupCoordinator:
     def await_commit(self, group_id: str, reply: Reply[int]) -> None:
         """Answers when what has been written of a group is committed, or an error code."""
         answer = Answer(ReplyTo(reply, error_of_fetch), ErrorCode.NONE)
-        self.runtime.await_commit(self.partition_for(group_id).partition, answer)
+        self.runtime.await_commit(self.runtime.partitions.index_for(group_id), answer)
 
     def delete_offsets(
         self,

@@ -135,7 +135,7 @@ class TransactionCoordinator:
             shard.check_invariants()
 
     def _number_of(self, transactional_id: str) -> int:
-        return self.partition_for(transactional_id).partition
+        return self.runtime.partitions.index_for(transactional_id)
 
     def _read(self, transactional_id: str) -> tuple[TransactionShard, int]:
         return self.runtime.partitions.read(self._number_of(transactional_id))
