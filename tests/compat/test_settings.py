@@ -308,7 +308,7 @@ def test_the_table_is_kafkas() -> None:
             # Long defaults are followed by the same in words: 604800000 (7 days).
             page["Default"] = page.get("Default", "null").partition(" (")[0].replace('""', "")
             assert expected == {key: page[key] for key in expected}, name
-            if isinstance(setting, Setting):
+            if pages is brokers:
                 assert setting.is_dynamic == (page["Update Mode"] != "read-only"), name
             else:
                 first = setting.broker_names[0].name if setting.broker_names else "null"

@@ -9,11 +9,11 @@ import errno
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cordwood.configs.broker_config import BrokerConfig
 from cordwood.format.record_batch import iter_batches
 from cordwood.storage.disk_reserve import RESERVE
 from cordwood.testing.broker import RunningBroker
@@ -150,7 +150,7 @@ def test_a_limit_of_free_space_gives_room_and_is_set_while_the_disk_is_full(
     taken = produce_until_full(wire, "t")
     # As a change of the broker's record, which does not fit the disk, would set it.
     logs = running.broker.replicas.logs
-    logs.broker = replace(logs.broker, cordwood_log_dir_free_bytes_min=8_000_000)
+    logs.broker = BrokerConfig({**logs.broker.all, "cordwood.log.dir.free.bytes.min": 8_000_000})
     running.advance(minutes=10, compact=False)
     running.advance(minutes=10, compact=False)
     assert logs.context.fs.free_bytes(logs.directories[0].path) >= 8_000_000

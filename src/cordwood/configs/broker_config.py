@@ -10,7 +10,7 @@ from cordwood.configs.table import LOG_BROKER_SETTINGS, broker_settings
 from cordwood.configs.value import Value
 from cordwood.model.errors import ConfigError
 
-T = TypeVar("T", int, float, bool, str)
+T = TypeVar("T")
 
 
 class _Of(Generic[T]):

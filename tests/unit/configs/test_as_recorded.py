@@ -10,7 +10,7 @@ from support.config_broker import ConfigBroker
 from support.config_recording import Recording, differences
 from support.config_scenario import TOPICS
 
-GOLDEN = Path(__file__).parents[3] / "golden" / "configs.json.xz"
+GOLDEN = Path(__file__).parents[2] / "golden" / "configs.json.xz"
 
 
 @pytest.fixture(scope="module")

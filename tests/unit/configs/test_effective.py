@@ -188,8 +188,8 @@ def test_topics_without_settings_share_one_config() -> None:
 
 
 def test_a_new_image_brings_new_settings() -> None:
-    service = service_of({}, {})
-    old = service.image
+    old = image_of({}, "t")
+    service = EffectiveConfigs(BrokerSettings({}), old)
     new = replace(old, configs=PersistentMap({(TOPIC, "t"): {"retention.ms": "9"}}))
     service.on_image(old, new)
     assert service.log_config("t").retention_ms == 9
@@ -202,14 +202,14 @@ def test_watchers_are_told_of_what_changes_and_of_nothing_else() -> None:
     told: list[tuple[int, int]] = []
 
     def watch(before: BrokerConfig, after: BrokerConfig) -> None:
-        told.append((before.message_max_bytes, after.message_max_bytes))
+        told.append((before.integer("message.max.bytes"), after.message_max_bytes))
 
     service.subscribe(["message.max.bytes", "max.connections"], watch)
     empty = service.image
     first = image_of({(BROKER, "1"): {"message.max.bytes": "2000"}})
     service.on_image(empty, first)
     assert told == [(1048588, 2000)]
-    assert service.values.message_max_bytes == 2000
+    assert service.values.integer("message.max.bytes") == 2000
     other = image_of({(BROKER, "1"): {"message.max.bytes": "2000", "log.roll.ms": "77"}})
     service.on_image(first, other)
     assert len(told) == 1
@@ -237,7 +237,7 @@ def test_records_that_this_version_cannot_use_are_passed_over() -> None:
         },
     )
     assert service.dynamic_default == {"log.roll.ms": "77", "from.the.future": "1"}
-    assert service.values.message_max_bytes == 1048588
+    assert service.values.integer("message.max.bytes") == 1048588
 
 
 def test_a_group_has_the_brokers_settings_where_it_has_none() -> None:

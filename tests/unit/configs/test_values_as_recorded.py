@@ -15,7 +15,7 @@ from cordwood.configs.table import (
 from cordwood.configs.value import Kind, format_value
 from cordwood.model.errors import ConfigError
 
-GOLDEN = Path(__file__).parents[3] / "golden" / "config-values.tsv.xz"
+GOLDEN = Path(__file__).parents[2] / "golden" / "config-values.tsv.xz"
 TABLES = {
     "broker": broker_settings(),
     "client": client_metrics_settings(),

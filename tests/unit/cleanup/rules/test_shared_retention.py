@@ -25,6 +25,7 @@ from cordwood.cleanup.rules.shared_retention import (
 )
 from cordwood.cleanup.schedule import clean
 from cordwood.cleanup.schedule.retention_pass import retention_pass
+from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from support.clean import run_clean
@@ -326,7 +327,7 @@ def test_a_directory_keeps_its_size_and_a_change_of_the_limit_takes_effect(
     fill(logs, ["a-0", "b-0", "b-1"], 300, random.Random(3))
     other = logs.log("b-1").size_bytes
     assert retention_pass(logs.cleaning) == 0
-    logs.manager.broker = replace(logs.manager.broker, cordwood_log_dir_retention_bytes=30_000)
+    logs.manager.broker = BrokerConfig({"cordwood.log.dir.retention.bytes": 30_000})
     retention_pass(logs.cleaning)
     size = logs.log("a-0").size_bytes + logs.log("b-0").size_bytes
     assert 30_000 - 2_000 < size <= 30_000
