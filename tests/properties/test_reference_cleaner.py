@@ -14,15 +14,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cordwood.cleanup.engine import tasks
+from cordwood.cleanup.engine.merge import Versions, merge, merge_versions
 from cordwood.cleanup.engine.rewrite import GroupRewriter
-from cordwood.cleanup.engine.survivors import (
+from cordwood.cleanup.engine.segment_facts import (
     SegmentFacts,
-    Spill,
-    Versions,
-    Walk,
-    merge,
-    merge_versions,
+    clear_dead,
+    facts_from_json,
+    facts_to_json,
+    set_pinned,
 )
+from cordwood.cleanup.engine.survivors import Spill, Walk
 from cordwood.cleanup.engine.whole import Lane
 from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.key_secrets import Secrets
@@ -168,7 +169,7 @@ def survivors_by_merge(
         found = walk_to_end(
             step(segments, entries_max=rng.choice([1, 5, 50]), shards=shards), spills
         )
-        facts.append(tasks.facts_from_json(tasks.facts_to_json(found)))
+        facts.append(facts_from_json(facts_to_json(found)))
         for spill in spills:
             for shard in range(shards):
                 entries = spill.entries[spill.starts[shard] : spill.starts[shard + 1]]
@@ -178,7 +179,7 @@ def survivors_by_merge(
         mine = sorted((b for b in blocks if b[4] == shard), key=lambda b: b[:3])
         dead = merge(((b[0], b[3]) for b in mine), secrets, expected=1)
         for block, ordinals in zip(mine, dead, strict=True):
-            tasks.clear_dead(facts[-block[1]], ordinals)
+            clear_dead(facts[-block[1]], ordinals)
     if probe:
         # What has expired has no entry; there may be no other record.
         known = [np.empty((0, 3), dtype=np.uint64), *(each[:, :3] for each in identities)]
@@ -283,7 +284,7 @@ def versions_by_merge(
         spills: list[Spill] = []
         entries_max = rng.choice([1, 5, 50])
         found = walk_to_end(walk.index(segments, entries_max=entries_max, shards=shards), spills)
-        facts.append(tasks.facts_from_json(tasks.facts_to_json(found)))
+        facts.append(facts_from_json(facts_to_json(found)))
         blocks += [
             (shard, Versions(number, spill.entries[spill.starts[shard] : spill.starts[shard + 1]]))
             for spill in spills
@@ -293,10 +294,10 @@ def versions_by_merge(
     for shard in range(shards):
         mine = [each for of, each in blocks if of == shard]
         for each, (dead, held) in zip(mine, merge_versions(mine, secrets, expected=1), strict=True):
-            tasks.clear_dead(facts[each.chunk], dead)
+            clear_dead(facts[each.chunk], dead)
             pinned.setdefault(each.chunk, []).append(held)
     for chunk, ordinals in pinned.items():
-        tasks.set_pinned(facts[chunk], np.concatenate(ordinals))
+        set_pinned(facts[chunk], np.concatenate(ordinals))
     return tasks.combine([f for chunk in facts for f in chunk])
 
 

@@ -20,7 +20,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cordwood.cleanup.engine.rewrite import _Rules
+from cordwood.cleanup.engine.verdicts import BatchRules
 from cordwood.cleanup.rules.transactions import TransactionTracker
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.control_record import ControlType, build_end_txn_marker
@@ -255,7 +255,7 @@ FORGOTTEN: dict[str, tuple[object, str, Callable[..., Any]]] = {
     "markers go at once": (TransactionTracker, "control_batch", _finds_no_marker_needed),
     "aborted data stays": (TransactionTracker, "data_batch", _takes_all_for_committed),
     "the index loses entries": (AbortedTransactions, "ended_by", _knows_no_aborted_transaction),
-    "producers' last batches go": (_Rules, "_must_leave_header", _leaves_no_header),
+    "producers' last batches go": (BatchRules, "_must_leave_header", _leaves_no_header),
 }
 
 

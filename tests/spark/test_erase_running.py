@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.cleanup.erasure import online_means
+from cordwood.cleanup.erasure import running_means as online_means
 from cordwood.cleanup.erasure.criteria import Criteria
 from cordwood.node.node import spark_engine
 from cordwood.testing.broker import RunningBroker

@@ -10,7 +10,7 @@ from typing import Any
 from cordwood.cleanup.engine.search.search import ExactKeys, SearcherHere
 from cordwood.cleanup.engine.thread_engine import ThreadEngine
 from cordwood.cleanup.erasure.criteria import Criteria, parse_target
-from cordwood.cleanup.erasure.online_erase import erase_online
+from cordwood.cleanup.erasure.erase_running import erase_online
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.plan.request import Silence
 from cordwood.configs.log_config import LogConfig

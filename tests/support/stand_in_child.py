@@ -13,8 +13,9 @@ import threading
 from typing import Any
 
 from cordwood.cleanup.access.commit import IndexStats
-from cordwood.cleanup.engine import tasks, whole
+from cordwood.cleanup.engine import whole
 from cordwood.cleanup.engine.child_session import die_with, end_session, ignore_stop_signals
+from cordwood.cleanup.engine.progress_file import ProgressFile
 from cordwood.cleanup.engine.spark.child import Line, RemoteOwner
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.model.errors import CordwoodError
@@ -26,7 +27,7 @@ def _execute(line: Line, message: dict[str, Any], fs: FileSystem) -> None:
     rounds = [LogCompaction.from_json(value) for value in message["rounds"]]
     owner = RemoteOwner(line, message["run"], rounds)
     for compaction in rounds:
-        progress = tasks.ProgressFile(
+        progress = ProgressFile(
             compaction.directory,
             compaction.attempt.token,
             "clean",

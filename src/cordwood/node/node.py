@@ -23,7 +23,7 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.handlers import served_apis
 from cordwood.broker.metadata_publisher import BrokerMetadataPublisher
-from cordwood.cleanup.erasure.online_erasures import OnlineErasures
+from cordwood.cleanup.erasure.erasure_runs import ErasureRuns
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner, ManagedEngine
@@ -435,7 +435,7 @@ class Node(NodeLifecycle):
         settings = CleanerSettings.of(logs.broker)
         self.cleaner = LogCleaner(logs, self._cleaner_manager, engine, self.clock, settings)
         self._at_end(self.cleaner.shutdown, waits=True)
-        self.erasures = OnlineErasures(self.cleaner)
+        self.erasures = ErasureRuns(self.cleaner)
         self._at_end(self.erasures.close, waits=True)
         self._scheduler = SchedulerThread(logs.context.scheduler, self.clock)
         self._at_end(self._scheduler.stop, waits=True)

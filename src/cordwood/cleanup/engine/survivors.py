@@ -17,15 +17,17 @@ of keys, so that one compaction always covers the whole dirty section.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
+from cordwood.cleanup.engine.merge import TABLE_SLOTS_MIN
+from cordwood.cleanup.engine.segment_facts import SegmentFacts
 from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.cleanup.rules.record_longs import RecordLongs, RemovalReader
 from cordwood.cleanup.rules.record_rules import RecordRules
-from cordwood.cleanup.rules.transactions import TransactionSummary, TransactionTracker
+from cordwood.cleanup.rules.transactions import TransactionTracker
 from cordwood.format.control_record import parse_control_type_id
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
@@ -43,7 +45,6 @@ _OFFSETS_PER_SEGMENT = 1 << 31
 _TRANSACTIONAL = 0x10
 _CONTROL = 0x20
 _HORIZON = 0x40
-_TABLE_SLOTS_MIN = 1 << 12
 #: Bytes of one entry of a spill.
 ENTRY_BYTES = key_table.SLOT_BYTES
 # A table is made with space for so many keys at most; beyond that it grows as keys come.
@@ -58,32 +59,6 @@ Progress = Callable[[int], None]
 
 def no_progress(_bytes: int) -> None:
     """Ignores progress."""
-
-
-@dataclass(slots=True)
-class SegmentFacts:
-    """The result of a walk over a segment.
-
-    `keep` and `nulls` hold one bit a record, in order, lowest bit first: survives by its key, and
-    has a null value. Control records and records of aborted transactions are never in `keep`.
-    `expired` are those that a rule removes whatever their keys; empty where there is none.
-    `pinned` are the records that have beaten a newer one, where records have versions: such a
-    tombstone stays, whatever its horizon, until a compaction in which there is no such record. Else
-    one that ends after it has removed the tombstone would bring the newer one back to life.
-    """
-
-    base_offset: int
-    records: int = 0
-    batches: int = 0
-    unkeyed: int = 0
-    aborted: int = 0
-    #: A batch whose bytes may have to change although all its records survive.
-    special: bool = False
-    keep: bytes = b""
-    nulls: bytes = b""
-    pinned: bytes = b""
-    expired: bytes = b""
-    transactions: TransactionSummary = field(default_factory=TransactionSummary)
 
 
 class TableFullError(EngineError):
@@ -142,7 +117,7 @@ class Walk:
         self._secrets = secrets.words
         self._progress = progress
         self._reader = SegmentReader(batch_bytes_max=batch_bytes_max, fs=fs)
-        self.table = key_table.new_table(_TABLE_SLOTS_MIN, self._words)
+        self.table = key_table.new_table(TABLE_SLOTS_MIN, self._words)
         self.used = np.zeros(1, dtype=np.int64)
 
     def index(
@@ -358,7 +333,7 @@ class Walk:
     def release_entries(self) -> npt.NDArray[np.uint64]:
         """Empties the table; what was in it, as uint64 (n, 4)."""
         entries, _ = kernels.split_table(self.table, 1, self._secrets)
-        self.table = key_table.new_table(_TABLE_SLOTS_MIN, self._words)
+        self.table = key_table.new_table(TABLE_SLOTS_MIN, self._words)
         self.used[0] = 0
         return entries
 
@@ -509,68 +484,6 @@ def discardable(tracker: TransactionTracker, block: Block) -> Flags:
     for row in np.flatnonzero(attributes & (_CONTROL | _TRANSACTIONAL)).tolist():
         found[row] = verdict_of(tracker, block, row)
     return found
-
-
-def merge(
-    generations: Iterator[tuple[bool, npt.NDArray[np.uint64]]],
-    secrets: Secrets,
-    *,
-    expected: int,
-) -> Iterator[npt.NDArray[np.uint64]]:
-    """For each generation of one shard, newest first, the ordinals that a newer one supersedes.
-
-    Args:
-        generations: (of the clean section, uint64 of shape (n, 4): identities, and ordinals within
-            their chunk). The clean section comes last; its entries are only looked up.
-        secrets: those the entries were made with.
-        expected: about how many entries there are in all; a hint.
-    """
-    slots = _TABLE_SLOTS_MIN
-    while slots < 2 * expected:
-        slots *= 2
-    table = key_table.new_table(slots)
-    used = np.zeros(1, dtype=np.int64)
-    for is_clean, entries in generations:
-        while (int(used[0]) + len(entries)) * 2 > table.shape[0]:
-            table = kernels.grow_table(table, 2 * table.shape[0], secrets.words)
-        dead = np.empty(len(entries), dtype=np.uint64)
-        count = kernels.merge_entries(entries, table, used, dead, secrets.words, not is_clean)
-        yield dead[:count]
-
-
-@dataclass(frozen=True, slots=True)
-class Versions:
-    """Entries of versions: those of one generation of a chunk, by the number of the chunk."""
-
-    chunk: int
-    entries: npt.NDArray[np.uint64]
-
-
-def merge_versions(
-    generations: Sequence[Versions], secrets: Secrets, *, expected: int
-) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
-    """For each generation of one shard, the ordinals that others beat, and those that are pinned.
-
-    Args:
-        generations: the oldest first, which is what breaks ties.
-        secrets: those the entries were made with.
-        expected: about how many entries there are in all; a hint.
-    """
-    slots = _TABLE_SLOTS_MIN
-    while slots < 2 * expected:
-        slots *= 2
-    table = key_table.new_table(slots, key_table.VERSIONED_SLOT_WORDS)
-    used = np.zeros(1, dtype=np.int64)
-    for each in generations:
-        while (int(used[0]) + len(each.entries)) * 2 > table.shape[0]:
-            table = kernels.grow_table(table, 2 * table.shape[0], secrets.words)
-        kernels.put_versions(each.entries, table, used, each.chunk, secrets.words)
-    for each in generations:
-        dead, pinned = np.empty((2, len(each.entries)), dtype=np.uint64)
-        lost, held = kernels.judge_versions(
-            each.entries, table, each.chunk, dead, pinned, secrets.words
-        )
-        yield dead[:lost], pinned[:held]
 
 
 def _bits_from(bits: Bytes, first: int, count: int) -> bytes:

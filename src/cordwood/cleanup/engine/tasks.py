@@ -7,49 +7,29 @@ the log putting its last group in place, which is what bounds the extra space.
 
 from __future__ import annotations
 
-import base64
-import json
-import uuid
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from cordwood.cleanup.access.announcements import (
-    announce,
-    progress_path,
     require_wanted,
-    staging_errors,
-    write_progress,
 )
-from cordwood.cleanup.engine.output import Output
-from cordwood.cleanup.engine.rewrite import GroupRewriter
-from cordwood.cleanup.engine.survivors import Progress, SegmentFacts, Spill, Walk, no_progress
+from cordwood.cleanup.engine.segment_facts import SegmentFacts, count_set, removable_by_age
+from cordwood.cleanup.engine.survivors import Progress, Spill, Walk, no_progress
 from cordwood.cleanup.plan.compaction_values import Manifest, RewrittenSegment, SegmentEvidence
 from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.plan.rewrite_spec import RewriteSpec, SurvivingSegment
 from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.cleanup.verification.evidence import Scope, find_evidence
-from cordwood.cleanup.verification.group import verify_group
 from cordwood.format.native import key_table
-from cordwood.model.clock import Clock, SystemClock, pause
-from cordwood.model.errors import EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.aborted import AbortedTransactions
 from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import StagedSegment
-
-_WAIT_S = 0.005
-_THROTTLE_STEP_S = 0.2
-# What a task did not use of its rate for longer is lost, as in Kafka's Throttler.
-_THROTTLE_WINDOW_S = 0.3
-_WAIT_MAX_S = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,17 +52,6 @@ class Survivors:
             and count_set(facts.keep) == facts.records
             and not any(removable_by_age(facts.expired, facts.pinned))
         )
-
-
-def removable_by_age(expired: bytes, pinned: bytes) -> bytes:
-    """The bits of the records that a rule removes and that are not pinned."""
-    left = int.from_bytes(expired, "little") & ~int.from_bytes(pinned, "little")
-    return left.to_bytes(len(expired), "little")
-
-
-def count_set(bits: bytes) -> int:
-    """How many bits are set."""
-    return int.from_bytes(bits, "little").bit_count()
 
 
 def walk_of(
@@ -286,276 +255,6 @@ def unchanged_manifest(
         batches_before=facts.batches,
         batches_after=facts.batches,
     )
-
-
-def size_estimate(spec: RewriteSpec) -> int:
-    """About how many bytes a group takes when rewritten; seldom less than it does take."""
-    total = 0
-    for segment in spec.segments:
-        records = 8 * len(segment.keep)
-        share = count_set(segment.keep) / records if records else 1.0
-        total += int(segment.source.size_bytes * min(1.0, share * 1.1 + 0.02))
-    return total
-
-
-def require_room(spec: RewriteSpec, fs: FileSystem) -> None:
-    """Checks that there is space for a rewritten group.
-
-    Raises:
-        NoSpaceError: there is not; nothing was started.
-    """
-    wanted = size_estimate(spec)
-    free = fs.free_bytes(Path(spec.staged.directory))
-    space_max = spec.compaction.attempt.limits.space_max
-    allowed = free if space_max is None else min(free, space_max)
-    if wanted > allowed:
-        why = "are free" if allowed == free else "may be used (--max-extra-bytes)"
-        raise NoSpaceError(
-            f"the group of segments at {spec.staged.base_offset} takes about {wanted} bytes when "
-            f"rewritten, and {allowed} {why}; it was not started"
-        )
-
-
-class Publisher:
-    """Rewrites the groups of one attempt at a compaction, and announces each.
-
-    At most two groups are not in place yet at any time.
-
-    While one group is being written, the one before it is made durable and announced in a thread of
-    its own, and the one before that has been put in place. With `one_at_a_time` every group is put
-    in place before the next is begun.
-    """
-
-    def __init__(
-        self,
-        directory: Path,
-        attempt: str,
-        *,
-        progress: Progress = no_progress,
-        wrote: Progress = no_progress,
-        fs: FileSystem = OS,
-    ) -> None:
-        self._directory = directory
-        self._attempt = attempt
-        self._fs = fs
-        self._rewriter = GroupRewriter(progress, wrote, fs=fs)
-        self._finisher = ThreadPoolExecutor(max_workers=1)
-        self._under_way: list[Future[Path]] = []
-
-    def publish(self, spec: RewriteSpec) -> None:
-        """Rewrites one group.
-
-        Raises:
-            EngineError: the owner of the log gave up the compaction, or is gone.
-            CorruptError: a source is damaged.
-            NoSpaceError, StagingError: a staged file cannot be written.
-            OSError: a source cannot be read.
-        """
-        spec = replace(
-            spec, staged=replace(spec.staged, token=spec.staged.token + uuid.uuid4().hex[:8])
-        )
-        self._wait_until_left(0 if spec.compaction.one_at_a_time else 1)
-        if not spec.compaction.attempt.is_measured:
-            require_room(spec, self._fs)
-        output = self._rewriter.write(spec)
-        self._under_way.append(self._finisher.submit(self._finish, spec, output))
-
-    def close(self) -> None:
-        """Waits until every group is in place.
-
-        Raises:
-            As `publish` does.
-        """
-        try:
-            self._wait_until_left(0)
-        finally:
-            self.end()
-
-    def end(self) -> None:
-        """Returns when nothing more will be staged or announced; also after an error."""
-        self._finisher.shutdown(wait=True)
-
-    def _wait_until_left(self, count: int) -> None:
-        """Waits until no more than `count` groups are not in place yet."""
-        clock = SystemClock()
-        deadline = clock.monotonic_s() + _WAIT_MAX_S
-        while len(self._under_way) > count:
-            require_wanted(self._directory, self._attempt, fs=self._fs)
-            oldest = self._under_way[0]
-            if oldest.done() and not self._fs.exists(oldest.result()):
-                del self._under_way[0]
-                continue
-            if clock.monotonic_s() > deadline:
-                raise EngineError("the owner of the compaction has ended")
-            pause(_WAIT_S)
-
-    def _finish(self, spec: RewriteSpec, output: Output) -> Path:
-        manifest = output.finish()
-        if spec.evidence:
-            with staging_errors(self._directory):
-                verify_group(spec, manifest, fs=self._fs)
-        return announce(self._directory, manifest, fs=self._fs)
-
-
-class ProgressFile:
-    """Counts the bytes a task has worked through, in a file that its driver looks at.
-
-    The file stays when the task ends, so that the driver counts what was done.
-
-    With `bytes_per_s` it makes the task wait when what it has read and written is ahead of its
-    time. A task that was slow to begin, or had to wait, does not go faster afterwards. A task whose
-    compaction is given up meanwhile ends.
-
-    Source: org.apache.kafka.storage.internals.utils.Throttler, with its window of 300 ms.
-    """
-
-    def __init__(
-        self,
-        directory: str,
-        attempt: str,
-        phase: str,
-        *,
-        bytes_per_s: int | None = None,
-        fs: FileSystem = OS,
-        clock: Clock | None = None,
-    ) -> None:
-        self._directory = Path(directory)
-        self._attempt = attempt
-        self._fs = fs
-        self._path = progress_path(self._directory, phase)
-        self._bytes = 0
-        self._clock = clock or SystemClock()
-        self._bytes_per_s = bytes_per_s
-        # When all that was moved is in time; None before the first move.
-        self._in_time_at_s: float | None = None
-        self._written_at = 0.0
-        self._is_discarded = False
-
-    def __call__(self, count: int) -> None:
-        """Counts `count` bytes more that were read.
-
-        Raises:
-            EngineError: the owner of the log gave up the compaction.
-        """
-        self._bytes += count
-        now = self._clock.monotonic_s()
-        if now - self._written_at > 0.2:
-            self._written_at = now
-            self._require_wanted()
-            write_progress(self._path, self._bytes, fs=self._fs)
-        self._keep_pace(count)
-
-    def wrote(self, count: int) -> None:
-        """Counts `count` bytes that were written, for the pace alone.
-
-        Raises:
-            EngineError: the owner of the log gave up the compaction.
-        """
-        self._keep_pace(count)
-
-    def _keep_pace(self, count: int) -> None:
-        if not self._bytes_per_s:
-            return
-        now_s = self._clock.monotonic_s()
-        since_s = now_s if self._in_time_at_s is None else self._in_time_at_s
-        self._in_time_at_s = max(since_s, now_s - _THROTTLE_WINDOW_S) + count / self._bytes_per_s
-        while (ahead_s := self._in_time_at_s - self._clock.monotonic_s()) > 0:
-            self._require_wanted()
-            pause(min(ahead_s, _THROTTLE_STEP_S))
-
-    def _require_wanted(self) -> None:
-        require_wanted(self._directory, self._attempt, fs=self._fs)
-
-    def close(self) -> None:
-        """Reports the rest. The file goes with the other staged ones, at once if nobody looks.
-
-        After `discard` there is nothing to report.
-        """
-        if self._is_discarded:
-            return
-        try:
-            self._require_wanted()
-        except EngineError:
-            self._remove()
-        else:
-            write_progress(self._path, self._bytes, fs=self._fs)
-
-    def discard(self) -> None:
-        """Takes back what was reported: the work is done again from its beginning."""
-        self._is_discarded = True
-        self._remove()
-
-    def _remove(self) -> None:
-        with suppress(OSError, NoSpaceError):
-            self._fs.remove(self._path)
-
-
-def facts_to_json(facts: Sequence[SegmentFacts]) -> bytes:
-    """Facts as a task sends them."""
-    return json.dumps(
-        [
-            {
-                "base_offset": f.base_offset,
-                "records": f.records,
-                "batches": f.batches,
-                "unkeyed": f.unkeyed,
-                "aborted": f.aborted,
-                "special": f.special,
-                "keep": base64.b64encode(f.keep).decode(),
-                "nulls": base64.b64encode(f.nulls).decode(),
-                "pinned": base64.b64encode(f.pinned).decode(),
-                "expired": base64.b64encode(f.expired).decode(),
-                "transactions": f.transactions.to_json(),
-            }
-            for f in facts
-        ]
-    ).encode()
-
-
-def facts_from_json(data: bytes) -> list[SegmentFacts]:
-    """The inverse of `facts_to_json`."""
-
-    def one(value: dict[str, Any]) -> SegmentFacts:
-        return SegmentFacts(
-            **value
-            | {
-                "keep": base64.b64decode(value["keep"]),
-                "nulls": base64.b64decode(value["nulls"]),
-                "pinned": base64.b64decode(value["pinned"]),
-                "expired": base64.b64decode(value["expired"]),
-                "transactions": TransactionSummary.from_json(value["transactions"]),
-            }
-        )
-
-    return [one(value) for value in json.loads(data)]
-
-
-def clear_dead(facts: Sequence[SegmentFacts], dead: npt.NDArray[np.uint64]) -> None:
-    """Clears, in the facts of a chunk, the bits of superseded records by ordinal."""
-    for fact, gone in _bits_of(facts, dead):
-        fact.keep = (np.frombuffer(fact.keep, dtype=np.uint8) & ~gone).tobytes()
-
-
-def set_pinned(facts: Sequence[SegmentFacts], pinned: npt.NDArray[np.uint64]) -> None:
-    """Sets, in the facts of a chunk, the bits of pinned records by ordinal, and no others."""
-    for fact, bits in _bits_of(facts, pinned):
-        fact.pinned = bits.tobytes()
-
-
-def _bits_of(
-    facts: Sequence[SegmentFacts], ordinals: npt.NDArray[np.uint64]
-) -> Iterator[tuple[SegmentFacts, npt.NDArray[np.uint8]]]:
-    """The bits of some ordinals of a chunk, for each of its segments."""
-    total = 0
-    starts = []
-    for fact in facts:
-        starts.append(total)
-        total += -(-fact.records // 8) * 8
-    mask = np.zeros(total, dtype=np.bool_)
-    mask[ordinals.astype(np.int64)] = True
-    packed = np.packbits(mask, bitorder="little")
-    for fact, start in zip(facts, starts, strict=True):
-        yield fact, packed[start // 8 : start // 8 + len(fact.keep)]
 
 
 def entries_of(block: bytes | memoryview) -> npt.NDArray[np.uint64]:

@@ -19,24 +19,16 @@ from pathlib import Path
 from typing import Final, NamedTuple, TypeVar
 
 from cordwood.cleanup.access.announcements import announce, end_attempt
+from cordwood.cleanup.engine.merge import Versions, merge_versions
+from cordwood.cleanup.engine.publisher import Publisher
 from cordwood.cleanup.engine.search.bits import facts_without
-from cordwood.cleanup.engine.survivors import (
-    Progress,
-    SegmentFacts,
-    Spill,
-    Versions,
-    Walk,
-    merge_versions,
-    no_progress,
-)
+from cordwood.cleanup.engine.segment_facts import SegmentFacts, clear_dead, set_pinned
+from cordwood.cleanup.engine.survivors import Progress, Spill, Walk, no_progress
 from cordwood.cleanup.engine.tasks import (
-    Publisher,
     Survivors,
-    clear_dead,
     combine,
     evidence_of,
     rewrite_specs,
-    set_pinned,
     still_to_do,
     to_index,
     unchanged_manifest,

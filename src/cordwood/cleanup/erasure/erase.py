@@ -7,11 +7,11 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
-from cordwood.cleanup.erasure.erased_log import ErasedLog
 from cordwood.cleanup.erasure.erasing import Erasing
-from cordwood.cleanup.erasure.loose import partitions_below
 from cordwood.cleanup.erasure.refusals import TIERED, refused_by
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
+from cordwood.cleanup.erasure.stopped_log import StoppedLog
+from cordwood.cleanup.erasure.stray_files import partitions_below
 from cordwood.cleanup.plan.request import Listener, Silence
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, TRASH_ID, TRASH_MARK
@@ -123,9 +123,9 @@ class _Finder:
         if refused is not None:
             erasing.refuse(str(path), partition, refused)
         elif suffix:
-            erasing.add_loose(home, path, partition)
+            erasing.add_stray(home, path, partition)
         else:
-            erasing.add_log(ErasedLog(place, config, request=self._request, remover=self._remover))
+            erasing.add_log(StoppedLog(place, config, request=self._request, remover=self._remover))
 
     def _refused(
         self, place: Place, config: LogConfig, locks: Locks, *, is_live: bool

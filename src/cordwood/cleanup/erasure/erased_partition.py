@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.cleanup.access.commit import CompactionCommitter
-from cordwood.cleanup.erasure.loose import LooseFile, loose_in
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.erasure.rewriting import compaction_without, touched_by
+from cordwood.cleanup.erasure.stray_files import StrayFile, stray_files_in
 from cordwood.cleanup.plan.attempt import Attempt, Limits
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
@@ -54,7 +54,7 @@ class ErasedPartition(ABC):
         self.directory = directory
         self.partition = partition
         #: Log files of other names in its directory, such as copies that somebody has made.
-        self.loose: list[LooseFile] = []
+        self.strays: list[StrayFile] = []
         self._request = request
         self._fs = fs
         self._captured: Captured | None = None
@@ -89,9 +89,9 @@ class ErasedPartition(ABC):
         assert self._captured is not None, "a log is read before it is planned on"
         return self._captured
 
-    def _loose_beside(self, live: set[str]) -> list[LooseFile]:
+    def _strays_beside(self, live: set[str]) -> list[StrayFile]:
         """The log files in its directory that have none of these names."""
-        found = loose_in(self.directory, self.partition, fs=self._fs)
+        found = stray_files_in(self.directory, self.partition, fs=self._fs)
         return [each for each in found if each.path.name not in live]
 
     @property

@@ -39,11 +39,16 @@ from cordwood.cleanup.erasure.criteria import (
 )
 from cordwood.cleanup.erasure.erased_partition import ErasedPartition
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, Ledger
-from cordwood.cleanup.erasure.loose import LooseFile, loose_in, remove_staged, rewrite_loose
 from cordwood.cleanup.erasure.pending import Part, Pending
 from cordwood.cleanup.erasure.refusals import Refusals
 from cordwood.cleanup.erasure.report import FORMAT, audit_erasure, hash_of
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
+from cordwood.cleanup.erasure.stray_files import (
+    StrayFile,
+    remove_staged,
+    rewrite_stray,
+    stray_files_in,
+)
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.cleanup.plan.request import Listener
 from cordwood.cleanup.schedule.cleaning import execute
@@ -102,10 +107,10 @@ class _Log:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Loose:
+class _Stray:
     """A file beside live logs, and what is erased of it; its plan is in `home`."""
 
-    file: LooseFile
+    file: StrayFile
     home: Path
     is_elsewhere: bool = False
     part: Part | None = None
@@ -132,8 +137,8 @@ class _Loose:
         return entry | {"after": hash_of(self.file.path, fs=fs)}
 
 
-def _error_of(each: _Log | _Loose) -> str:
-    return each.error if isinstance(each, _Loose) else each.log.outcome.error
+def _error_of(each: _Log | _Stray) -> str:
+    return each.error if isinstance(each, _Stray) else each.log.outcome.error
 
 
 def still_planned(
@@ -190,7 +195,7 @@ class Erasing:
         self._fs = fs
         self._homes = list(homes)
         self._logs: list[_Log] = []
-        self._loose: list[_Loose] = []
+        self._strays: list[_Stray] = []
         self._searched_dirs: set[Path] = set()
         self._removed: list[tuple[Path, Path]] = []
         self._failed: dict[str, str] = {}
@@ -245,16 +250,16 @@ class Erasing:
         """Adds a log."""
         self._logs.append(_Log(log=log))
 
-    def add_loose(
+    def add_stray(
         self, home: Path, directory: Path, partition: TopicPartition, *, is_elsewhere: bool = False
     ) -> None:
         """Adds the log files of a directory that is no live log's, in `home` or elsewhere."""
         try:
-            files = loose_in(directory, partition, fs=self._fs)
+            files = stray_files_in(directory, partition, fs=self._fs)
         except (CordwoodError, OSError) as error:
             self._failed[str(directory)] = str(error)
             return
-        self._loose += [_Loose(file=file, home=home, is_elsewhere=is_elsewhere) for file in files]
+        self._strays += [_Stray(file=file, home=home, is_elsewhere=is_elsewhere) for file in files]
         self._searched_dirs.add(directory)
 
     def add_elsewhere(self, directory: Path, partition: TopicPartition) -> None:
@@ -266,7 +271,7 @@ class Erasing:
         if refused is not None:
             self.refuse(str(directory), partition, refused)
         else:
-            self.add_loose(self._homes[0], directory, partition, is_elsewhere=True)
+            self.add_stray(self._homes[0], directory, partition, is_elsewhere=True)
 
     def add_removed(self, home: Path, directory: Path) -> None:
         """Adds a directory that goes as a whole."""
@@ -291,7 +296,7 @@ class Erasing:
         self._begin()
         self._rewrite(engine)
         self._give_up()
-        self._rewrite_loose()
+        self._rewrite_stray()
         self._remove()
         self._search_again()
         return self._end("erased")
@@ -314,12 +319,12 @@ class Erasing:
     def _broken(self) -> set[TopicPartition]:
         """The partitions of which something has failed."""
         broken = {each.log.partition for each in self._logs if each.log.outcome.error}
-        return broken | {one.file.partition for one in self._loose if one.error}
+        return broken | {one.file.partition for one in self._strays if one.error}
 
     def _begun(self) -> set[TopicPartition]:
         """The partitions of which something is done."""
         begun = {each.log.partition for each in self._alive() if each.part is not None}
-        begun |= {one.file.partition for one in self._loose if one.part and not one.error}
+        begun |= {one.file.partition for one in self._strays if one.part and not one.error}
         begun |= {parse_directory_name(path.name)[0] for _, path in self._removed}
         return begun - self._refusals.partitions.keys()
 
@@ -335,7 +340,7 @@ class Erasing:
                 if not self._request.dry_run:
                     log.recover()
                 log.capture()
-                self._loose += [_Loose(file=f, home=log.home) for f in log.loose]
+                self._strays += [_Stray(file=f, home=log.home) for f in log.strays]
             self._listener.advance(each.name)
 
     # ---- what is found
@@ -348,7 +353,8 @@ class Erasing:
             for source in each.log.sources
         ]
         wanted += [
-            Searched(partition=each.file.partition, source=each.file.source) for each in self._loose
+            Searched(partition=each.file.partition, source=each.file.source)
+            for each in self._strays
         ]
         found = self._found_in([each for each in wanted if self._is_searched(each.partition)])
         found |= self._found_in_rolled(found)
@@ -357,7 +363,7 @@ class Erasing:
         for each in self._alive():
             with each.log.guard():
                 each.part = self._part_of_log(each, found)
-        for one in self._loose:
+        for one in self._strays:
             try:
                 one.part = self._part_of_file(one, found.get(one.file.source.path))
             except (CordwoodError, OSError) as error:
@@ -410,7 +416,7 @@ class Erasing:
             end=log.end,
         )
 
-    def _part_of_file(self, one: _Loose, found: Found | None) -> Part | None:
+    def _part_of_file(self, one: _Stray, found: Found | None) -> Part | None:
         erased = () if found is None else found.offsets
         earlier = self._earlier(one.home, one.name)
         if earlier is not None:
@@ -489,12 +495,12 @@ class Erasing:
             ledgers={path: tuple(lines) for path, lines in self._ledgers.items()},
         )
 
-    def _everything(self) -> list[_Log | _Loose]:
-        return [*self._logs, *self._loose]
+    def _everything(self) -> list[_Log | _Stray]:
+        return [*self._logs, *self._strays]
 
-    def _parts(self, home: Path) -> list[_Log | _Loose]:
-        logs: list[_Log | _Loose] = [e for e in self._logs if e.log.home == home]
-        return logs + [e for e in self._loose if e.home == home]
+    def _parts(self, home: Path) -> list[_Log | _Stray]:
+        logs: list[_Log | _Stray] = [e for e in self._logs if e.log.home == home]
+        return logs + [e for e in self._strays if e.home == home]
 
     def _open_ledgers(self) -> list[Ledger]:
         request = self._request
@@ -563,7 +569,7 @@ class Erasing:
             if each.log.outcome.is_refused:
                 stopped[each.log.partition] = each.log.outcome.error
                 self._give_up_one(each.name, each.log.partition, each.log.outcome.error)
-        for one in self._loose:
+        for one in self._strays:
             if not self._erased(one):
                 continue
             partition = one.file.partition
@@ -585,17 +591,17 @@ class Erasing:
         self.refuse(name, partition, reason)
         self._refusals.given_up.add(name)
 
-    def _erased(self, each: _Log | _Loose) -> OffsetRanges:
+    def _erased(self, each: _Log | _Stray) -> OffsetRanges:
         return () if each.part is None else each.part.erased
 
-    def _rewrite_loose(self) -> None:
+    def _rewrite_stray(self) -> None:
         """Rewrites the files beside live logs that have records to be erased."""
         for directory in self._searched_dirs:
             remove_staged(directory, fs=self._fs)
-        for one in self._loose:
+        for one in self._strays:
             if self._erased(one):
                 try:
-                    rewrite_loose(
+                    rewrite_stray(
                         one.file,
                         self._erased(one),
                         token=self._request.id,
@@ -619,7 +625,7 @@ class Erasing:
         Raises:
             CorruptError, OSError, EngineError: as the first search.
         """
-        wanted: list[tuple[_Log | _Loose, Searched]] = []
+        wanted: list[tuple[_Log | _Stray, Searched]] = []
         for each in self._alive():
             with each.log.guard():
                 each.log.conclude()
@@ -628,9 +634,9 @@ class Erasing:
                 (each, Searched(partition=each.log.partition, source=source))
                 for source in each.log.touched(self._erased(each))
             ]
-        for one in self._loose:
+        for one in self._strays:
             if self._erased(one) and not one.error:
-                files = loose_in(one.file.path.parent, one.file.partition, fs=self._fs)
+                files = stray_files_in(one.file.path.parent, one.file.partition, fs=self._fs)
                 source = next(f.source for f in files if f.path == one.file.path)
                 wanted.append((one, Searched(partition=one.file.partition, source=source)))
         searched = [each for _, each in wanted if self._is_searched(each.partition)]
@@ -681,7 +687,7 @@ class Erasing:
             "keys": self._counts_of_keys(),
             "partitions": [e.entry(is_done=is_done) for e in self._logs if e.part],
             "beside": [
-                one.entry(is_done=is_done, fs=self._fs) for one in self._loose if self._erased(one)
+                one.entry(is_done=is_done, fs=self._fs) for one in self._strays if self._erased(one)
             ],
             "removed": sorted(removed | {r for e in self._logs for r in e.log.outcome.removed}),
             "failed": dict(sorted(self._failed.items())),
@@ -719,7 +725,7 @@ class Erasing:
 
     def _require_all_planned(self) -> None:
         """Fails what an interrupted run had planned, is still there, and was not looked at."""
-        known = {*(each.name for each in self._logs), *(each.name for each in self._loose)}
+        known = {*(each.name for each in self._logs), *(each.name for each in self._strays)}
         for pending in self._before.values():
             for name in pending.parts:
                 if name not in known and self._fs.exists(Path(name)):

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 from prometheus_client import CollectorRegistry
 
 from cordwood import __version__
-from cordwood.cleanup.erasure.online_erasures import ErasureRunsError
+from cordwood.cleanup.erasure.erasure_runs import ErasureRunsError
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.schedule.holds import add_hold
 from cordwood.model.clock import Clock

@@ -219,7 +219,7 @@ def test_an_interrupted_erasure_of_a_trash_waits_for_the_end_of_a_hold(tmp_path:
         raise Stopped
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(Erasing, "_rewrite_loose", stopped)
+        patched.setattr(Erasing, "_rewrite_stray", stopped)
         with pytest.raises(Stopped):
             erase_here(log_dir, "t", trash=trash)
     add_to(log_dir, hold_of("t"))

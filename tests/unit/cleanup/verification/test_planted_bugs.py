@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.cleanup.engine import tasks
+from cordwood.cleanup.engine import publisher
 from cordwood.cleanup.engine.output import Output
 from cordwood.cleanup.engine.rewrite import GroupRewriter
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
@@ -275,7 +275,7 @@ def plant_in(monkeypatch: pytest.MonkeyPatch, name: str, plant: Plant) -> None:
                 return output
             return Planted(spec, output, plant)  # type: ignore[return-value]
 
-    monkeypatch.setattr(tasks, "GroupRewriter", Patched)
+    monkeypatch.setattr(publisher, "GroupRewriter", Patched)
 
 
 @pytest.mark.parametrize("name", sorted(PLANTS))
@@ -339,7 +339,7 @@ def test_an_entry_of_the_transaction_index_must_stay(
     root = write_log_dir(tmp_path / "logs", [log_of("bad-0")])
     before = files_of(root / "bad-0")
     with monkeypatch.context() as patch:
-        patch.setattr(tasks, "GroupRewriter", Forgetful)
+        patch.setattr(publisher, "GroupRewriter", Forgetful)
         report = clean_in_process(root, {"bad": CONFIG}, now_ms=NOW_MS, force=True, verify=True)
     (bad,) = report.partitions
     if missing:

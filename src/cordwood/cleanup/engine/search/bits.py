@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from cordwood.cleanup.engine.search.offsets import ranges_of
-from cordwood.cleanup.engine.survivors import Progress, SegmentFacts, no_progress
+from cordwood.cleanup.engine.segment_facts import SegmentFacts
+from cordwood.cleanup.engine.survivors import Progress, no_progress
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.format.native import batches as rows_of

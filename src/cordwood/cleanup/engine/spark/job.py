@@ -27,6 +27,12 @@ import numpy as np
 from cordwood.cleanup.access.announcements import progress_bytes
 from cordwood.cleanup.access.commit import CompactionCommitter, IndexStats
 from cordwood.cleanup.engine import tasks
+from cordwood.cleanup.engine.segment_facts import (
+    SegmentFacts,
+    clear_dead,
+    facts_from_json,
+    set_pinned,
+)
 from cordwood.cleanup.engine.spark import worker
 from cordwood.cleanup.engine.spark.error_text import first_line_of
 from cordwood.cleanup.engine.spark.runner import Block, Row, Runner, Task
@@ -37,7 +43,7 @@ from cordwood.cleanup.engine.supervise import (
     require_word,
     supervise,
 )
-from cordwood.cleanup.engine.survivors import ENTRY_BYTES, SegmentFacts
+from cordwood.cleanup.engine.survivors import ENTRY_BYTES
 from cordwood.cleanup.plan.compaction_values import (
     BATCH_BYTES_MIN,
     SegmentEvidence,
@@ -624,7 +630,7 @@ def _pack(compactions: Sequence[LogCompaction], bins: int) -> list[list[LogCompa
 def _survivors_from(rows: Sequence[Row]) -> tasks.Survivors:
     _raise_errors(rows)
     chunks = {r.task: _facts(r) for r in rows if r.kind == worker.FACTS}
-    for kind, apply in ((worker.DEAD, tasks.clear_dead), (worker.PINNED, tasks.set_pinned)):
+    for kind, apply in ((worker.DEAD, clear_dead), (worker.PINNED, set_pinned)):
         found: dict[int, list[Any]] = {}
         for row in rows:
             if row.kind == kind:
@@ -635,7 +641,7 @@ def _survivors_from(rows: Sequence[Row]) -> tasks.Survivors:
 
 
 def _facts(row: Row) -> list[SegmentFacts]:
-    return tasks.facts_from_json(row.payload)
+    return facts_from_json(row.payload)
 
 
 def _raise_errors(rows: Sequence[Row]) -> None:

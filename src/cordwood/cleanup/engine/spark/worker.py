@@ -18,14 +18,11 @@ import numpy as np
 
 from cordwood.cleanup.access.announcements import end_attempt
 from cordwood.cleanup.engine import tasks, whole
+from cordwood.cleanup.engine.merge import Versions, merge, merge_versions
+from cordwood.cleanup.engine.progress_file import ProgressFile
+from cordwood.cleanup.engine.segment_facts import facts_to_json
 from cordwood.cleanup.engine.spark.runner import Block, Row
-from cordwood.cleanup.engine.survivors import (
-    ENTRY_BYTES,
-    TableFullError,
-    Versions,
-    merge,
-    merge_versions,
-)
+from cordwood.cleanup.engine.survivors import ENTRY_BYTES, TableFullError
 from cordwood.cleanup.engine.whole import Lane
 from cordwood.cleanup.plan.compaction_values import SegmentEvidence, failure_to_json
 from cordwood.cleanup.plan.key_secrets import Secrets
@@ -109,9 +106,9 @@ def _clean_one(
 
 def _progress(
     compaction: LogCompaction, phase: str, fs: FileSystem, *, sharing: int = 1
-) -> tasks.ProgressFile:
+) -> ProgressFile:
     rate = compaction.attempt.limits.throttle_bytes
-    return tasks.ProgressFile(
+    return ProgressFile(
         compaction.directory,
         compaction.attempt.token,
         phase,
@@ -202,7 +199,7 @@ def index(
                     piece = entries[first : first + _BLOCK_ENTRIES_MAX].tobytes()
                     yield Block(shard, number, spill.generation, ENTRIES, piece)
     except StopIteration as stop:
-        yield Block(ASIDE, number, 0, FACTS, tasks.facts_to_json(stop.value))
+        yield Block(ASIDE, number, 0, FACTS, facts_to_json(stop.value))
         if not clean:
             yield Block(ASIDE, number, 0, COUNT, json.dumps({"keys": counts}).encode())
     except (CordwoodError, OSError) as error:
@@ -224,7 +221,7 @@ def probe(
         return
     finally:
         progress.close()
-    yield Row(number, FACTS, tasks.facts_to_json(facts))
+    yield Row(number, FACTS, facts_to_json(facts))
 
 
 def merge_shard(

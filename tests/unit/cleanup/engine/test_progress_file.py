@@ -10,6 +10,7 @@ import pytest
 from cordwood.cleanup.access.announcements import begin_attempt, end_attempt
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.engine import tasks
+from cordwood.cleanup.engine.progress_file import ProgressFile
 from cordwood.cleanup.engine.rewrite import GroupRewriter
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.schedule.cleaner import OnlineCleaner
@@ -25,7 +26,7 @@ from support.whole_compaction import survivors_of
 def test_what_is_read_and_what_is_written_both_count(tmp_path: Path) -> None:
     clock = SystemClock()
     begin_attempt(tmp_path, "a", fs=OS)
-    progress = tasks.ProgressFile(str(tmp_path), "a", "clean", bytes_per_s=10_000)
+    progress = ProgressFile(str(tmp_path), "a", "clean", bytes_per_s=10_000)
     begun = clock.monotonic_s()
     progress(1_000)
     assert 0.1 <= clock.monotonic_s() - begun < 30
@@ -38,7 +39,7 @@ def test_what_is_read_and_what_is_written_both_count(tmp_path: Path) -> None:
 
 def test_a_task_that_waits_ends_when_its_round_is_given_up(tmp_path: Path) -> None:
     begin_attempt(tmp_path, "a", fs=OS)
-    progress = tasks.ProgressFile(str(tmp_path), "a", "clean", bytes_per_s=1)
+    progress = ProgressFile(str(tmp_path), "a", "clean", bytes_per_s=1)
     end_attempt(tmp_path, "a", fs=OS)
     for move in (progress, progress.wrote):
         with pytest.raises(EngineError, match="given up"):
@@ -49,7 +50,7 @@ def test_a_task_that_waits_ends_when_its_round_is_given_up(tmp_path: Path) -> No
 def test_a_task_that_waited_does_not_go_faster_afterwards(tmp_path: Path, moved: int) -> None:
     clock = MovableClock()
     begin_attempt(tmp_path, "a", fs=OS)
-    progress = tasks.ProgressFile(str(tmp_path), "a", "clean", bytes_per_s=10_000, clock=clock)
+    progress = ProgressFile(str(tmp_path), "a", "clean", bytes_per_s=10_000, clock=clock)
     if moved:
         progress(moved)
     clock.advance(600_000)

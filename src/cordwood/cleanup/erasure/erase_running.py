@@ -12,10 +12,10 @@ from pathlib import Path
 
 from cordwood.cleanup.erasure.erase import is_cut_of_target
 from cordwood.cleanup.erasure.erasing import Erasing
-from cordwood.cleanup.erasure.loose import partitions_below
-from cordwood.cleanup.erasure.online_log import OnlineErasedLog
 from cordwood.cleanup.erasure.refusals import TIERED, refused_by
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
+from cordwood.cleanup.erasure.running_log import RunningLog
+from cordwood.cleanup.erasure.stray_files import partitions_below
 from cordwood.cleanup.plan.request import Listener
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, FUTURE_DIR_SUFFIX
@@ -68,9 +68,7 @@ def erase_online(
                 continue
             manager.states.abort_and_pause(log.topic_partition)
             stack.callback(manager.states.resume_cleaning, [log.topic_partition])
-            erasing.add_log(
-                OnlineErasedLog(log, manager.logs, request, require_wanted=require_wanted)
-            )
+            erasing.add_log(RunningLog(log, manager.logs, request, require_wanted=require_wanted))
         for home in homes:
             _add_beside(erasing, manager, home)
         _add_trash(erasing, logs, context, homes, dry_run=request.dry_run)
@@ -126,4 +124,4 @@ def _add_beside(erasing: Erasing, manager: CleanerManager, home: Path) -> None:
         elif is_deleted:
             erasing.add_removed(home, path)
         else:
-            erasing.add_loose(home, path, partition)
+            erasing.add_stray(home, path, partition)

@@ -40,7 +40,7 @@ from cordwood.storage.replace import (
 _FILES = (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 
 
-class ErasedLog(ErasedPartition):
+class StoppedLog(ErasedPartition):
     """A log whose directory is locked, or of which a dry run only reads."""
 
     def __init__(
@@ -104,7 +104,7 @@ class ErasedLog(ErasedPartition):
             offline.repair()
         self._captured = captured
         live = {Path(source.path).name for source in captured.sources}
-        self.loose = self._loose_beside(live)
+        self.strays = self._strays_beside(live)
 
     @property
     def end(self) -> int:

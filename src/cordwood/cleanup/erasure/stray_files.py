@@ -12,9 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cordwood.cleanup.engine.publisher import require_room
 from cordwood.cleanup.engine.rewrite import GroupRewriter
 from cordwood.cleanup.engine.search.bits import facts_of_one
-from cordwood.cleanup.engine.tasks import require_room
 from cordwood.cleanup.plan.attempt import Attempt, Limits
 from cordwood.cleanup.plan.compaction_values import SEGMENT_BYTES_MAX, OffsetRanges
 from cordwood.cleanup.plan.log_compaction import LogCompaction
@@ -41,7 +41,7 @@ _OFFSET_MAX = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LooseFile:
+class StrayFile:
     """A log file beside its log; its name may have more after `.log`."""
 
     path: Path
@@ -58,7 +58,9 @@ class LooseFile:
         }
 
 
-def loose_in(directory: Path, partition: TopicPartition, *, fs: FileSystem = OS) -> list[LooseFile]:
+def stray_files_in(
+    directory: Path, partition: TopicPartition, *, fs: FileSystem = OS
+) -> list[StrayFile]:
     """The log files of a directory, all but staged ones.
 
     Raises:
@@ -66,7 +68,7 @@ def loose_in(directory: Path, partition: TopicPartition, *, fs: FileSystem = OS)
         OSError: a file cannot be read.
     """
     return [
-        _loose(directory / name, partition, fs)
+        _strays(directory / name, partition, fs)
         for name in fs.names_in(directory)
         if _LOG.fullmatch(name) and not name.endswith(STAGED_SUFFIX)
     ]
@@ -87,7 +89,7 @@ def partitions_below(top: Path, *, fs: FileSystem = OS) -> Iterator[tuple[Path, 
 
 
 def remove_staged(directory: Path, *, fs: FileSystem = OS) -> None:
-    """Removes what a run that was killed has staged beside loose files.
+    """Removes what a run that was killed has staged beside stray files.
 
     Raises:
         OSError, NoSpaceError: a file cannot be removed.
@@ -97,7 +99,7 @@ def remove_staged(directory: Path, *, fs: FileSystem = OS) -> None:
             fs.remove(directory / name)
 
 
-def _loose(path: Path, partition: TopicPartition, fs: FileSystem) -> LooseFile:
+def _strays(path: Path, partition: TopicPartition, fs: FileSystem) -> StrayFile:
     facts = fs.facts_of(path)
     source = SegmentSource(
         path=str(path.absolute()),
@@ -106,31 +108,31 @@ def _loose(path: Path, partition: TopicPartition, fs: FileSystem) -> LooseFile:
         size_bytes=facts.size_bytes,
         modified_ns=facts.modified_ns,
     )
-    return LooseFile(path=path, partition=partition, source=source)
+    return StrayFile(path=path, partition=partition, source=source)
 
 
-def rewrite_loose(
-    loose: LooseFile,
+def rewrite_stray(
+    stray: StrayFile,
     erased: OffsetRanges,
     *,
     token: str,
     space_max: int | None,
     fs: FileSystem = OS,
 ) -> None:
-    """Rewrites a loose file without some records; its steps are those of this module.
+    """Rewrites a stray file without some records; its steps are those of this module.
 
     Raises:
         CorruptError: it is damaged.
         NoSpaceError, StagingError: the rewritten file cannot be written; nothing has changed.
         OSError: it cannot be read or replaced.
     """
-    source = loose.source
+    source = stray.source
     fact = facts_of_one(source, erased, fs=fs)
     staged = StagedSegment(
-        directory=str(loose.path.parent), base_offset=source.base_offset, token=token
+        directory=str(stray.path.parent), base_offset=source.base_offset, token=token
     )
     alone = LogCompaction(
-        name=str(loose.partition),
+        name=str(stray.partition),
         directory=staged.directory,
         rules=RecordRules(now_ms=0),
         first_dirty=0,
@@ -141,7 +143,7 @@ def rewrite_loose(
         groups=((source.base_offset,),),
         producers=(),
         aborted=(),
-        model=fs.facts_of(loose.path),
+        model=fs.facts_of(stray.path),
         seed=0,
         attempt=Attempt(limits=Limits(space_max=space_max)),
         erased=erased,
@@ -158,10 +160,10 @@ def rewrite_loose(
     require_room(spec, fs)
     GroupRewriter(fs=fs).rewrite(spec)
     paths = staged.paths()
-    for path in loose.index_paths.values():
+    for path in stray.index_paths.values():
         fs.remove(path)
-    fs.rename(paths[LOG_SUFFIX], loose.path)
-    fs.sync_directory(loose.path.parent)
-    for suffix, path in loose.index_paths.items():
+    fs.rename(paths[LOG_SUFFIX], stray.path)
+    fs.sync_directory(stray.path.parent)
+    for suffix, path in stray.index_paths.items():
         fs.rename(paths[suffix], path)
-    fs.sync_directory(loose.path.parent)
+    fs.sync_directory(stray.path.parent)

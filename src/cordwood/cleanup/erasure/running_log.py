@@ -17,10 +17,10 @@ from cordwood.cleanup.access.capture import capture
 from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.access.online_placement import OnlinePlacement
 from cordwood.cleanup.erasure.erased_partition import ErasedPartition
-from cordwood.cleanup.erasure.loose import remove_staged
 from cordwood.cleanup.erasure.refusals import refused_by
 from cordwood.cleanup.erasure.report import hash_of
 from cordwood.cleanup.erasure.request import EraseRequest
+from cordwood.cleanup.erasure.stray_files import remove_staged
 from cordwood.cleanup.plan.compaction_values import Manifest, OffsetRanges
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.format.file_names import (
@@ -38,7 +38,7 @@ from cordwood.storage.segment.log_segment import LogSegment
 _FILES = (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 
 
-class OnlineErasedLog(ErasedPartition):
+class RunningLog(ErasedPartition):
     """A log that is in use."""
 
     def __init__(
@@ -84,8 +84,10 @@ class OnlineErasedLog(ErasedPartition):
         self._captured = capture(self._log)
         self._end = self.captured.view.log_end_offset
         live = {segment.path.name for segment in self._log.segments}
-        self.loose = [
-            each for each in self._loose_beside(live) if not each.path.name.endswith(DELETED_SUFFIX)
+        self.strays = [
+            each
+            for each in self._strays_beside(live)
+            if not each.path.name.endswith(DELETED_SUFFIX)
         ]
 
     def _require_allowed(self) -> None:

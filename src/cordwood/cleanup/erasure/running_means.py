@@ -50,7 +50,7 @@ class SearchingEngine(Protocol):
         """Of each segment how many records it has, and the ranges of offsets that match."""
 
 
-class OnlineMeans:
+class RunningMeans:
     """The means of one erasure."""
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The verdict on each batch of a block: `rewrite._Rules`, case by case."""
+"""The verdict on each batch of a block: `verdicts.BatchRules`, case by case."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 import pytest
 
-from cordwood.cleanup.engine.rewrite import _Rules, _Verdicts
+from cordwood.cleanup.engine.verdicts import BatchRules, Verdicts
 from cordwood.cleanup.plan.compaction_values import Discarded, LastRecord, Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.rules.record_rules import RecordRules
@@ -52,7 +52,7 @@ def bits(text: str) -> np.ndarray[tuple[int], np.dtype[np.uint8]]:
 
 def decide(
     *batches: Batch, producers: tuple[LastRecord, ...] = (), upper_bound: int = END
-) -> tuple[_Verdicts, Manifest, str]:
+) -> tuple[Verdicts, Manifest, str]:
     """The verdicts on batches that follow each other from offset 0 on, and the bits behind them."""
     table = np.zeros((len(batches), rows_of.COLUMNS), dtype=np.int64)
     counts = [len(each.keep) for each in batches]
@@ -73,7 +73,7 @@ def decide(
     all_nulls = bits("".join(nulls))
     is_pinned = mortal != nulls
     manifest = Manifest(0, "t")
-    rules = _Rules(_compaction(producers, upper_bound), _source())
+    rules = BatchRules(_compaction(producers, upper_bound), _source())
     verdicts = rules.decide(
         Block(_source(), np.empty(0, dtype=np.uint8), table, 0),
         (ends - counts).astype(np.int64),

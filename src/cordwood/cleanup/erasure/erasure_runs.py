@@ -36,7 +36,7 @@ class ErasureRunsError(CordwoodError):
 
 
 @dataclass(slots=True, kw_only=True)
-class Operation:
+class ErasureRun:
     """One erasure: how far it is, and its result.
 
     `state` is `running`, `done` or `failed`; `report` is there unless it failed as a whole, with
@@ -92,18 +92,18 @@ def require_topics(request: EraseRequest, partitions: Collection[TopicPartition]
             raise ConfigError(f"--topic {target}: this broker has no such log")
 
 
-class OnlineErasures:
+class ErasureRuns:
     """Starts erasures, and knows of the last ones; any thread may call it."""
 
     def __init__(self, cleaner: LogCleaner) -> None:
         """Takes the cleaner of the logs, whose engine rewrites what is large."""
         self._cleaner = cleaner
         self._lock = threading.Lock()
-        self._operations: deque[Operation] = deque(maxlen=_KEPT)
+        self._operations: deque[ErasureRun] = deque(maxlen=_KEPT)
         self._thread: threading.Thread | None = None
         self._stopping = False
 
-    def start(self, request: EraseRequest) -> Operation:
+    def start(self, request: EraseRequest) -> ErasureRun:
         """Starts an erasure, and returns at once.
 
         Raises:
@@ -123,7 +123,7 @@ class OnlineErasures:
                 raise ErasureRunsError(
                     f"{running.request.id} is under way: a broker runs one erasure at a time"
                 )
-            operation = Operation(request=request, started_ms=manager.logs.context.clock.now_ms())
+            operation = ErasureRun(request=request, started_ms=manager.logs.context.clock.now_ms())
             self._operations.append(operation)
             self._thread = threading.Thread(
                 target=self._run, args=(operation,), name="cordwood-erasure", daemon=True
@@ -180,7 +180,7 @@ class OnlineErasures:
 
     # ---- its thread
 
-    def _run(self, operation: Operation) -> None:
+    def _run(self, operation: ErasureRun) -> None:
         request = operation.request
         _log.info("Erasure %s of %s begins", request.id, ", ".join(map(str, request.targets)))
         try:
@@ -202,13 +202,13 @@ class OnlineErasures:
         finally:
             operation.over.set()
 
-    def _erased(self, operation: Operation) -> Erasure:
+    def _erased(self, operation: ErasureRun) -> Erasure:
         # Compiled code, which a broker without an erasure does not load.
-        from cordwood.cleanup.erasure.online_erase import erase_online  # noqa: PLC0415
-        from cordwood.cleanup.erasure.online_means import OnlineMeans  # noqa: PLC0415
+        from cordwood.cleanup.erasure.erase_running import erase_online  # noqa: PLC0415
+        from cordwood.cleanup.erasure.running_means import RunningMeans  # noqa: PLC0415
 
         progress = _Progress(operation, self._require_wanted)
-        means = OnlineMeans(
+        means = RunningMeans(
             operation.request,
             self._cleaner.engine,
             progress=progress,
@@ -231,7 +231,7 @@ class OnlineErasures:
 class _Progress:
     """A `Listener` and a counter of bytes, for the status of an operation."""
 
-    def __init__(self, operation: Operation, require_wanted: Callable[[], None]) -> None:
+    def __init__(self, operation: ErasureRun, require_wanted: Callable[[], None]) -> None:
         self._operation = operation
         self._require_wanted = require_wanted
 
