@@ -70,7 +70,7 @@ class DelayedProduce:
         self.answer: asyncio.Future[Message] = context.broker.thread.create_future()
 
     def try_complete(self, _grown_bytes: int | None) -> bool:
-        """As `cordwood.purgatory.purgatory.Operation`."""
+        """Returns whether all partitions are committed, or no longer can be."""
         self._uncommitted = [each for each in self._uncommitted if not self._is_settled(each)]
         return not self._uncommitted
 
@@ -88,11 +88,11 @@ class DelayedProduce:
         return True
 
     def on_expiration(self) -> None:
-        """As `cordwood.purgatory.purgatory.Operation`: what is not committed has timed out."""
+        """Answers REQUEST_TIMED_OUT for partitions that are not committed."""
         for each in self._uncommitted:
             each.answer.error_code = RequestTimedOutError.code
 
     def on_complete(self) -> None:
-        """As `cordwood.purgatory.purgatory.Operation`."""
+        """Makes the response available, unless the client has disconnected."""
         if not self.answer.done():
             self.answer.set_result(self._fields)

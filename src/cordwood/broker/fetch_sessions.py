@@ -184,7 +184,7 @@ class FetchContext(NamedTuple):
 
     @property
     def partitions(self) -> list[FetchPartition]:
-        """What has to be read now; another time it may be more."""
+        """The partitions to read now; a later attempt of the same fetch may have more."""
         if self.session is None or not self.is_incremental:
             return self.asked
         return list(self.session.due.values())

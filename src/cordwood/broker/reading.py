@@ -67,7 +67,7 @@ class Reader(NamedTuple):
 
 
 class PartitionRead:
-    """What was read of one partition; -1 for offsets that are not known, as with every error.
+    """Records and offsets of one partition; -1 for offsets that are not known, as with every error.
 
     `diverging` is the epoch, and its end offset, where the reader's log parts from this one.
     `aborted` is None where the records are not filtered by the reader.
@@ -139,7 +139,7 @@ class PartitionRead:
 
 
 class ReadResult(NamedTuple):
-    """What was read of all partitions, in the order asked; `is_final` if it is of any of them."""
+    """The results of all partitions, in the order asked; `is_final` if that of any is."""
 
     partitions: list[PartitionRead]
     size_bytes: int

@@ -23,7 +23,7 @@ _CORRELATION = struct.Struct(">i")
 
 
 class RequestHeader(NamedTuple):
-    """What comes before a request's body; `body_at` is where in the frame that begins."""
+    """The header of a request; `body_at` is where in the frame that begins."""
 
     api_key: int
     api_version: int

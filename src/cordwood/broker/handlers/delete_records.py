@@ -136,7 +136,7 @@ class DelayedDeleteRecords:
         )
 
     def try_complete(self, _grown_bytes: int | None) -> bool:
-        """As `cordwood.purgatory.purgatory.Operation`."""
+        """Returns whether all replicas have deleted the records, or this leader cannot know."""
         self._pending = [each for each in self._pending if not self._is_settled(each)]
         return not self._pending
 
@@ -153,12 +153,12 @@ class DelayedDeleteRecords:
         return True
 
     def on_expiration(self) -> None:
-        """As `cordwood.purgatory.purgatory.Operation`: what is not deleted has timed out."""
+        """Answers REQUEST_TIMED_OUT for partitions that are not deleted everywhere."""
         for each in self._pending:
             each.answer.error_code = RequestTimedOutError.code
 
     def on_complete(self) -> None:
-        """As `cordwood.purgatory.purgatory.Operation`."""
+        """Makes the response available, unless the client has disconnected."""
         if not self.answer.done():
             self.answer.set_result(self._response)
 

@@ -68,7 +68,7 @@ def handle(context: BrokerContext, request: FindCoordinatorRequest) -> Response:
 async def _after_creation(
     context: BrokerContext, request: FindCoordinatorRequest, topic: str
 ) -> FindCoordinatorResponse:
-    """As `_response`, of which every key has no coordinator yet: the topic is created now."""
+    """Creates the topic; the response has no coordinator yet for any key."""
     (error,) = await context.broker.topic_creation.create([topic])
     if error is not None:
         _log.warning("Auto topic creation of %s failed: %s", topic, error)

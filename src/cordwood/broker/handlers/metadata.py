@@ -101,7 +101,7 @@ async def _after_creation(
     missing: Sequence[str],
     denied: list[_Topic],
 ) -> MetadataResponse:
-    """As `_response`, when the topics that are missing have been created, all in one change."""
+    """Creates the missing topics in one change, and then responds."""
     errors = await context.broker.topic_creation.create(missing)
 
     def respond() -> MetadataResponse:

@@ -64,7 +64,7 @@ class _Asked:
         self.are_all_there = all(self.is_there)
 
     def to_commit(self) -> CommitTopic | None:
-        """What of it can be committed."""
+        """The partitions that can be committed; None if there are none."""
         if self.name is None:
             return None
         partitions = [

@@ -61,7 +61,7 @@ class _Asked:
 
 
 _Checked = _Asked | _Group
-"""What is read of a group; or its answer, if nothing is."""
+"""The offsets of a group to read; or its answer, if none are."""
 
 
 def handle(context: BrokerContext, request: OffsetFetchRequest) -> Response:

@@ -1,4 +1,4 @@
-"""What a Produce request is checked for before any partition is looked at.
+"""Checks of a Produce request before its partitions are looked up.
 
 Source: org.apache.kafka.common.requests.ProduceRequest.validateRecords,
 RequestUtils.hasTransactionalRecords, ByteBufferLogInputStream.

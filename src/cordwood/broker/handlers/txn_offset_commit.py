@@ -93,7 +93,7 @@ def _to_commit(
     topic: TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic,
     answer: _Answer,
 ) -> CommitTopic | None:
-    """What of a topic can be committed; the rest is answered."""
+    """The partitions of a topic that can be committed; puts errors of the others into `answer`."""
     name = topic.name
     known = context.broker.metadata.image.topics.get(name)
     is_allowed = context.authorize(Operation.READ, ResourceType.TOPIC, name)

@@ -77,7 +77,7 @@ def handle(context: BrokerContext, request: WriteTxnMarkersRequest) -> Response:
 
 
 def _all_failed(request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-    """As Kafka answers after an exception: of a producer's markers, only the last has an answer."""
+    """Answers as Kafka after an exception: only the last marker of a producer has an answer."""
     code = int(ErrorCode.UNKNOWN_SERVER_ERROR)
     answers: dict[int, _Answers] = {}
     for marker in request.markers:

@@ -1,4 +1,4 @@
-"""What compiled readers and writers call: lengths, tags, arrays of numbers, and their errors.
+"""Functions of compiled readers and writers: lengths, tags, arrays of numbers, and their errors.
 
 The errors are in the words of Kafka's generated readers, which its tools pass on.
 

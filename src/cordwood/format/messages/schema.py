@@ -111,7 +111,7 @@ class Field:
 
     @cached_property
     def default(self) -> Any:
-        """What the field holds where it is left out. Structs: {}; arrays: []."""
+        """The value of the field where it is left out. Structs: {}; arrays: []."""
         text, kind = self.default_text, self.kind
         if text == "null":
             return None
@@ -170,7 +170,7 @@ def schemas(text: str) -> dict[str, MessageSchema]:
 
 @cache
 def fields_of(fields: tuple[Field, ...], version: int) -> tuple[Field, ...]:
-    """Those of the fields that the version has."""
+    """The fields that the version has."""
     return tuple(field for field in fields if version in field.versions)
 
 

@@ -16,7 +16,7 @@ from cordwood.serving.request_context import RequestContext
 
 
 def handle(context: RequestContext, request: UnregisterBrokerRequest) -> Response:
-    """As in Kafka, this broker as well: it then has to be started again."""
+    """Unregisters a broker, this one too, which then has to be started again, as in Kafka."""
     return _response(context.admin.unregister_broker(request.broker_id))
 
 
