@@ -56,16 +56,20 @@ def _response(
             AlterPartitionReassignmentsResponse.ReassignableTopicResponse(
                 name=topic.name,
                 partitions=[
-                    AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
-                        partition_index=partition.partition_index,
-                        error_code=error_code(next(errors)),
-                        error_message=error_message(next(errors)),
-                    )
+                    _result(partition.partition_index, next(errors))
                     for partition in in_steps(topic.partitions, every=16)
                 ],
             )
             for topic in in_steps(request.topics)
         ],
+    )
+
+
+def _result(
+    index: int, error: KafkaError | None
+) -> AlterPartitionReassignmentsResponse.ReassignablePartitionResponse:
+    return AlterPartitionReassignmentsResponse.ReassignablePartitionResponse(
+        partition_index=index, error_code=error_code(error), error_message=error_message(error)
     )
 
 

@@ -60,11 +60,11 @@ def test_an_answer_that_has_waited_is_built_as_its_request_was_handled(
         answer = asyncio.ensure_future(response)
         await asyncio.sleep(0)
         run.commit_log()
-        fields = await answer
+        found = await answer
         await context.slices.finish()
         assert context.in_slices == {is_long}
-        return fields
+        return found
 
-    denied, found = asyncio.run(scenario())["groups"]
-    assert (denied["group_id"], denied["error_code"], denied["topics"]) == ("denied", 30, [])
-    assert found["topics"][0]["partitions"][0]["committed_offset"] == 5
+    denied, found = asyncio.run(scenario()).groups
+    assert (denied.group_id, denied.error_code, denied.topics) == ("denied", 30, [])
+    assert found.topics[0].partitions[0].committed_offset == 5
