@@ -1,22 +1,32 @@
 """Errors that Kafka's protocol has a code for: what a log answers when it refuses.
 
-`code` is the error code on the wire. Texts are Kafka's own where Kafka has one.
+`code` is the error code on the wire, that of the class's name if a class names no other. Texts are
+Kafka's own where Kafka has one.
 
 Source: org.apache.kafka.common.protocol.Errors, org.apache.kafka.common.errors.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError, NoSpaceError
+
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 class KafkaError(CordwoodError):
     """An error with a code that clients know."""
 
     code: int = ErrorCode.UNKNOWN_SERVER_ERROR
+
+    def __init_subclass__(cls) -> None:
+        """Gives a class the code of its name: InvalidTimestampError has INVALID_TIMESTAMP."""
+        if "code" not in vars(cls):
+            name = _CAPITAL.sub("_", cls.__name__.removesuffix("Error")).upper()
+            cls.code = ErrorCode.__members__.get(name, cls.code)
 
 
 class UnknownServerError(KafkaError):
@@ -26,61 +36,41 @@ class UnknownServerError(KafkaError):
 class OffsetOutOfRangeError(KafkaError):
     """An offset outside the log, or above the high watermark where it must not be."""
 
-    code = ErrorCode.OFFSET_OUT_OF_RANGE
-
 
 class CorruptMessageError(KafkaError):
     """A batch whose CRC, size or records are not what its header says."""
-
-    code = ErrorCode.CORRUPT_MESSAGE
 
 
 class UnknownTopicOrPartitionError(KafkaError):
     """A topic or partition that does not exist."""
 
-    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
 
 class NotLeaderOrFollowerError(KafkaError):
     """A partition that another broker leads."""
-
-    code = ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
 class RequestTimedOutError(KafkaError):
     """A request whose records were not committed in time."""
 
-    code = ErrorCode.REQUEST_TIMED_OUT
-
 
 class NotEnoughReplicasError(KafkaError):
     """Fewer replicas are in sync than `min.insync.replicas`."""
-
-    code = ErrorCode.NOT_ENOUGH_REPLICAS
 
 
 class OffsetNotAvailableError(KafkaError):
     """A new leader does not know yet how far its log is committed (KIP-207)."""
 
-    code = ErrorCode.OFFSET_NOT_AVAILABLE
-
 
 class ReplicaNotAvailableError(KafkaError):
     """A partition of which this broker has no replica."""
-
-    code = ErrorCode.REPLICA_NOT_AVAILABLE
 
 
 class CoordinatorLoadInProgressError(KafkaError):
     """A coordinator that is still reading its records."""
 
-    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-
 
 class NotCoordinatorError(KafkaError):
     """A coordinator that another broker is, or whose records cannot be read."""
-
-    code = ErrorCode.NOT_COORDINATOR
 
 
 class RecordTooLargeError(KafkaError):
@@ -98,19 +88,13 @@ class RecordBatchTooLargeError(KafkaError):
 class InvalidTimestampError(KafkaError):
     """A record whose timestamp lies outside the topic's bounds."""
 
-    code = ErrorCode.INVALID_TIMESTAMP
-
 
 class PolicyViolationError(KafkaError):
     """A request that the topic's policy forbids."""
 
-    code = ErrorCode.POLICY_VIOLATION
-
 
 class UnsupportedForMessageFormatError(KafkaError):
     """A request that the magic of the log's batches does not allow."""
-
-    code = ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT
 
 
 class OutOfOrderSequenceError(KafkaError):
@@ -122,25 +106,17 @@ class OutOfOrderSequenceError(KafkaError):
 class InvalidProducerEpochError(KafkaError):
     """A producer's batch with an epoch older than the one known."""
 
-    code = ErrorCode.INVALID_PRODUCER_EPOCH
-
 
 class InvalidTxnStateError(KafkaError):
     """A batch that the producer's transaction does not allow."""
-
-    code = ErrorCode.INVALID_TXN_STATE
 
 
 class InvalidProducerIdMappingError(KafkaError):
     """A producer id that is not the one of the transactional id."""
 
-    code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-
 
 class TransactionCoordinatorFencedError(KafkaError):
     """A marker of a coordinator that has been replaced."""
-
-    code = ErrorCode.TRANSACTION_COORDINATOR_FENCED
 
 
 class TopicAuthorizationError(KafkaError):
@@ -191,43 +167,29 @@ class NotCaughtUpError(StorageError):
 class FencedLeaderEpochError(KafkaError):
     """A request with a leader epoch older than the log's."""
 
-    code = ErrorCode.FENCED_LEADER_EPOCH
-
 
 class UnsupportedCompressionTypeError(KafkaError):
     """A codec that the log or the request does not allow."""
-
-    code = ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
 
 
 class InvalidRecordError(KafkaError):
     """A batch or record that breaks a rule of its topic."""
 
-    code = ErrorCode.INVALID_RECORD
-
 
 class InconsistentTopicIdError(KafkaError):
     """A partition's directory that belongs to another topic of the same name."""
-
-    code = ErrorCode.INCONSISTENT_TOPIC_ID
 
 
 class UnknownLeaderEpochError(KafkaError):
     """A request with a leader epoch newer than the log's."""
 
-    code = ErrorCode.UNKNOWN_LEADER_EPOCH
-
 
 class UnknownTopicIdError(KafkaError):
     """A topic id that no topic has."""
 
-    code = ErrorCode.UNKNOWN_TOPIC_ID
-
 
 class FetchSessionIdNotFoundError(KafkaError):
     """A fetch session that is not, or no longer, kept."""
-
-    code = ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
 class FetchSessionTopicIdError(KafkaError):
@@ -239,19 +201,13 @@ class FetchSessionTopicIdError(KafkaError):
 class InvalidFetchSessionEpochError(KafkaError):
     """A request of a fetch session out of its order."""
 
-    code = ErrorCode.INVALID_FETCH_SESSION_EPOCH
-
 
 class InvalidRegularExpressionError(KafkaError):
     """A regular expression that RE2 does not take."""
 
-    code = ErrorCode.INVALID_REGULAR_EXPRESSION
-
 
 class InvalidRequestError(KafkaError):
     """A request whose fields contradict each other."""
-
-    code = ErrorCode.INVALID_REQUEST
 
 
 class InvalidTopicError(KafkaError):
@@ -263,109 +219,73 @@ class InvalidTopicError(KafkaError):
 class TopicAlreadyExistsError(KafkaError):
     """A topic of that name is there."""
 
-    code = ErrorCode.TOPIC_ALREADY_EXISTS
-
 
 class InvalidPartitionsError(KafkaError):
     """A number of partitions that cannot be."""
-
-    code = ErrorCode.INVALID_PARTITIONS
 
 
 class InvalidReplicationFactorError(KafkaError):
     """A replication factor that the brokers there are do not allow."""
 
-    code = ErrorCode.INVALID_REPLICATION_FACTOR
-
 
 class InvalidReplicaAssignmentError(KafkaError):
     """Replicas on brokers that cannot hold them."""
-
-    code = ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 class InvalidConfigError(KafkaError):
     """A setting that is unknown, or a value that it does not take."""
 
-    code = ErrorCode.INVALID_CONFIG
-
 
 class NotControllerError(KafkaError):
     """A request to a controller that is not, or no longer, the active one."""
-
-    code = ErrorCode.NOT_CONTROLLER
 
 
 class TopicDeletionDisabledError(KafkaError):
     """Topics cannot be deleted: delete.topic.enable is false."""
 
-    code = ErrorCode.TOPIC_DELETION_DISABLED
-
 
 class StaleBrokerEpochError(KafkaError):
     """A broker that has registered again since."""
-
-    code = ErrorCode.STALE_BROKER_EPOCH
 
 
 class DuplicateBrokerRegistrationError(KafkaError):
     """A registration with the id of a broker that is alive."""
 
-    code = ErrorCode.DUPLICATE_BROKER_REGISTRATION
-
 
 class InvalidRegistrationError(KafkaError):
     """A registration of a broker that lacks something, or claims what is another's."""
-
-    code = ErrorCode.INVALID_REGISTRATION
 
 
 class SnapshotNotFoundError(KafkaError):
     """A snapshot of the metadata log that there is not, or not any more."""
 
-    code = ErrorCode.SNAPSHOT_NOT_FOUND
-
 
 class PositionOutOfRangeError(KafkaError):
     """A position outside of a snapshot."""
-
-    code = ErrorCode.POSITION_OUT_OF_RANGE
 
 
 class PreferredLeaderNotAvailableError(KafkaError):
     """An election of a preferred leader that is not eligible."""
 
-    code = ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE
-
 
 class EligibleLeadersNotAvailableError(KafkaError):
     """An election without a replica that may lead."""
-
-    code = ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE
 
 
 class ElectionNotNeededError(KafkaError):
     """An election that would change nothing."""
 
-    code = ErrorCode.ELECTION_NOT_NEEDED
-
 
 class NoReassignmentInProgressError(KafkaError):
     """A reassignment to be cancelled that is not under way."""
-
-    code = ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
 class InvalidUpdateVersionError(KafkaError):
     """A feature level that cannot be set."""
 
-    code = ErrorCode.INVALID_UPDATE_VERSION
-
 
 class BrokerIdNotRegisteredError(KafkaError):
     """A broker that is not registered."""
-
-    code = ErrorCode.BROKER_ID_NOT_REGISTERED
 
 
 class UnsupportedRequestError(KafkaError):
@@ -415,8 +335,6 @@ class SegmentOffsetOverflowError(KafkaError):
 
 class InconsistentClusterIdError(KafkaError):
     """Nodes of two clusters: the ids of their clusters differ."""
-
-    code = ErrorCode.INCONSISTENT_CLUSTER_ID
 
 
 @dataclass(frozen=True, slots=True)
