@@ -37,7 +37,7 @@ _CORRELATION_BYTES: Final = 4
 
 
 class Client(Protocol):
-    """The client whose request it is, as `BrokerContext` has it."""
+    """The client whose request it is, as `RequestContext` has it."""
 
     @property
     def api_version(self) -> int:

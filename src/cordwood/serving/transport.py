@@ -45,7 +45,7 @@ class Transport(Protocol):
 
     @property
     def holds_input(self) -> bool:
-        """Whether there is input of which watching the descriptor tells nothing."""
+        """Whether there is input, though the descriptor does not become readable for it."""
 
     @property
     def reached(self) -> Address:

@@ -11,11 +11,11 @@ from itertools import zip_longest
 from typing import NamedTuple
 from uuid import UUID
 
-from cordwood.broker.broker_context import RequestContext
 from cordwood.metadata.image import NO_LEADER, BrokerImage, Endpoint, MetadataImage, PartitionImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import INTERNAL_TOPICS
 from cordwood.serving.authorizer import CLUSTER_NAME, Operation, ResourceType
+from cordwood.serving.request_context import RequestContext
 
 NOT_ASKED = -(2**31)
 """For operations that the client did not ask about."""
