@@ -120,7 +120,7 @@ class ReferenceRound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanedSegment:
-    """What a group becomes: the bytes of its files by suffix, without a file that is not there.
+    """The output of a group: the bytes of its files by suffix, without a file that is not there.
 
     `modified_ns` is the modification time of the log and both indexes. `offsets` are those of the
     records that are left, control records included. `facts` has size, last offset and maximum
@@ -208,7 +208,7 @@ def index_entries(
 
 @dataclass(slots=True)
 class Tally:
-    """What a group had and has: numbers for the report.
+    """Numbers of a group before and after, for the report.
 
     `stays` says that the group is one segment of which nothing has to change. `after` is the state
     of the transactions behind it.
@@ -353,7 +353,7 @@ class _Written:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SegmentRules:
-    """What the records of a segment are judged by."""
+    """The input of verdicts on the records of a segment."""
 
     newest: Highest
     is_indexed: bool
@@ -372,7 +372,7 @@ class ReferenceCleaner:
         self._indexed = compaction.indexed or (() if compaction.read else grouped)
 
     def clean(self) -> list[CleanedSegment]:
-        """What each group becomes, in order.
+        """The output of each group, in order.
 
         Raises:
             CorruptError: a segment is damaged.
@@ -644,12 +644,12 @@ class ReferenceCleaner:
 
 
 def clean_by_reference(compaction: LogCompaction) -> list[CleanedSegment]:
-    """What each group of a compaction becomes, in one segment however large."""
+    """The output of each group of a compaction, in one segment however large."""
     return ReferenceCleaner(ReferenceRound.of(compaction)).clean()
 
 
 def segments_by_reference(compaction: LogCompaction) -> list[list[CleanedSegment]]:
-    """What each group of a compaction becomes: several segments if it outgrows its sources."""
+    """The output of each group of a compaction: several segments if it outgrows its sources."""
     return [
         cleaned.divided(
             max(

@@ -106,7 +106,7 @@ def decide_batch(
 
 
 def rank_of(record: Record, rule: VersionRule | None) -> tuple[int, int, int]:
-    """What is compared of two records of a key: of the higher one survives.
+    """The rank of a record among those of its key: the highest survives.
 
     Whether it has a version, the version, the offset (KIP-280). Without a rule, only offsets count.
     """

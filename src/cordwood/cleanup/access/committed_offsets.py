@@ -58,7 +58,7 @@ def read_committed(
 
 
 class _Replayed:
-    """What the records so far amount to."""
+    """The committed offsets after the records so far."""
 
     def __init__(self) -> None:
         self.committed: Committed = {}

@@ -39,7 +39,7 @@ class DueReader:
 
     @classmethod
     def of(cls, config: LogConfig, *, fs: FileSystem = OS) -> DueReader | None:
-        """That of a topic; None where nothing is asked for."""
+        """The reader for a topic; None where nothing is asked for."""
         rule = DueRule.of(config)
         if rule is None:
             return None
@@ -61,7 +61,7 @@ class DueReader:
         )
 
     def of_online(self, segment: LogSegment, size_bytes: int) -> DueMoments:
-        """Those of the first `size_bytes` of a segment, which a note at the segment remembers.
+        """The due moments of the first `size_bytes` of a segment, which a note at it remembers.
 
         Those of a segment that is gone are NOTHING_DUE. Raises as `read`.
         """

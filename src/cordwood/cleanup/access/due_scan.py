@@ -55,7 +55,7 @@ class _Scan:
         self._nulls, self._keyed = (np.zeros(1 << 12, dtype=np.uint8) for _ in range(2))
 
     def moments_of(self, block: Block) -> DueMoments:
-        """Those of some batches."""
+        """The due moments of some batches."""
         table = block.table
         attributes = table[:, rows_of.ATTRIBUTES]
         has_horizon = (attributes & DELETE_HORIZON_BIT) != 0

@@ -61,7 +61,7 @@ class OfflineGroups:
         )
 
     def consumed(self, partition: TopicPartition) -> Consumed:
-        """What all groups have committed for a partition.
+        """The offsets that all groups have committed for a partition.
 
         A group without an offset may have one in a partition of `__consumer_offsets` that is not
         here: how far it is, is not known.

@@ -226,7 +226,7 @@ class OfflineOwner:
         self._note_groups(plan)
 
     def _note_groups(self, plan: RetentionPlan) -> None:
-        """What groups lose, and which of them the log waits for."""
+        """Reports what groups lose, and which of them the log waits for."""
         self.report.losses += plan.losses
         will = "planned: " if self._request.dry_run else ""
         self._warn(tuple([f"{will}{loss.text}" for loss in plan.losses]))

@@ -33,7 +33,7 @@ class OnlineGroups:
         self.losses = GroupLosses()
 
     def look_up(self, logs: Iterable[PartitionLog]) -> KnownOffsets:
-        """What the groups that these logs wait for have consumed; nothing is kept of it.
+        """Looks up the offsets of the groups that these logs wait for; nothing is kept of it.
 
         It waits for coordinators, so no lock is to be held, and no log to be paused.
         """
@@ -69,5 +69,5 @@ class OnlineGroups:
 
 
 def consumed_of(known: KnownOffsets, log: PartitionLog) -> Consumed:
-    """What is known for one log."""
+    """The known offsets for one log."""
     return known.get(log.topic_partition, NOTHING_KNOWN)

@@ -110,7 +110,7 @@ class OnlinePlacement:
     def _trashed(
         self, compaction: LogCompaction, staged: Sequence[StagedSegment]
     ) -> Replacement | None:
-        """What the trash needs to know; read before the log is locked. None: it gets nothing."""
+        """The note for the trash, read before the log is locked; None if it gets nothing."""
         if not is_trashed(self._log):
             return None
         return Replacement(

@@ -1,4 +1,4 @@
-"""What retention and compaction have removed, as events of the audit log."""
+"""Removals by retention and compaction, as events of the audit log."""
 
 from __future__ import annotations
 

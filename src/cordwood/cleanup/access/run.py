@@ -1,4 +1,4 @@
-"""What the partitions of one run of `cordwood clean` share."""
+"""State that the partitions of one run of `cordwood clean` share."""
 
 from __future__ import annotations
 

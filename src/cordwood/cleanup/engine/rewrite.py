@@ -53,7 +53,7 @@ class _Batches(Protocol):
 
 @dataclass(slots=True)
 class RewrittenBlock:
-    """What a rewrite leaves of each batch of a block: int64[rows] of bytes, and of records."""
+    """Bytes and records that a rewrite leaves of each batch of a block, int64[rows]."""
 
     sizes: Ints
     kept: Ints
@@ -201,7 +201,7 @@ class GroupRewriter:
         nulls: tuple[Bytes, Bytes],
         can_discard: npt.NDArray[np.bool_],
     ) -> RewrittenBlock:
-        """What a rewrite leaves of some batches of a segment; they need not be consecutive.
+        """Sizes of some batches of a segment after a rewrite; they need not be consecutive.
 
         Args:
             spec: of the compaction; its segments are not looked at.

@@ -173,7 +173,7 @@ class SparkProcess:
         expressions: Sequence[str],
         require_wanted: Callable[[], None],
     ) -> list[Any]:
-        """What Spark SQL finds in segment files: of each its records, and the ranges of offsets.
+        """Searches segment files with Spark SQL: of each its records, and the ranges of offsets.
 
         Args:
             segments: each as `partition`, its name, and `source`, a `SegmentSource` as JSON.

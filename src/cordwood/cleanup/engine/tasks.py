@@ -106,7 +106,7 @@ def probe_chunk(
 def still_to_do(
     compaction: LogCompaction, segments: Sequence[SegmentSource]
 ) -> list[SegmentSource]:
-    """Those of `segments` behind the groups that are committed; none if all are."""
+    """The segments behind the groups that are committed; none if all are."""
     if compaction.groups_done >= len(compaction.groups):
         return []
     if not compaction.groups_done:

@@ -48,7 +48,7 @@ _R = TypeVar("_R")
 
 
 class Lane(NamedTuple):
-    """What one of the threads calls with the number of bytes that it has read, or written."""
+    """Callbacks of one thread, with the number of bytes that it has read, or written."""
 
     read: Progress = no_progress
     wrote: Progress = no_progress

@@ -26,7 +26,7 @@ _OFFSET_MAX = (1 << 63) - 1
 
 
 class Verdict(enum.StrEnum):
-    """What was found out about one file, or one claim of a report."""
+    """The verdict on one file, or on one claim of a report."""
 
     OK = "ok"
     CHANGED_SINCE = "changed since"
@@ -135,7 +135,7 @@ class _Partition:
         return found + left
 
     def _of_known(self, directory: Path, each: Mapping[str, Any]) -> Finding | None:
-        """What is to be said of a file of the report; None if it is as it was left."""
+        """The verdict on a file of the report; None if it is as it was left."""
         path, known = directory / each["name"], each["after"]
         subject = f"{self._name}/{each['name']}"
         if not OS.exists(path):
@@ -167,7 +167,7 @@ class _Partition:
         return bool(known is None or OS.facts_of(directory / log.name).size_bytes != known["size"])
 
     def _of_offsets(self, path: Path) -> Finding | None:
-        """What is to be said of the records of a log file."""
+        """The verdict on the records of a log file."""
         if base_offset_of(path.name) >= self._end:
             return None  # it was begun after the erasure
         subject = f"{self._name}/{path.name}"

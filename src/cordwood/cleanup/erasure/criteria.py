@@ -1,4 +1,4 @@
-"""What is to be erased, and how that is written down without holding what is erased.
+"""Criteria of erasures, and their form in ledgers, which does not hold what is erased.
 
 A report has the keys as SHA-256 of a salt, which is in the report, and the key: who knows a key can
 check that it was erased. A ledger has them as hashes keyed with its own salt, and the offsets up to

@@ -83,7 +83,7 @@ def _add_trash(
     *,
     dry_run: bool,
 ) -> None:
-    """What is in the broker's trash, and what would be moved there while the erasure runs."""
+    """Adds the broker's trash, and what would be moved there while the erasure runs."""
     if context.trash is None or not homes:
         return
     if not dry_run:

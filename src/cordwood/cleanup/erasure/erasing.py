@@ -73,7 +73,7 @@ class _Log:
         return str(self.log.directory.absolute())
 
     def entry(self, *, is_done: bool) -> dict[str, Any]:
-        """What the report says of it; of what only was to be done, nothing that comes after."""
+        """Its entry in the report; without `is_done`, of what was to be done."""
         part, log = self.part, self.log
         assert part is not None, "there are entries only for what was searched"
         erased = count_in(part.erased)
@@ -149,7 +149,7 @@ def still_planned(
     name: str | None = None,
     fs: FileSystem,
 ) -> OffsetRanges:
-    """What an interrupted run has planned and not done, of one file.
+    """Offsets of one file that an interrupted run has planned and not erased.
 
     Raises:
         StalePlanError: the file has changed since, and still has records at such offsets that this
@@ -217,7 +217,7 @@ class Erasing:
         self._criteria = self._all_criteria()
 
     def _all_criteria(self) -> list[dict[str, Any]]:
-        """Those of the interrupted run, and of this one if they are others."""
+        """The criteria of the interrupted run, and of this one if they are others."""
         mine = self._request.criteria
         found: list[dict[str, Any]] = []
         for pending in self._before.values():
@@ -306,7 +306,7 @@ class Erasing:
         return bool(self._broken() or self._failed) and not (self._before or self._begun())
 
     def _engine(self) -> Engine | None:
-        """What rewrites segments, None if there are none; before anything is written.
+        """The engine that rewrites segments, None if there are none; before anything is written.
 
         Raises:
             CordwoodError: what is needed is not installed.
@@ -370,7 +370,7 @@ class Erasing:
                 one.error = str(error)
 
     def _found_in_rolled(self, found: Mapping[str, Found]) -> dict[str, Found]:
-        """What is in the active segments that are rolled, as a record was found in them."""
+        """Rolls active segments in which a record was found, and searches them."""
         wanted = []
         for each in self._alive():
             offsets = [found[s.path].offsets for s in each.log.sources if s.path in found]

@@ -1,4 +1,4 @@
-"""What an erasure is about to do, on disk before its first change, and until its last.
+"""The plan of an erasure, on disk before its first change, and until its last.
 
 A run that is killed leaves it in every log directory. The next erasure does what is left of it by
 its offsets, without its keys, adds it to its ledgers, and reports both as one. An erasure that is
@@ -62,7 +62,7 @@ class Pending:
 
     @classmethod
     def read(cls, log_dir: Path, *, fs: FileSystem = OS) -> Pending | None:
-        """What an interrupted run has left in a log directory.
+        """The plan that an interrupted run has left in a log directory.
 
         Raises:
             CorruptError: it is not what `write` writes.

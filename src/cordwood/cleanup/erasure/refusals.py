@@ -1,4 +1,4 @@
-"""What an erasure may not touch: partitions that were refused, and those with a legal hold."""
+"""Refusals of an erasure: partitions that were refused, and those with a legal hold."""
 
 from __future__ import annotations
 

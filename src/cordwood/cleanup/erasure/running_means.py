@@ -1,4 +1,4 @@
-"""What an erasure of a running broker searches and rewrites with.
+"""Searchers and engines of erasures in a running broker.
 
 Keys are searched in this process, by compiled code that runs without the interpreter's lock, and so
 is little rewritten; much is rewritten by the cleaner's engine, whose process evaluates SQL, too.

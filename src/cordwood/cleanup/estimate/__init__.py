@@ -1,1 +1,1 @@
-"""What a compaction would free, estimated from a sample of its batches."""
+"""Estimates of compactions from a sample of their batches."""

@@ -62,7 +62,7 @@ def estimate_compaction(
     progress: Progress = no_progress,
     fs: FileSystem = OS,
 ) -> CompactionEstimate:
-    """What a compaction would free. Nothing is written.
+    """Estimates what a compaction would free. Nothing is written.
 
     Args:
         compaction: with its seed, of the sample and of the hashes of keys.
@@ -80,7 +80,7 @@ def estimate_compaction(
 
 @dataclass(slots=True)
 class _Lost:
-    """What the batches of the sample lose, int64 by batch."""
+    """Losses of the batches of the sample, int64 by batch."""
 
     bytes: Ints
     records: Ints
@@ -202,7 +202,7 @@ class _Estimate:
     # ---- the sample again
 
     def _lost(self) -> _Lost:
-        """What the batches of the sample lose when they are rewritten."""
+        """Losses of the batches of the sample when they are rewritten."""
         rows = self._sample.rows()
         lost = _Lost(*np.zeros((3, len(rows)), dtype=np.int64))
         rewriter = GroupRewriter(fs=self._fs)

@@ -40,7 +40,7 @@ class AssumedRetention:
         )
 
     def among(self, topics: Collection[str]) -> AssumedRetention:
-        """Those that are among others."""
+        """The topics that are among others."""
         return AssumedRetention(topics=tuple(each for each in self.topics if each in topics))
 
     def require_none(self) -> None:
@@ -54,7 +54,7 @@ class AssumedRetention:
 
 
 def assumed_of(resolved: Iterable[tuple[str, Resolved]]) -> AssumedRetention:
-    """Those of the topics that retention by time applies to; each with its settings."""
+    """The topics that retention by time applies to; each is given with its settings."""
     found = {topic for topic, each in resolved if each.is_retention_assumed and each.config.delete}
     return AssumedRetention(topics=tuple(sorted(found)))
 

@@ -1,4 +1,4 @@
-"""What one check of retention does to logs, all rules in their order: pure functions.
+"""The plan of one check of retention, all rules in their order: pure functions.
 
 First each log by itself: an idle active segment is rolled, then the log's own rules apply. Then the
 limits that logs share take what is left over them. What they took may have held back the log's own
@@ -77,7 +77,7 @@ def plan_check(views: Sequence[LogView], share: Share, *, now_ms: int) -> list[C
 
 
 def _with_own_rules(view: LogView, shared: RetentionPlan, *, now_ms: int) -> RetentionPlan:
-    """What goes for shared limits, and by the log's own rules behind it."""
+    """The plan of shared limits, and of the log's own rules behind it."""
     if not shared.expired:
         return shared
     rest = after_retention(view, shared, now_ms=now_ms)

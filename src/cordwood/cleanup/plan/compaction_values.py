@@ -48,7 +48,7 @@ class LastRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentEvidence:
-    """What a verification has found out about the records of a source, one bit a record, in order.
+    """Evidence about the records of a source, one bit a record, in order.
 
     `must_stay`: a cleaning may not discard it. `aborted`: it may not retain it. The lowest bit of a
     byte comes first.

@@ -1,4 +1,4 @@
-"""What an estimate says; it needs no compiled code."""
+"""Estimates as values, which need no compiled code."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cordwood.cleanup.plan.log_compaction import LogCompaction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionEstimate:
-    """What one compaction would free.
+    """The bytes and records that one compaction would free.
 
     Bytes are those of logs, without indexes; `bytes_freed` is less than 0 if the log would grow.
     `bytes_freed_low` and `bytes_freed_high` are the ends of an interval that has the result in 95

@@ -10,7 +10,7 @@ from cordwood.model.hold import held_by
 
 
 class Code(enum.StrEnum):
-    """What is in the way. The values are part of the JSON that commands print."""
+    """Codes of obstacles. The values are part of the JSON that commands print."""
 
     HOLD = "hold"
     # of retention

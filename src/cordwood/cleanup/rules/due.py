@@ -26,7 +26,7 @@ from cordwood.configs.log_config import LogConfig
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueRule:
-    """What may become removable in a log without a newer record.
+    """Kinds of records that may become removable in a log without a newer record.
 
     `tombstones` behind their delete horizons, and records that one of `removals` removes.
     """
@@ -62,7 +62,7 @@ class DueMoments:
     has_transactions: bool = False
 
     def earliest(self, other: DueMoments) -> DueMoments:
-        """Those of two parts of a segment."""
+        """The earliest moments of two parts of a segment."""
         return DueMoments(
             tombstone_ms=min(self.tombstone_ms, other.tombstone_ms),
             marker_ms=min(self.marker_ms, other.marker_ms),

@@ -53,7 +53,7 @@ class GroupPosition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Consumed:
-    """What is known of the committed offsets for one partition.
+    """The known committed offsets for one partition.
 
     `committed` has offsets by group, None for a group that has committed none; `unknown` the reason
     why that of a group is not known. `others` is the reason for groups in neither.
@@ -70,7 +70,7 @@ class Consumed:
         return GroupPosition(group=group, unknown=self.unknown.get(group, self.others))
 
     def positions(self, config: LogConfig) -> tuple[GroupPosition, ...]:
-        """Those of the groups that a log with these settings waits for, in their order."""
+        """The positions of the groups that a log with these settings waits for, in their order."""
         return tuple([self.position(group) for group in config.cordwood_retention_groups])
 
 
@@ -166,7 +166,7 @@ class GroupGuard:
         )
 
     def losses(self, start: int, end: int, settings: Sequence[str]) -> tuple[GroupLoss, ...]:
-        """What each group loses where the log start offset moves from `start` to `end`.
+        """The loss of each group where the log start offset moves from `start` to `end`.
 
         `settings` are those that have ended the wait; without one there is no loss.
         """

@@ -1,4 +1,4 @@
-"""What groups have lost by the limits of their guard, as far back as a broker remembers."""
+"""Losses of groups by the limits of their guard, as far back as a broker remembers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class GroupLosses:
                 self._noted.popitem(last=False)
 
     def of(self, partition: TopicPartition) -> tuple[NotedLoss, ...]:
-        """Those of a partition that are remembered, the oldest first."""
+        """The losses of a partition that are remembered, the oldest first."""
         with self._lock:
             return tuple([each for key, each in self._noted.items() if key[0] == partition])
 

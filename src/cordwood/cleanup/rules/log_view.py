@@ -112,7 +112,7 @@ class RetainedLog(Protocol):
 
     @property
     def consumed(self) -> Consumed:
-        """What is known of the offsets that groups have committed for it."""
+        """The known offsets that groups have committed for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,10 +47,10 @@ class RemovalRule(ABC):
 
     @abstractmethod
     def text(self, goes_ms: int, now_ms: int) -> str:
-        """What is said of a record that goes from `goes_ms` on, without its end."""
+        """The reason of a record that goes from `goes_ms` on, as the beginning of a sentence."""
 
     @classmethod
     def remarks(cls, config: LogConfig) -> Iterator[tuple[str, str]]:
-        """What the linter says of the settings of a compacted topic: a stable code, and a text."""
+        """Remarks on the settings of a compacted topic: a stable code, and a text."""
         del config
         yield from ()

@@ -119,7 +119,7 @@ def high_watermark_blocker(log: RetainedLog, next_base: int) -> Blocker:
 
 
 def size_blocker(left_bytes: int, retention_bytes: int) -> Blocker:
-    """What is in the way of the size rule where `left_bytes` would be left without a segment."""
+    """The obstacle of the size rule where `left_bytes` would be left without a segment."""
     return Blocker(
         code=Code.SIZE,
         setting="retention.bytes",
@@ -129,7 +129,7 @@ def size_blocker(left_bytes: int, retention_bytes: int) -> Blocker:
 
 
 def time_blocker(segment: RetainedSegment, config: LogConfig, now_ms: int) -> Blocker:
-    """What is in the way of the time rule where a segment has not expired."""
+    """The obstacle of the time rule where a segment has not expired."""
     until_ms = expires_ms(segment, config)
     ahead_ms = age_from_ms(segment, config) - now_ms
     if ahead_ms > 0:
@@ -165,7 +165,7 @@ class _Rest:
         self._left_bytes: int | None = None
 
     def losses(self) -> tuple[GroupLoss, ...]:
-        """What groups lose of what is removed."""
+        """The losses of groups by the removals so far."""
         return self._guard.losses(self._log.log_start_offset, self.log_start_offset, self._caps)
 
     def take_while(self, rule: str, goes: Goes) -> None:
@@ -208,7 +208,7 @@ class _Rest:
             self.log_start_offset = max(self.log_start_offset, following)
 
     def _waiting(self, segment: RetainedSegment, end: int) -> Blocker | None:
-        """What keeps a segment that would go: a group that has not consumed it up to `end`."""
+        """The obstacle of a segment that would go: a group that has not consumed it up to `end`."""
         guard = self._guard
         if guard.slowest_behind(end) is None:
             return None

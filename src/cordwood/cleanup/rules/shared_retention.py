@@ -40,7 +40,7 @@ class DirectoryLimits:
 
     @classmethod
     def of(cls, broker: BrokerConfig) -> DirectoryLimits:
-        """Those of a broker's settings."""
+        """The limits of a broker's settings."""
         return cls(
             size_bytes_max=broker.cordwood_log_dir_retention_bytes,
             free_bytes_min=broker.cordwood_log_dir_free_bytes_min,
@@ -134,7 +134,7 @@ def plan_shared_retention(
 
 @dataclass(slots=True, kw_only=True)
 class _Rest:
-    """What limits have left of a log so far."""
+    """The rest of a log after the limits so far."""
 
     log: SharedLog
     guard: GroupGuard

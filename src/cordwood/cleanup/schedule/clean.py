@@ -183,12 +183,12 @@ class Survey:
         return _free_bytes(self.shared)
 
     def checks(self, limits: DirectoryLimits, *, now_ms: int) -> list[CheckPlan]:
-        """What a check of retention does to each of `logs`, with the limits that they share."""
+        """The plan of a check of retention for each of `logs`, with the limits that they share."""
         free = self.free_bytes
         return plan_check_of(self.shared, limits, free_bytes=free, freeing=free, now_ms=now_ms)
 
     def refused(self, checks: Sequence[CheckPlan], *, now_ms: int) -> AssumedRetention:
-        """Those of `assumed` for which `clean` would end: `checks` remove records by them."""
+        """The topics of `assumed` for which `clean` would end: `checks` remove records by them."""
         found = {
             report.topic
             for (report, captured), check in zip(self.logs, checks, strict=True)
@@ -413,7 +413,7 @@ class _Cleaning:
         )
 
     def _first_checks(self, *, after_ms: int = 0) -> list[CheckPlan]:
-        """What a check of retention does to each log that is alive; nothing is reported.
+        """The plan of a check of retention for each log that is alive; nothing is reported.
 
         It is the first one, or one that comes `after_ms`.
         """
@@ -433,7 +433,7 @@ class _Cleaning:
         self.report.bytes_next_24h = sum(bytes_of_next_day(now, in_a_day))
 
     def assumed_retention(self) -> AssumedRetention:
-        """Those of the topics from which retention would remove records."""
+        """The topics of assumed retention from which it would remove records."""
         assumed = self.assumed
         if not assumed or not self._request.retention:
             return AssumedRetention()
@@ -483,7 +483,7 @@ class _Cleaning:
     def _plan_shared(
         self, owners: Sequence[OfflineOwner], views: Sequence[LogView]
     ) -> list[RetentionPlan]:
-        """What goes for the limits that logs share, for each of the owners."""
+        """The plan of the limits that logs share, for each of the owners."""
         limits = self._request.applied_limits
         known = self.report.warnings
         known += [each for each in self._request.limits_warnings if each not in known]
@@ -569,7 +569,7 @@ class _Cleaning:
                     committer.clear()
 
     def _moved(self) -> list[OfflineOwner]:
-        """Those whose segments are no longer what was measured."""
+        """The owners whose segments are no longer what was measured."""
         return [owner for owner, measured in self._measured.items() if measured.has_moved()]
 
     def _execute(self, pending: list[OfflineOwner], engine: _StartedEngine) -> None:

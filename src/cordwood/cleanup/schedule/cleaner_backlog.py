@@ -20,7 +20,7 @@ BEHIND_MS: Final = 600_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Growth:
-    """What was due at two looks, `since_ms` and the last: dirty bytes."""
+    """Dirty bytes that were due at two looks, `since_ms` and the last."""
 
     since_ms: int
     bytes_then: int

@@ -68,7 +68,7 @@ def backlog_status(
     *,
     threads: int,
 ) -> Value:
-    """What is due, as plain values.
+    """The backlog as plain values.
 
     `bytes_per_s` is what the last compactions read, with all threads at work, and `seconds_left`
     how long what is due takes at that rate; both are None before the first. `bytes_freed` is None

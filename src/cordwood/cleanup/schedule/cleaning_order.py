@@ -151,7 +151,7 @@ class CleaningSchedule:
             self._had_turn.add(due.partition)
 
     def estimate_of(self, due: DueLog) -> QuickEstimate | None:
-        """What a compaction would free, if that was estimated, of as many bytes as there are now.
+        """The estimate of a compaction, if there is one, for as many bytes as there are now.
 
         Nothing is read.
         """

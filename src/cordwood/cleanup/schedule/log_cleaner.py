@@ -394,7 +394,7 @@ class LogCleaner:
                 self._last_cleaned_ms[name] = self._clock.now_ms()
 
     def _of_logs(self, values: dict[_Name, _T]) -> dict[TopicPartition, _T]:
-        """What is known of logs that are there; the rest is forgotten."""
+        """Values of logs that are there; the rest is forgotten."""
         for name in list(values):
             log = self.logs.get(name[0])
             if log is None or log.topic_id != name[1]:

@@ -1,4 +1,4 @@
-"""What the next check of retention does to running logs: its plans, on views of this moment.
+"""The plans of the next check of retention of running logs, on views of this moment.
 
 Logs count as deletable unless the cleaner has set them aside: what another thread works on now, it
 may have released by then.

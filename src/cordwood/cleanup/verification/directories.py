@@ -38,7 +38,7 @@ NOT_CHECKED: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedLog:
-    """What was found in one partition; `facts` is None if it could not be read, `skipped` why."""
+    """The result of one partition; `facts` is None if it could not be read, `skipped` why."""
 
     directory: Path
     partition: TopicPartition
@@ -253,7 +253,7 @@ class _Directory:
         )
 
     def _bounds_of(self, path: Path, name: TopicPartition) -> Bounds:
-        """What is known of a log beside its own files.
+        """Bounds of a log from outside its own files.
 
         The lines are those of a partition's directory, not of one that is marked. The metadata log
         has none, and no topic.

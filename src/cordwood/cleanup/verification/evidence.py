@@ -1,4 +1,4 @@
-"""What must stay and what must go of a compaction's records, found out before a rewrite.
+"""Evidence of which records must stay and which must go, found before a rewrite.
 
 A second index of the whole compaction, independent of the one that decides: its own secrets, its
 own walk over records, the clean and the dirty section alike, no chunks that are merged, and the
@@ -46,7 +46,7 @@ Progress = Callable[[int], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scope:
-    """What the evidence of a compaction depends on, beside its segments; fields as there."""
+    """Input of the evidence of a compaction, beside its segments; fields as there."""
 
     rules: RecordRules
     seed: int
@@ -57,7 +57,7 @@ class Scope:
 
     @classmethod
     def of(cls, compaction: LogCompaction) -> Scope:
-        """That of a compaction."""
+        """The scope of a compaction."""
         return cls(
             rules=compaction.rules,
             seed=compaction.seed,
@@ -310,7 +310,7 @@ class _Walk:
         self._below[where] = np.repeat(is_below, counts)
 
     def evidence(self, newest: Bytes, pinned: Bytes) -> dict[int, SegmentEvidence]:
-        """What is known of each segment, with the newest records of all shards."""
+        """The evidence of each segment, with the newest records of all shards."""
         count = len(self._markers)
         bits = [
             np.unpackbits(each, count=count, bitorder="little").astype(np.bool_)

@@ -33,7 +33,7 @@ _COMPARE: Final = "Keep BEFORE: AFTER does not hold what a consumer of BEFORE co
 
 
 class Level(StrEnum):
-    """What a finding means: only damage makes a log unsound."""
+    """The weight of a finding: only damage makes a log unsound."""
 
     DAMAGED = "damaged"
     UNFINISHED = "unfinished"
@@ -137,7 +137,7 @@ class Rule(Enum):
 
     @property
     def level(self) -> Level:
-        """What breaking it means."""
+        """The weight of breaking it."""
         if self in _UNFINISHED:
             return Level.UNFINISHED
         return Level.NOTE if self in _NOTES else Level.DAMAGED
@@ -177,7 +177,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Findings:
-    """What was found in one partition, in the order found; of each rule and file only so many."""
+    """Findings of one partition, in the order found; of each rule and file only so many."""
 
     per_file_max: int = 100
     found: list[Finding] = field(default_factory=list)

@@ -60,7 +60,7 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFacts:
-    """What a check has read of a log; `log_end_offset` is as far as batches could be read."""
+    """Counts of what was read of a log; `log_end_offset` is as far as batches could be read."""
 
     segments: int
     size_bytes: int
@@ -305,7 +305,7 @@ class _LogCheck:
         )
 
     def _check_start(self, epochs: EpochCheck, first: int, end: int) -> None:
-        """What the front of the log has lost, if its broker had written all files."""
+        """Finds what is missing before the first segment, if its broker had written all files."""
         if self._bounds.removals.facts.is_tiered or not self._bases:
             return
         log = self._directory / segment_file_name(first, LOG_SUFFIX)

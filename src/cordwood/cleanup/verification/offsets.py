@@ -37,7 +37,7 @@ _ANY = 1 << 40
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFacts:
-    """What the cluster's metadata say of a partition.
+    """Facts of a partition from the cluster's metadata.
 
     Args:
         topic_id: of its topic.
@@ -54,7 +54,7 @@ class PartitionFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Removals:
-    """What is known of the cleanings of a log.
+    """Traces of the cleanings of a log.
 
     Args:
         cleaned_to: its line in the cleaner checkpoint, exclusive; None without one.

@@ -112,7 +112,7 @@ class SequenceCheck:
         return lost
 
     def _wrong_sequences(self, table: Ints, rows: Ints, missing: Ints) -> dict[int, str]:
-        """What is wrong with the rows that do not continue their producer's."""
+        """Reports the rows that do not continue their producer's sequence."""
         producers = table[rows, rows_of.PRODUCER_ID]
         epochs, bases = table[rows, rows_of.PRODUCER_EPOCH], table[rows, rows_of.BASE_SEQUENCE]
         offsets = table[rows, rows_of.LAST_OFFSET]

@@ -1,4 +1,4 @@
-"""What an entry of a producer snapshot cannot say, whatever batches are missing from the log.
+"""Contradictions in entries of producer snapshots, whatever batches are missing from the log.
 
 A compaction takes batches and markers of a producer, but not one behind the last of them that is
 left, unless the producer has written more since.
@@ -35,7 +35,7 @@ class ProducerInLog:
 def contradiction(
     entry: ProducerEntry, log: ProducerInLog, is_there: Callable[[int], bool]
 ) -> str | None:
-    """What of an entry cannot be; `is_there` says whether the log has a batch with an offset."""
+    """A contradiction in an entry; `is_there` says whether the log has a batch with an offset."""
     first, last = entry.current_txn_first_offset, entry.last_offset
     known_last = -1 if log.known is None else log.known.last_offset
     if first < 0 and log.open_since is not None:

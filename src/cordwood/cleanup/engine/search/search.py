@@ -58,7 +58,7 @@ class Searcher(Protocol):
     """Searches many files at once."""
 
     def find(self, segments: Sequence[Searched]) -> list[Found]:
-        """What is found in each file, in their order.
+        """The records found in each file, in their order.
 
         Raises:
             CorruptError: a file is damaged.
@@ -224,7 +224,7 @@ class SearcherHere:
 def search_one(
     searched: Searched, matchers: Sequence[Matcher], progress: Progress, fs: FileSystem
 ) -> Found:
-    """What one of several matchers finds in a file."""
+    """The records that one of several matchers finds in a file."""
     found = [each.search(searched, progress=progress, fs=fs) for each in matchers]
     return joined(found)
 

@@ -29,7 +29,7 @@ _OTHERS_MAY_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What a virtual machine is started with, as far as its classes depend on it."""
+    """Options of a virtual machine, as far as its classes depend on them."""
 
     java: str
     options: Sequence[str]

@@ -153,7 +153,7 @@ def _analyzed(frame: Any, condition: Condition) -> Any:
 
 
 def _failure(error: Exception, condition: Condition) -> CordwoodError | OSError:
-    """What Spark says, as the error that it is; of a wrong expression in one line."""
+    """Spark's error as one of Cordwood's; of a wrong expression in one line."""
     text = text_of(error)
     damage = re.search(re.escape(_DAMAGE) + r"(\{.*?\})#", text)
     if damage is not None:

@@ -1,4 +1,4 @@
-"""What errors of Spark say, also when the virtual machine that has their text is gone."""
+"""Texts of Spark's errors, also when the virtual machine that has them is gone."""
 
 from __future__ import annotations
 

@@ -381,7 +381,7 @@ class SparkCompactions:
         return _survivors_from(rows)
 
     def _find_evidence(self, compaction: LogCompaction, owner: Owner) -> dict[int, SegmentEvidence]:
-        """What a verification needs, found by one task in as many passes as its memory asks for."""
+        """Has one task find the evidence, in as many passes as its memory asks for."""
         plan, entries_max = json.dumps(compaction.to_json()), self._limits.entries_max
         fs = self._fs
 

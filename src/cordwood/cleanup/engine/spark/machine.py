@@ -87,7 +87,7 @@ def has_java() -> bool:
 
 
 def local_command() -> class_archive.Command:
-    """What a virtual machine for a local master is started with.
+    """Options of a virtual machine for a local master.
 
     Raises:
         EngineError: there is no Java, or no Spark.

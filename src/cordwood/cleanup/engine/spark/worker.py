@@ -155,7 +155,7 @@ def evidence(task: int, plan: str, entries_max: int, fs: FileSystem) -> Iterator
 
 
 def evidence_from(rows: Sequence[Row]) -> dict[int, SegmentEvidence]:
-    """What `evidence` has answered, by base offset."""
+    """The evidence in rows, by base offset."""
     values = [json.loads(row.payload) for row in rows if row.kind == EVIDENCE]
     return {
         value["base_offset"]: SegmentEvidence(
