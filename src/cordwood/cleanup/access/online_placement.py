@@ -34,21 +34,25 @@ class OnlinePlacement:
         *,
         truncation_count: int,
         require_wanted: Callable[[], None],
+        require_allowed: Callable[[], None] = lambda: None,
         prefix: str = "",
     ) -> None:
-        """Prepares for one compaction.
+        """Prepares for one compaction, or erasure.
 
         Args:
             log: that is cleaned.
             sources: the segments that the compaction was planned on.
             truncation_count: the log's at that moment; another says that it was cut off since.
             require_wanted: raises if the compaction must not continue.
+            require_allowed: called with the log's lock held, before a group takes the place of its
+                sources: a hold that was added is in force when its command returns.
             prefix: of what is logged.
         """
         self._log = log
         self._sources = {segment.base_offset: segment for segment in sources}
         self._truncation_count = truncation_count
         self._require_wanted = require_wanted
+        self._require_allowed = require_allowed
         self._prefix = prefix
 
     def require_wanted(self) -> None:
@@ -58,16 +62,44 @@ class OnlinePlacement:
     def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
         """As `Placement.place`; a group of which retention has taken every source is dropped.
 
+        Of what an erasure replaces nothing goes to a trash, or waits for its removal.
+
         Raises:
             StalePlanError: the log was cut off since the compaction was planned, or a source is
                 another segment than the one that was rewritten.
             StorageError: the disk refused, or the log was closed.
             TrashError: the trash refused what the group replaces; nothing has changed.
         """
+        if compaction.erased is not None:
+            remove_deleted(self._log)
+            self._place(compaction, number, manifest, None)
+            remove_deleted(self._log)
+            return
         group = compaction.groups[number]
         self._tell(compaction, [self._sources[base] for base in group], group[0])
+        trashed = self._trashed(compaction, staged_segments(compaction, manifest))
+        if self._place(compaction, number, manifest, trashed):
+            audit_group(
+                compaction,
+                number,
+                manifest,
+                partition=self._log.topic_partition,
+                log_dir=str(self._log.log_dir),
+                config=self._log.config,
+                origins=self._log.context.setting_origins(self._log.topic_partition.topic),
+                trash=trash_path(self._log),
+            )
+
+    def _place(
+        self,
+        compaction: LogCompaction,
+        number: int,
+        manifest: Manifest,
+        trashed: Replacement | None,
+    ) -> bool:
+        """Puts a group in place; whether any of its sources was left. Raises as `place`."""
+        group = compaction.groups[number]
         staged = staged_segments(compaction, manifest)
-        trashed = self._trashed(compaction, staged)
         with self._log.lock:
             self._require_allowed()
             segments = self._log.segments
@@ -87,7 +119,7 @@ class OnlinePlacement:
             for each in staged:
                 for path in each.paths().values():
                     self._log.context.fs.remove(path)
-            return
+            return False
         _log.info(
             "%sSwapping in cleaned segment %s for segment(s) %s in log %s",
             self._prefix,
@@ -95,17 +127,7 @@ class OnlinePlacement:
             old,
             self._log,
         )
-        if compaction.erased is None:  # an erasure has events of its own
-            audit_group(
-                compaction,
-                number,
-                manifest,
-                partition=self._log.topic_partition,
-                log_dir=str(self._log.log_dir),
-                config=self._log.config,
-                origins=self._log.context.setting_origins(self._log.topic_partition.topic),
-                trash=trash_path(self._log),
-            )
+        return True
 
     def _trashed(
         self, compaction: LogCompaction, staged: Sequence[StagedSegment]
@@ -117,9 +139,6 @@ class OnlinePlacement:
             rewritten=rewritten_of(staged, fs=self._log.context.fs),
             cleaner_checkpoint=compaction.first_dirty,
         )
-
-    def _require_allowed(self) -> None:
-        """Called with the log's lock held, before a group takes the place of its sources."""
 
     def _tell(
         self, compaction: LogCompaction, sources: Sequence[LogSegment], base_offset: int
@@ -143,3 +162,13 @@ class OnlinePlacement:
 
     def end(self) -> None:
         """There is nothing to forget."""
+
+
+def remove_deleted(log: PartitionLog) -> list[str]:
+    """Removes the files that wait for file.delete.delay.ms at once; a reader of one reads on.
+
+    Raises:
+        StorageError: the disk refused.
+    """
+    with log.guard("deleting segments of"):
+        return log.deleted_files.remove_all(log.directory, log.context.fs)

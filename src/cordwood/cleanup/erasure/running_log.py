@@ -15,14 +15,13 @@ from typing import Any
 
 from cordwood.cleanup.access.capture import capture
 from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError
-from cordwood.cleanup.access.online_placement import OnlinePlacement
+from cordwood.cleanup.access.online_placement import OnlinePlacement, remove_deleted
 from cordwood.cleanup.erasure.erased_partition import ErasedPartition
 from cordwood.cleanup.erasure.refusals import refused_by
 from cordwood.cleanup.erasure.report import hash_of
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.erasure.stray_files import remove_staged
-from cordwood.cleanup.plan.compaction_values import Manifest, OffsetRanges
-from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.format.file_names import (
     DELETED_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,
@@ -33,7 +32,6 @@ from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import SEGMENT_SUFFIXES
-from cordwood.storage.segment.log_segment import LogSegment
 
 _FILES = (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 
@@ -75,7 +73,7 @@ class RunningLog(ErasedPartition):
         remove_staged(self.directory, fs=self._fs)
 
     def _remove_deleted(self) -> None:
-        removed = _remove_deleted(self._log)
+        removed = remove_deleted(self._log)
         self.outcome.removed += [f"{self.directory.name}/{name}" for name in removed]
 
     def capture(self) -> None:
@@ -137,12 +135,13 @@ class RunningLog(ErasedPartition):
         self._rewritten = {source.base_offset for source in touched}
         captured, rng = self.captured, self._log.context.rng
         compaction = self._compaction(touched, erased, token=rng.unique_id()[:8])
-        placement = _Placement(
+        placement = OnlinePlacement(
             self._log,
             captured.segments,
             truncation_count=captured.truncation_count,
             require_wanted=self._require_wanted,
             require_allowed=self._require_allowed,
+            prefix="Erasure: ",
         )
         return CompactionCommitter(compaction, placement, fs=self._fs)
 
@@ -194,52 +193,3 @@ class RunningLog(ErasedPartition):
                     path = self.directory / name
                     found[name] = known.get(name) or hash_of(path, fs=self._fs)
         return found
-
-
-class _Placement(OnlinePlacement):
-    """Puts rewritten segments in place, and removes the replaced ones at once."""
-
-    def __init__(
-        self,
-        log: PartitionLog,
-        sources: tuple[LogSegment, ...],
-        *,
-        truncation_count: int,
-        require_wanted: Callable[[], None],
-        require_allowed: Callable[[], None],
-    ) -> None:
-        super().__init__(
-            log,
-            sources,
-            truncation_count=truncation_count,
-            require_wanted=require_wanted,
-            prefix="Erasure: ",
-        )
-        self._erased_log = log
-        self._allowed = require_allowed
-
-    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
-        """As `Placement.place`; nothing that waits for its removal goes to a trash."""
-        _remove_deleted(self._erased_log)
-        super().place(compaction, number, manifest)
-        _remove_deleted(self._erased_log)
-
-    def _require_allowed(self) -> None:
-        """Under the log's lock: a hold that was added is in force when its command returns."""
-        self._allowed()
-
-    def _trashed(self, *_: object) -> None:
-        """Replaced segments have the records that are erased."""
-
-    def _tell(self, *_: object) -> None:
-        """Tombstones stay: there is nothing to log of them."""
-
-
-def _remove_deleted(log: PartitionLog) -> list[str]:
-    """Removes the files that wait for file.delete.delay.ms at once; a reader of one reads on.
-
-    Raises:
-        StorageError: the disk refused.
-    """
-    with log.guard("deleting segments of"):
-        return log.deleted_files.remove_all(log.directory, log.context.fs)
