@@ -139,7 +139,7 @@ def _written(configs: EffectiveConfigs, name: str, texts: Texts) -> tuple[str | 
 
 
 def topic_origins(configs: EffectiveConfigs, topic: str) -> dict[str, Origin]:
-    """For each setting of a topic, by name, its value and the level that gives it."""
+    """The value of each setting of a topic, by name, and the level that gives it."""
     texts = configs.recorded(ConfigResource.TOPIC, topic)
     static = configs.settings.static_topics.get(topic, _NOTHING)
     found = {}

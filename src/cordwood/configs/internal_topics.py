@@ -1,4 +1,4 @@
-"""How Kafka creates the coordinators' own topics: partitions, replicas and settings.
+"""The partitions, replicas and settings with which Kafka creates the coordinators' own topics.
 
 Source: kafka.server.DefaultAutoTopicCreationManager, GroupCoordinatorService's
 groupMetadataTopicConfigs, TransactionCoordinator's transactionStateTopicConfigs,

@@ -42,7 +42,7 @@ _SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {
 
 
 class Level(StrEnum):
-    """Where a value was given; those of a broker in order of precedence, then other resources.
+    """The levels that give values: a broker's in order of precedence, then other resources'.
 
     The text is what Cordwood prints, `code` the number in DescribeConfigs, `kafka_name` Kafka's.
 

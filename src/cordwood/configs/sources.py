@@ -224,7 +224,7 @@ def _find(
 
 
 def _topic_settings(sources: Sources, topic: str, warnings: list[str]) -> dict[str, _Given]:
-    """What is set for the topic alone, by name; each from the first source that has it."""
+    """The settings of the topic alone, by name; each from the first source that has it."""
     listed = sources.metadata is not None and topic in sources.metadata.topics
     recorded = _recorded(sources, ConfigResource.TOPIC, topic)
     layers = (

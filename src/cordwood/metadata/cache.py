@@ -27,7 +27,7 @@ class MetadataCache:
         self._kraft_version = kraft_version
 
     def on_metadata_update(self, update: MetadataUpdate) -> None:
-        """As `MetadataPublisher`."""
+        """Keeps the image of an update."""
         self.image = update.after
 
     def topic_name(self, topic_id: UUID) -> str:
@@ -69,7 +69,7 @@ class MetadataCache:
 
     @property
     def transaction_version(self) -> int:
-        """How transactions are written: 0, 1, or 2 (KIP-890).
+        """The level of transaction.version: how transactions are written, 0 to 2 (KIP-890).
 
         Source: org.apache.kafka.server.common.TransactionVersion.
         """

@@ -46,7 +46,7 @@ DEFAULT_FEATURES: Final[Mapping[str, int]] = {
 
 
 def unknown_levels(features: Mapping[str, int]) -> dict[str, int]:
-    """Those of the features that are at a level above the highest that Kafka 4.3 knows."""
+    """The features at a level above the highest that Kafka 4.3 knows."""
     return {
         name: level
         for name, level in sorted(features.items())

@@ -38,7 +38,7 @@ def is_reserved_directory(directory: uuid.UUID) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionImage:
-    """Where a partition's replicas are; `leader` is -1 for none.
+    """The replicas of a partition and its leader; `leader` is -1 for none.
 
     `directories` are the ids of the log directories of `replicas`, in the same order, or empty if
     the record's version has none. `elr` are the eligible leader replicas (KIP-966),

@@ -105,7 +105,7 @@ class MetadataLoader:
             await reached
 
     def stopping(self) -> None:
-        """From now on it is no error if a scheduled `catch_up` is refused: the broker stops."""
+        """Ignores from now on that a scheduled `catch_up` is refused: the broker stops."""
         self._is_stopping = True
 
     def close(self) -> None:

@@ -119,7 +119,7 @@ class MetadataLog(ABC):
         return found
 
     def subscribe(self, on_commit: Callable[[], None]) -> None:
-        """Has `on_commit` called each time the high watermark has moved on."""
+        """Calls `on_commit` each time the high watermark has advanced."""
         self._on_commit.append(on_commit)
 
     def read_committed(self, offset: int, *, max_bytes: int = _READ_BYTES_MAX) -> list[RecordBatch]:
@@ -191,7 +191,7 @@ class MetadataLog(ABC):
             on_commit()
 
     def _writing(self, what: str) -> AbstractContextManager[None]:
-        """As `FailureChannel.guard` in this log's directory."""
+        """Reports failures to write this log's directory."""
         return self._context.failures.guard(self.directory.parent, "writing", what)
 
     def _quorum_state(self) -> dict[str, Any]:

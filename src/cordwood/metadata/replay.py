@@ -176,7 +176,7 @@ class Replay:
         )
 
     def begin_next_image(self, image: MetadataImage) -> None:
-        """Has further records change `image`, which `image()` has returned.
+        """Applies further records to `image`, which `image()` has returned.
 
         Without this, each further image costs as much as all records so far.
         """

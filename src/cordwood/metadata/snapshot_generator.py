@@ -62,7 +62,7 @@ class SnapshotGenerator:
         self._last_offset = log.replay.snapshot_offset
 
     def on_metadata_update(self, update: MetadataUpdate) -> None:
-        """As `MetadataPublisher`."""
+        """Keeps the image of an update, and counts its bytes."""
         self._image = update.after
         self._bytes_since += update.size_bytes
 

@@ -76,7 +76,7 @@ class SoleVoterLog(MetadataLog):
 
     @property
     def last_epoch(self) -> int:
-        """As `MetadataLog`."""
+        """The leader epoch of the last record, 0 if there is none."""
         latest = self._log.leader_epochs.latest_epoch
         return max(self.replay.epoch, 0) if latest is None else latest
 
@@ -167,7 +167,7 @@ class SoleVoterLog(MetadataLog):
 
 
 def _remedy(error: CorruptError) -> str:
-    """What to do where a log or a snapshot cannot be read."""
+    """The remedy where a log or a snapshot cannot be read."""
     found = "Nothing was changed. "
     if isinstance(error, UnsupportedVersionError):
         found += "If a later Kafka wrote it, start that one; otherwise restore"

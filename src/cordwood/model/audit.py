@@ -165,7 +165,7 @@ class LogRestarted(AuditEvent):
     trash: str | None = None
 
     def __str__(self) -> str:
-        """Which segments."""
+        """One line that names the segments and the cause."""
         return (
             f"[{self.partition}] Deleted all segments ({_listed(self.segments)}, "
             f"{self.size_bytes} bytes) in dir {self.log_dir}: the log start offset "
@@ -214,7 +214,7 @@ class RecordsDeleted(AuditEvent):
     requester: Requester
 
     def __str__(self) -> str:
-        """Who, and which."""
+        """One line that names the records and the requester."""
         return (
             f"[{self.partition}] Deleted records at offsets {self.first_offset} to "
             f"{self.last_offset} in dir {self.log_dir} due to a DeleteRecords request of "
@@ -256,7 +256,7 @@ class RecordsErased(AuditEvent):
     reason: str
 
     def __str__(self) -> str:
-        """How many, and on whose order."""
+        """One line with the number of records, their offsets and the operator."""
         why = f" ({self.reason})" if self.reason else ""
         ranges = ", ".join(f"{a}" if a == b else f"{a} to {b}" for a, b in self.offsets)
         return (
@@ -312,7 +312,7 @@ class OffsetsDeleted(AuditEvent):
     requester: Requester | None = None
 
     def __str__(self) -> str:
-        """Who, and which."""
+        """One line that names the offsets and the requester."""
         by = "the deletion of their topics"
         if self.requester is not None:
             by = f"an OffsetDelete request of {self.requester}"
@@ -333,7 +333,7 @@ class GroupDeleted(AuditEvent):
     requester: Requester
 
     def __str__(self) -> str:
-        """Who, and with which offsets."""
+        """One line that names the group, its offsets and the requester."""
         return (
             f"[GroupId {self.group}] Deleted the group, with the committed offsets of "
             f"{_committed(self.offsets) or 'no partition'}, due to a DeleteGroups request of "

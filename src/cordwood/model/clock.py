@@ -52,7 +52,7 @@ class MovableClock:
 
     @property
     def ahead_ms(self) -> int:
-        """How far the clock has been advanced, in ms."""
+        """The time in ms by which the clock has been advanced."""
         return self._ahead_ms
 
     def now_ms(self) -> int:

@@ -43,7 +43,7 @@ class Hold:
 
     @property
     def target(self) -> str:
-        """What it is on: TOPIC or TOPIC:PARTITION."""
+        """The topic or partition, as TOPIC or TOPIC:PARTITION."""
         return self.topic if self.partition is None else f"{self.topic}:{self.partition}"
 
     def covers(self, partition: TopicPartition) -> bool:

@@ -339,7 +339,7 @@ class InconsistentClusterIdError(KafkaError):
 
 @dataclass(frozen=True, slots=True)
 class RecordError:
-    """What is wrong with one record of a refused batch; `index` counts from 0 in the request."""
+    """The fault of one record of a refused batch; `index` counts from 0 in the request."""
 
     index: int
     message: str

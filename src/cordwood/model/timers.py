@@ -1,4 +1,4 @@
-"""What a timer is: a call that is due later and can be cancelled until then."""
+"""Timers: calls that are due later and can be cancelled until then."""
 
 from __future__ import annotations
 

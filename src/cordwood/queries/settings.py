@@ -208,7 +208,7 @@ def _metadata_of(options: SettingOptions) -> MetadataImage | None:
 
 
 def metadata_topics(log_dir: Path) -> int | None:
-    """How many topics the metadata log of a directory has; None if there is no such log.
+    """The number of topics in the metadata log of a directory; None if there is no such log.
 
     Raises:
         CorruptError: it cannot be read.

@@ -86,12 +86,12 @@ class ObservedLog(MetadataLog):
         self._reserve.take()
 
     def close(self) -> None:
-        """As `MetadataLog`."""
+        """Releases the disk reserve and closes the log."""
         self._reserve.release()
         super().close()
 
     def abandon(self) -> None:
-        """As `MetadataLog`."""
+        """Releases the disk reserve and the log's files, without writing anything."""
         self._reserve.release()
         super().abandon()
 
@@ -206,7 +206,7 @@ class ObservedLog(MetadataLog):
 
     @property
     def last_epoch(self) -> int:
-        """As `MetadataLog`."""
+        """The leader epoch of the last record, or of the snapshot."""
         latest = self._log.leader_epochs.latest_epoch
         if latest is not None:
             return latest

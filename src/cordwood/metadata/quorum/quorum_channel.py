@@ -54,7 +54,7 @@ class QuorumChannel:
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> Sequence[CreatedTopic | KafkaError]:
-        """As `ControllerChannel`."""
+        """Sends CreateTopics to the active controller."""
         answer = await self._ask(
             "create_topics",
             {
@@ -72,14 +72,14 @@ class QuorumChannel:
         ]
 
     async def allocate_producer_ids(self) -> tuple[int, int]:
-        """As `ControllerChannel`."""
+        """Sends AllocateProducerIds to the active controller."""
         answer = await self._ask("allocate_producer_ids", self._sender())
         if answer.error_code:
             raise _error(answer.error_code)
         return answer.producer_id_start, answer.producer_id_len
 
     async def alter_partitions(self, changes: Sequence[IsrChange]) -> Sequence[AlteredIsr]:
-        """As `ControllerChannel`."""
+        """Sends AlterPartition to the active controller."""
         topics: dict[uuid.UUID, list[dict[str, Any]]] = {}
         for each in changes:
             topics.setdefault(each.topic_id, []).append(_partition(each))
@@ -103,7 +103,7 @@ class QuorumChannel:
         return [found.get((each.topic_id, each.partition), unanswered) for each in changes]
 
     async def assign_directories(self, assigned: Iterable[DirectoryAssignment]) -> None:
-        """As `ControllerChannel`."""
+        """Sends AssignReplicasToDirs to the active controller."""
         directories: dict[uuid.UUID, dict[uuid.UUID, list[int]]] = {}
         for topic_id, partition, directory in assigned:
             directories.setdefault(directory, {}).setdefault(topic_id, []).append(partition)
@@ -127,7 +127,7 @@ class QuorumChannel:
             raise _error(answer.error_code)
 
     async def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
-        """As `ControllerChannel`; the next heartbeats say it."""
+        """Has the next heartbeats report the failed directories."""
         await self._directories_failed(directories)
 
     def _sender(self) -> dict[str, Any]:
