@@ -19,7 +19,7 @@ class Message:
     are shared: they, and what was read, are not changed.
     """
 
-    __slots__ = ()
+    __slots__: ClassVar[tuple[str, ...]] = ()
     schema_fields: ClassVar[tuple[Field, ...]] = ()
     structs: ClassVar[dict[str, type[Message]]] = {}
     """The classes of a message and of all structs in it, by name."""
