@@ -59,6 +59,7 @@ class BrokerQuestion(Generic[A]):
     path: str
     answer: type[A]
     parameters: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
+    method: str = "GET"
 
 
 class Asked(NamedTuple, Generic[A]):
@@ -88,9 +89,10 @@ class AddressedBroker:
             EndpointError: it does not answer, or refuses.
         """
         try:
-            document = self.document(query_of(question.path, **question.parameters))
+            path = query_of(question.path, **question.parameters)
+            document = self.document(path, question.method)
         except RefusedError as error:
-            if error.status == _BAD_REQUEST:
+            if error.status == _BAD_REQUEST and question.method == "GET":
                 raise ConfigError(error.reason) from error
             raise
         try:

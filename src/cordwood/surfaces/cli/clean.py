@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -24,8 +24,6 @@ from cordwood.model.errors import (
     ConfigError,
     CordwoodError,
     DirectoryInUseError,
-    MissingExtraError,
-    NotALogDirError,
 )
 from cordwood.queries.settings import SettingOptions, Settings, read_settings
 from cordwood.storage.reread import reread
@@ -39,25 +37,18 @@ from cordwood.surfaces.cli.clean_engine import (
 from cordwood.surfaces.cli.clean_estimate import estimator_for
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 from cordwood.surfaces.cli.clean_tables import SORTS, show_report
+from cordwood.surfaces.cli.command import (
+    FAILED,
+    IN_USE,
+    JsonOption,
+    SettingSourceOptions,
+    command,
+)
 from cordwood.surfaces.cli.erased_again import erased_again
 from cordwood.surfaces.cli.failure import fail
-from cordwood.surfaces.cli.log_options import (
-    AuditLogOption,
-    LogFileOption,
-    LogFormat,
-    LogFormatOption,
-    LogLevelOption,
-    LogOptions,
-    logging_to,
-)
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_options import (
-    ConfigFileOption,
-    DefaultsOption,
     LogDirsArgument,
-    MetadataDirOption,
-    ServerPropertiesOption,
-    SetOption,
     TopicsOption,
 )
 from cordwood.surfaces.cli.setting_values import shown_sizes
@@ -70,7 +61,6 @@ from cordwood.surfaces.cli.textfile import (
 )
 from cordwood.surfaces.cli.values import parse_path, parse_size, parse_time
 
-_EXIT_FAILED, _EXIT_USAGE, _EXIT_IN_USE = 1, 2, 3
 _STOPPED: Final = {
     True: "nothing was changed",
     False: "replaced segments are kept, the next run continues",
@@ -95,15 +85,13 @@ Exit codes: 0 done or nothing to do; 1 a partition failed (the others are
 done); 2 usage; 3 a directory is in use."""
 
 
+@command("clean", audit=True)
 def clean_command(
     context: typer.Context,
     log_dirs: LogDirsArgument,
     topic: TopicsOption = None,
-    set_: SetOption = None,
-    config_file: ConfigFileOption = None,
-    server_properties: ServerPropertiesOption = None,
-    metadata_dir: MetadataDirOption = None,
-    defaults: DefaultsOption = False,
+    *,
+    sources: SettingSourceOptions,
     now: Annotated[
         str | None, typer.Option(metavar="TIME", help="The moment to clean at: ms or ISO 8601.")
     ] = None,
@@ -177,11 +165,7 @@ def clean_command(
     ] = SORTS[0],
     top: TopOption = TOP,
     all_: AllOption = False,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    log_file: LogFileOption = None,
-    audit_log: AuditLogOption = None,
+    as_json: JsonOption = False,
     metrics_textfile: MetricsTextfileOption = None,
 ) -> None:
     """Clean the log directories of a stopped Kafka broker, as its own cleaner would.
@@ -195,48 +179,38 @@ def clean_command(
     """
     STOPPING.command("cordwood clean", note=_STOPPED[dry_run], ends_processes=True)
     screen = context.with_resource(Screen())
-    shown = not json_ and screen.is_terminal
+    shown = not as_json and screen.is_terminal
     confirm = _Confirmation(is_given=yes or trash is not None, may_ask=shown)
+    choice = Choice.of(sort, top, shows_all=all_, keys=SORTS)
+    clock = SystemClock()
+    metrics = context.with_resource(
+        _metrics(metrics_textfile, log_dirs, clock, screen, dry_run=dry_run)
+    )
+    settings = _settings_of(replace(sources, log_dirs=log_dirs), dry_run=dry_run)
+    require_master(master)
+    request = CleanRequest(
+        log_dirs=tuple(log_dirs),
+        resolve=settings.resolve,
+        now_ms=clock.now_ms() if now is None else parse_time(now, option="--now"),
+        topics=tuple(topic or ()),
+        named_topics=settings.named_topics,
+        directory_limits=DirectoryLimits.of(settings.broker),
+        producer_expiration_ms=settings.broker.producer_id_expiration_ms,
+        order=CleaningOrder(settings.broker.cordwood_cleaner_order),
+        dry_run=dry_run,
+        measured=exact,
+        force=force,
+        retention=not compaction_only,
+        compaction=not retention_only,
+        limits=Limits(
+            space_max=_size_of(max_extra_bytes, "--max-extra-bytes"),
+            throttle_bytes=_size_of(throttle, "--throttle"),
+            verify=verify,
+        ),
+        trash=trash,
+    )
+    _require_sensible(request, no_estimate=no_estimate)
     try:
-        log = LogOptions(level=log_level, format=log_format, file=log_file, audit=audit_log)
-        context.with_resource(logging_to(screen.line, log))
-        choice = Choice.of(sort, top, shows_all=all_, keys=SORTS)
-        options = SettingOptions(
-            log_dirs=log_dirs,
-            set_options=set_ or (),
-            config_file=config_file,
-            server_properties=server_properties,
-            metadata_dir=metadata_dir,
-            defaults=defaults,
-        )
-        clock = SystemClock()
-        metrics = context.with_resource(
-            _metrics(metrics_textfile, log_dirs, clock, screen, dry_run=dry_run)
-        )
-        settings = _settings_of(options, dry_run=dry_run)
-        require_master(master)
-        request = CleanRequest(
-            log_dirs=tuple(log_dirs),
-            resolve=settings.resolve,
-            now_ms=clock.now_ms() if now is None else parse_time(now, option="--now"),
-            topics=tuple(topic or ()),
-            named_topics=settings.named_topics,
-            directory_limits=DirectoryLimits.of(settings.broker),
-            producer_expiration_ms=settings.broker.producer_id_expiration_ms,
-            order=CleaningOrder(settings.broker.cordwood_cleaner_order),
-            dry_run=dry_run,
-            measured=exact,
-            force=force,
-            retention=not compaction_only,
-            compaction=not retention_only,
-            limits=Limits(
-                space_max=_size_of(max_extra_bytes, "--max-extra-bytes"),
-                throttle_bytes=_size_of(throttle, "--throttle"),
-                verify=verify,
-            ),
-            trash=trash,
-        )
-        _require_sensible(request, no_estimate=no_estimate)
         report = _cleaned(
             request,
             clock,
@@ -247,14 +221,10 @@ def clean_command(
             estimates=not no_estimate,
             confirm=confirm,
         )
-    except (ConfigError, MissingExtraError, NotALogDirError) as error:
-        fail("clean", error, _EXIT_USAGE)
     except DirectoryInUseError as error:
-        fail("clean", f"{error} {confirm.unchanged.capitalize()}: {_IN_USE_ADVICE}", _EXIT_IN_USE)
-    except (CordwoodError, OSError) as error:
-        fail("clean", error, _EXIT_FAILED)
+        fail("clean", f"{error} {confirm.unchanged.capitalize()}: {_IN_USE_ADVICE}", IN_USE)
     metrics.result, metrics.is_success = report, not report.failed
-    _end(report, settings.warnings, screen, choice, as_json=json_)
+    _end(report, settings.warnings, screen, choice, as_json=as_json)
 
 
 def _settings_of(options: SettingOptions, *, dry_run: bool) -> Settings:
@@ -377,4 +347,4 @@ def _end(
     else:
         show_report(report, screen, choice)
     if report.failed:
-        raise typer.Exit(_EXIT_FAILED)
+        raise typer.Exit(FAILED)

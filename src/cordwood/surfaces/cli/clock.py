@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import json
+from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from cordwood.model.errors import ConfigError
-from cordwood.queries.brokers import find_broker
-from cordwood.queries.documents import to_document
-from cordwood.surfaces.cli.command import PlaceOptions, command, print_not_addressed
+from cordwood.queries.brokers import BrokerQuestion, find_broker
+from cordwood.queries.clock import ClockAnswer
+from cordwood.surfaces.cli.command import (
+    JsonOption,
+    PlaceOptions,
+    command,
+    print_document,
+    print_not_addressed,
+)
 from cordwood.surfaces.cli.values import format_duration, parse_duration
 
 EPILOG = """\b
@@ -42,29 +48,30 @@ def clock_command(
     ] = True,
     *,
     place: PlaceOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Shows or advances the clock of a broker that was started with --test-clock."""
-    path, method = "/clock", "GET"
+    question = BrokerQuestion(path="/clock", answer=ClockAnswer)
     if advance is not None and now:
         raise ConfigError("--advance and --now: give one of them")
     if advance is not None:
         ms = parse_duration(advance, option="--advance")
-        path, method = f"/clock/advance?ms={ms}&wait={str(wait).lower()}", "POST"
+        parameters = {"ms": str(ms), "wait": str(wait).lower()}
+        question = replace(question, path="/clock/advance", parameters=parameters, method="POST")
     broker = find_broker(place)
     print_not_addressed(broker)
-    answer = broker.document(path, method)
+    answer = broker.ask(question)
     if as_json:
-        typer.echo(json.dumps(answer | {"broker": to_document(broker.identity)}))
+        print_document(replace(answer, broker=broker.identity))
     else:
         typer.echo(f"{broker.line}\n{_line(answer)}")
 
 
-def _line(answer: dict[str, Any]) -> str:
-    moment = datetime.fromtimestamp(answer["now_ms"] / 1000, UTC)
+def _line(answer: ClockAnswer) -> str:
+    moment = datetime.fromtimestamp(answer.now_ms / 1000, UTC)
     text = moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
-    if answer["ahead_ms"]:
-        return f"{text}, {format_duration(answer['ahead_ms'])} ahead of the machine's clock"
-    if answer["movable"]:
+    if answer.ahead_ms:
+        return f"{text}, {format_duration(answer.ahead_ms)} ahead of the machine's clock"
+    if answer.movable:
         return f"{text}; the clock can be moved"
     return f"{text}; the machine's clock, as the broker was started without --test-clock"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import textwrap
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Annotated, Final
 import typer
 
 from cordwood.model.clock import SystemClock
-from cordwood.surfaces.cli.command import command
+from cordwood.surfaces.cli.command import FAILED, JsonOption, command, print_document
 from cordwood.surfaces.cli.tables import output_width
 from cordwood.surfaces.cli.values import parse_path
-from cordwood.surfaces.doctor.checks import Finding, Verdict, examine
+from cordwood.surfaces.doctor.checks import Finding, Verdict, diagnosis, examine
 from cordwood.surfaces.doctor.gather import gather
 
 _WIDTH: Final = 100
@@ -37,26 +36,20 @@ def doctor_command(
         Path | None,
         typer.Argument(parser=parse_path, metavar="LOG_DIR", help="A broker's log directory."),
     ] = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Say what this machine and LOG_DIR lack for a broker and its cleanup, and how to repair it.
 
     Nothing is changed, and no lock is taken: a broker may run.
     """
-    findings = examine(gather(log_dir, clock=SystemClock()))
-    worst = [each for each in findings if each.verdict is Verdict.PROBLEM]
-    if json_:
-        document = {
-            "ok": not worst,
-            "problems": [each.subject for each in worst],
-            "findings": [each.to_json() for each in findings],
-        }
-        print(json.dumps(document))  # noqa: T201  # the JSON document is the output
+    found = diagnosis(examine(gather(log_dir, clock=SystemClock())))
+    if as_json:
+        print_document(found)
     else:
-        for line in lines(findings, output_width() or _WIDTH):
+        for line in lines(found.findings, output_width() or _WIDTH):
             typer.echo(line)
-    if worst:
-        raise typer.Exit(1)
+    if not found.ok:
+        raise typer.Exit(FAILED)
 
 
 def lines(findings: Sequence[Finding], width: int) -> list[str]:

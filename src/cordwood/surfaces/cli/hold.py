@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import urlencode
+from typing import Annotated
 
 import typer
 
@@ -16,12 +14,19 @@ from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.model.hold import Hold, parse_target
 from cordwood.model.rng import SystemRng
-from cordwood.queries.brokers import Place, find_broker
+from cordwood.queries.brokers import BrokerQuestion, Place, find_broker
+from cordwood.queries.holds import HoldAnswer, Holds, holds_of
 from cordwood.storage.filesystem import OS
-from cordwood.storage.holds import HoldRegistry, holds_status
+from cordwood.storage.holds import HoldRegistry
 from cordwood.storage.offline_directories import locked, open_log_dirs
 from cordwood.storage.offline_log_directory import OfflineLogDirectory
-from cordwood.surfaces.cli.command import PlaceOptions, command, print_not_addressed
+from cordwood.surfaces.cli.command import (
+    JsonOption,
+    PlaceOptions,
+    command,
+    print_document,
+    print_not_addressed,
+)
 from cordwood.surfaces.cli.command_group import command_group
 from cordwood.surfaces.cli.tables import Column, print_table
 from cordwood.surfaces.cli.user import user_name
@@ -36,8 +41,6 @@ Examples:
 
 \b
 Exit codes: 0 done; 1 failed; 2 usage; 3 a directory is in use."""
-
-Value = dict[str, Any]
 
 _KAFKA = (
     "Cordwood removes nothing of it. A Kafka that runs on a log directory, or has another replica, "
@@ -59,7 +62,6 @@ _LogDirs = Annotated[
     typer.Argument(parser=parse_path, metavar="LOG_DIR", hidden=True),
 ]
 
-_Json = Annotated[bool, typer.Option("--json", help="Print the holds as JSON.")]
 _Id = Annotated[str, typer.Option("--id", metavar="ID", help="The hold.")]
 
 
@@ -80,7 +82,7 @@ def add_command(
     ] = None,
     *,
     place: PlaceOptions,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Adds a hold; when this returns, Cordwood removes nothing any more that it covers.
 
@@ -104,7 +106,7 @@ def add_command(
             query["partition"] = str(partition)
         broker = find_broker(place)
         print_not_addressed(broker)
-        answer = broker.document(f"/holds/add?{urlencode(query)}", "POST")
+        answer = broker.ask(_question("/holds/add", query))
     _print(answer, as_json=as_json, line=f"Added: {hold.target} is held by {hold.id}.\n{_KAFKA}")
 
 
@@ -114,19 +116,19 @@ def list_command(
     log_dirs: _LogDirs = None,
     *,
     place: PlaceOptions,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Lists the holds, the oldest first. LOG_DIR may be in use."""
     if _is_stopped(log_dirs, place):
-        answer = holds_status(_read(_whole(log_dirs or [])))
+        answer = holds_of(_read(_whole(log_dirs or [])))
     else:
         broker = find_broker(place)
         print_not_addressed(broker)
-        answer = broker.document("/holds")
+        answer = broker.ask(BrokerQuestion(path="/holds", answer=Holds))
     _print(answer, as_json=as_json)
-    for text in answer["unreadable"].values():
+    for text in answer.unreadable.values():
         typer.echo(f"cordwood hold list: {text}", err=True)
-    if answer["unreadable"]:
+    if answer.unreadable:
         raise typer.Exit(1)
 
 
@@ -141,19 +143,24 @@ def release_command(
     ] = None,
     *,
     place: PlaceOptions,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Releases a hold: what expired meanwhile goes at the next check."""
     name = user_name() if by is None else by
     if _is_stopped(log_dirs, place):
         with _locked(log_dirs or []) as (registry, _):
             registry.release(id_, by=name)
-            answer = holds_status(registry)
+            answer = holds_of(registry)
     else:
         broker = find_broker(place)
         print_not_addressed(broker)
-        answer = broker.document(f"/holds/release?{urlencode({'id': id_, 'by': name})}", "POST")
+        answer = broker.ask(_question("/holds/release", {"id": id_, "by": name}))
     _print(answer, as_json=as_json, line=f"Released: {id_}.")
+
+
+def _question(path: str, parameters: Mapping[str, str]) -> BrokerQuestion[Holds]:
+    """A change, which is answered by the holds after it."""
+    return BrokerQuestion(path=path, answer=Holds, parameters=parameters, method="POST")
 
 
 def _is_stopped(log_dirs: Sequence[Path] | None, place: Place) -> bool:
@@ -193,14 +200,14 @@ def _locked(paths: Sequence[Path]) -> Iterator[tuple[HoldRegistry, list[OfflineL
         yield _read(log_dirs), log_dirs
 
 
-def _add_offline(paths: Sequence[Path], hold: Hold) -> Value:
+def _add_offline(paths: Sequence[Path], hold: Hold) -> Holds:
     with _locked(paths) as (registry, log_dirs):
         partitions = [each.topic_partition for d in log_dirs for each in d.partitions()]
         if not any(hold.covers(partition) for partition in partitions):
             where = ", ".join(str(each.path) for each in log_dirs)
             raise ConfigError(f"--topic {hold.target}: there is no such log in {where}")
         registry.add(hold)
-        return holds_status(registry)
+        return holds_of(registry)
 
 
 _COLUMNS = (
@@ -212,24 +219,24 @@ _COLUMNS = (
 )
 
 
-def _print(answer: Value, *, as_json: bool, line: str = "") -> None:
+def _print(answer: Holds, *, as_json: bool, line: str = "") -> None:
     if as_json:
-        typer.echo(json.dumps(answer))
+        print_document(answer)
         return
     if line:
         typer.echo(line)
-    if answer["holds"]:
-        print_table("Holds", _COLUMNS, [_row(each) for each in answer["holds"]])
-    elif not answer["unreadable"]:
+    if answer.holds:
+        print_table("Holds", _COLUMNS, [_row(each) for each in answer.holds])
+    elif not answer.unreadable:
         typer.echo("No holds.")
 
 
-def _row(hold: Value) -> list[str]:
-    since = datetime.fromtimestamp(hold["created_ms"] / 1000, UTC)
+def _row(hold: HoldAnswer) -> list[str]:
+    since = datetime.fromtimestamp(hold.created_ms / 1000, UTC)
     return [
-        hold["id"],
-        hold["target"],
+        hold.id,
+        hold.target,
         since.isoformat(timespec="seconds").replace("+00:00", "Z"),
-        hold["by"],
-        hold["reason"],
+        hold.by,
+        hold.reason,
     ]

@@ -8,18 +8,11 @@ from typing import Annotated
 import typer
 
 from cordwood.model.clock import SystemClock
-from cordwood.model.errors import ConfigError, CordwoodError, MissingExtraError, NotALogDirError
+from cordwood.model.errors import ConfigError
 from cordwood.model.extras import NATIVE, require_extra
+from cordwood.surfaces.cli.command import FAILED, JsonOption, command
 from cordwood.surfaces.cli.error_text import os_error_text
 from cordwood.surfaces.cli.failure import fail
-from cordwood.surfaces.cli.log_options import (
-    LogFileOption,
-    LogFormat,
-    LogFormatOption,
-    LogLevelOption,
-    LogOptions,
-    logging_to,
-)
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_options import OptionalLogDirsArgument, SetOption
 from cordwood.surfaces.cli.stopping import STOPPING
@@ -29,8 +22,6 @@ from cordwood.surfaces.cli.textfile import (
     textfile_metrics,
 )
 from cordwood.surfaces.cli.values import parse_path
-
-_EXIT_DAMAGED, _EXIT_USAGE = 1, 2
 
 EPILOG = """\b
 Examples:
@@ -44,6 +35,7 @@ Examples:
 Exit codes: 0 sound; 1 something is damaged, or cannot be read; 2 usage."""
 
 
+@command("verify")
 def verify_command(
     context: typer.Context,
     log_dirs: OptionalLogDirsArgument = None,
@@ -68,10 +60,7 @@ def verify_command(
     ] = None,
     set_: SetOption = None,
     metrics_textfile: MetricsTextfileOption = None,
-    json_: Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")] = False,
-    log_level: LogLevelOption = None,
-    log_format: LogFormatOption = LogFormat.TEXT,
-    log_file: LogFileOption = None,
+    as_json: JsonOption = False,
 ) -> None:
     """Check logs on disk: batches, records, indexes, snapshots, leader epochs, checkpoints.
 
@@ -91,8 +80,6 @@ def verify_command(
     STOPPING.command("cordwood verify", note="nothing was changed")
     screen = context.with_resource(Screen())
     try:
-        log = LogOptions(level=log_level, format=log_format, file=log_file)
-        context.with_resource(logging_to(screen.line, log))
         if public_key is not None and erasure is None:
             raise ConfigError("--public-key needs --erasure")
         if set_ and not cleaning:
@@ -110,7 +97,7 @@ def verify_command(
         from cordwood.surfaces.cli import verify_run  # noqa: PLC0415  # loads compiled code
 
         if erasure is not None:
-            is_sound = verify_run.check_report(erasure, log_dirs or (), public_key, json_=json_)
+            is_sound = verify_run.check_report(erasure, log_dirs or (), public_key, as_json=as_json)
         else:
             metrics.result = verify_run.check_logs(
                 _two(log_dirs or []) if cleaning else log_dirs or (),
@@ -118,17 +105,13 @@ def verify_command(
                 screen,
                 is_cleaning=cleaning,
                 set_options=tuple(set_ or ()),
-                json_=json_,
+                as_json=as_json,
             )
             is_sound = metrics.is_success = metrics.result.is_sound
-    except (ConfigError, MissingExtraError, NotALogDirError) as error:
-        fail("verify", str(error), _EXIT_USAGE)
-    except CordwoodError as error:
-        fail("verify", str(error), _EXIT_DAMAGED)
     except OSError as error:
-        fail("verify", os_error_text(error), _EXIT_DAMAGED)
+        fail("verify", os_error_text(error), FAILED)
     if not is_sound:
-        raise typer.Exit(_EXIT_DAMAGED)
+        raise typer.Exit(FAILED)
 
 
 def _two(log_dirs: list[Path]) -> tuple[Path, Path]:

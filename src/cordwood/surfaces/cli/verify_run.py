@@ -42,7 +42,7 @@ def check_logs(
     *,
     is_cleaning: bool,
     set_options: Sequence[str] = (),
-    json_: bool,
+    as_json: bool,
 ) -> Verification:
     """Checks log directories, or two copies of one, and prints the result.
 
@@ -50,7 +50,7 @@ def check_logs(
         ConfigError, NotALogDirError: a directory is none, or no topic has a name that was given.
         CordwoodError, OSError: a directory cannot be read.
     """
-    with _watch(screen, shown=not json_ and screen.is_terminal) as watch:
+    with _watch(screen, shown=not as_json and screen.is_terminal) as watch:
         clock = SystemClock()
         if is_cleaning:
             before, after = log_dirs
@@ -66,7 +66,7 @@ def check_logs(
         else:
             facts = ClusterFacts(log_dirs, lambda text: screen.line(text, style="yellow"))
             result = verify(log_dirs, topics=topics, clock=clock, facts_of=facts.of, watch=watch)
-    if json_:
+    if as_json:
         typer.echo(json.dumps(result.to_json()))
     else:
         _show(result, screen)
@@ -90,7 +90,7 @@ def _settings_in(log_dir: Path, set_options: Sequence[str]) -> Callable[[str], L
 
 
 def check_report(
-    report: Path, log_dirs: Sequence[Path], public_key: str | None, *, json_: bool
+    report: Path, log_dirs: Sequence[Path], public_key: str | None, *, as_json: bool
 ) -> bool:
     """Checks a report of an erasure, and prints the result; whether nothing failed.
 
@@ -99,7 +99,7 @@ def check_report(
     """
     findings = check_erasure(report, log_dirs, public_key=public_key)
     failed = any(each.verdict is Verdict.FAILED for each in findings)
-    if json_:
+    if as_json:
         value = {"failed": failed, "findings": [each.to_json() for each in findings]}
         typer.echo(json.dumps(value))
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -49,14 +49,20 @@ class Finding:
     found: str
     remedy: str = ""
 
-    def to_json(self) -> dict[str, str]:
-        """Plain values."""
-        return {
-            "verdict": str(self.verdict),
-            "subject": self.subject,
-            "found": self.found,
-            "remedy": self.remedy,
-        }
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Diagnosis:
+    """All findings; `ok` if none is a problem, and the subjects of those that are."""
+
+    ok: bool
+    problems: Sequence[str]
+    findings: Sequence[Finding]
+
+
+def diagnosis(findings: Sequence[Finding]) -> Diagnosis:
+    """The diagnosis that findings make."""
+    problems = [each.subject for each in findings if each.verdict is Verdict.PROBLEM]
+    return Diagnosis(ok=not problems, problems=problems, findings=findings)
 
 
 def _ok(subject: str, found: str) -> Finding:

@@ -52,6 +52,7 @@ from cordwood.model.errors import (
     CordwoodError,
     NotCompactedError,
 )
+from cordwood.queries.clock import clock_answer
 from cordwood.queries.documents import to_document
 from cordwood.queries.identity import NodeIdentity
 from cordwood.serving.addresses import in_url, is_address, is_loopback, is_wildcard
@@ -304,10 +305,7 @@ class HttpEndpoint:
         return answer
 
     def _clock(self, _: Request) -> Answer:
-        clock = self._node.clock
-        is_movable = isinstance(clock, MovableClock)
-        ahead_ms = clock.ahead_ms if isinstance(clock, MovableClock) else 0
-        return _json({"now_ms": clock.now_ms(), "ahead_ms": ahead_ms, "movable": is_movable})
+        return _json(clock_answer(self._node.clock))
 
     def _advance(self, request: Request) -> Answer:
         clock = self._node.clock

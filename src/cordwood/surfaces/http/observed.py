@@ -22,9 +22,10 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.controller_node import ControllerNode
 from cordwood.node.node import Node
 from cordwood.queries.explain.node import explain_node
+from cordwood.queries.holds import holds_of
 from cordwood.queries.identity import BROKER, CONTROLLER, NodeIdentity, OtherBroker
 from cordwood.queries.on_loop import OnLoop
-from cordwood.storage.holds import HoldRegistry, holds_status
+from cordwood.storage.holds import HoldRegistry
 from cordwood.surfaces.http import trash
 from cordwood.surfaces.http.erasures import parse_erasure
 from cordwood.surfaces.http.readiness import why_not_ready
@@ -203,7 +204,7 @@ class ObservedBroker:
         return what_if_node(self._node, on_loop, WhatIfQuestion.parse(request.query))
 
     def _show_holds(self, _on_loop: OnLoop, _: Request) -> Any:
-        return holds_status(self._holds)
+        return holds_of(self._holds)
 
     @property
     def _holds(self) -> HoldRegistry:
@@ -221,11 +222,11 @@ class ObservedBroker:
             created_ms=self.clock.now_ms(),
         )
         add_hold(self._node.cleaner.manager, hold)
-        return holds_status(self._holds)
+        return holds_of(self._holds)
 
     def _release_hold(self, request: Request) -> Any:
         self._holds.release(request.one("id"), by=request.one("by"))
-        return holds_status(self._holds)
+        return holds_of(self._holds)
 
     def _show_erasures(self, _on_loop: OnLoop, request: Request) -> Any:
         return self._node.erasures.status(request.one("id") or None)

@@ -1,0 +1,24 @@
+"""The type of what each command prints with --json; the JSON schemas of these are published."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from cordwood.queries.advise.directories import Advice
+from cordwood.queries.clock import ClockAnswer
+from cordwood.queries.explain.answer import Explanation
+from cordwood.queries.holds import Holds
+from cordwood.queries.log_dirs import LogDirsSummary
+from cordwood.queries.whatif.answer import WhatIf
+from cordwood.surfaces.doctor.checks import Diagnosis
+
+ANSWERS: Final[Mapping[str, type]] = {
+    "LOG_DIR": LogDirsSummary,
+    "advise": Advice,
+    "clock": ClockAnswer,
+    "doctor": Diagnosis,
+    "explain": Explanation,
+    "hold": Holds,
+    "whatif": WhatIf,
+}

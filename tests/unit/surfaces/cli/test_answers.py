@@ -1,0 +1,77 @@
+"""The published JSON schemas are those of the answers, and what commands print fits them."""
+
+from __future__ import annotations
+
+import json
+import runpy
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from typer.testing import CliRunner
+
+from cordwood.surfaces.cli.answers import ANSWERS
+from cordwood.surfaces.cli.main import app
+from cordwood.testing.broker import RunningBroker
+from support.golden import Golden
+from support.no_engine import NoEngine
+from support.scrape import probed
+
+ROOT = Path(__file__).resolve().parents[4]
+SCHEMAS = ROOT / "docs" / "schemas"
+
+OF_DIRECTORIES: dict[str, Sequence[str]] = {
+    "LOG_DIR": (),
+    "advise": ("--max-age", "7d", "--max-bytes", "1G"),
+    "doctor": (),
+    "explain": ("--record", "codec-lz4:0:17"),
+    "whatif": ("--set", "*:retention.ms=1d", "--estimate"),
+}
+OF_BROKERS: dict[str, Sequence[str]] = {
+    "clock": ("clock",),
+    "explain": ("explain",),
+    "hold": ("hold", "list"),
+    "whatif": ("whatif", "--set", "log.retention.hours=1"),
+}
+
+
+def printed(*arguments: object) -> Any:
+    result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
+    return json.loads(result.stdout)
+
+
+def require_fit(command: str, document: Any) -> None:
+    schema = json.loads((SCHEMAS / f"{command}.json").read_text(encoding="utf-8"))
+    jsonschema.validate(document, schema, jsonschema.Draft202012Validator)
+
+
+def test_the_published_schemas_are_those_of_the_answers() -> None:
+    wanted = runpy.run_path(str(ROOT / "tools" / "json_schemas.py"))["schemas"]()
+    found = {path.name: path.read_text(encoding="utf-8") for path in SCHEMAS.iterdir()}
+    assert found == wanted, "run python tools/json_schemas.py"
+    for text in found.values():
+        jsonschema.Draft202012Validator.check_schema(json.loads(text))
+
+
+def test_every_answer_is_printed_here() -> None:
+    assert ANSWERS.keys() == {*OF_DIRECTORIES, *OF_BROKERS}
+
+
+@pytest.mark.parametrize("command", OF_DIRECTORIES)
+def test_what_is_printed_of_directories_fits(golden_a: Golden, command: str) -> None:
+    words = [] if command == "LOG_DIR" else [command]
+    moment = [] if command == "doctor" else ["--now", golden_a.cleaned_at_ms]
+    directory = golden_a.root / "before"
+    document = printed(*words, directory, *moment, *OF_DIRECTORIES[command])
+    assert "error" not in document
+    require_fit(command, document)
+
+
+def test_what_is_printed_of_a_running_broker_fits(tmp_path: Path) -> None:
+    with RunningBroker(log_dir=tmp_path, engine=NoEngine) as broker, probed(broker) as probe:
+        for command, words in OF_BROKERS.items():
+            document = printed(*words, "--url", probe.url)
+            assert "error" not in document, document
+            require_fit(command, document)

@@ -1,0 +1,34 @@
+"""Writes docs/schemas/, the JSON schemas of what commands print with --json, from the answers."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from cordwood.queries.documents import schema_of
+from cordwood.surfaces.cli.answers import ANSWERS
+
+DIRECTORY = Path(__file__).resolve().parent.parent / "docs" / "schemas"
+
+
+def schemas() -> dict[str, str]:
+    """The text of each file, by its name."""
+    return {
+        f"{name}.json": json.dumps(schema_of(kind, f"cordwood {name} --json"), indent=1) + "\n"
+        for name, kind in ANSWERS.items()
+    }
+
+
+def main() -> None:
+    """Writes the files, and removes others."""
+    DIRECTORY.mkdir(exist_ok=True)
+    wanted = schemas()
+    for path in DIRECTORY.iterdir():
+        if path.name not in wanted:
+            path.unlink()
+    for name, text in wanted.items():
+        (DIRECTORY / name).write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
