@@ -14,8 +14,8 @@ from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.model.hold import Hold, parse_target
 from cordwood.model.rng import SystemRng
-from cordwood.queries.brokers import BrokerQuestion, Place, find_broker
-from cordwood.queries.holds import HoldAnswer, Holds, holds_of
+from cordwood.queries.brokers import BrokerQuestion, Place, find_broker, find_brokers
+from cordwood.queries.holds import HoldAnswer, Holds, holds_of, merged
 from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import HoldRegistry
 from cordwood.storage.offline_directories import locked, open_log_dirs
@@ -24,6 +24,7 @@ from cordwood.surfaces.cli.command import (
     JsonOption,
     PlaceOptions,
     command,
+    print_brokers,
     print_document,
     print_not_addressed,
 )
@@ -122,9 +123,9 @@ def list_command(
     if _is_stopped(log_dirs, place):
         answer = holds_of(_read(_whole(log_dirs or [])))
     else:
-        broker = find_broker(place)
-        print_not_addressed(broker)
-        answer = broker.ask(BrokerQuestion(path="/holds", answer=Holds))
+        brokers = find_brokers(place)
+        print_brokers(brokers, as_json=True)
+        answer = merged(brokers.ask(BrokerQuestion(path="/holds", answer=Holds)))
     _print(answer, as_json=as_json)
     for text in answer.unreadable.values():
         typer.echo(f"cordwood hold list: {text}", err=True)
@@ -235,7 +236,7 @@ def _row(hold: HoldAnswer) -> list[str]:
     since = datetime.fromtimestamp(hold.created_ms / 1000, UTC)
     return [
         hold.id,
-        hold.target,
+        hold.target if hold.node_id is None else f"{hold.target} on broker {hold.node_id}",
         since.isoformat(timespec="seconds").replace("+00:00", "Z"),
         hold.by,
         hold.reason,

@@ -16,7 +16,6 @@ QUESTIONS = (("explain",), ("whatif", "--set", "orders:retention.ms=1000"))
 COMMANDS = (
     ("cleaner",),
     ("clock",),
-    ("hold", "list"),
     ("trash", "list"),
 )
 
@@ -124,8 +123,12 @@ def test_holds_are_added_at_the_broker_that_was_named(cluster: MixedCluster) -> 
     added = run("hold", "add", "--topic", "orders", "--id", "case", "--reason", "court", *second)
     assert added.exit_code == 0, added.stderr
     assert [each["id"] for each in json.loads(added.stdout)["holds"]] == ["case"]
-    first = ("--bootstrap-server", cluster.brokers[1].bootstrap_servers, "--json")
+    first = ("--log-dir", str(cluster.brokers[1].log_dirs[0]), "--json")
     assert json.loads(run("hold", "list", *first).stdout)["holds"] == []
+    everywhere = ("--bootstrap-server", cluster.brokers[1].bootstrap_servers)
+    (hold,) = json.loads(run("hold", "list", *everywhere, "--json").stdout)["holds"]
+    assert (hold["id"], hold["node_id"]) == ("case", 2)
+    assert "orders on broker 2" in run("hold", "list", *everywhere).stdout
 
 
 def test_an_erasure_is_done_by_the_broker_that_was_named(

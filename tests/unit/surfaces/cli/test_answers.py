@@ -33,7 +33,7 @@ OF_BROKERS: dict[str, Sequence[str]] = {
     "clock": ("clock",),
     "explain": ("explain",),
     "hold": ("hold", "list"),
-    "whatif": ("whatif", "--set", "log.retention.hours=1"),
+    "whatif": ("whatif", "--set", "log.retention.ms=3600000"),
 }
 
 
