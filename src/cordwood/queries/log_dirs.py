@@ -18,7 +18,8 @@ from cordwood.cleanup.plan.report import PartitionReport, Status
 from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
-from cordwood.cleanup.schedule.clean import Survey, clean, survey
+from cordwood.cleanup.schedule.clean import clean
+from cordwood.cleanup.schedule.survey import Survey, survey
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT, LOG_SUFFIX
 from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CordwoodError

@@ -12,12 +12,11 @@ import fnmatch
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from cordwood.cleanup.access.commit import (
     CompactionCommitter,
-    Engine,
     EngineFactory,
     StalePlanError,
 )
@@ -41,18 +40,18 @@ from cordwood.cleanup.plan.emptied import Emptied, emptied_topics
 from cordwood.cleanup.plan.estimates import Estimator
 from cordwood.cleanup.plan.log_compaction import prepare_compaction
 from cordwood.cleanup.plan.named_topics import missing_topics
-from cordwood.cleanup.plan.report import PartitionReport, Report, Size, Status, Timing
+from cordwood.cleanup.plan.report import PartitionReport, Report, Size, Status
 from cordwood.cleanup.plan.request import CleanRequest, Listener, Resolved, Silence
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.retention import RetentionPlan
 from cordwood.cleanup.rules.shared_retention import (
-    DirectoryLimits,
     SharedLog,
     plan_shared_retention,
 )
 from cordwood.cleanup.schedule.cleaning import Planned, compact, retain
 from cordwood.cleanup.schedule.cleaning_order import CleaningSchedule, DueLog
+from cordwood.cleanup.schedule.started_engine import StartedEngine
 from cordwood.model.clock import Clock
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.storage.filesystem import OS
@@ -64,7 +63,7 @@ from cordwood.storage.trash import Trash
 _PASSES_MAX = 8
 _MEASUREMENTS_MAX = 3
 # Threads that remove old segments: they wait for the disk.
-_REMOVERS = 2
+REMOVERS = 2
 
 
 def clean(
@@ -103,10 +102,10 @@ def clean(
     log_dirs = open_log_dirs(request.log_dirs)
     with (
         locked(log_dirs, dry_run=request.dry_run) as locks,
-        ThreadPoolExecutor(_REMOVERS, thread_name_prefix="remover") as remover,
+        ThreadPoolExecutor(REMOVERS, thread_name_prefix="remover") as remover,
         RunDirectory() if request.measured else nullcontext() as scratch,
     ):
-        run = _Cleaning(request, clock, listener or Silence(), remover)
+        run = Cleaning(request, clock, listener or Silence(), remover)
         run.scratch = None if scratch is None else scratch.path
         run.read(log_dirs, locks)
         executes = request.measured or not request.dry_run
@@ -149,9 +148,9 @@ def require_cleanable(
     log_dirs = open_log_dirs(request.log_dirs)
     with (
         locked(log_dirs, dry_run=False) as locks,
-        ThreadPoolExecutor(_REMOVERS, thread_name_prefix="remover") as remover,
+        ThreadPoolExecutor(REMOVERS, thread_name_prefix="remover") as remover,
     ):
-        run = _Cleaning(replace(request, dry_run=True), clock, listener or Silence(), remover)
+        run = Cleaning(replace(request, dry_run=True), clock, listener or Silence(), remover)
         run.read(log_dirs, locks)
         if run.trash is not None and OS.exists(run.trash.directory):
             locks.take(run.trash.directory)
@@ -159,71 +158,6 @@ def require_cleanable(
         emptied = run.emptied()
         if emptied.is_suspicious:
             confirm(emptied)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Survey:
-    """Log directories as they are at one moment.
-
-    `logs` are the partitions that were read; `report` has all others, too, with the reason.
-    `shared` are the same logs in the same order, for the limits that logs share. `groups` have the
-    committed offsets, which are read when they are asked for. `assumed` are the topics whose
-    retention may not be that of the broker, which the report warns of.
-    """
-
-    report: Report
-    logs: tuple[tuple[PartitionReport, Captured], ...]
-    shared: tuple[SharedLog, ...]
-    groups: OfflineGroups
-    assumed: AssumedRetention
-
-    @property
-    def free_bytes(self) -> dict[str, int]:
-        """The free space of each directory that has a log."""
-        return _free_bytes(self.shared)
-
-    def checks(self, limits: DirectoryLimits, *, now_ms: int) -> list[CheckPlan]:
-        """The plan of a check of retention for each of `logs`, with the limits that they share."""
-        free = self.free_bytes
-        return plan_check_of(self.shared, limits, free_bytes=free, freeing=free, now_ms=now_ms)
-
-    def refused(self, checks: Sequence[CheckPlan], *, now_ms: int) -> AssumedRetention:
-        """The topics of `assumed` for which `clean` would end: `checks` remove records by them."""
-        found = {
-            report.topic
-            for (report, captured), check in zip(self.logs, checks, strict=True)
-            if removes_by_time(check, compacts=_is_due(captured.view, now_ms))
-        }
-        return self.assumed.among(found)
-
-
-def _is_due(view: LogView, now_ms: int) -> bool:
-    return view.config.compact and plan_cleanable(view, now_ms=now_ms).reason is None
-
-
-def survey(request: CleanRequest, *, clock: Clock, listener: Listener | None = None) -> Survey:
-    """Reads the logs that a dry run of `request` would plan on; changes nothing.
-
-    Raises:
-        As `clean`, except for EngineError.
-    """
-    request = replace(request, dry_run=True, measured=False)
-    log_dirs = open_log_dirs(request.log_dirs)
-    with (
-        locked(log_dirs, dry_run=True) as locks,
-        ThreadPoolExecutor(_REMOVERS, thread_name_prefix="remover") as remover,
-    ):
-        run = _Cleaning(request, clock, listener or Silence(), remover)
-        run.read(log_dirs, locks)
-    assumed = run.assumed
-    run.report.warnings += [str(assumed)] * bool(assumed)
-    return Survey(
-        report=run.report,
-        logs=tuple(run.captured()),
-        shared=tuple(run.shared_logs()),
-        groups=run.groups,
-        assumed=assumed,
-    )
 
 
 def offline_groups(request: CleanRequest, places: Sequence[Place] | None = None) -> OfflineGroups:
@@ -240,7 +174,7 @@ def offline_groups(request: CleanRequest, places: Sequence[Place] | None = None)
     )
 
 
-class _Cleaning:
+class Cleaning:
     """One call of `clean`."""
 
     def __init__(
@@ -418,7 +352,7 @@ class _Cleaning:
         It is the first one, or one that comes `after_ms`.
         """
         logs = self.shared_logs()
-        free = _free_bytes(logs)
+        free = free_bytes_of(logs)
         return plan_check_of(
             logs,
             self._request.applied_limits,
@@ -490,7 +424,7 @@ class _Cleaning:
         logs = [_shared(owner, view) for owner, view in zip(owners, views, strict=True)]
         free_bytes: dict[str, int] = {}
         if limits.free_bytes_min >= 0:
-            free_bytes = _free_bytes(logs)
+            free_bytes = free_bytes_of(logs)
             if self._request.dry_run and self.trash is None:
                 # What a run would have removed before is still there.
                 for owner, view in zip(owners, views, strict=True):
@@ -547,7 +481,7 @@ class _Cleaning:
         """
         try:
             with ExitStack() as stack:
-                started = _StartedEngine(engine, stack, self._clock, self.report.timing)
+                started = StartedEngine(engine, stack, self._clock, self.report.timing)
                 self._execute(self._alive(), started)
                 for _ in range(_MEASUREMENTS_MAX - 1):
                     moved = self._moved()
@@ -572,7 +506,7 @@ class _Cleaning:
         """The owners whose segments are no longer what was measured."""
         return [owner for owner, measured in self._measured.items() if measured.has_moved()]
 
-    def _execute(self, pending: list[OfflineOwner], engine: _StartedEngine) -> None:
+    def _execute(self, pending: list[OfflineOwner], engine: StartedEngine) -> None:
         for owner in pending:
             with owner.guard():
                 owner.restart_lost_log()
@@ -614,7 +548,7 @@ class _Cleaning:
                     retain(owner, now_ms=self._request.now_ms)
 
     def _compact(
-        self, pending: Sequence[OfflineOwner], engine: _StartedEngine
+        self, pending: Sequence[OfflineOwner], engine: StartedEngine
     ) -> list[OfflineOwner]:
         owners = [
             owner
@@ -677,46 +611,6 @@ def _shared(owner: OfflineOwner, view: LogView) -> SharedLog:
     )
 
 
-def _free_bytes(logs: Sequence[SharedLog]) -> dict[str, int]:
+def free_bytes_of(logs: Sequence[SharedLog]) -> dict[str, int]:
+    """The free space of each log directory that has one of these logs."""
     return {path: OS.free_bytes(Path(path)) for path in {each.log_dir for each in logs}}
-
-
-class _StartedEngine:
-    """The engine of a run, which is started when it is first needed; measures its time.
-
-    `runs` counts its runs; `begun_s` is when it was last needed, `ended_s` when it last ended.
-    """
-
-    def __init__(
-        self, factory: EngineFactory, stack: ExitStack, clock: Clock, timing: Timing
-    ) -> None:
-        self.runs = 0
-        self.begun_s = self.ended_s = 0.0
-        self._factory = factory
-        self._stack = stack
-        self._clock = clock
-        self._timing = timing
-        self._engine: Engine | None = None
-
-    def start(self) -> _StartedEngine:
-        """Starts it, if that has not happened; the end of the stack ends it.
-
-        Raises:
-            EngineError: it is unavailable.
-        """
-        self.begun_s = self._clock.monotonic_s()
-        if self._engine is None:
-            self._engine = self._stack.enter_context(self._factory())
-            self._timing.session += self._clock.monotonic_s() - self.begun_s
-        return self
-
-    def run(self, committers: Sequence[CompactionCommitter]) -> None:
-        """As `Engine.run`."""
-        assert self._engine is not None, "it is started before it runs anything"
-        self.runs += 1
-        begun = self._clock.monotonic_s()
-        try:
-            self._engine.run(committers)
-        finally:
-            self.ended_s = self._clock.monotonic_s()
-            self._timing.execute += self.ended_s - begun

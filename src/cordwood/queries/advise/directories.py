@@ -10,7 +10,7 @@ from cordwood.cleanup.plan.check_plan import CheckPlan
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.plan.report import Status
 from cordwood.cleanup.plan.request import CleanRequest
-from cordwood.cleanup.schedule.clean import Survey, survey
+from cordwood.cleanup.schedule.survey import Survey, survey
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.queries.advise.lint import Remark, remarks

@@ -10,7 +10,7 @@ from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.report import Status
 from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
-from cordwood.cleanup.schedule.clean import survey
+from cordwood.cleanup.schedule.survey import survey
 from cordwood.model.clock import SystemClock
 from cordwood.model.extras import NATIVE, require_extra
 from cordwood.model.topic_partition import TopicPartition

@@ -20,7 +20,8 @@ from cordwood.cleanup.plan.request import CleanRequest, Listener
 from cordwood.cleanup.rules.due import DueRule
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
-from cordwood.cleanup.schedule.clean import Survey, clean, survey
+from cordwood.cleanup.schedule.clean import clean
+from cordwood.cleanup.schedule.survey import Survey, survey
 from cordwood.configs.sources import Origin
 from cordwood.model.clock import Clock
 from cordwood.model.topic_partition import TopicPartition
