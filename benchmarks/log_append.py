@@ -15,7 +15,7 @@ from cordwood.format.compression import Codec
 from cordwood.storage.append import record_walk
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.segment.log_segment import FileRange
+from cordwood.storage.reading.batch_heads import FileRange
 from log_data import Batches, open_log
 from log_rows import Row
 

@@ -98,6 +98,7 @@ MODULES = (
     "storage/segment/offset_index.py",
     "storage/segment/resources.py",
     "storage/segment/segment_index.py",
+    "storage/segment/segment_indexes.py",
     "storage/segment/segment_list.py",
     "storage/segment/time_index.py",
 )

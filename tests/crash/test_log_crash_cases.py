@@ -292,7 +292,7 @@ def test_a_transaction_index_that_was_not_flushed_does_not_keep_a_torn_log_from_
     put(log, b"txn", producer=(1, 0, 0), transactional=True)
     end_transaction(log, 1, commit=False)
     fs.create(log.active.offset_index.path).close()
-    index = log.active.transaction_index.path
+    index = log.active.indexes.transactions.path
     for path, size in ((log.segments.first.path, 80), (index, 34)):
         file = fs.open(path, write=True)
         file.write_at([bytes(size)], 0)

@@ -218,7 +218,9 @@ def state_of(log: PartitionLog) -> tuple[object, ...]:
         log.producer_state.map_end_offset,
         tuple(log.producer_state.entries()),
         tuple(
-            entry for segment in log.segments for entry in segment.transaction_index.all_aborted()
+            entry
+            for segment in log.segments
+            for entry in segment.indexes.transactions.all_aborted()
         ),
     )
 

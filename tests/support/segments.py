@@ -13,8 +13,10 @@ from cordwood.format.compression import Codec
 from cordwood.format.legacy import build_legacy_message
 from cordwood.format.record_batch import Record, build_batch, iter_batches
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.segment.log_segment import AppendedBatch, FileRange, LogSegment
+from cordwood.storage.reading.batch_heads import FileRange
+from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.resources import ResourceCache
+from cordwood.storage.segment.segment_indexes import AppendedBatch
 
 
 def batch(

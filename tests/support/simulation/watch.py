@@ -76,6 +76,7 @@ class Watch:
         is_final: bool = False,
     ) -> None:
         """Shows what a log has more than the last time; all of it in the end."""
+        log.check_invariants()
         place = log.topic_partition
         key = process, place
         begin, cuts = self._checked.get(key, (0, log.truncation_count))
@@ -174,7 +175,7 @@ def _state_of(log: PartitionLog) -> ReplicaState:
         tuple(
             (each.producer_id, each.first_offset, each.last_offset)
             for segment in log.segments
-            for each in segment.transaction_index.all_aborted()
+            for each in segment.indexes.transactions.all_aborted()
         ),
     )
 

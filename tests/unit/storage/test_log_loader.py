@@ -60,7 +60,7 @@ def producers(log: PartitionLog) -> dict[int, int]:
 
 
 def aborted_in(log: PartitionLog) -> list[AbortedTransaction]:
-    return [found for s in log.segments for found in s.transaction_index.all_aborted()]
+    return [found for s in log.segments for found in s.indexes.transactions.all_aborted()]
 
 
 def first_batch_read(log: PartitionLog, offset: int) -> int:
@@ -471,27 +471,27 @@ def test_an_empty_active_segment_without_an_index_is_given_one(
     index = segment_file_name(100, ".index")
     (log.directory / index).unlink()
     with pytest.raises(FileNotFoundError):
-        log.active.sanity_check()
+        log.active.indexes.sanity_check()
     stored.abandon()
     log = stored.open(recovery_point=100)
     assert "Could not find offset index" not in caplog.text
     assert log.recovery_point == 100
     assert log.log_end_offset == 100
     assert log.active.time_index.entries == 0
-    log.active.sanity_check()
+    log.active.indexes.sanity_check()
 
     for n in range(100):
         put(log, b"v" * 100, timestamp=stored.clock.now_ms() + n * 10)
     log.roll()
-    log.active.sanity_check()
+    log.active.indexes.sanity_check()
     log.flush(force_active=True)
-    log.active.sanity_check()
+    log.active.indexes.sanity_check()
     stored.abandon()
     log = stored.open(recovery_point=200)
     assert log.recovery_point == 200
     assert log.log_end_offset == 200
     assert log.active.time_index.entries == 0
-    log.active.sanity_check()
+    log.active.indexes.sanity_check()
     stored.require_settled(recovery_point=200)
 
 

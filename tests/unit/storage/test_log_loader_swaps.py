@@ -262,7 +262,7 @@ def test_a_transaction_index_is_swapped_with_the_rest(tmp_path: Path) -> None:
     prepared.write(0, {".txnindex": build_transaction_index([entry])}, SWAP)
     log = prepared.stored.open(clean=True)
     assert keys_in(log) == EVEN
-    assert log.segments.first.transaction_index.all_aborted() == [entry]
+    assert log.segments.first.indexes.transactions.all_aborted() == [entry]
     assert [n for n in prepared.names if n.endswith(".txnindex")] == [
         segment_file_name(0, ".txnindex")
     ]

@@ -539,7 +539,7 @@ def test_a_deleted_log_is_renamed_at_once_and_its_files_go_after_the_delay(
         assert segment.path.parent == log.directory
         assert segment.offset_index.path.parent == log.directory
         assert segment.time_index.path.parent == log.directory
-        assert segment.transaction_index.path.parent == log.directory
+        assert segment.indexes.transactions.path.parent == log.directory
     assert offsets(directory, "recovery-point") == {}
     assert data.read() == expected
 

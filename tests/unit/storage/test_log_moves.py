@@ -298,7 +298,7 @@ def test_a_log_with_gaps_and_a_transaction_is_moved(logs: StoredLogs) -> None:
     new = move.finish()
     assert raw(new) == expected
     assert new.last_stable_offset == 11
-    aborted = [e for s in new.segments for e in s.transaction_index.all_aborted()]
+    aborted = [e for s in new.segments for e in s.indexes.transactions.all_aborted()]
     assert [(e.producer_id, e.first_offset, e.last_offset) for e in aborted] == [(7, 10, 12)]
     assert new.producer_state.entries() == log.producer_state.entries()
 

@@ -12,7 +12,7 @@ from cordwood.model.kafka_errors import OffsetOutOfRangeError
 from cordwood.storage.log.append_result import LogPosition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.segment.log_segment import AppendedBatch
+from cordwood.storage.segment.segment_indexes import AppendedBatch
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
 from support.log_under_test import (
     Producer,

@@ -18,8 +18,9 @@ from cordwood.format.time_index import parse_time_index
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError
-from cordwood.storage.segment.log_segment import AppendedBatch, LogSegment
+from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.resources import ResourceCache
+from cordwood.storage.segment.segment_indexes import AppendedBatch
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
 from support.segments import (
     Segments,
@@ -302,11 +303,11 @@ def test_a_segment_rolls_when_the_append_would_not_fit(segments: Segments) -> No
 
 def test_a_segment_with_a_full_index_rolls(segments: Segments) -> None:
     segment = segments.create(0)
-    segment.resize_indexes(0)
+    segment.indexes.resize(0)
     assert rolls(segment, Roll())
-    segment.resize_indexes(24)
+    segment.indexes.resize(24)
     assert not rolls(segment, Roll())
-    segment.resize_indexes(12)
+    segment.indexes.resize(12)
     assert rolls(segment, Roll()), "one slot of the time index is kept for the roll"
 
 
@@ -430,9 +431,9 @@ def test_a_truncation_removes_aborted_transactions_whose_marker_goes(segments: S
     segment = segments.create(0)
     put(segment, *[batch(i, "a") for i in range(20)])
     for last in (5, 15):
-        segment.note_completed(Completed(1, last - 2, last, is_aborted=True), last + 1)
+        segment.indexes.note_completed(Completed(1, last - 2, last, is_aborted=True), last + 1)
     segment.truncate_to(10)
-    assert [entry.last_offset for entry in segment.transaction_index.all_aborted()] == [5]
+    assert [entry.last_offset for entry in segment.indexes.transactions.all_aborted()] == [5]
 
 
 def test_a_truncation_of_a_reopened_segment_makes_it_writable_again(segments: Segments) -> None:
@@ -472,7 +473,7 @@ def test_a_new_segment_replaces_files_left_of_the_same_name(segments: Segments) 
         (segments.directory / f"{5:020d}{suffix}").write_bytes(b"left over")
     segment = segments.create(5)
     assert bytes_of(segment) == b""
-    assert segment.transaction_index.is_empty
+    assert segment.indexes.transactions.is_empty
     assert files_in(segments.directory) == files_of_new(5)
     assert not any(bytes_in for bytes_in in map(Path.read_bytes, segments.directory.iterdir()))
 
@@ -480,7 +481,7 @@ def test_a_new_segment_replaces_files_left_of_the_same_name(segments: Segments) 
 def test_a_suffix_is_changed_on_the_log_and_all_indexes_together(segments: Segments) -> None:
     segment = segments.create(40)
     put(segment, *[batch(40 + i, "a", timestamps=i) for i in range(5)])
-    segment.note_completed(Completed(1, 40, 44, is_aborted=True), 45)
+    segment.indexes.note_completed(Completed(1, 40, 44, is_aborted=True), 45)
     segment.flush()
     names = files_in(segments.directory)
     assert len(names) == 4
@@ -490,7 +491,7 @@ def test_a_suffix_is_changed_on_the_log_and_all_indexes_together(segments: Segme
     assert segment.path.name == "00000000000000000040.log.deleted"
     assert segment.offset_index.path.name == "00000000000000000040.index.deleted"
     assert segment.time_index.path.name == "00000000000000000040.timeindex.deleted"
-    assert segment.transaction_index.path.name == "00000000000000000040.txnindex.deleted"
+    assert segment.indexes.transactions.path.name == "00000000000000000040.txnindex.deleted"
     assert read_offsets(segment, 40) == [40, 41, 42, 43, 44]
 
 
@@ -515,7 +516,7 @@ def test_a_suffix_is_changed_only_where_the_old_one_is_there(segments: Segments)
 def test_deleting_removes_every_file_and_can_be_repeated(segments: Segments) -> None:
     segment = segments.create(0)
     put(segment, batch(0, "a"))
-    segment.note_completed(Completed(1, 0, 0, is_aborted=True), 1)
+    segment.indexes.note_completed(Completed(1, 0, 0, is_aborted=True), 1)
     segment.flush()
     assert len(files_in(segments.directory)) == 4
     segment.delete_if_exists()
@@ -544,10 +545,10 @@ def test_deleting_goes_on_where_one_file_cannot_be_removed() -> None:
 
 def test_sanity_check_needs_the_offset_index_file(segments: Segments) -> None:
     segment = segments.create(0)
-    segment.sanity_check()
+    segment.indexes.sanity_check()
     (segments.directory / "00000000000000000000.index").unlink()
     with pytest.raises(FileNotFoundError, match=r"Offset index file .* does not exist"):
-        segment.sanity_check()
+        segment.indexes.sanity_check()
 
 
 def test_sanity_check_makes_an_empty_time_index_where_there_was_none(segments: Segments) -> None:
@@ -557,7 +558,7 @@ def test_sanity_check_makes_an_empty_time_index_where_there_was_none(segments: S
     path = segment.path.with_suffix(".timeindex")
     path.unlink()
     reopened = segments.open(0)
-    reopened.sanity_check(time_index_newly_created=True)
+    reopened.indexes.sanity_check(time_index_newly_created=True)
     assert path.read_bytes() == b""
     assert reopened.time_index.entries == 0
 
@@ -567,7 +568,7 @@ def test_sanity_check_refuses_a_damaged_transaction_index(segments: Segments) ->
     segment.close()
     segment.path.with_suffix(".txnindex").write_bytes(b"damaged")
     with pytest.raises(CorruptError, match="txnindex"):
-        segments.open(0).sanity_check()
+        segments.open(0).indexes.sanity_check()
 
 
 def test_sanity_check_does_not_look_at_the_entries_of_offset_and_time_index(
@@ -576,7 +577,7 @@ def test_sanity_check_does_not_look_at_the_entries_of_offset_and_time_index(
     segments.create(0).close()
     for suffix in (".index", ".timeindex"):
         (segments.directory / f"{0:020d}{suffix}").write_bytes(b"xx")
-    segments.open(0).sanity_check(has_transaction_index=False)
+    segments.open(0).indexes.sanity_check(has_transaction_index=False)
 
 
 class Completed(NamedTuple):
@@ -588,10 +589,10 @@ class Completed(NamedTuple):
 
 def test_an_aborted_transaction_is_noted_and_a_committed_one_is_not(segments: Segments) -> None:
     segment = segments.create(0)
-    segment.note_completed(Completed(1, 2, 5, is_aborted=False), 6)
-    assert segment.transaction_index.is_empty
-    segment.note_completed(Completed(3, 4, 8, is_aborted=True), 7)
-    assert segment.transaction_index.all_aborted() == [
+    segment.indexes.note_completed(Completed(1, 2, 5, is_aborted=False), 6)
+    assert segment.indexes.transactions.is_empty
+    segment.indexes.note_completed(Completed(3, 4, 8, is_aborted=True), 7)
+    assert segment.indexes.transactions.all_aborted() == [
         AbortedTransaction(producer_id=3, first_offset=4, last_offset=8, last_stable_offset=7)
     ]
 
@@ -759,7 +760,7 @@ def test_what_was_flushed_lasts_through_a_power_loss() -> None:
     segments = Segments(directory=directory, fs=fs)
     segment = segments.create(0)
     put(segment, *[batch(i, "a" * 50, timestamps=i) for i in range(10)])
-    segment.note_completed(Completed(1, 0, 9, is_aborted=True), 10)
+    segment.indexes.note_completed(Completed(1, 0, 9, is_aborted=True), 10)
     segment.flush()
     fs.sync_directory(directory)
     expected = fs.read_bytes(segment.path)

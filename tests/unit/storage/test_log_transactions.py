@@ -58,7 +58,7 @@ def plain(log: PartitionLog, count: int) -> None:
 
 
 def all_aborted(log: PartitionLog) -> list[AbortedTransaction]:
-    return [e for segment in log.segments for e in segment.transaction_index.all_aborted()]
+    return [e for segment in log.segments for e in segment.indexes.transactions.all_aborted()]
 
 
 # ---- the last stable offset

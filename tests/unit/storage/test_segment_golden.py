@@ -10,7 +10,8 @@ from cordwood.format.file_names import base_offset_of
 from cordwood.format.record_batch import iter_batches
 from cordwood.storage.filesystem import OS
 from cordwood.storage.reading.batch_heads import iter_heads
-from cordwood.storage.segment.log_segment import AppendedBatch, LogSegment
+from cordwood.storage.segment.log_segment import LogSegment
+from cordwood.storage.segment.segment_indexes import AppendedBatch
 from support.golden import Golden
 from support.segments import Segments
 

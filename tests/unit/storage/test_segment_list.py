@@ -146,7 +146,7 @@ def test_a_renamed_directory_is_taken_over_by_all_files_of_a_segment(
     assert segment.path.parent == target
     assert segment.offset_index.path.parent == target
     assert segment.time_index.path.parent == target
-    assert segment.transaction_index.path.parent == target
+    assert segment.indexes.transactions.path.parent == target
 
 
 def stamped(segments: Segments, *timestamps: int) -> SegmentList:

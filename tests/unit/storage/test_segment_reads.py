@@ -18,7 +18,8 @@ from cordwood.format.offset_index import build_offset_index, parse_offset_index
 from cordwood.format.record_batch import build_empty_batch, parse_header
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError
-from cordwood.storage.segment.log_segment import BatchPosition, LogSegment
+from cordwood.storage.reading.batch_heads import BatchPosition
+from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
 from support.segments import (
     Segments,

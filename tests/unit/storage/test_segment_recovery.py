@@ -291,9 +291,9 @@ def test_recovery_makes_the_transaction_index_anew(
     expected = AbortedTransaction(
         producer_id=10, first_offset=102, last_offset=106, last_stable_offset=100
     )
-    assert segment.transaction_index.all_aborted() == [expected]
+    assert segment.indexes.transactions.all_aborted() == [expected]
     segment.recover(producer_state=producers(), native=native)
-    assert segment.transaction_index.all_aborted() == [expected]
+    assert segment.indexes.transactions.all_aborted() == [expected]
     assert segment.path.with_suffix(".txnindex").stat().st_size == 34
 
 
@@ -317,7 +317,7 @@ def test_a_transaction_that_began_in_an_earlier_segment_is_indexed_from_its_star
     )
     segment.recover(producer_state=state, native=native)
     assert state.map_end_offset == 108
-    assert segment.transaction_index.all_aborted() == [
+    assert segment.indexes.transactions.all_aborted() == [
         AbortedTransaction(producer_id=10, first_offset=75, last_offset=106, last_stable_offset=100)
     ]
 
@@ -329,7 +329,7 @@ def test_without_producers_the_transaction_index_stays(
     segment = reopened_with(segments, interleaved(), 100)
     segment.recover(producer_state=producers(), native=native)
     segment.recover(native=native)
-    assert len(segment.transaction_index.all_aborted()) == 1
+    assert len(segment.indexes.transactions.all_aborted()) == 1
 
 
 @BOTH
@@ -607,7 +607,7 @@ def outcome(
         "log": bytes_of(segment),
         "index": segment.path.with_suffix(".index").read_bytes(),
         "time index": segment.path.with_suffix(".timeindex").read_bytes(),
-        "aborted": segment.transaction_index.all_aborted(),
+        "aborted": segment.indexes.transactions.all_aborted(),
         "epochs": cache.epoch_entries,
         "end": state.map_end_offset,
         "producers": list(state.entries()),
@@ -750,7 +750,7 @@ def test_rebuilding_indexes_checks_no_crc_and_leaves_the_log(segments: Segments)
     damaged = bytearray(good)
     damaged[position + 65] ^= 1
     segment = reopened_with(segments, bytes(damaged))
-    segment.rebuild_indexes()
+    segment.indexes.rebuild(segment)
     assert bytes_of(segment) == bytes(damaged)
     assert segment.offset_index.entries == 9
     assert segment.max_timestamp_so_far == 9

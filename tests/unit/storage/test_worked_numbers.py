@@ -16,7 +16,7 @@ from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.append_result import LogPosition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.segment.log_segment import FileRange
+from cordwood.storage.reading.batch_heads import FileRange
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
 from support.log_under_test import (
     bases,

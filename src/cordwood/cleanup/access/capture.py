@@ -177,7 +177,7 @@ def capture(
 
 
 def _aborted_in(segments: Iterable[LogSegment]) -> tuple[AbortedTransaction, ...]:
-    found = {entry for segment in segments for entry in segment.transaction_index.all_aborted()}
+    found = {entry for segment in segments for entry in segment.indexes.transactions.all_aborted()}
     return tuple(sorted(found, key=lambda entry: entry.last_offset))
 
 

@@ -352,7 +352,7 @@ class _Loader:
         try:
             if segment_file_name(base, INDEX_SUFFIX) not in present:
                 raise FileNotFoundError
-            segment.sanity_check(
+            segment.indexes.sanity_check(
                 time_index_newly_created=segment_file_name(base, TIME_INDEX_SUFFIX) not in present,
                 has_transaction_index=segment_file_name(base, TXN_INDEX_SUFFIX) in present,
             )
@@ -417,7 +417,7 @@ class _Loader:
                     path=str(path),
                     position=position,
                 )
-        segment.rebuild_indexes()
+        segment.indexes.rebuild(segment)
 
     def _open(self, base_offset: int) -> LogSegment:
         return LogSegment.open(

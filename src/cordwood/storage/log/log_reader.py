@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.storage.log.append_result import LogPosition
-from cordwood.storage.segment.log_segment import FileRange, LogSegment
+from cordwood.storage.reading.batch_heads import FileRange
+from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_list import SegmentList
 
 LATEST_TIMESTAMP = -1
@@ -133,7 +134,7 @@ def collect_aborted(
     found: list[AbortedTransaction] = []
     segment = first
     while segment is not None:
-        entries, complete = segment.transaction_index.collect_aborted(start_offset, upper_bound)
+        entries, complete = segment.indexes.transactions.collect_aborted(start_offset, upper_bound)
         found += entries
         if complete:
             break

@@ -65,8 +65,9 @@ from cordwood.storage.producers.append_producers import AppendProducers
 from cordwood.storage.producers.producer_rebuild import rebuild_producer_state
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.replace import StagedSegment, finish_swap, swap_in, undo_swap_in
-from cordwood.storage.segment.log_segment import AppendedBatch, LogSegment
+from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_index import INT32_MAX
+from cordwood.storage.segment.segment_indexes import AppendedBatch
 from cordwood.storage.segment.segment_list import SegmentList
 
 _log = logging.getLogger(__name__)
@@ -176,6 +177,21 @@ class PartitionLog:
             f"highWatermark={self.high_watermark}, lastStableOffset={self.last_stable_offset}, "
             f"logStartOffset={self.log_start_offset}, logEndOffset={self.log_end_offset})"
         )
+
+    def check_invariants(self) -> None:
+        """Asserts the order of the offsets, and that segments and producers fit them."""
+        with self.lock:
+            start, stable, mark, end = (
+                self.log_start_offset,
+                self.last_stable_offset,
+                self.high_watermark,
+                self.log_end_offset,
+            )
+            assert start <= stable <= mark <= end, f"{self!r}: {start} {stable} {mark} {end}"
+            assert self.recovery_point <= end, f"{self!r}: recovery point {self.recovery_point}"
+            assert self.active.base_offset <= end, f"{self!r}: active {self.active}"
+            self.segments.check_invariants()
+            self.producer_state.check_invariants()
 
     # ---- where it is
 
@@ -702,7 +718,7 @@ class PartitionLog:
             segment.flush_log()
         try:
             for segment in dirty:
-                segment.flush_indexes()
+                segment.indexes.flush()
         finally:
             if any(segment.base_offset >= known for segment in dirty):
                 # A segment made since the last flush: its name has to last as well.

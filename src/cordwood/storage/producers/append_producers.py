@@ -98,7 +98,7 @@ class AppendProducers:
             state.update(info)
         for completed in self._completed:
             last_stable = state.last_stable_offset(completed)
-            segment.note_completed(completed, last_stable)
+            segment.indexes.note_completed(completed, last_stable)
             state.complete_transaction(completed)
 
     def _in_order(self) -> Iterable[ProducerAppendInfo]:

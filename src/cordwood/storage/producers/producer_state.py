@@ -71,6 +71,9 @@ class _Transactions:
     def __len__(self) -> int:
         return len(self._offsets)
 
+    def check_invariants(self) -> None:
+        assert self._offsets == sorted(self._by_offset), f"{self._offsets}, {self._by_offset}"
+
     def __iter__(self) -> Iterator[OngoingTransaction]:
         return map(self._by_offset.__getitem__, self._offsets)
 
@@ -149,6 +152,13 @@ class ProducerStateManager:
         self._snapshots = ProducerSnapshots(directory, fs=fs)
         self._map_end_offset = 0
         self._last_snapshot_offset = 0
+
+    def check_invariants(self) -> None:
+        """Asserts that transactions are in order, and that what is not replicated has ended."""
+        self._ongoing.check_invariants()
+        self._unreplicated.check_invariants()
+        assert all(each.last_offset is not None for each in self._unreplicated)
+        assert self._last_snapshot_offset >= 0, f"a snapshot at {self._last_snapshot_offset}"
 
     # ---- producers
 

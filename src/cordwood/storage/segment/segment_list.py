@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -47,6 +48,14 @@ class SegmentList:
 
     def __repr__(self) -> str:
         return f"SegmentList({list(self._bases)})"
+
+    def check_invariants(self) -> None:
+        """Asserts that segments ascend, and that each keeps its own invariants."""
+        bases = [segment.base_offset for segment in self._segments]
+        assert tuple(bases) == self._bases, f"{bases} listed as {self._bases}"
+        assert all(a < b for a, b in pairwise(bases)), f"segments do not ascend: {bases}"
+        for segment in self._segments:
+            segment.check_invariants()
 
     # ---- made from this one
 
