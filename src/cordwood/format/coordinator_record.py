@@ -102,7 +102,7 @@ class CoordinatorSchemas:
         return _PREFIX.pack(version) + encode_message(self.values[record_type], version, fields)
 
     def encode_readable_key(self, record_type: int, fields: Mapping[str, Any]) -> bytes:
-        """As `encode_key`; the key is read back and compared.
+        """Encodes a key; it is read back and compared.
 
         Raises:
             EncodingError: a value does not fit its field, or reads back differently.
@@ -115,7 +115,7 @@ class CoordinatorSchemas:
     def encode_readable_value(
         self, record_type: int, version: int, fields: Mapping[str, Any]
     ) -> bytes:
-        """As `encode_value`; the value is read back and compared.
+        """Encodes a value; it is read back and compared.
 
         Raises:
             EncodingError: a value does not fit its field, or reads back differently.

@@ -75,7 +75,7 @@ def decode_consumer_assignment(data: bytes) -> MessageValue:
 
 
 class ConsumerSubscription(NamedTuple):
-    """What a consumer of the classic protocol subscribes to, and which partitions it has."""
+    """The subscription of a consumer of the classic protocol, and the partitions that it has."""
 
     topics: tuple[str, ...]
     owned: tuple[tuple[str, tuple[int, ...]], ...] = ()

@@ -157,7 +157,7 @@ class BrokerTrash:
     # ---- segments
 
     def note(self, directory: Path, removal: Removal) -> None:
-        """As `Trash.note`.
+        """Notes a removal in the trash of its log directory (`Trash.note`).
 
         Raises:
             TrashError: it cannot be noted.
@@ -235,7 +235,7 @@ class BrokerTrash:
                 self.topics.add_line(topic_id, line)
 
     def waits_for(self, topic_id: UUID | None, partition: TopicPartition, log_dir: Path) -> bool:
-        """As `TrashedTopics.waits_for`, also of a topic whose note waits.
+        """Whether a deleted topic waits, in the trash or to be noted there.
 
         Raises:
             TrashError: the notes cannot be read.
@@ -258,7 +258,7 @@ class BrokerTrash:
             self._waiting.hand_over(self.topics)
 
     def take(self, directory: Path, topic_id: UUID, partition: TopicPartition) -> bool:
-        """As `TrashedTopics.take`.
+        """Takes a deleted topic out of the trash (`TrashedTopics.take`).
 
         Raises:
             TrashError: it cannot be moved, and is where it was.
@@ -396,7 +396,7 @@ class BrokerTrash:
         return sum(int(each["bytes"]) for each in self.status()["removals"])
 
     def status(self) -> dict[str, Any]:
-        """What is here, the oldest first, as plain values.
+        """The entries of the trash, the oldest first, as plain values.
 
         Raises:
             TrashError: it cannot be read.
@@ -421,7 +421,7 @@ class BrokerTrash:
 
 
 def _attempt(doing: str, work: Callable[[], T], otherwise: U) -> T | U:
-    """What the work returns; an error of the trash is logged, so that the rest of it is done."""
+    """The result of the work; an error of the trash is logged, and the caller continues."""
     try:
         return work()
     except (OSError, CordwoodError) as error:

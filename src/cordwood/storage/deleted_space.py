@@ -35,7 +35,7 @@ def free_bytes_soon(
 def free_bytes_foreseen(
     log_dir: Path, *, fs: FileSystem, trash: BrokerTrash | None = None
 ) -> tuple[int, bool]:
-    """What `free_bytes_soon` can count on, and whether files that are deleted later add to it.
+    """(bytes that `free_bytes_soon` counts on, whether files that are deleted later add to them).
 
     Nothing is removed: a trash on the same file system counts with all that is in it.
 

@@ -61,7 +61,7 @@ class DiskReserve:
             _log.debug("Only %d bytes are reserved: %s", self._held_bytes, error)
 
     def at_need(self, work: Callable[[], T]) -> T:
-        """What `work` gives; on a full disk it is done again in the space of the reserve.
+        """The result of `work`; on a full disk it is done again in the space of the reserve.
 
         Raises:
             StorageError: as `work`, which does not fit the reserve either.

@@ -389,14 +389,14 @@ class OsFile:
         self.close()
 
     def read_at(self, size_bytes: int, position: int) -> bytes:
-        """As `File.read_at`."""
+        """Reads by pread."""
         try:
             return os.pread(self._handle, size_bytes, position)
         except OSError as error:
             raise self._named(error) from error
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """As `File.read_into`."""
+        """Reads by preadv, into the caller's memory."""
         assert position >= 0, f"{self._path}: position {position}"  # -1 is where it last stood
         try:
             return os.preadv(self._handle, [view], position)
@@ -404,12 +404,12 @@ class OsFile:
             raise self._named(error) from error
 
     def read_ahead(self) -> None:
-        """As `File.read_ahead`."""
+        """Advises the kernel; a file system that refuses is ignored."""
         with suppress(OSError):
             os.posix_fadvise(self._handle, 0, 0, os.POSIX_FADV_SEQUENTIAL)
 
     def write_at(self, parts: Sequence[Buffer], position: int) -> None:
-        """As `File.write_at`."""
+        """Writes by pwritev, again until all is written."""
         assert position >= 0, f"{self._path}: position {position}"  # -1 is where it last stood
         if len(parts) > _PARTS_MAX:
             parts = [b"".join(parts)]
@@ -426,14 +426,14 @@ class OsFile:
             raise self._named(error) from error
 
     def truncate(self, size_bytes: int) -> None:
-        """As `File.truncate`."""
+        """Calls ftruncate."""
         try:
             os.ftruncate(self._handle, size_bytes)
         except OSError as error:
             raise self._named(error) from error
 
     def sync(self) -> None:
-        """As `File.sync`."""
+        """Calls fsync, of bytes and length."""
         if self._handle < 0:  # which the function takes for a bug of its caller
             raise self._named(OSError(errno.EBADF, os.strerror(errno.EBADF)))
         try:
@@ -442,15 +442,15 @@ class OsFile:
             raise self._named(error) from error
 
     def size(self) -> int:
-        """As `File.size`."""
+        """Calls fstat."""
         return os.fstat(self._handle).st_size
 
     def fileno(self) -> int:
-        """As `File.fileno`."""
+        """Returns the descriptor."""
         return self._handle
 
     def close(self) -> None:
-        """As `File.close`."""
+        """Closes the descriptor, once."""
         if self._handle >= 0:
             handle, self._handle = self._handle, -1
             os.close(handle)
@@ -473,7 +473,7 @@ class OsFileSystem(FileSystem):
     """The machine's."""
 
     def entries_in(self, directory: Path) -> list[Entry]:
-        """As `FileSystem.entries_in`."""
+        """Lists a directory by scandir, sorted by name."""
         with os.scandir(directory) as found:
             entries = [
                 Entry(entry.name, is_directory=False, is_regular=True)
@@ -485,19 +485,19 @@ class OsFileSystem(FileSystem):
         return entries
 
     def names_in(self, directory: Path) -> list[str]:
-        """As `FileSystem.names_in`, without a look at each entry."""
+        """Lists a directory without a look at each entry."""
         return sorted(os.listdir(directory))
 
     def exists(self, path: Path) -> bool:
-        """As `FileSystem.exists`."""
+        """Looks a path up; follows links."""
         return os.path.exists(path)  # three times as fast as the method
 
     def is_directory(self, path: Path) -> bool:
-        """As `FileSystem.is_directory`."""
+        """Looks a path up; follows links."""
         return path.is_dir()
 
     def facts_of(self, path: Path) -> FileFacts:
-        """As `FileSystem.facts_of`."""
+        """Calls stat."""
         status = os.stat(path)  # as above
         return FileFacts(
             size_bytes=status.st_size,
@@ -509,23 +509,23 @@ class OsFileSystem(FileSystem):
         )
 
     def is_same_file_system(self, path: Path, other: Path) -> bool:
-        """As `FileSystem.is_same_file_system`."""
+        """Compares the devices."""
         return path.stat().st_dev == other.stat().st_dev
 
     def identity_of(self, path: Path) -> tuple[int, int]:
-        """As `FileSystem.identity_of`: device and inode, which bind mounts share."""
+        """Returns device and inode, which bind mounts share."""
         status = os.stat(path)
         return status.st_dev, status.st_ino
 
     def require_regular(self, path: Path) -> None:
-        """As `FileSystem.require_regular`."""
+        """Checks the type by stat."""
         with suppress(FileNotFoundError):
             mode = os.stat(path).st_mode
             if not stat.S_ISREG(mode):
                 raise _not_regular(path, is_directory=stat.S_ISDIR(mode))
 
     def is_open_for_writing(self, path: Path) -> bool:
-        """As `FileSystem.is_open_for_writing`: the kernel then refuses a read lease.
+        """Asks for a read lease, which the kernel refuses if a writer has the file open.
 
         Not known are files of other users, to all but root, and those of network file systems.
         """
@@ -538,49 +538,49 @@ class OsFileSystem(FileSystem):
         return False
 
     def free_bytes(self, path: Path) -> int:
-        """As `FileSystem.free_bytes`."""
+        """Reads the free space of the file system."""
         return shutil.disk_usage(path).free
 
     def space(self, path: Path) -> tuple[int, int]:
-        """As `FileSystem.space`."""
+        """Reads total and free space of the file system."""
         usage = shutil.disk_usage(path)
         return usage.total, usage.free
 
     def open_files_max(self) -> int:
-        """As `FileSystem.open_files_max`."""
+        """Returns the soft limit of open files of this process."""
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return soft if soft != resource.RLIM_INFINITY else sys.maxsize
 
     def open(self, path: Path, *, write: bool = False) -> OsFile:
-        """As `FileSystem.open`."""
+        """Opens a file, for reading or for both."""
         return OsFile(path, os.O_RDWR if write else os.O_RDONLY)
 
     def create(self, path: Path) -> OsFile:
-        """As `FileSystem.create`."""
+        """Opens a file, emptied or new."""
         return OsFile(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
 
     def rename(self, path: Path, target: Path) -> None:
-        """As `FileSystem.rename`."""
+        """Calls rename, which replaces a file at once."""
         with room_for(target):
             path.replace(target)
 
     def remove(self, path: Path) -> None:
-        """As `FileSystem.remove`."""
+        """Unlinks a file."""
         with room_for(path):
             path.unlink(missing_ok=True)
 
     def make_directory(self, path: Path) -> None:
-        """As `FileSystem.make_directory`."""
+        """Makes a directory and its parents."""
         with room_for(path):
             path.mkdir(parents=True, exist_ok=True)
 
     def remove_directory(self, path: Path) -> None:
-        """As `FileSystem.remove_directory`."""
+        """Removes an empty directory."""
         with room_for(path):
             path.rmdir()
 
     def sync_directory(self, path: Path) -> None:
-        """As `FileSystem.sync_directory`."""
+        """Calls fsync on the directory."""
         with room_for(path):
             handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
             try:
@@ -591,19 +591,19 @@ class OsFileSystem(FileSystem):
                 os.close(handle)
 
     def set_modified(self, path: Path, modified_ns: int) -> None:
-        """As `FileSystem.set_modified`."""
+        """Sets both times of a file, in nanoseconds."""
         with room_for(path):
             os.utime(path, ns=(modified_ns, modified_ns))
 
     def take_after(self, path: Path, model: FileFacts) -> None:
-        """As `FileSystem.take_after`."""
+        """Changes mode, and as root owner and group."""
         with room_for(path):
             if os.geteuid() == 0:
                 os.chown(path, model.uid, model.gid)
             path.chmod(model.mode)
 
     def lock(self, directory: Path) -> Lock:
-        """As `FileSystem.lock`."""
+        """Takes a POSIX record lock on `.lock`."""
         return DirectoryLock(directory)
 
     def copy_link(self, path: Path, target: Path) -> None:

@@ -428,7 +428,7 @@ class LogManager(LogSet):
         return log
 
     def delete_all(self, partitions: Iterable[TopicPartition]) -> None:
-        """As `delete` for each, with one sync of each directory and one write of each checkpoint.
+        """Deletes several logs, with one sync of each directory and one write of each checkpoint.
 
         A log that cannot be deleted is reported, and does not stop the others.
         """

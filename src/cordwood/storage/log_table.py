@@ -1,4 +1,4 @@
-"""Which logs a process serves: current and future ones by partition, and those to be deleted.
+"""The logs of a process: current and future ones by partition, and those to be deleted.
 
 The lock here is held for a moment only, and no other lock is taken under it. Code that holds a
 log's lock may call this: a directory that fails takes its logs out in the thread that found it out.

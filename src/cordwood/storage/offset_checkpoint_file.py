@@ -86,7 +86,7 @@ class OffsetCheckpointFile:
         self.write_current(lambda: offsets)
 
     def write_current(self, offsets: Callable[[], Mapping[TopicPartition, int]]) -> None:
-        """As `write`, of what `offsets` gives once no other thread is writing.
+        """Writes the result of `offsets`, which is called once no other thread is writing.
 
         So the lines of a slower thread never take the place of newer ones.
         """
@@ -113,7 +113,7 @@ class OffsetCheckpointFile:
     def _replace_lines(
         self, ordered: Mapping[TopicPartition, int], *, model: FileFacts | None = None
     ) -> None:
-        """As `_replace`; they are what `read` and the next `write` know of."""
+        """Replaces the file by these lines, which `read` and the next `write` then know."""
         self._replace(ordered, model=model)
         self._written = dict(ordered)
         self._parsed = self._state(), self._written

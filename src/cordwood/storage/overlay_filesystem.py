@@ -81,7 +81,7 @@ class _OverlayFile:
         return len(data)
 
     def read_ahead(self) -> None:
-        """As `File.read_ahead`; it is not passed on."""
+        """Does nothing: the hint is not passed on."""
 
     def write_at(self, parts: Sequence[Buffer], position: int) -> None:
         self._content.write(self._base, b"".join(parts), position)
@@ -130,7 +130,7 @@ class OverlayFileSystem(FileSystem):
     # ---- looking
 
     def entries_in(self, directory: Path) -> list[Entry]:
-        """As `FileSystem.entries_in`."""
+        """Lists what the lower file system has, and what was made or removed here."""
         if self._directories.get(directory) is False:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(directory))
         entries: dict[str, Entry] = {}
@@ -153,19 +153,19 @@ class OverlayFileSystem(FileSystem):
         return [entries[name] for name in sorted(entries)]
 
     def exists(self, path: Path) -> bool:
-        """As `FileSystem.exists`."""
+        """Looks a path up here, then in the lower file system."""
         if path in self._files:
             return self._files[path] is not None
         known = self._directories.get(path)
         return self._base.exists(path) if known is None else known
 
     def is_directory(self, path: Path) -> bool:
-        """As `FileSystem.is_directory`."""
+        """Looks a directory up here, then in the lower file system."""
         known = self._directories.get(path)
         return self._base.is_directory(path) if known is None else known
 
     def facts_of(self, path: Path) -> FileFacts:
-        """As `FileSystem.facts_of`."""
+        """Returns the facts of the file here, or else those of the lower one, read once."""
         content = self._files.get(path)
         if path in self._files:
             if content is None:
@@ -179,11 +179,11 @@ class OverlayFileSystem(FileSystem):
         return facts
 
     def free_bytes(self, path: Path) -> int:
-        """As `FileSystem.free_bytes`."""
+        """Returns the free bytes of the lower file system."""
         return self._base.free_bytes(path)
 
     def open(self, path: Path, *, write: bool = False) -> File:
-        """As `FileSystem.open`."""
+        """Opens a file; what is written stays in memory."""
         if path in self._files:
             content = self._files[path]
             if content is None:
@@ -201,7 +201,7 @@ class OverlayFileSystem(FileSystem):
     # ---- changing
 
     def create(self, path: Path) -> File:
-        """As `FileSystem.create`."""
+        """Makes a file in memory."""
         if not self.is_directory(path.parent):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         content = _Content(None, self.facts_of(path.parent))
@@ -209,7 +209,7 @@ class OverlayFileSystem(FileSystem):
         return _OverlayFile(content)
 
     def rename(self, path: Path, target: Path) -> None:
-        """As `FileSystem.rename`, for files."""
+        """Renames a file in memory; a directory cannot be renamed."""
         if self.is_directory(path):
             raise OSError(errno.EROFS, "a directory that is only looked at keeps its name")
         content = self._files.get(path)
@@ -221,17 +221,17 @@ class OverlayFileSystem(FileSystem):
         self._files[target] = content
 
     def remove(self, path: Path) -> None:
-        """As `FileSystem.remove`."""
+        """Hides a file."""
         self._files[path] = None
 
     def make_directory(self, path: Path) -> None:
-        """As `FileSystem.make_directory`."""
+        """Makes a directory in memory."""
         if not self.is_directory(path):
             self.make_directory(path.parent)
             self._directories[path] = True
 
     def remove_directory(self, path: Path) -> None:
-        """As `FileSystem.remove_directory`."""
+        """Hides an empty directory."""
         if self.entries_in(path):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path))
         self._directories[path] = False
@@ -240,7 +240,7 @@ class OverlayFileSystem(FileSystem):
         """Memory has nothing to wait for."""
 
     def set_modified(self, path: Path, modified_ns: int) -> None:
-        """As `FileSystem.set_modified`."""
+        """Sets the modification time in memory."""
         content = self._files.get(path)
         if content is None:
             if path in self._files:

@@ -54,7 +54,7 @@ class Trash:
         self._fs = fs
 
     def prepare(self, log_dirs: Sequence[Path], *, read_only: bool = False) -> list[str]:
-        """As `make`; only checks where it lies if `read_only`.
+        """Makes the trash; only checks where it lies if `read_only`.
 
         Returns:
             A warning for each log directory on the trash's own file system, where moving files
@@ -177,7 +177,7 @@ class Trash:
 
 
 class TrashedPartition:
-    """What a trash has of one partition, in a directory with its name."""
+    """The part of a trash with one partition, a directory with its name."""
 
     def __init__(self, directory: Path, *, fs: FileSystem = OS) -> None:
         self.directory = directory

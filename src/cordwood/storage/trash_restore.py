@@ -67,7 +67,7 @@ class NotRestorableError(CordwoodError):
 
 @dataclass(slots=True)
 class Restored:
-    """What was, or would be, undone, the newest first; `refused` says why no more is."""
+    """Removals that were, or would be, undone, newest first; `refused` says why no more are."""
 
     topic_partition: TopicPartition
     log_dir: Path
@@ -271,7 +271,7 @@ class _StoppedLog:
 
 
 def _without_rolled(removal: Removal, rest: Segments) -> Segments:
-    """What follows removed segments, without the empty one that was made where all went.
+    """The segments behind removed ones, without the empty one that was made where all went.
 
     Raises:
         NotRestorableError: something else follows.

@@ -64,7 +64,7 @@ class TrashedTopics:
         return sorted(found, key=lambda topic: (topic.at_ms, topic.name))
 
     def get(self, topic_id: UUID) -> RemovedTopic | None:
-        """What is noted of a topic; None if nothing is.
+        """The note of a topic; None if there is none.
 
         Raises:
             CorruptError: it cannot be understood.

@@ -64,7 +64,7 @@ def decompressed(codec: Codec, packed: Buffer, *, size_max: int = DECOMPRESSED_B
 
 
 def _decompressed_to_mapped_memory(codec: Codec, packed: Buffer, size_max: int) -> memoryview:
-    """As `decompress`, in memory that is taken up as it is written to, by the codec.
+    """Decompresses into memory that is taken up as the codec writes to it.
 
     A buffer filled with zeros first, and a copy at the end, would hold up all other threads.
     """

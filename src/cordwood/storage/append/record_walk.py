@@ -71,7 +71,7 @@ def walk_records(payload: Buffer, count: int) -> RecordSummary:
 
 
 def walk_plainly(payload: Buffer, count: int) -> RecordSummary:
-    """As `walk_records`, in plain Python."""
+    """Walks records in plain Python, with the result of `walk_records`."""
     read = null_keys = 0
     least = greatest = 0
     sequential = True

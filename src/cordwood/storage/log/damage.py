@@ -1,4 +1,4 @@
-"""What a log does at bytes and offsets that are damaged: it refuses, and says where."""
+"""Refusals of reads and appends at damaged bytes and offsets, with their places."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ class DeletedFiles:
         )
 
     def settle_all(self, directory: Path) -> None:
-        """As `settle`, of every file that waits."""
+        """Moves every file that waits to the trash, if there is one."""
         if self._context.trash is None:
             return
         with self._lock:

@@ -1,4 +1,4 @@
-"""What a running log notes in the trash before segments leave it."""
+"""Notes that a running log makes in the trash before segments leave it."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ class ProducerStateEntry:
 
     @classmethod
     def from_snapshot(cls, entry: ProducerEntry) -> ProducerStateEntry:
-        """As a snapshot knows it: with the last batch alone."""
+        """The entry of a snapshot, which has the last batch alone."""
         batches: tuple[BatchMetadata, ...] = ()
         if entry.last_offset >= 0:
             last = BatchMetadata(
@@ -204,12 +204,12 @@ class ProducerStateEntry:
 
     @property
     def first_sequence(self) -> int:
-        """That of the oldest batch known, -1 without one."""
+        """The first sequence of the oldest batch known, -1 without one."""
         return self.batches[0].first_sequence if self.batches else NO_SEQUENCE
 
     @property
     def last_sequence(self) -> int:
-        """That of the newest batch, -1 without one."""
+        """The last sequence of the newest batch, -1 without one."""
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     @property
@@ -383,7 +383,7 @@ class ProducerAppendInfo:
         *,
         is_transactional: bool,
     ) -> None:
-        """As `append`, of a data batch; `offset_delta` is its last offset less its first."""
+        """Checks and adds a data batch; `offset_delta` is its last offset less its first."""
         entry = self.entry
         if producer_epoch < entry.producer_epoch:
             self._refuse_epoch(producer_epoch, first_offset, TRANSACTION_VERSION_UNKNOWN)
@@ -412,7 +412,7 @@ class ProducerAppendInfo:
         *,
         transaction_version: int = 0,
     ) -> CompletedTransaction | None:
-        """As `append`, of a marker; None where the transaction had no records here."""
+        """Checks and adds a marker; None if the transaction had no records here."""
         if self._origin is AppendOrigin.REPLICATION:
             transaction_version = 0
         self._check_marker_epoch(producer_epoch, offset, transaction_version)

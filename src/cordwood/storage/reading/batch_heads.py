@@ -74,7 +74,7 @@ class FileRange(NamedTuple):
 
 
 class BatchHead(NamedTuple):
-    """What a walk reads of a batch; -1 stands for no timestamp, epoch or producer.
+    """The fields of a batch header that a walk reads; -1: no timestamp, epoch or producer.
 
     In magic 0 and 1 `base_offset` is that of the message too, of a compressed one that of its last
     record.
@@ -123,7 +123,7 @@ def parse_head(block: bytes, at: int, position: int, remaining: int) -> BatchHea
 
 
 def _parse_odd_head(block: bytes, at: int, position: int, remaining: int) -> BatchHead | None:
-    """As `parse_head`, of what is no whole batch of magic 2."""
+    """Parses a head that is not of a whole batch of magic 2."""
     if remaining < MAGIC_BYTES_MIN:
         return None
     base_offset, length, magic = _PREFIX.unpack_from(block, at)

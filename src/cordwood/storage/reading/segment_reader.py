@@ -40,7 +40,7 @@ _REASONS = {
 
 
 class BadBatchError(CorruptError):
-    """What is at `position` is no batch; `status` is that of `kernels.scan_batches`, or CUT_OFF."""
+    """No batch is at `position`; `status` is that of `kernels.scan_batches`, or CUT_OFF."""
 
     status: int = rows_of.ENDED
 

@@ -68,14 +68,14 @@ class OffsetIndex(SegmentIndex):
         return OffsetPosition(self.base_offset + keys[slot], values[slot])
 
     def position_of(self, target_offset: int) -> tuple[int, int | None]:
-        """As `lookup`, the position first; 0 and no offset where there is no such entry."""
+        """(position, offset) of the entry that `lookup` finds; (0, None) if there is none."""
         self.was_used = True
         keys, values = self._columns or self.columns()
         slot = bisect_right(keys, target_offset - self.base_offset) - 1
         return (0, None) if slot < 0 else (values[slot], self.base_offset + keys[slot])
 
     def lookup_on_disk(self, target_offset: int) -> OffsetPosition:
-        """As `lookup`; an index that is not in memory is searched in its file, not read whole.
+        """Looks an entry up, in the file, without reading all of it, if it is not in memory.
 
         Raises:
             CorruptError: the entry that was found can be none.

@@ -52,7 +52,7 @@ class TimeIndex(SegmentIndex):
         return TimestampOffset(keys[count - 1], self.base_offset + values[count - 1])
 
     def last_entry_on_disk(self) -> TimestampOffset:
-        """As `last_entry`; of an index that is not in memory, only the ends of its file are read.
+        """The last entry; of an index that is not in memory, only the ends of its file are read.
 
         Raises:
             CorruptError: the file does not hold an index.
