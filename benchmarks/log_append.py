@@ -146,7 +146,7 @@ def _fetch(
     begun = time.perf_counter()
     offset = total = 0
     while offset < log.log_end_offset:
-        found = log.read(offset, _FETCH_BYTES, isolation=Isolation.HIGH_WATERMARK)
+        found = log.reader.read(offset, _FETCH_BYTES, isolation=Isolation.HIGH_WATERMARK)
         assert found.range is not None, "below the log's end"
         got = take(found.range)
         offset += got // batch_bytes * records

@@ -72,10 +72,10 @@ def segment_rows(
     rng = random.Random(segments)
 
     def by_offset(number: int) -> None:
-        log.read(number, _FETCH_BYTES, isolation=Isolation.HIGH_WATERMARK)
+        log.reader.read(number, _FETCH_BYTES, isolation=Isolation.HIGH_WATERMARK)
 
     def by_timestamp(number: int) -> None:
-        found = log.list_offset(EPOCH_MS + number)
+        found = log.reader.list_offset(EPOCH_MS + number)
         assert found is not None, "every millisecond has its record"
         assert found.offset == number, "the records are a millisecond apart"
 

@@ -218,7 +218,7 @@ def read_all(log: PartitionLog, isolation: Isolation) -> list[Seen]:
     offset = log.log_start_offset
     aborting: dict[int, int] = {}
     while True:
-        fetched = log.read(offset, 100_000, isolation=isolation)
+        fetched = log.reader.read(offset, 100_000, isolation=isolation)
         if fetched.range is None:
             return seen
         pending = {(a.producer_id, a.first_offset) for a in fetched.aborted or ()}

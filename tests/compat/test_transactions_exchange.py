@@ -111,7 +111,7 @@ class Exchange:
         """Has the outcome of some be in the log, as where a broker dies before it sends markers."""
         for partition in range(2):
             log = new_log(self.data, name=f"{TRANSACTION_STATE_TOPIC}-{partition}")
-            found = batches_read(log.read(0, 1 << 26, isolation=Isolation.LOG_END))
+            found = batches_read(log.reader.read(0, 1 << 26, isolation=Isolation.LOG_END))
             epoch = found[-1].header.partition_leader_epoch
             last = {
                 record.transactional_id: record

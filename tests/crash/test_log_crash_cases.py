@@ -258,7 +258,7 @@ def test_a_time_index_lasts_where_its_segment_was_flushed_before_the_roll() -> N
     assert log.active.time_index.last_entry.timestamp == at + 20, "the last is not in it yet"
     stored.manager.checkpoint_recovery_points()
     for again in crashed_during(stored, lambda _: log.roll()):
-        found = again.log().list_offset(at + 25, isolation=Isolation.LOG_END)
+        found = again.log().reader.list_offset(at + 25, isolation=Isolation.LOG_END)
         assert found is not None
         assert found.offset == 3
 

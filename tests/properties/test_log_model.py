@@ -177,7 +177,7 @@ class LogIsAList(RuleBasedStateMachine):
         assert result.first_offset == self.model.end
         assert result.record_count == len(records)
         assert not result.is_duplicate
-        data = self.log.read(result.first_offset, ALL, isolation=Isolation.LOG_END).read()
+        data = self.log.reader.read(result.first_offset, ALL, isolation=Isolation.LOG_END).read()
         (stored,) = parse_batches(data)
         assert len(data) == result.size_bytes
         assert [(r.offset, r.key, r.value) for r in stored.records] == [
@@ -328,7 +328,9 @@ class LogIsAList(RuleBasedStateMachine):
             assert epoch < known.epoch
             return
         assert epoch >= known.epoch
-        data_read = self.log.read(result.first_offset, ALL, isolation=Isolation.LOG_END).read()
+        data_read = self.log.reader.read(
+            result.first_offset, ALL, isolation=Isolation.LOG_END
+        ).read()
         (stored,) = parse_batches(data_read)
         assert stored.is_control
         assert stored.is_abort is not commit
@@ -376,10 +378,10 @@ class LogIsAList(RuleBasedStateMachine):
         offset = self.offset_at(place)
         if not self.model.start <= offset <= self.model.end:
             with pytest.raises(OffsetOutOfRangeError):
-                self.log.read(offset, max_bytes, isolation=isolation, min_one=min_one)
+                self.log.reader.read(offset, max_bytes, isolation=isolation, min_one=min_one)
             return
         stable = self.log.last_stable_offset
-        fetched = self.log.read(offset, max_bytes, isolation=isolation, min_one=min_one)
+        fetched = self.log.reader.read(offset, max_bytes, isolation=isolation, min_one=min_one)
         expected = self.model.read(
             offset,
             max_bytes,
@@ -430,11 +432,13 @@ class LogIsAList(RuleBasedStateMachine):
             bases=segments.base_offsets,
             idle=[segment.last_modified_ms for segment in segments],
         )
-        assert self.log.list_offset(timestamp, isolation=isolation) == expected
+        assert self.log.reader.list_offset(timestamp, isolation=isolation) == expected
 
     @rule(epoch=st.integers(-1, 8))
     def end_offset_for(self, epoch: int) -> None:
-        assert tuple(self.log.end_offset_for_epoch(epoch)) == self.model.end_offset_for(epoch)
+        assert tuple(self.log.reader.end_offset_for_epoch(epoch)) == self.model.end_offset_for(
+            epoch
+        )
 
     # ---- offsets that move
 
@@ -677,7 +681,7 @@ class LogIsAList(RuleBasedStateMachine):
     @invariant()
     def every_record_is_read_once(self) -> None:
         found, offset = b"", self.log.log_start_offset
-        while data := self.log.read(offset, ALL, isolation=Isolation.LOG_END).read():
+        while data := self.log.reader.read(offset, ALL, isolation=Isolation.LOG_END).read():
             found += data
             offset = parse_batches(data)[-1].last + 1
         assert found == b"".join(s.raw for s in self.model.batches if s.last >= self.model.start)

@@ -275,7 +275,7 @@ class GroupBroker(TopicsUnderTest):
         log = self.log(self.served, index)
         if log.log_start_offset == log.log_end_offset:
             return []
-        batches = batches_read(log.read(0, 1 << 26, isolation=Isolation.LOG_END))
+        batches = batches_read(log.reader.read(0, 1 << 26, isolation=Isolation.LOG_END))
         return [
             record for batch in batches if not batch.header.is_control for record in batch.records()
         ]

@@ -203,7 +203,7 @@ class LogCheck:
                 return  # the time of its file stands for that of its records
             if max(batch.header.max_timestamp for batch in found.batches) >= timestamp:
                 break
-        listed = log.list_offset(timestamp, isolation=Isolation.LOG_END)
+        listed = log.reader.list_offset(timestamp, isolation=Isolation.LOG_END)
         expected = next(
             (
                 (record.timestamp, record.offset)
@@ -340,7 +340,7 @@ def fetch_all(log: PartitionLog, offset: int, max_bytes: int) -> list[bytes]:
     """The batches that a follower gets from an offset on; part of one counts as none."""
     found: list[bytes] = []
     for _ in range(_FETCHES_MAX):
-        data = log.read(offset, max_bytes, isolation=Isolation.LOG_END).read()
+        data = log.reader.read(offset, max_bytes, isolation=Isolation.LOG_END).read()
         batches = [batch for _, batch in iter_batches(data)]
         if not batches:
             assert not data, f"{len(data)} bytes at {offset} and no batch"
@@ -358,7 +358,7 @@ def read_committed(log: PartitionLog, offset: int, max_bytes: int) -> list[Recor
     """
     found: list[Record] = []
     for _ in range(_FETCHES_MAX):
-        fetched = log.read(offset, max_bytes, isolation=Isolation.TXN_COMMITTED)
+        fetched = log.reader.read(offset, max_bytes, isolation=Isolation.TXN_COMMITTED)
         batches = stored_whole(fetched)
         if not batches:
             return found

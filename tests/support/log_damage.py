@@ -291,7 +291,7 @@ class DamageCase:
             return
         assert result.first_offset == end, f"appended at {result.first_offset}, not at {end}"
         try:
-            data = log.read(end, 1, isolation=Isolation.LOG_END, min_one=True).read()
+            data = log.reader.read(end, 1, isolation=Isolation.LOG_END, min_one=True).read()
         except CordwoodError:
             assert known.damaged, "what was appended cannot be read"
             self.counts["reads refused"] += 1

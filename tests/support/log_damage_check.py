@@ -62,15 +62,15 @@ class Wanted:
 def view_of(log: PartitionLog) -> tuple[object, ...]:
     """All that is asked of a log whose partition is whole: the same as without the damage."""
     times = sorted({batch_time for segment in log.segments for batch_time in _times_in(segment)})
-    committed = log.read(log.log_start_offset, 1 << 20, isolation=Isolation.TXN_COMMITTED)
+    committed = log.reader.read(log.log_start_offset, 1 << 20, isolation=Isolation.TXN_COMMITTED)
     return (
         (log.log_start_offset, log.high_watermark, log.last_stable_offset, log.log_end_offset),
         log.leader_epochs.epoch_entries,
         sorted(map(str, log.producer_state.active_producers.values())),
         committed.read(),
         committed.aborted,
-        [log.list_offset(time, isolation=Isolation.LOG_END) for time in (*_SPECIAL, *times)],
-        [log.end_offset_for_epoch(epoch) for epoch in range(12)],
+        [log.reader.list_offset(time, isolation=Isolation.LOG_END) for time in (*_SPECIAL, *times)],
+        [log.reader.end_offset_for_epoch(epoch) for epoch in range(12)],
     )
 
 
@@ -173,7 +173,7 @@ class LogJudge:
         self._reads += 1
         assert self._reads < _READS_MAX, "reads without an end"
         try:
-            fetched = self._log.read(offset, max_bytes, isolation=isolation, min_one=True)
+            fetched = self._log.reader.read(offset, max_bytes, isolation=isolation, min_one=True)
             data = fetched.read()
         except CordwoodError as error:
             self._require_reason(error)
@@ -238,7 +238,7 @@ class LogJudge:
         for timestamp in asked:
             isolation = self._rng.choice(list(Isolation))
             try:
-                found = self._log.list_offset(timestamp, isolation=isolation)
+                found = self._log.reader.list_offset(timestamp, isolation=isolation)
             except CordwoodError as error:
                 self._require_reason(error)
                 continue

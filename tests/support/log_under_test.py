@@ -179,7 +179,7 @@ def fetch(
     min_one: bool = True,
 ) -> Fetched:
     """A read up to the log's end, by default as a follower makes it."""
-    return log.read(offset, max_bytes, isolation=isolation, min_one=min_one)
+    return log.reader.read(offset, max_bytes, isolation=isolation, min_one=min_one)
 
 
 def batches_read(fetched: Fetched) -> list[RecordBatch]:

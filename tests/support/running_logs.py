@@ -131,7 +131,7 @@ def read_records(
     offset = log.log_start_offset if start is None else start
     found: list[Record] = []
     while True:
-        fetched = log.read(offset, _FETCH_BYTES, isolation=isolation)
+        fetched = log.reader.read(offset, _FETCH_BYTES, isolation=isolation)
         batches = [batch for _, batch in iter_batches(fetched.read())]
         if not batches:
             return found

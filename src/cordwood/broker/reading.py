@@ -304,7 +304,7 @@ class PartitionReading:
                 preferred_replica=-1 if preferred is None else preferred,
             )
         high_watermark = log.high_watermark
-        fetched = log.read(
+        fetched = log.reader.read(
             wanted.fetch_offset,
             min(wanted.max_bytes, left),
             isolation=self._isolation,
@@ -339,7 +339,7 @@ def _diverging_epoch(log: PartitionLog, wanted: FetchPartition) -> tuple[int, in
     """
     if wanted.last_fetched_epoch == NO_EPOCH:
         return None
-    epoch, end = log.end_offset_for_epoch(wanted.last_fetched_epoch)
+    epoch, end = log.reader.end_offset_for_epoch(wanted.last_fetched_epoch)
     if epoch == NO_EPOCH or end < 0:
         raise OffsetOutOfRangeError(
             "Could not determine the end offset of the last fetched epoch "

@@ -141,7 +141,7 @@ class MetadataLog(ABC):
         Raises:
             StorageError: the disk returned an error.
         """
-        return self._log.read(offset, max_bytes).read()
+        return self._log.reader.read(offset, max_bytes).read()
 
     def snapshots(self) -> list[SnapshotFile]:
         """The snapshots in the directory, the oldest first."""

@@ -61,7 +61,7 @@ class LogMove:
         if future.log_end_offset < current.log_start_offset:
             future.truncate_fully_and_start_at(current.log_start_offset)
         truncation_count = current.truncation_count
-        fetched = current.read(
+        fetched = current.reader.read(
             future.log_end_offset, max_bytes, isolation=Isolation.LOG_END, min_one=True
         )
         with current.guard("reading from"):

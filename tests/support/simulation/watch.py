@@ -184,7 +184,7 @@ def stored(log: PartitionLog, begin: int) -> Iterator[StoredBatch]:
     """The batches of a log that end at or behind an offset."""
     offset = max(begin, log.log_start_offset)
     while offset < log.log_end_offset:
-        data = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END).read()
+        data = log.reader.read(offset, _READ_BYTES, isolation=Isolation.LOG_END).read()
         before = offset
         for _, batch in iter_batches(data):
             assert isinstance(batch, RecordBatch), "no old messages"

@@ -65,7 +65,7 @@ def aborted_in(log: PartitionLog) -> list[AbortedTransaction]:
 
 def first_batch_read(log: PartitionLog, offset: int) -> int:
     """The last offset of the first batch that a read at `offset` gives."""
-    data = log.read(offset, 100, isolation=Isolation.LOG_END, min_one=True).read()
+    data = log.reader.read(offset, 100, isolation=Isolation.LOG_END, min_one=True).read()
     return int.from_bytes(data[:8], "big") + int.from_bytes(data[23:27], "big")
 
 
@@ -356,7 +356,7 @@ def test_indexes_that_are_gone_or_overwritten_are_rebuilt(
     assert log.segments.first.time_index.entries > 0
     for n in range(200):
         assert first_batch_read(log, n) == n
-        found = log.list_offset(start + n * 10, isolation=Isolation.LOG_END)
+        found = log.reader.list_offset(start + n * 10, isolation=Isolation.LOG_END)
         assert found is not None
         assert found.offset == n
     stored.require_settled(clean=clean)

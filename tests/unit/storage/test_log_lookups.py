@@ -30,7 +30,7 @@ NONE = ListedOffset(-1, -1, -1)
 def listed(
     log: PartitionLog, timestamp: int, isolation: Isolation = Isolation.LOG_END
 ) -> ListedOffset | None:
-    return log.list_offset(timestamp, isolation=isolation)
+    return log.reader.list_offset(timestamp, isolation=isolation)
 
 
 def hundred(root: Path) -> PartitionLog:

@@ -182,9 +182,9 @@ def test_expired_segments_go_and_with_them_their_files(logs: StoredLogs) -> None
     log.flush()
     # A log, two indexes and a snapshot of producers for each segment, and the leader epochs.
     assert len(names(log.directory)) == len(log.segments) * 4 + 1
-    assert log.read(200, 1024, isolation=Isolation.LOG_END).read() == b""
+    assert log.reader.read(200, 1024, isolation=Isolation.LOG_END).read() == b""
     with pytest.raises(OffsetOutOfRangeError):
-        log.read(0, 1024, isolation=Isolation.LOG_END)
+        log.reader.read(0, 1024, isolation=Isolation.LOG_END)
     assert put(log, b"test").first_offset == 200
 
 
@@ -201,9 +201,9 @@ def test_segments_go_until_six_are_left_by_size(logs: StoredLogs) -> None:
     logs.pass_time(DELAY_MS + 1_000)
     log.flush()
     assert len(names(log.directory)) == 6 * 4 + 1
-    assert log.read(200, 1024, isolation=Isolation.LOG_END).read() == b""
+    assert log.reader.read(200, 1024, isolation=Isolation.LOG_END).read() == b""
     with pytest.raises(OffsetOutOfRangeError):
-        log.read(0, 1024, isolation=Isolation.LOG_END)
+        log.reader.read(0, 1024, isolation=Isolation.LOG_END)
     assert put(log, b"test").first_offset == 200
 
 
@@ -527,7 +527,7 @@ def test_a_deleted_log_is_renamed_at_once_and_its_files_go_after_the_delay(
     partition = TopicPartition("kafka", 0)
     log = logs.log("kafka-0")
     append_many(log, 40)
-    data = log.read(0, 1 << 20, isolation=Isolation.LOG_END)
+    data = log.reader.read(0, 1 << 20, isolation=Isolation.LOG_END)
     expected = data.read()
     assert logs.manager.delete(partition) is log
     assert logs.manager.get(partition) is None
@@ -558,11 +558,11 @@ def test_a_reader_that_still_has_a_deleted_log_is_refused_and_nothing_goes_offli
     append_many(log, 40)
     append_many(other, 1)
     logs.manager.delete(log.topic_partition)
-    assert log.read(30, 100, isolation=Isolation.LOG_END).read() != b""
+    assert log.reader.read(30, 100, isolation=Isolation.LOG_END).read() != b""
     logs.pass_time(DELAY_MS + 1_000)
     attempts: list[Callable[[], object]] = [
-        lambda: log.read(0, 100, isolation=Isolation.LOG_END),
-        lambda: log.list_offset(logs.clock.now_ms(), isolation=Isolation.LOG_END),
+        lambda: log.reader.read(0, 100, isolation=Isolation.LOG_END),
+        lambda: log.reader.list_offset(logs.clock.now_ms(), isolation=Isolation.LOG_END),
         lambda: put(log, b"v"),
         log.flush,
         log.roll,

@@ -286,8 +286,8 @@ def test_a_failed_append_takes_the_directory_offline_for_good(
     attempts: list[Callable[[], object]] = [
         lambda: put(log, b"test"),
         lambda: put(second, b"test"),
-        lambda: log.read(0, 100),
-        lambda: log.list_offset(5),
+        lambda: log.reader.read(0, 100),
+        lambda: log.reader.list_offset(5),
         log.roll,
         log.flush,
         lambda: log.truncate_to(3),
@@ -470,7 +470,7 @@ def test_a_full_disk_refuses_appends_and_lets_everything_be_read(
     assert not logs.manager.context.failures.offline
     assert offsets_in(log) == list(range(20))
     assert log.log_end_offset == 20
-    assert len(log.read(0, 1 << 20, isolation=Isolation.LOG_END).read()) > 0
+    assert len(log.reader.read(0, 1 << 20, isolation=Isolation.LOG_END).read()) > 0
     fs.capacity_bytes = None
     assert put(log, b"test").first_offset == 20
     logs.manager.shutdown()
@@ -900,7 +900,7 @@ def test_damaged_indexes_and_snapshots_never_change_what_is_read(
             log = logs.log("a-0")
             assert offsets_in(log) == list(range(50))
             for offset in range(50):
-                found = log.read(offset, 1, isolation=Isolation.LOG_END, min_one=True).read()
+                found = log.reader.read(offset, 1, isolation=Isolation.LOG_END, min_one=True).read()
                 assert int.from_bytes(found[:8], "big") == offset
             sequences = {e.producer_id: e.last_sequence for e in log.producer_state.entries()}
             assert sequences == {0: 9, 1: 9, 2: 9}, (name, clean)
@@ -920,7 +920,7 @@ def test_a_segment_that_vanishes_while_in_use_takes_the_directory_offline(
     logs.manager.context.resources.forget(first)
     first.path.unlink()
     with pytest.raises(StorageError, match="No such file"):
-        log.read(0, 100, isolation=Isolation.LOG_END)
+        log.reader.read(0, 100, isolation=Isolation.LOG_END)
     assert list(logs.manager.context.failures.offline) == [tmp_path]
 
 
@@ -937,5 +937,5 @@ def test_batches_behind_a_lost_segment_are_still_served_after_a_start(
     logs.start()
     log = logs.log("kafka-0")
     assert offsets_in(log) == [*range(5), *range(10, 20)]
-    data = log.read(7, 1, isolation=Isolation.LOG_END, min_one=True).read()
+    data = log.reader.read(7, 1, isolation=Isolation.LOG_END, min_one=True).read()
     assert int.from_bytes(data[:8], "big") == 10

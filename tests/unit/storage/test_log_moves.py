@@ -160,7 +160,9 @@ class Consumer:
     def run(self) -> None:
         offset = 0
         while offset < self._end:
-            fetched = current(self._logs).read(offset, 4000, isolation=Isolation.HIGH_WATERMARK)
+            fetched = current(self._logs).reader.read(
+                offset, 4000, isolation=Isolation.HIGH_WATERMARK
+            )
             for _, batch in iter_batches(fetched.read()):
                 self.offsets += [record.offset for record in batch.records()]
                 offset = batch.next_offset
@@ -211,7 +213,7 @@ def test_appends_and_reads_go_on_in_other_threads_while_it_is_moved(tmp_path: Pa
 
 
 def test_ranges_that_readers_hold_outlive_the_old_directory(logs: StoredLogs) -> None:
-    fetched = current(logs).read(0, 1 << 20, isolation=Isolation.LOG_END)
+    fetched = current(logs).reader.read(0, 1 << 20, isolation=Isolation.LOG_END)
     expected = fetched.read()
     move = LogMove(logs.manager, PARTITION, B)
     catch_up(move)
@@ -265,7 +267,7 @@ def test_a_log_whose_start_lies_inside_a_batch_is_moved(logs: StoredLogs) -> Non
     new = move.finish()
     assert new.log_start_offset == 13
     assert new.log_end_offset == 30
-    data = new.read(13, 1 << 20, isolation=Isolation.LOG_END).read()
+    data = new.reader.read(13, 1 << 20, isolation=Isolation.LOG_END).read()
     assert [batch.base_offset for _, batch in iter_batches(data)] == [10, 15, 20, 25]
     logs.manager.shutdown()
     logs.start()

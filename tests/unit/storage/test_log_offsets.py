@@ -52,7 +52,7 @@ def test_the_high_watermark_stays_within_the_log(tmp_path: Path) -> None:
     def now(expected: int) -> None:
         offsets.append(log.high_watermark)
         assert offsets[-1] == expected
-        assert log.position_of_high_watermark() == log.position_of(expected)
+        assert log.reader.position_of_high_watermark() == log.reader.position_of(expected)
 
     log.maybe_update_high_watermark(1)
     now(1)
@@ -109,10 +109,10 @@ def test_the_high_watermark_says_where_it_lies(tmp_path: Path) -> None:
     follow(log, batch_of(b"a", b"b", b"c", leader_epoch=5))
     log.update_high_watermark(2)
     # Inside the batch, which begins at byte 0.
-    assert log.position_of_high_watermark() == LogPosition(2, 0, 0)
+    assert log.reader.position_of_high_watermark() == LogPosition(2, 0, 0)
     log.roll()
     log.update_high_watermark(3)
-    assert log.position_of_high_watermark() == LogPosition(3, 3, 0)
+    assert log.reader.position_of_high_watermark() == LogPosition(3, 3, 0)
 
 
 def test_the_place_of_the_high_watermark_follows_a_roll(tmp_path: Path) -> None:
@@ -120,11 +120,11 @@ def test_the_place_of_the_high_watermark_follows_a_roll(tmp_path: Path) -> None:
     size = len(THREE)
     log.append_as_leader(THREE)
     catch_up(log)
-    assert log.position_of_high_watermark() == LogPosition(3, 0, size)
+    assert log.reader.position_of_high_watermark() == LogPosition(3, 0, size)
     log.roll()
-    assert log.position_of_high_watermark() == LogPosition(3, 3, 0)
+    assert log.reader.position_of_high_watermark() == LogPosition(3, 3, 0)
     log.append_as_leader(THREE)
-    assert log.position_of_high_watermark() == LogPosition(3, 3, 0)
+    assert log.reader.position_of_high_watermark() == LogPosition(3, 3, 0)
 
 
 # ---- log start
@@ -251,7 +251,7 @@ def twenty(root: Path) -> PartitionLog:
 
 
 def offset_of(log: PartitionLog, timestamp: int) -> int:
-    found = log.list_offset(timestamp, isolation=Isolation.LOG_END)
+    found = log.reader.list_offset(timestamp, isolation=Isolation.LOG_END)
     assert found is not None
     return found.offset
 
@@ -286,7 +286,7 @@ def test_an_empty_log_has_earliest_and_latest_0_and_no_largest_timestamp(tmp_pat
     for timestamp in (EARLIEST_TIMESTAMP, LATEST_TIMESTAMP):
         for _ in range(14):
             assert offset_of(log, timestamp) == 0
-    assert log.list_offset(MAX_TIMESTAMP, isolation=Isolation.LOG_END) is None
+    assert log.reader.list_offset(MAX_TIMESTAMP, isolation=Isolation.LOG_END) is None
 
 
 def test_the_earliest_offset_follows_deleted_records(tmp_path: Path) -> None:
@@ -301,7 +301,7 @@ def test_the_latest_offset_depends_on_how_far_the_reader_sees(tmp_path: Path) ->
     put(log, b"v", producer=(1, 0, 0), transactional=True)  # 20
     put(log, b"v")  # 21
     log.update_high_watermark(21)
-    latest = {i: log.list_offset(LATEST_TIMESTAMP, isolation=i) for i in Isolation}
+    latest = {i: log.reader.list_offset(LATEST_TIMESTAMP, isolation=i) for i in Isolation}
     assert {isolation: found and found.offset for isolation, found in latest.items()} == {
         Isolation.LOG_END: 22,
         Isolation.HIGH_WATERMARK: 21,
@@ -315,11 +315,11 @@ def test_the_largest_timestamp_goes_with_a_truncation(tmp_path: Path) -> None:
         put(log, b"42", timestamp=timestamp)
     log.flush(force_active=False)
     catch_up(log)
-    found = log.list_offset(MAX_TIMESTAMP)
+    found = log.reader.list_offset(MAX_TIMESTAMP)
     assert found is not None
     assert (found.offset, found.timestamp) == (19, 19)
     log.truncate_to(0)
-    assert log.list_offset(MAX_TIMESTAMP) is None
+    assert log.reader.list_offset(MAX_TIMESTAMP) is None
 
 
 def test_the_largest_timestamp_need_not_be_the_last(tmp_path: Path) -> None:
@@ -329,6 +329,6 @@ def test_the_largest_timestamp_need_not_be_the_last(tmp_path: Path) -> None:
     log.flush(force_active=False)
     catch_up(log)
     assert log.log_end_offset == 7
-    found = log.list_offset(MAX_TIMESTAMP)
+    found = log.reader.list_offset(MAX_TIMESTAMP)
     assert found is not None
     assert (found.offset, found.timestamp) == (5, 6)

@@ -329,7 +329,7 @@ def test_a_high_watermark_known_by_its_offset_alone_is_looked_up(tmp_path: Path)
             log.roll()
     log.set_high_watermark(LogPosition(3))
     assert offsets_read(fetch(log, 2, isolation=UNCOMMITTED)) == [2]
-    assert log.position_of_high_watermark() == LogPosition(3, 2, 69)
+    assert log.reader.position_of_high_watermark() == LogPosition(3, 2, 69)
 
 
 def test_an_aborted_batch_is_never_read_as_committed_while_the_high_watermark_moves() -> None:

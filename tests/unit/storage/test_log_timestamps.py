@@ -17,7 +17,7 @@ from support.stored_log import put
 
 
 def listed(log: PartitionLog, timestamp: int) -> ListedOffset | None:
-    return log.list_offset(timestamp, isolation=Isolation.LOG_END)
+    return log.reader.list_offset(timestamp, isolation=Isolation.LOG_END)
 
 
 def test_the_ends_of_a_log_come_with_their_epochs(tmp_path: Path) -> None:

@@ -272,12 +272,12 @@ def test_lookups_by_time_forget_what_was_cut_off(tmp_path: Path) -> None:
     for number in range(10):
         put(log, b"v", timestamp=1000 + number)
     log.truncate_to(4)
-    found = log.list_offset(MAX_TIMESTAMP, isolation=Isolation.LOG_END)
+    found = log.reader.list_offset(MAX_TIMESTAMP, isolation=Isolation.LOG_END)
     assert found is not None
     assert (found.timestamp, found.offset) == (1003, 3)
-    assert log.list_offset(1004, isolation=Isolation.LOG_END) is None
+    assert log.reader.list_offset(1004, isolation=Isolation.LOG_END) is None
     put(log, b"v", timestamp=2000)
-    found = log.list_offset(1004, isolation=Isolation.LOG_END)
+    found = log.reader.list_offset(1004, isolation=Isolation.LOG_END)
     assert found is not None
     assert (found.timestamp, found.offset) == (2000, 4)
 

@@ -79,7 +79,7 @@ def test_loading_reading_appending_and_flushing_a_thousand_logs_takes_few_descri
     assert descriptors() <= before + OTHERS, "what is idle holds none"
     for log in logs:
         for offset in (0, 13, RECORDS - 1):
-            data = log.read(offset, 1, isolation=Isolation.LOG_END, min_one=True).read()
+            data = log.reader.read(offset, 1, isolation=Isolation.LOG_END, min_one=True).read()
             assert int.from_bytes(data[:8], "big") == offset
     assert descriptors() <= most
     assert manager.context.resources.files_open <= FILES_MAX
@@ -120,7 +120,7 @@ def test_a_range_that_is_held_keeps_its_file_open_and_nothing_else(tmp_path: Pat
     before, held_before = descriptors(), files_below(tmp_path)
     manager = opened(tmp_path)
     held = [
-        manager.require(TopicPartition("t", n)).read(0, 400, isolation=Isolation.LOG_END)
+        manager.require(TopicPartition("t", n)).reader.read(0, 400, isolation=Isolation.LOG_END)
         for n in range(200)
     ]
     assert manager.context.resources.files_open <= FILES_MAX

@@ -104,9 +104,9 @@ def test_logs_in_use_are_readable_and_nothing_on_disk_changes(logs: StoredLogs) 
         assert records_in(log) == records_in(logs.log(name))
         assert log.log_end_offset == 40
         for offset in range(40):
-            data = log.read(offset, 1, isolation=Isolation.LOG_END, min_one=True).read()
+            data = log.reader.read(offset, 1, isolation=Isolation.LOG_END, min_one=True).read()
             assert int.from_bytes(data[:8], "big") == offset
-        assert log.list_offset(logs.clock.now_ms(), isolation=Isolation.LOG_END) is not None
+        assert log.reader.list_offset(logs.clock.now_ms(), isolation=Isolation.LOG_END) is not None
     assert Found(root) == before
     for log in found.values():
         log.flush()
@@ -209,7 +209,7 @@ def test_what_is_half_written_is_passed_over_and_left_as_it_is(
     log = by_name(look(logs))["a-0"]
     assert offsets_in(log) == list(range(40))
     assert log.log_end_offset == 40
-    data = log.read(39, 1 << 20, isolation=Isolation.LOG_END).read()
+    data = log.reader.read(39, 1 << 20, isolation=Isolation.LOG_END).read()
     assert int.from_bytes(data[:8], "big") == 39
     assert Found(root) == before
 
@@ -254,7 +254,7 @@ def test_transactions_are_seen_as_committed_readers_see_them(tmp_path: Path) -> 
     seen = by_name(look(logs))["t-0"]
     seen.update_high_watermark(seen.log_end_offset)
     assert seen.last_stable_offset == 6
-    fetched = seen.read(0, 1 << 20, isolation=Isolation.TXN_COMMITTED)
+    fetched = seen.reader.read(0, 1 << 20, isolation=Isolation.TXN_COMMITTED)
     assert [(a.first_offset, a.last_offset) for a in fetched.aborted or ()] == [(0, 3)]
     assert Found(tmp_path) == before
 
@@ -307,7 +307,7 @@ def test_descriptors_of_files_looked_at_are_bounded(tmp_path: Path) -> None:
     assert descriptors() <= open_before + 20
     for log in manager.logs():
         assert offsets_in(log) == list(range(40))
-        log.read(3, 100, isolation=Isolation.LOG_END).read()
+        log.reader.read(3, 100, isolation=Isolation.LOG_END).read()
     assert descriptors() <= open_before + 20
 
 

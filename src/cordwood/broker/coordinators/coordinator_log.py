@@ -157,7 +157,7 @@ class LogLoader(Generic[S]):
         try:
             while offset < end:
                 next_offset = replay.offset = offset
-                data = log.read(offset, _READ_BYTES, isolation=Isolation.LOG_END).read()
+                data = log.reader.read(offset, _READ_BYTES, isolation=Isolation.LOG_END).read()
                 for _, batch in iter_batches(data):
                     replay.offset = batch.base_offset
                     if batch.next_offset <= high_watermark:

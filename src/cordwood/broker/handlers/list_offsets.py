@@ -98,7 +98,7 @@ def _look_up(
         is_uncertain = is_of_client and partition.is_catching_up
         if is_uncertain and timestamp == LATEST_TIMESTAMP:
             raise OffsetNotAvailableError
-        found = partition.log.list_offset(timestamp, isolation=isolation)
+        found = partition.log.reader.list_offset(timestamp, isolation=isolation)
         if found is None and is_uncertain and timestamp not in _STARTS:
             raise OffsetNotAvailableError
     except OffsetNotAvailableError as error:

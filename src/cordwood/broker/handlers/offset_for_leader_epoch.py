@@ -45,7 +45,7 @@ def _look_up(
             raise TopicAuthorizationError
         partition = context.broker.replicas.partition(topic, asked.partition)
         partition.check_epoch(asked.current_leader_epoch)
-        epoch, end = partition.log.end_offset_for_epoch(asked.leader_epoch)
+        epoch, end = partition.log.reader.end_offset_for_epoch(asked.leader_epoch)
     except KafkaError as error:
         return _EndOffset(partition=index, error_code=error.code)
     return _EndOffset(partition=index, leader_epoch=epoch, end_offset=end)

@@ -1,7 +1,8 @@
 """Reads of a log's segments: by offset, by timestamp, up to a bound. No lock is taken.
 
-A reader gets the segments and offsets of one moment from `PartitionLog`. What it returns are ranges
-of open files: a file that is renamed or removed meanwhile stays readable through them.
+A reader sees the log's segments and offsets as they are at one moment. It returns ranges of open
+files: a file that is renamed or removed meanwhile stays readable through them. If a file is gone
+before it could be opened, it begins again with the segments of the next moment.
 
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.read, LocalLog.read,
 fetchOffsetByTimestamp, collectAbortedTransactions.
@@ -10,14 +11,23 @@ fetchOffsetByTimestamp, collectAbortedTransactions.
 from __future__ import annotations
 
 import enum
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from cordwood.format.transaction_index import AbortedTransaction
+from cordwood.model.errors import CorruptError
+from cordwood.model.kafka_errors import OffsetOutOfRangeError, StorageError
+from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.append_result import LogPosition
+from cordwood.storage.log.damage import DamageReports
+from cordwood.storage.log.leader_epochs import LeaderEpochCache
+from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.reading.batch_heads import FileRange
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_list import SegmentList
+
+_READ_TRIES = 5
 
 LATEST_TIMESTAMP = -1
 EARLIEST_TIMESTAMP = -2
@@ -174,3 +184,231 @@ def find_by_timestamp(
     if found is None:
         return None
     return ListedOffset(found.timestamp, found.offset, found.leader_epoch)
+
+
+class ReadableLog(Protocol):
+    """The log that is read; its segments and offsets are replaced, never changed."""
+
+    high_watermark_position: LogPosition
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        """The partition."""
+
+    @property
+    def context(self) -> LogContext:
+        """The resources that logs share."""
+
+    @property
+    def segments(self) -> SegmentList:
+        """The segments."""
+
+    @property
+    def end(self) -> LogPosition:
+        """The log end offset, and where it lies."""
+
+    @property
+    def log_start_offset(self) -> int:
+        """The first offset that is served."""
+
+    @property
+    def last_stable_offset(self) -> int:
+        """The first offset of an open transaction, or the high watermark."""
+
+    @property
+    def leader_epochs(self) -> LeaderEpochCache:
+        """The start offset of each leader epoch."""
+
+    def guard(self, doing: str) -> AbstractContextManager[None]:
+        """Turns files' errors into StorageErrors."""
+
+    def require_open(self) -> None:
+        """Raises StorageError if the log is closed."""
+
+
+class LogReader:
+    """Reads one log; any number of threads may call it."""
+
+    def __init__(self, log: ReadableLog) -> None:
+        """Reads nothing yet."""
+        self._log = log
+        self._damage = DamageReports(log.topic_partition, log.context.clock)
+
+    def position_of_high_watermark(self) -> LogPosition:
+        """The high watermark and where it lies; looked up once, and remembered."""
+        log = self._log
+        known = log.high_watermark_position
+        if known.position < 0:
+            found = self.position_of(known.offset)
+            if log.high_watermark_position.offset == known.offset:
+                log.high_watermark_position = found
+            return found
+        return known
+
+    def position_of(self, offset: int) -> LogPosition:
+        """Where the first batch that ends at or after `offset` begins, or the log's end."""
+        log = self._log
+        segments, end = log.segments, log.end
+        if offset < end.offset or end.position < 0:
+            segment: LogSegment | None = segments.floor(offset) or segments.first
+            while segment is not None:
+                found = segment.translate_offset(offset)
+                if found is not None:
+                    return LogPosition(offset, segment.base_offset, found.position)
+                segment = segments.higher(segment.base_offset)
+        if end.position < 0:
+            return LogPosition(offset, segments.active.base_offset, segments.active.size_bytes)
+        return end._replace(offset=offset)
+
+    def read(
+        self,
+        start_offset: int,
+        max_bytes: int,
+        *,
+        isolation: Isolation = Isolation.HIGH_WATERMARK,
+        min_one: bool = True,
+    ) -> Fetched:
+        """The batches from the one that holds `start_offset` on, or the next there is.
+
+        Args:
+            start_offset: the first offset wanted.
+            max_bytes: how many bytes at most, a last partial batch included.
+            isolation: how far the reader sees.
+            min_one: give one whole batch even if it is larger than `max_bytes`.
+
+        Raises:
+            OffsetOutOfRangeError: `start_offset` is below the log start or above the log end.
+            CorruptMessageError: the log is damaged there; its cause names the file and the byte.
+            StorageError: the directory is offline, or has just failed.
+        """
+        log = self._log
+        with log.guard("reading from"):
+            for _ in range(_READ_TRIES):
+                segments = log.segments
+                end = log.end.offset
+                if start_offset < log.log_start_offset:
+                    raise OffsetOutOfRangeError(
+                        f"Received request for offset {start_offset} for partition "
+                        f"{log.topic_partition}, but we only have log segments starting from "
+                        f"offset: {log.log_start_offset}."
+                    )
+                if start_offset > end or segments.floor(start_offset) is None:
+                    raise OffsetOutOfRangeError(
+                        f"Received request for offset {start_offset} for partition "
+                        f"{log.topic_partition}, but we only have log segments upto {end}."
+                    )
+                try:
+                    return self._read_once(
+                        segments, start_offset, max_bytes, isolation, min_one=min_one
+                    )
+                except CorruptError as error:
+                    raise self._damage.answer(error) from error
+                except FileNotFoundError:
+                    # Its file was removed behind this reader's back: the segments have changed.
+                    if log.segments is segments:
+                        log.require_open()  # a log that was deleted has no files: no disk failed
+                        raise
+            raise self._segments_keep_changing()
+
+    def _read_once(
+        self,
+        segments: SegmentList,
+        start_offset: int,
+        max_bytes: int,
+        isolation: Isolation,
+        *,
+        min_one: bool,
+    ) -> Fetched:
+        log = self._log
+        is_committed = isolation is Isolation.TXN_COMMITTED
+        nothing: tuple[AbortedTransaction, ...] | None = () if is_committed else None
+        bound = self._bound_position(isolation)
+        if start_offset == bound.offset:
+            return Fetched(position=bound, range=None, aborted=nothing)
+        if start_offset > bound.offset:
+            return Fetched(position=self.position_of(start_offset), range=None, aborted=nothing)
+        found = read_batches(
+            segments,
+            start_offset,
+            max_bytes,
+            bound=bound,
+            # Looked up after the bound, so that it is not below it.
+            aborted_up_to=log.end.offset if is_committed else None,
+            min_one=min_one,
+        )
+        # Beyond the last batch, where compaction or a roll has left a gap before the log's end.
+        return found or Fetched(position=log.end, range=None, aborted=nothing)
+
+    def _bound_position(self, isolation: Isolation) -> LogPosition:
+        """Where a reader of that isolation stops."""
+        log = self._log
+        if isolation is Isolation.LOG_END:
+            end = log.end
+            return end if end.position >= 0 else self.position_of(end.offset)
+        mark = self.position_of_high_watermark()
+        if isolation is Isolation.HIGH_WATERMARK:
+            return mark
+        stable = log.last_stable_offset
+        return mark if stable >= mark.offset else self.position_of(stable)
+
+    def _bound_of(self, isolation: Isolation) -> int:
+        """The offset that a reader of that isolation does not go beyond, exclusive."""
+        log = self._log
+        if isolation is Isolation.LOG_END:
+            return log.end.offset
+        if isolation is Isolation.HIGH_WATERMARK:
+            return log.high_watermark_position.offset
+        return log.last_stable_offset
+
+    def _segments_keep_changing(self) -> StorageError:
+        log = self._log
+        return StorageError(f"the segments of {log.topic_partition} changed at every attempt")
+
+    def list_offset(
+        self, timestamp: int, *, isolation: Isolation = Isolation.HIGH_WATERMARK
+    ) -> ListedOffset | None:
+        """The answer of ListOffsets for a timestamp in ms, or a special value.
+
+        None where there is no such record, or it lies beyond what the reader may see.
+
+        Raises:
+            CorruptMessageError: the log is damaged there; its cause names the file and the byte.
+            StorageError: the directory is offline, or has just failed.
+        """
+        log = self._log
+        with log.guard("looking up a timestamp in"):
+            if timestamp == LATEST_TIMESTAMP:
+                epoch = log.leader_epochs.latest_epoch
+                return ListedOffset(-1, self._bound_of(isolation), -1 if epoch is None else epoch)
+            if timestamp in {EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP}:
+                first = log.leader_epochs.earliest_entry
+                start = log.log_start_offset
+                epoch = first[0] if first is not None and first[1] <= start else -1
+                return ListedOffset(-1, start, epoch)
+            if timestamp in {LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP}:
+                return ListedOffset(-1, -1, -1)
+            for _ in range(_READ_TRIES):
+                segments = log.segments
+                try:
+                    found = find_by_timestamp(
+                        segments,
+                        timestamp,
+                        log_start_offset=log.log_start_offset,
+                        rebuilds=log.context.resources.rebuilds,
+                    )
+                except CorruptError as error:
+                    raise self._damage.answer(error) from error
+                except FileNotFoundError:
+                    if log.segments is segments:
+                        log.require_open()
+                        raise
+                    continue
+                if found is None or found.offset >= self._bound_of(isolation):
+                    return None
+                return found
+            raise self._segments_keep_changing()
+
+    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
+        """(epoch, end offset) of OffsetForLeaderEpoch; (-1, -1) when undefined."""
+        log = self._log
+        return log.leader_epochs.end_offset_for(leader_epoch, log.end.offset)

@@ -49,7 +49,7 @@ def _started_ms(log: PartitionLog, offset: int, otherwise: int) -> int:
     if offset < log.log_start_offset:
         return otherwise
     try:
-        data = log.read(offset, 1, isolation=Isolation.LOG_END).read()
+        data = log.reader.read(offset, 1, isolation=Isolation.LOG_END).read()
         return parse_header(data).base_timestamp if data else otherwise
     except CordwoodError:
         return otherwise

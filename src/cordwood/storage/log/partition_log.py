@@ -3,9 +3,8 @@
 Invariant: log start offset <= last stable offset <= high watermark <= log end offset, and recovery
 point <= log end offset. Segments ascend by base offset; there is at least one, the last is active.
 
-One lock serialises whatever changes the log. Readers take none: they see the tuple of segments and
-the offsets as they are at one moment, and hold open the files they read, so that neither an append
-nor a clean nor a delete makes them wait.
+One lock serialises whatever changes the log. `log.reader` takes none: neither an append nor a clean
+nor a delete makes it wait.
 
 Source: org.apache.kafka.storage.internals.log.UnifiedLog, LocalLog.
 """
@@ -25,11 +24,10 @@ from cordwood.format.file_names import DELETED_SUFFIX, PARTITION_METADATA
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.partition_metadata import build_partition_metadata
 from cordwood.format.record_batch import MAGIC
-from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.audit import LogTruncated, audit
-from cordwood.model.errors import CordwoodError, CorruptError, NoSpaceError
+from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,
     OffsetOutOfRangeError,
@@ -44,22 +42,11 @@ from cordwood.model.uuids import uuid_text
 from cordwood.storage.append import validator
 from cordwood.storage.append.validator import AnalyzedBatch, ValidatedBatch, ValidationResult
 from cordwood.storage.log.append_result import AppendResult, LogPosition
-from cordwood.storage.log.damage import DamageReports, require_offset_after, require_offsets_left
+from cordwood.storage.log.damage import require_offset_after, require_offsets_left
 from cordwood.storage.log.deleted_files import DeletedFiles
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.log.log_context import LogContext
-from cordwood.storage.log.log_reader import (
-    EARLIEST_LOCAL_TIMESTAMP,
-    EARLIEST_PENDING_UPLOAD_TIMESTAMP,
-    EARLIEST_TIMESTAMP,
-    LATEST_TIERED_TIMESTAMP,
-    LATEST_TIMESTAMP,
-    Fetched,
-    Isolation,
-    ListedOffset,
-    find_by_timestamp,
-    read_batches,
-)
+from cordwood.storage.log.log_reader import LogReader
 from cordwood.storage.log.removal_notes import Replacement, note_replaced, note_segments
 from cordwood.storage.producers.append_producers import AppendProducers
 from cordwood.storage.producers.producer_rebuild import rebuild_producer_state
@@ -72,7 +59,6 @@ from cordwood.storage.segment.segment_list import SegmentList
 
 _log = logging.getLogger(__name__)
 
-_READ_TRIES = 5
 _FLUSH_RETRY_MS = 1000
 """After a full disk has kept the topic id or the leader epochs from being written."""
 
@@ -161,9 +147,11 @@ class PartitionLog:
         #: What was replaced or deleted, and waits for file.delete.delay.ms.
         self.deleted_files = DeletedFiles(context)
         self._has_unsynced_names = False  # segments have gone, and may come back
-        self._high_watermark = LogPosition(log_start_offset)
+        #: The high watermark, and where it lies once a reader has looked it up.
+        self.high_watermark_position = LogPosition(log_start_offset)
         self._first_unstable: int | None = None
-        self._damage = DamageReports(topic_partition, context.clock)
+        #: Reads records and timestamps, without the lock.
+        self.reader = LogReader(self)
         self._topic_id_pending: UUID | None = None
         self._has_flush_scheduled = False
         self._is_flush_postponed = False
@@ -214,7 +202,7 @@ class PartitionLog:
     @property
     def high_watermark(self) -> int:
         """Records below it are on all in-sync replicas; exclusive."""
-        return self._high_watermark.offset
+        return self.high_watermark_position.offset
 
     @property
     def last_stable_offset(self) -> int:
@@ -246,36 +234,12 @@ class PartitionLog:
 
     # ---- offsets that move
 
-    def position_of_high_watermark(self) -> LogPosition:
-        """The high watermark and where it lies; looked up once, and remembered."""
-        known = self._high_watermark
-        if known.position < 0:
-            found = self.position_of(known.offset)
-            if self._high_watermark.offset == known.offset:
-                self._high_watermark = found
-            return found
-        return known
-
-    def position_of(self, offset: int) -> LogPosition:
-        """Where the first batch that ends at or after `offset` begins, or the log's end."""
-        segments, end = self.segments, self.end
-        if offset < end.offset or end.position < 0:
-            segment: LogSegment | None = segments.floor(offset) or segments.first
-            while segment is not None:
-                found = segment.translate_offset(offset)
-                if found is not None:
-                    return LogPosition(offset, segment.base_offset, found.position)
-                segment = segments.higher(segment.base_offset)
-        if end.position < 0:
-            return LogPosition(offset, segments.active.base_offset, segments.active.size_bytes)
-        return end._replace(offset=offset)
-
     def update_high_watermark(self, offset: int) -> int:
         """Sets the high watermark, within log start and end; what it is now."""
         with self.lock:
             end = self.end
             bounded = min(max(offset, self.log_start_offset), end.offset)
-            if bounded != self._high_watermark.offset:
+            if bounded != self.high_watermark_position.offset:
                 self.set_high_watermark(end if bounded == end.offset else LogPosition(bounded))
             return bounded
 
@@ -291,7 +255,7 @@ class PartitionLog:
                 raise ValueError(
                     f"High watermark {offset} update exceeds current log end offset {end.offset}"
                 )
-            old = self._high_watermark.offset
+            old = self.high_watermark_position.offset
             if offset <= old:
                 return None
             self.update_high_watermark(offset)
@@ -560,8 +524,8 @@ class PartitionLog:
         active, end = self.segments.active, last + 1
         active.append(parts, appended, self.context.clock.now_ms())
         self.end = LogPosition(end, active.base_offset, active.size_bytes)
-        if self._high_watermark.offset >= end:  # a follower that started again
-            self._high_watermark = LogPosition(end)
+        if self.high_watermark_position.offset >= end:  # a follower that started again
+            self.high_watermark_position = LogPosition(end)
         producers.commit(active)
         self.producer_state.update_map_end_offset(end)
         if producers.touched:
@@ -640,7 +604,7 @@ class PartitionLog:
             self.segments = self.segments.with_added(segment)
             self._set_end(self.log_end_offset)
             if self.high_watermark >= self.log_end_offset:
-                self._high_watermark = LogPosition(self.log_end_offset)
+                self.high_watermark_position = LogPosition(self.log_end_offset)
             self.context.scheduler.schedule_once("flush-log", lambda: self._flush_rolled(old, base))
             return segment
 
@@ -724,152 +688,6 @@ class PartitionLog:
                 # A segment made since the last flush: its name has to last as well.
                 self.context.fs.sync_directory(self.directory)
             self.context.flushes.note(len(dirty), self.context.clock.monotonic_s() - begun_s)
-
-    # ---- read
-
-    def read(
-        self,
-        start_offset: int,
-        max_bytes: int,
-        *,
-        isolation: Isolation = Isolation.HIGH_WATERMARK,
-        min_one: bool = True,
-    ) -> Fetched:
-        """The batches from the one that holds `start_offset` on, or the next there is.
-
-        Args:
-            start_offset: the first offset wanted.
-            max_bytes: how many bytes at most, a last partial batch included.
-            isolation: how far the reader sees.
-            min_one: give one whole batch even if it is larger than `max_bytes`.
-
-        Raises:
-            OffsetOutOfRangeError: `start_offset` is below the log start or above the log end.
-            CorruptMessageError: the log is damaged there; its cause names the file and the byte.
-            StorageError: the directory is offline, or has just failed.
-        """
-        with self.guard("reading from"):
-            for _ in range(_READ_TRIES):
-                segments = self.segments
-                end = self.log_end_offset
-                if start_offset < self.log_start_offset:
-                    raise OffsetOutOfRangeError(
-                        f"Received request for offset {start_offset} for partition "
-                        f"{self.topic_partition}, but we only have log segments starting from "
-                        f"offset: {self.log_start_offset}."
-                    )
-                if start_offset > end or segments.floor(start_offset) is None:
-                    raise OffsetOutOfRangeError(
-                        f"Received request for offset {start_offset} for partition "
-                        f"{self.topic_partition}, but we only have log segments upto {end}."
-                    )
-                try:
-                    return self._read(segments, start_offset, max_bytes, isolation, min_one=min_one)
-                except CorruptError as error:
-                    raise self._damage.answer(error) from error
-                except FileNotFoundError:
-                    # Its file was removed behind this reader's back: the segments have changed.
-                    if self.segments is segments:
-                        self.require_open()  # a log that was deleted has no files: no disk failed
-                        raise
-            raise self._segments_keep_changing()
-
-    def _read(
-        self,
-        segments: SegmentList,
-        start_offset: int,
-        max_bytes: int,
-        isolation: Isolation,
-        *,
-        min_one: bool,
-    ) -> Fetched:
-        is_committed = isolation is Isolation.TXN_COMMITTED
-        nothing: tuple[AbortedTransaction, ...] | None = () if is_committed else None
-        bound = self._bound_position(isolation)
-        if start_offset == bound.offset:
-            return Fetched(position=bound, range=None, aborted=nothing)
-        if start_offset > bound.offset:
-            return Fetched(position=self.position_of(start_offset), range=None, aborted=nothing)
-        found = read_batches(
-            segments,
-            start_offset,
-            max_bytes,
-            bound=bound,
-            # Looked up after the bound, so that it is not below it.
-            aborted_up_to=self.log_end_offset if is_committed else None,
-            min_one=min_one,
-        )
-        # Beyond the last batch, where compaction or a roll has left a gap before the log's end.
-        return found or Fetched(position=self.end, range=None, aborted=nothing)
-
-    def _bound_position(self, isolation: Isolation) -> LogPosition:
-        """Where a reader of that isolation stops."""
-        if isolation is Isolation.LOG_END:
-            end = self.end
-            return end if end.position >= 0 else self.position_of(end.offset)
-        mark = self.position_of_high_watermark()
-        if isolation is Isolation.HIGH_WATERMARK:
-            return mark
-        stable = self.last_stable_offset
-        return mark if stable >= mark.offset else self.position_of(stable)
-
-    def _bound_of(self, isolation: Isolation) -> int:
-        """The offset that a reader of that isolation does not go beyond, exclusive."""
-        if isolation is Isolation.LOG_END:
-            return self.log_end_offset
-        if isolation is Isolation.HIGH_WATERMARK:
-            return self.high_watermark
-        return self.last_stable_offset
-
-    def _segments_keep_changing(self) -> StorageError:
-        return StorageError(f"the segments of {self.topic_partition} changed at every attempt")
-
-    def list_offset(
-        self, timestamp: int, *, isolation: Isolation = Isolation.HIGH_WATERMARK
-    ) -> ListedOffset | None:
-        """The answer of ListOffsets for a timestamp in ms, or a special value.
-
-        None where there is no such record, or it lies beyond what the reader may see.
-
-        Raises:
-            CorruptMessageError: the log is damaged there; its cause names the file and the byte.
-            StorageError: the directory is offline, or has just failed.
-        """
-        with self.guard("looking up a timestamp in"):
-            if timestamp == LATEST_TIMESTAMP:
-                epoch = self.leader_epochs.latest_epoch
-                return ListedOffset(-1, self._bound_of(isolation), -1 if epoch is None else epoch)
-            if timestamp in {EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP}:
-                first = self.leader_epochs.earliest_entry
-                start = self.log_start_offset
-                epoch = first[0] if first is not None and first[1] <= start else -1
-                return ListedOffset(-1, start, epoch)
-            if timestamp in {LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP}:
-                return ListedOffset(-1, -1, -1)
-            for _ in range(_READ_TRIES):
-                segments = self.segments
-                try:
-                    found = find_by_timestamp(
-                        segments,
-                        timestamp,
-                        log_start_offset=self.log_start_offset,
-                        rebuilds=self.context.resources.rebuilds,
-                    )
-                except CorruptError as error:
-                    raise self._damage.answer(error) from error
-                except FileNotFoundError:
-                    if self.segments is segments:
-                        self.require_open()
-                        raise
-                    continue
-                if found is None or found.offset >= self._bound_of(isolation):
-                    return None
-                return found
-            raise self._segments_keep_changing()
-
-    def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
-        """(epoch, end offset) of OffsetForLeaderEpoch; (-1, -1) when undefined."""
-        return self.leader_epochs.end_offset_for(leader_epoch, self.log_end_offset)
 
     # ---- segments that go, and come
 
@@ -1316,13 +1134,13 @@ class PartitionLog:
 
     def set_high_watermark(self, position: LogPosition) -> None:
         """Sets the high watermark to the given value."""
-        self._high_watermark = position
+        self.high_watermark_position = position
         self.producer_state.on_high_watermark_updated(position.offset)
         self._refresh_first_unstable()
 
     def _forget_high_watermark_position(self) -> None:
         """Looks up the high watermark's position again: its segment was replaced."""
-        self._high_watermark = LogPosition(self.high_watermark)
+        self.high_watermark_position = LogPosition(self.high_watermark)
 
 
 def _audit_truncated(log: PartitionLog, offset: int, end_before: int) -> None:

@@ -54,10 +54,15 @@ class _UpToTheMark:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._log, "high_watermark" if name == "log_end_offset" else name)
 
+    @property
+    def reader(self) -> _UpToTheMark:
+        """Reads of the log."""
+        return self
+
     def read(self, offset: int, max_bytes: int, *, isolation: Isolation) -> Any:
         """As the log, for a reader of what is committed."""
         del isolation
-        return self._log.read(offset, max_bytes, isolation=Isolation.HIGH_WATERMARK)
+        return self._log.reader.read(offset, max_bytes, isolation=Isolation.HIGH_WATERMARK)
 
 
 def partition_given_twice() -> AbstractContextManager[None]:

@@ -124,7 +124,7 @@ def test_transaction_is_written_and_found_again(
 def test_batches_are_as_those_of_kafka(broker: GroupBroker) -> None:
     Run(broker).init()
     (batch,) = batches_read(
-        broker.log(TRANSACTION_STATE_TOPIC, 0).read(0, 1 << 20, isolation=Isolation.LOG_END)
+        broker.log(TRANSACTION_STATE_TOPIC, 0).reader.read(0, 1 << 20, isolation=Isolation.LOG_END)
     )
     header = batch.header
     assert (header.base_sequence, header.producer_id, header.attributes) == (-1, -1, 0)

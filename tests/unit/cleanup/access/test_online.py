@@ -222,14 +222,14 @@ def test_files_are_renamed_at_once_and_removed_after_their_delay(tmp_path: Path)
 
 def test_a_reader_goes_on_through_segments_that_are_deleted(tmp_path: Path) -> None:
     logs, log = running(tmp_path, 10, timestamp=10, retention_ms=0, file_delete_delay_ms=0)
-    fetched = log.read(0, 1 << 20, isolation=Isolation.LOG_END)
+    fetched = log.reader.read(0, 1 << 20, isolation=Isolation.LOG_END)
     expected = log.segments[0].path.read_bytes()
     collect(logs, log)
     logs.manager.context.scheduler.run_due()
     assert not list(log.directory.glob("*.deleted"))
     assert fetched.read() == expected
     with pytest.raises(OffsetOutOfRangeError):
-        log.read(0, 1 << 20, isolation=Isolation.LOG_END)
+        log.reader.read(0, 1 << 20, isolation=Isolation.LOG_END)
 
 
 def test_a_deletion_takes_leader_epochs_and_producer_snapshots_with_it(tmp_path: Path) -> None:

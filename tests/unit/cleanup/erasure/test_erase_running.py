@@ -61,7 +61,7 @@ def test_readers_and_producers_go_on_and_later_records_are_not_covered(tmp_path:
     with running_logs(tmp_path, CONFIGS) as logs:
         log = logs.log("kept-0")
         end = log.log_end_offset
-        fetched = log.read(0, 1 << 20)
+        fetched = log.reader.read(0, 1 << 20)
         expected = fetched.read()
 
         def append() -> None:

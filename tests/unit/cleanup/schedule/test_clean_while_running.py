@@ -69,7 +69,7 @@ class HeadReader:
             self.catch_up()
 
     def catch_up(self) -> None:
-        fetched = self._log.read(self.next_offset, 1 << 16)
+        fetched = self._log.reader.read(self.next_offset, 1 << 16)
         for _, batch in iter_batches(fetched.read()):
             for record in batch.records():
                 if record.offset < self.next_offset:

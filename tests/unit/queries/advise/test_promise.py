@@ -109,7 +109,7 @@ class Simulation:
         leader, *replicas = self.logs
         first = self.brokers[0].put(leader, (None, tag), timestamp=self.clock.now_ms() + ahead_ms)
         for log in replicas:
-            log.append_as_follower(leader.read(first, 1 << 20).read())
+            log.append_as_follower(leader.reader.read(first, 1 << 20).read())
             log.update_high_watermark(log.log_end_offset)
 
     def _look(self) -> None:
