@@ -212,7 +212,7 @@ def test_data_without_producers_moves_the_offset_of_the_next_snapshot(tmp_path: 
     log = new_log(tmp_path)
     put(log, b"value", key=b"key")
     log.producer_state.take_snapshot()
-    assert log.producer_state.latest_snapshot_offset == 1
+    assert log.producer_state.snapshots.latest == 1
     assert snapshot_offsets(log.directory) == [1]
 
 
@@ -290,7 +290,7 @@ def test_a_truncation_goes_back_to_the_snapshot_below_it(tmp_path: Path) -> None
     log.producer_state.take_snapshot()
     for offset, latest in ((2, 2), (1, 1), (0, None)):
         log.truncate_to(offset)
-        assert log.producer_state.latest_snapshot_offset == latest
+        assert log.producer_state.snapshots.latest == latest
         assert snapshot_offsets(log.directory) == ([latest] if latest else [])
         assert log.producer_state.map_end_offset == offset
 
@@ -325,12 +325,12 @@ def test_the_snapshot_of_a_roll_is_what_a_truncation_to_it_goes_back_to(tmp_path
     put(log, bytes(512), producer=(PID, 0, 0))
     put(log, bytes(512), producer=(PID, 0, 1))
     assert bases(log) == (0, 1)
-    assert log.producer_state.latest_snapshot_offset == 1
+    assert log.producer_state.snapshots.latest == 1
 
     log.truncate_to(1)
     assert bases(log) == (0, 1)
     assert log.active.size_bytes == 0
-    assert log.producer_state.latest_snapshot_offset == 1
+    assert log.producer_state.snapshots.latest == 1
     entry = log.producer_state.last_entry(PID)
     assert entry is not None
     assert (entry.first_data_offset, entry.last_data_offset) == (0, 0)
@@ -348,7 +348,7 @@ def test_a_log_that_begins_anew_at_29_knows_no_producers_and_has_no_snapshots(
     log.producer_state.take_snapshot()
     assert len(log.segments) == 3
     assert log.producer_state.map_end_offset == 3
-    assert log.producer_state.latest_snapshot_offset == 3
+    assert log.producer_state.snapshots.latest == 3
 
     log.truncate_fully_and_start_at(29)
     assert len(log.segments) == 1

@@ -89,7 +89,7 @@ def after_a_hundred_and_one_records(tmp_path: Path) -> tuple[StoredLog, list[int
     fs = SimulatedFileSystem()
     stored = StoredLog(tmp_path, LogConfig(segment_bytes=640), fs=fs)
     log = stored.open(clean=True)
-    assert log.producer_state.oldest_snapshot_offset is None
+    assert log.producer_state.snapshots.oldest is None
     for n in range(101):
         put(log, str(n).encode())
     assert len(log.segments) >= 5
@@ -123,7 +123,7 @@ def test_after_an_unclean_stop_snapshots_are_rebuilt_though_only_the_last_two_ar
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stored, offsets = after_a_hundred_and_one_records(tmp_path)
-    stored.log.producer_state.delete_snapshots_before(offsets[-2])
+    stored.log.producer_state.snapshots.remove_before(offsets[-2])
     read, recovered = opened_and_watched(stored, offsets[-4], caplog)
     # The producers at the recovery point are to be had from the log's start only.
     assert read == set(offsets)
@@ -136,7 +136,7 @@ def test_after_an_unclean_stop_segments_below_the_recovery_point_are_not_read(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     stored, offsets = after_a_hundred_and_one_records(tmp_path)
-    stored.log.producer_state.delete_snapshots_before(offsets[-4])
+    stored.log.producer_state.snapshots.remove_before(offsets[-4])
     recovery_point = offsets[-4] + 1
     assert recovery_point < offsets[-3]
     read, recovered = opened_and_watched(stored, recovery_point, caplog)
@@ -682,7 +682,7 @@ def test_a_log_that_began_anew_keeps_the_snapshots_that_it_takes_from_then_on(
     assert bases(log) == [4]
     assert log.log_end_offset == 4
     assert snapshots_in(stored) == []
-    assert log.producer_state.snapshot_offsets == []
+    assert log.producer_state.snapshots.offsets == []
     for n in range(5):
         put(log, str(n).encode())
         log.roll()
@@ -692,7 +692,7 @@ def test_a_log_that_began_anew_keeps_the_snapshots_that_it_takes_from_then_on(
     stored.context.scheduler.run_due()
     assert log.log_start_offset == 4
     assert log.log_end_offset == 9
-    assert snapshots_in(stored) == log.producer_state.snapshot_offsets == list(range(5, 10))
+    assert snapshots_in(stored) == log.producer_state.snapshots.offsets == list(range(5, 10))
     assert [name for name in stored.files() if name.endswith(".deleted")] == []
 
 

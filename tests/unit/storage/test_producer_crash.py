@@ -72,7 +72,7 @@ def test_what_is_loaded_after_a_power_loss_was_known_at_that_offset(*, sync: boo
             known[offset + 1] = state.entries()
             state.take_snapshot(sync=sync)
             check()
-            state.sync_snapshot(offset + 1)
+            state.snapshots.sync(offset + 1)
             durable = offset + 1
             check()
     assert checked > 50

@@ -779,8 +779,8 @@ def test_no_snapshot_is_taken_when_nothing_has_changed(log: Log, *, sync: bool) 
     assert log.snapshots() == [1]
     assert log.state.take_snapshot(sync=sync) is None
     assert log.snapshots() == [1]
-    log.state.sync_snapshot(1)
-    log.state.sync_snapshot(2)
+    log.state.snapshots.sync(1)
+    log.state.snapshots.sync(2)
     assert log.snapshots() == [1]
 
 
@@ -858,9 +858,9 @@ def five_snapshots(log: Log) -> None:
 def test_truncate_and_reload_1_3_keeps_snapshots_2_and_3(log: Log) -> None:
     five_snapshots(log)
     log.state.truncate_and_reload(1, 3, NOW_MS)
-    assert log.state.oldest_snapshot_offset == 2
-    assert log.state.latest_snapshot_offset == 3
-    assert log.state.snapshot_offsets == [2, 3]
+    assert log.state.snapshots.oldest == 2
+    assert log.state.snapshots.latest == 3
+    assert log.state.snapshots.offsets == [2, 3]
     assert log.snapshots() == [2, 3]
     assert log.entry().last_sequence == 2, "what came behind 3 is forgotten"
     assert log.state.map_end_offset == 3
@@ -914,9 +914,9 @@ def test_snapshots_before_an_offset_are_deleted(log: Log) -> None:
     log.data(2, 2)
     log.state.take_snapshot()
     assert log.snapshots() == [2, 3]
-    log.state.delete_snapshots_before(3)
+    log.state.snapshots.remove_before(3)
     assert log.snapshots() == [3]
-    log.state.delete_snapshots_before(4)
+    log.state.snapshots.remove_before(4)
     assert log.snapshots() == []
 
 
@@ -995,42 +995,42 @@ def files(directory: Path, *offsets: int) -> None:
 
 def test_stray_snapshots_of_2_5_42_with_base_5_leave_5_and_42(log: Log) -> None:
     files(log.directory, 5, 2, 42)
-    log.state.remove_stray_snapshots([5])
-    assert log.state.latest_snapshot_offset == 42
-    assert log.state.oldest_snapshot_offset == 5
+    log.state.snapshots.remove_stray([5])
+    assert log.state.snapshots.latest == 42
+    assert log.state.snapshots.oldest == 5
     assert log.snapshots() == [5, 42]
 
 
 def test_stray_snapshots_of_2_5_42_with_base_42_leave_42(log: Log) -> None:
     files(log.directory, 5, 2, 42)
-    log.state.remove_stray_snapshots([42])
+    log.state.snapshots.remove_stray([42])
     assert log.snapshots() == [42]
-    assert log.state.snapshot_offsets == [42]
+    assert log.state.snapshots.offsets == [42]
 
 
 def test_a_stray_snapshot_42_behind_the_last_base_is_kept_and_the_older_ones_go(log: Log) -> None:
     files(log.directory, 3, 7, 9, 42)
-    log.state.remove_stray_snapshots([0, 7])
+    log.state.snapshots.remove_stray([0, 7])
     assert log.snapshots() == [7, 42]
 
 
 def test_a_snapshot_marked_for_deletion_is_renamed(tmp_path: Path) -> None:
     files(tmp_path, 5)
     log = Log(tmp_path)
-    assert log.state.latest_snapshot_offset == 5
-    marked = log.state.remove_and_mark_for_deletion(5)
+    assert log.state.snapshots.latest == 5
+    marked = log.state.snapshots.mark_for_deletion(5)
     assert marked == tmp_path / "00000000000000000005.snapshot.deleted"
     assert [path.name for path in tmp_path.iterdir()] == [marked.name]
-    assert log.state.snapshot_offsets == []
-    assert log.state.remove_and_mark_for_deletion(5) is None
+    assert log.state.snapshots.offsets == []
+    assert log.state.snapshots.mark_for_deletion(5) is None
 
 
 def test_a_snapshot_somebody_else_has_deleted_is_not_marked(tmp_path: Path) -> None:
     files(tmp_path, 5)
     log = Log(tmp_path)
     (tmp_path / "00000000000000000005.snapshot").unlink()
-    assert log.state.remove_and_mark_for_deletion(5) is None
-    assert log.state.latest_snapshot_offset is None
+    assert log.state.snapshots.mark_for_deletion(5) is None
+    assert log.state.snapshots.latest is None
 
 
 def test_snapshots_go_where_the_directory_goes(tmp_path: Path) -> None:
@@ -1040,10 +1040,10 @@ def test_snapshots_go_where_the_directory_goes(tmp_path: Path) -> None:
     log.data(0, 0)
     log.state.take_snapshot()
     old.rename(new)
-    log.state.move_to(new)
+    log.state.snapshots.move_to(new)
     log.data(1, 1)
     assert log.state.take_snapshot() == new / "00000000000000000002.snapshot"
-    assert log.state.remove_and_mark_for_deletion(1) is not None
+    assert log.state.snapshots.mark_for_deletion(1) is not None
 
 
 def test_written_entries_are_read_back(log: Log) -> None:

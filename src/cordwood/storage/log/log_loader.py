@@ -200,7 +200,7 @@ class _Loader:
             self._epochs.truncate_from_end(end, durably=is_written)
             if not self._keeps:
                 self._find_first_epochs(start)
-            producers.remove_stray_snapshots([s.base_offset for s in self._segments])
+            producers.snapshots.remove_stray([s.base_offset for s in self._segments])
             rebuild_producer_state(
                 producers,
                 self._segments,
@@ -625,7 +625,7 @@ class _Loader:
         producers = self._producers()
         for segment in reversed(doomed):
             segment.delete_if_exists()
-            path = producers.remove_and_mark_for_deletion(segment.base_offset)
+            path = producers.snapshots.mark_for_deletion(segment.base_offset)
             if path is not None:
                 self._fs.remove(path)
         self._fs.sync_directory(self._directory)

@@ -612,7 +612,7 @@ class PartitionLog:
         if self.is_closed:
             return
         with self.guard("flushing"):
-            self._by_name(lambda: self.producer_state.sync_snapshot(base))
+            self._by_name(lambda: self.producer_state.snapshots.sync(base))
             self.flush_up_to(base)
             # Its records may have been flushed before the roll, but not its last index entries.
             self._by_name(lambda: self._sync([old], base))
@@ -925,7 +925,7 @@ class PartitionLog:
             names |= dict.fromkeys(path.name for path in paths)
             self.context.resources.forget(segment)  # who still reads it holds its file
         for offset in snapshots:
-            path = self.producer_state.remove_and_mark_for_deletion(offset)
+            path = self.producer_state.snapshots.mark_for_deletion(offset)
             if path is not None:
                 names[path.name] = None
         return list(names)
@@ -1025,7 +1025,7 @@ class PartitionLog:
             for segment in self.segments:
                 segment.move_to(directory)
             self.leader_epochs.move_to(directory)
-            self.producer_state.move_to(directory)
+            self.producer_state.snapshots.move_to(directory)
 
     def close(self) -> None:
         """Writes what a clean stop leaves: a producer snapshot, the last index entries, all synced.

@@ -33,7 +33,7 @@ def rebuild_producer_state(
     """
     bases = [segment.base_offset for segment in segments]
     wanted = [*bases[-2:], log_end_offset]
-    if producers.latest_snapshot_offset is None and reload_from_clean_shutdown:
+    if producers.snapshots.latest is None and reload_from_clean_shutdown:
         for offset in wanted:
             producers.update_map_end_offset(offset)
             take_snapshot_if_space(producers)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import logging
 from bisect import bisect_left, insort
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -108,7 +108,8 @@ class _Transactions:
 class ProducerStateManager:
     """The producers of one log.
 
-    `map_end_offset` is the log's end as far as it has been taken note of, exclusive.
+    `snapshots` are those on disk. `map_end_offset` is the log's end as far as it has been taken
+    note of, exclusive.
     `producer_id_expiration_ms` and `verify_transactions` may be set at any time.
     """
 
@@ -149,7 +150,7 @@ class ProducerStateManager:
         self._ongoing = _Transactions()
         # Those whose markers are not known to be below the high watermark.
         self._unreplicated = _Transactions()
-        self._snapshots = ProducerSnapshots(directory, fs=fs)
+        self.snapshots = ProducerSnapshots(directory, fs=fs)
         self._map_end_offset = 0
         self._last_snapshot_offset = 0
 
@@ -492,26 +493,11 @@ class ProducerStateManager:
 
     # ---- snapshots
 
-    @property
-    def snapshot_offsets(self) -> list[int]:
-        """The offsets of all snapshots, ascending."""
-        return self._snapshots.offsets
-
-    @property
-    def latest_snapshot_offset(self) -> int | None:
-        """The highest of them."""
-        return self._snapshots.latest
-
-    @property
-    def oldest_snapshot_offset(self) -> int | None:
-        """The lowest of them."""
-        return self._snapshots.oldest
-
     def take_snapshot(self, *, sync: bool = True) -> Path | None:
         """Writes a snapshot at `map_end_offset`; its path, or None if that is no news.
 
         Args:
-            sync: return when it is on disk; else `sync_snapshot` sees to that.
+            sync: return when it is on disk; else `snapshots.sync` sees to that.
 
         Raises:
             NoSpaceError: the file system is full; there is no such snapshot.
@@ -519,33 +505,9 @@ class ProducerStateManager:
         offset = self._map_end_offset
         if offset <= self._last_snapshot_offset:
             return None
-        path = self._snapshots.write(offset, self.entries(), sync=sync)
+        path = self.snapshots.write(offset, self.entries(), sync=sync)
         self._last_snapshot_offset = offset
         return path
-
-    def sync_snapshot(self, offset: int) -> None:
-        """Returns when the snapshot at `offset` is on disk; one that is gone is no error."""
-        self._snapshots.sync(offset)
-
-    def delete_snapshots_before(self, offset: int) -> None:
-        """Removes snapshots below `offset`."""
-        self._snapshots.remove_before(offset)
-
-    def remove_stray_snapshots(self, bases: Collection[int]) -> None:
-        """Reads the directory again, and removes snapshots that belong to no segment.
-
-        The newest of them stays if it lies behind the last of `bases`, the segments' base offsets:
-        a clean stop leaves it at the log's end.
-        """
-        self._snapshots.remove_stray(bases)
-
-    def remove_and_mark_for_deletion(self, offset: int) -> Path | None:
-        """Renames the snapshot at `offset` to `.deleted`; its new path, None if there was none."""
-        return self._snapshots.mark_for_deletion(offset)
-
-    def move_to(self, directory: Path) -> None:
-        """The log's directory has another name now."""
-        self._snapshots.move_to(directory)
 
     # ---- truncation
 
@@ -560,7 +522,7 @@ class ProducerStateManager:
             log_end_offset: exclusive.
             now_ms: producers that have expired by then are not loaded.
         """
-        self._snapshots.remove_outside(log_start_offset, log_end_offset)
+        self.snapshots.remove_outside(log_start_offset, log_end_offset)
         if log_end_offset == self._map_end_offset:
             self.on_log_start_offset_incremented(log_start_offset)
             return
@@ -570,8 +532,8 @@ class ProducerStateManager:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Clears all state and removes every snapshot; the log starts again at `offset`."""
         self._clear()
-        for found in self._snapshots.offsets:
-            self._snapshots.remove(found)
+        for found in self.snapshots.offsets:
+            self.snapshots.remove(found)
         self._last_snapshot_offset = 0
         self._map_end_offset = offset
 
@@ -579,7 +541,7 @@ class ProducerStateManager:
         """The log begins at `log_start_offset` now; producers whose records are gone stay."""
         self.on_high_watermark_updated(log_start_offset)
         self._map_end_offset = max(self._map_end_offset, log_start_offset)
-        latest = self._snapshots.latest
+        latest = self.snapshots.latest
         self._last_snapshot_offset = log_start_offset if latest is None else latest
 
     def _clear(self) -> None:
@@ -590,13 +552,13 @@ class ProducerStateManager:
         self._unreplicated.clear()
 
     def _load_newest(self, log_start_offset: int, now_ms: int) -> None:
-        while (offset := self._snapshots.latest) is not None:
-            path = self._snapshots.path(offset)
+        while (offset := self.snapshots.latest) is not None:
+            path = self.snapshots.path(offset)
             try:
-                loaded = self._snapshots.read(offset)
+                loaded = self.snapshots.read(offset)
             except CorruptError as error:
                 self._warn(f"Failed to load producer snapshot from '{path}': {error.reason}")
-                self._snapshots.remove(offset)
+                self.snapshots.remove(offset)
                 continue
             _log.info("Loading producer state from snapshot file '%s'", path)
             for entry in loaded:
