@@ -93,6 +93,7 @@ MODULES = (
     "storage/producers/append_producers.py",
     "storage/producers/producer_entry.py",
     "storage/producers/producer_state.py",
+    "storage/producers/verifications.py",
     "storage/reading/batch_heads.py",
     "storage/segment/log_segment.py",
     "storage/segment/offset_index.py",

@@ -285,7 +285,7 @@ class LogManager(LogSet):
         """Sets transaction.partition.verification.enable, for logs that are opened later, too."""
         self.context.verify_transactions = is_enabled
         for log in self.logs():
-            log.producer_state.verify_transactions = is_enabled
+            log.producer_state.verifications.is_required = is_enabled
 
     def truncate_to(self, offsets: Mapping[TopicPartition, int], *, future: bool = False) -> None:
         """Cuts logs off at these offsets, after their lower recovery points were made to last.

@@ -402,12 +402,14 @@ def test_records_outside_of_an_open_transaction_are_refused(tmp_path: Path) -> N
 
 
 def is_ongoing(log: PartitionLog, producer: Producer) -> bool:
-    return log.producer_state.has_ongoing_transaction(producer.producer_id, producer.epoch)
+    return log.producer_state.verifications.has_ongoing_transaction(
+        producer.producer_id, producer.epoch
+    )
 
 
 def guard_of(log: PartitionLog, producer: Producer) -> object | None:
     """The guard under way, None without one."""
-    state = log.producer_state.verification(producer.producer_id)
+    state = log.producer_state.verifications.get(producer.producer_id)
     return None if state is None else state.guard
 
 
@@ -417,7 +419,7 @@ def start(log: PartitionLog, producer: Producer) -> object | None:
 
 def start_as_before_kip_890(log: PartitionLog, producer: Producer) -> object | None:
     """Of a producer that keeps its epoch from transaction to transaction."""
-    return log.producer_state.maybe_start_verification(
+    return log.producer_state.verifications.maybe_start(
         producer.producer_id,
         producer.sequence,
         producer.epoch,
@@ -471,7 +473,7 @@ def test_verification_switched_off_lets_a_transaction_in_and_ends_its_verificati
     log = new_log(tmp_path, verify_transactions=True)
     producer = Producer(log, 23, epoch=1)
     assert start(log, producer) is not None
-    log.producer_state.verify_transactions = False
+    log.producer_state.verifications.is_required = False
     producer.append(2)
     assert is_ongoing(log, producer)
     assert guard_of(log, producer) is None
@@ -483,7 +485,7 @@ def test_verification_switched_on_refuses_a_transaction_that_is_not_verified(
     log = new_log(tmp_path, verify_transactions=False)
     plain(log, 1)
     producer = Producer(log, 23, epoch=1, sequence=4)
-    log.producer_state.verify_transactions = True
+    log.producer_state.verifications.is_required = True
     before = state_of(log)
     for guard in (None, object()):
         with pytest.raises(InvalidTxnStateError, match="not part of an ongoing transaction"):

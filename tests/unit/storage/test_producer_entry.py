@@ -70,46 +70,46 @@ def append(state: ProducerStateManager, header: BatchHeader) -> None:
 
 
 def test_a_verification_is_begun_once_and_gone_when_cleared(state: ProducerStateManager) -> None:
-    first = state.maybe_create_verification(PRODUCER, 0, 0, now_ms=NOW_MS)
-    again = state.maybe_create_verification(PRODUCER, 0, 0, now_ms=NOW_MS + 1)
+    first = state.verifications.create(PRODUCER, 0, 0, now_ms=NOW_MS)
+    again = state.verifications.create(PRODUCER, 0, 0, now_ms=NOW_MS + 1)
     assert again.guard is first.guard
-    assert state.verification(PRODUCER) is first
+    assert state.verifications.get(PRODUCER) is first
     assert first.timestamp == NOW_MS
-    state.clear_verification(PRODUCER)
-    assert state.verification(PRODUCER) is None
-    state.clear_verification(PRODUCER)
+    state.verifications.remove(PRODUCER)
+    assert state.verifications.get(PRODUCER) is None
+    state.verifications.remove(PRODUCER)
 
 
 def test_a_verification_is_over_when_the_transaction_has_data(
     state: ProducerStateManager,
 ) -> None:
     append(state, data(0, transactional=False))
-    found = state.maybe_create_verification(PRODUCER, 2, 0, now_ms=NOW_MS)
+    found = state.verifications.create(PRODUCER, 2, 0, now_ms=NOW_MS)
     append(state, data(1, 1, transactional=False))
-    seen = [state.verification(PRODUCER)]
+    seen = [state.verifications.get(PRODUCER)]
     append(state, data(2, 2))
-    assert [*seen, state.verification(PRODUCER)] == [found, None]
+    assert [*seen, state.verifications.get(PRODUCER)] == [found, None]
 
 
 def test_a_verification_is_over_when_the_transaction_ends(state: ProducerStateManager) -> None:
-    state.maybe_create_verification(PRODUCER, 0, 0, now_ms=NOW_MS, supports_epoch_bump=False)
+    state.verifications.create(PRODUCER, 0, 0, now_ms=NOW_MS, supports_epoch_bump=False)
     append(state, control(0))
-    assert state.verification(PRODUCER) is None
+    assert state.verifications.get(PRODUCER) is None
 
 
 def test_the_next_transactions_verification_outlasts_the_marker_of_the_one_before(
     state: ProducerStateManager,
 ) -> None:
     append(state, data(0))
-    state.maybe_create_verification(PRODUCER, 0, 1, now_ms=NOW_MS)
+    state.verifications.create(PRODUCER, 0, 1, now_ms=NOW_MS)
     append(state, control(1, epoch=1))
-    assert state.verification(PRODUCER) is not None
+    assert state.verifications.get(PRODUCER) is not None
 
 
 def test_the_lowest_sequence_of_the_highest_epoch_counts(state: ProducerStateManager) -> None:
     seen = []
     for sequence, epoch in ((1, 0), (0, 0), (5, 0), (2, 1), (0, 0)):
-        found = state.maybe_create_verification(PRODUCER, sequence, epoch, now_ms=NOW_MS)
+        found = state.verifications.create(PRODUCER, sequence, epoch, now_ms=NOW_MS)
         seen.append((found.lowest_sequence, found.producer_epoch))
     assert seen == [(1, 0), (0, 0), (0, 0), (2, 1), (2, 1)]
 
@@ -118,23 +118,21 @@ def test_the_lowest_sequence_of_the_highest_epoch_counts(state: ProducerStateMan
 def test_a_sequence_above_the_lowest_seen_is_out_of_order(
     state: ProducerStateManager, *, verify: bool
 ) -> None:
-    state.verify_transactions = verify
-    found = state.maybe_create_verification(
-        PRODUCER, 0, 0, now_ms=NOW_MS, supports_epoch_bump=False
-    )
+    state.verifications.is_required = verify
+    found = state.verifications.create(PRODUCER, 0, 0, now_ms=NOW_MS, supports_epoch_bump=False)
     with pytest.raises(
         OutOfOrderSequenceError,
         match=r"^Out of order sequence number for producer 1 at offset 0 in partition test-0: "
         r"4 \(incoming seq. number\), 0 \(earliest seen sequence\)$",
     ):
         append(state, data(4))
-    assert state.verification(PRODUCER) is found
+    assert state.verifications.get(PRODUCER) is found
 
 
 def test_an_unknown_producer_with_epochs_for_transactions_begins_at_0(
     state: ProducerStateManager,
 ) -> None:
-    state.maybe_create_verification(PRODUCER, 3, 0, now_ms=NOW_MS)
+    state.verifications.create(PRODUCER, 3, 0, now_ms=NOW_MS)
     with pytest.raises(
         OutOfOrderSequenceError,
         match=r"^Invalid sequence number for producer 1 at offset 0 in partition test-0: "
@@ -143,42 +141,42 @@ def test_an_unknown_producer_with_epochs_for_transactions_begins_at_0(
     ):
         append(state, data(3))
     append(state, data(0))
-    assert state.has_ongoing_transaction(PRODUCER, 0)
-    assert not state.has_ongoing_transaction(PRODUCER, 1)
+    assert state.verifications.has_ongoing_transaction(PRODUCER, 0)
+    assert not state.verifications.has_ongoing_transaction(PRODUCER, 1)
 
 
 def test_a_verification_expires(state: ProducerStateManager) -> None:
-    found = state.maybe_create_verification(PRODUCER, 0, 0, now_ms=NOW_MS)
+    found = state.verifications.create(PRODUCER, 0, 0, now_ms=NOW_MS)
     state.remove_expired(NOW_MS + DAY_MS // 2)
-    seen = [state.verification(PRODUCER)]
+    seen = [state.verifications.get(PRODUCER)]
     state.remove_expired(NOW_MS + DAY_MS)
-    assert [*seen, state.verification(PRODUCER)] == [found, None]
+    assert [*seen, state.verifications.get(PRODUCER)] == [found, None]
 
 
 def test_a_transaction_that_is_under_way_needs_no_guard(state: ProducerStateManager) -> None:
-    state.verify_transactions = True
+    state.verifications.is_required = True
     append(state, data(0))
     assert state.maybe_start_verification(PRODUCER, 1, 0, now_ms=NOW_MS) is None
-    state.require_verified(data(1, 1), AppendOrigin.CLIENT, None)
+    state.verifications.require_verified(data(1, 1), AppendOrigin.CLIENT, None)
 
 
 def test_a_transaction_is_begun_with_its_guard_alone(state: ProducerStateManager) -> None:
-    state.verify_transactions = True
+    state.verifications.is_required = True
     with pytest.raises(
         InvalidTxnStateError, match=r"^Record was not part of an ongoing transaction$"
     ):
-        state.require_verified(data(0), AppendOrigin.CLIENT, None)
+        state.verifications.require_verified(data(0), AppendOrigin.CLIENT, None)
     guard = state.maybe_start_verification(PRODUCER, 0, 0, now_ms=NOW_MS)
     other = state.maybe_start_verification(PRODUCER + 1, 0, 0, now_ms=NOW_MS)
     assert guard is not None
     assert other is not None
     for wrong in (None, other):
         with pytest.raises(InvalidTxnStateError):
-            state.require_verified(data(0), AppendOrigin.CLIENT, wrong)
-    state.require_verified(data(0), AppendOrigin.CLIENT, guard)
-    state.clear_verification(PRODUCER)
+            state.verifications.require_verified(data(0), AppendOrigin.CLIENT, wrong)
+    state.verifications.require_verified(data(0), AppendOrigin.CLIENT, guard)
+    state.verifications.remove(PRODUCER)
     with pytest.raises(InvalidTxnStateError):
-        state.require_verified(data(0), AppendOrigin.CLIENT, guard)
+        state.verifications.require_verified(data(0), AppendOrigin.CLIENT, guard)
 
 
 @pytest.mark.parametrize(
@@ -194,9 +192,9 @@ def test_a_transaction_is_begun_with_its_guard_alone(state: ProducerStateManager
 def test_what_needs_no_verification(
     state: ProducerStateManager, header: BatchHeader, origin: AppendOrigin, *, verify: bool
 ) -> None:
-    state.verify_transactions = verify
-    state.require_verified(header, origin, None)
-    assert state.verification(PRODUCER) is None
+    state.verifications.is_required = verify
+    state.verifications.require_verified(header, origin, None)
+    assert state.verifications.get(PRODUCER) is None
 
 
 def test_an_epoch_of_the_past_is_refused_before_a_transaction_begins(
@@ -207,8 +205,8 @@ def test_an_epoch_of_the_past_is_refused_before_a_transaction_begins(
     with pytest.raises(InvalidProducerEpochError, match=text):
         state.maybe_start_verification(PRODUCER, 0, 2, now_ms=NOW_MS)
     with pytest.raises(InvalidProducerEpochError, match=text):
-        state.require_verified(data(0, epoch=2), AppendOrigin.CLIENT, None)
-    assert state.verification(PRODUCER) is None
+        state.verifications.require_verified(data(0, epoch=2), AppendOrigin.CLIENT, None)
+    assert state.verifications.get(PRODUCER) is None
 
 
 # ---- entries

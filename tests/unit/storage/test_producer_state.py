@@ -24,11 +24,13 @@ from cordwood.model.kafka_errors import (
     TransactionCoordinatorFencedError,
 )
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.producers.producer_state import (
-    LATE_TRANSACTION_BUFFER_MS,
+from cordwood.storage.producers.producer_entry import (
     BatchMetadata,
     CompletedTransaction,
     ProducerStateEntry,
+)
+from cordwood.storage.producers.producer_state import (
+    LATE_TRANSACTION_BUFFER_MS,
     ProducerStateManager,
 )
 

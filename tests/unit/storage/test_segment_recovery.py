@@ -36,7 +36,8 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
-from cordwood.storage.producers.producer_state import CompletedTransaction, ProducerStateManager
+from cordwood.storage.producers.producer_entry import CompletedTransaction
+from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.segment import native_recovery, segment_recovery
 from cordwood.storage.segment.index_builder import IndexBuilder
 from cordwood.storage.segment.log_segment import LogSegment

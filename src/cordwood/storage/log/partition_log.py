@@ -991,7 +991,7 @@ class PartitionLog:
         Source: KIP-890.
         """
         with self.lock:
-            return self.producer_state.maybe_start_verification(
+            return self.producer_state.verifications.maybe_start(
                 producer_id,
                 sequence,
                 producer_epoch,

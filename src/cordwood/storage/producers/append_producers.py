@@ -12,12 +12,12 @@ from cordwood.format.java_map import JavaHashMap
 from cordwood.format.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.storage.append.validator import ValidatedBatch
-from cordwood.storage.producers.producer_state import (
+from cordwood.storage.producers.producer_entry import (
     BatchMetadata,
     CompletedTransaction,
     ProducerAppendInfo,
-    ProducerStateManager,
 )
+from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.segment.log_segment import LogSegment
 
 
@@ -77,7 +77,7 @@ class AppendProducers:
                 if duplicate is not None:
                     return duplicate
             if header.attributes & TRANSACTIONAL_BIT:
-                state.require_verified(header, self._origin, self._guard)
+                state.verifications.require_verified(header, self._origin, self._guard)
             producer_id = header.producer_id
             self._producer_ids.append(producer_id)
             info = self._infos.get(producer_id)

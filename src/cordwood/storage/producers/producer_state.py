@@ -16,15 +16,14 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.java_map import JavaHashMap
 from cordwood.format.producer_snapshot import ProducerEntry
-from cordwood.format.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from cordwood.format.record_batch import BatchHeader
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.errors import CorruptError
-from cordwood.model.kafka_errors import InvalidProducerEpochError, InvalidTxnStateError
+from cordwood.model.kafka_errors import InvalidTxnStateError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.producers.producer_entry import (
@@ -34,26 +33,11 @@ from cordwood.storage.producers.producer_entry import (
     OngoingTransaction,
     ProducerAppendInfo,
     ProducerStateEntry,
-    VerificationGuard,
-    VerificationState,
 )
 from cordwood.storage.producers.producer_snapshots import ProducerSnapshots
-
-__all__ = [
-    "LATE_TRANSACTION_BUFFER_MS",
-    "BatchMetadata",
-    "CompletedTransaction",
-    "OngoingTransaction",
-    "ProducerAppendInfo",
-    "ProducerStateEntry",
-    "ProducerStateManager",
-    "VerificationGuard",
-    "VerificationState",
-]
+from cordwood.storage.producers.verifications import Verifications, newer_than
 
 _log = logging.getLogger(__name__)
-
-_Attempt = TypeVar("_Attempt", bound=AttemptedSequence)
 
 LATE_TRANSACTION_BUFFER_MS = 5 * 60 * 1000
 
@@ -110,7 +94,7 @@ class ProducerStateManager:
 
     `snapshots` are those on disk. `map_end_offset` is the log's end as far as it has been taken
     note of, exclusive.
-    `producer_id_expiration_ms` and `verify_transactions` may be set at any time.
+    `producer_id_expiration_ms` may be set at any time.
     """
 
     def __init__(
@@ -142,10 +126,9 @@ class ProducerStateManager:
         self.topic_partition = topic_partition
         self.max_transaction_timeout_ms = max_transaction_timeout_ms
         self.producer_id_expiration_ms = producer_id_expiration_ms
-        self.verify_transactions = verify_transactions
         self._warn = on_warning
         self._producers: JavaHashMap[int, ProducerStateEntry] = JavaHashMap()
-        self._verifications: dict[int, VerificationState] = {}
+        self.verifications = Verifications(self.last_entry, is_required=verify_transactions)
         self._refused: dict[int, AttemptedSequence] = {}
         self._ongoing = _Transactions()
         # Those whose markers are not known to be below the high watermark.
@@ -207,7 +190,7 @@ class ProducerStateManager:
             self.topic_partition,
             current,
             origin,
-            self._verifications.get(producer_id) if self._verifications else None,
+            self.verifications.get(producer_id) if self.verifications else None,
             refused=refused,
             on_warning=self._warn,
         )
@@ -247,7 +230,7 @@ class ProducerStateManager:
         for transaction in info.started_transactions:
             self._ongoing.put(transaction)
         if info.ends_verification:
-            self.clear_verification(producer_id)
+            self.verifications.remove(producer_id)
 
     def replay(
         self, header: BatchHeader, marker: EndTxnMarker | None = None
@@ -311,8 +294,8 @@ class ProducerStateManager:
             if self._is_expired(entry.current_txn_first_offset, entry.last_timestamp, now_ms):
                 self._producers.remove(entry.producer_id)
         oldest_ms = now_ms - self.producer_id_expiration_ms
-        self._verifications = _newer_than(oldest_ms, self._verifications)
-        self._refused = _newer_than(oldest_ms, self._refused)
+        self.verifications.remove_older(oldest_ms)
+        self._refused = newer_than(oldest_ms, self._refused)
 
     def _is_expired(self, open_since: int | None, last_timestamp: int, now_ms: int) -> bool:
         return open_since is None and now_ms - last_timestamp >= self.producer_id_expiration_ms
@@ -378,118 +361,6 @@ class ProducerStateManager:
             return False
         allowed = self.max_transaction_timeout_ms + LATE_TRANSACTION_BUFFER_MS
         return now_ms - entry.last_timestamp > allowed
-
-    # ---- verification of transactions
-
-    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
-        """Whether that producer has a transaction open in that epoch."""
-        entry = self._producers.get(producer_id)
-        return (
-            entry is not None
-            and entry.current_txn_first_offset is not None
-            and entry.producer_epoch == producer_epoch
-        )
-
-    def maybe_create_verification(
-        self,
-        producer_id: int,
-        sequence: int,
-        producer_epoch: int,
-        *,
-        now_ms: int,
-        supports_epoch_bump: bool = True,
-    ) -> VerificationState:
-        """A producer's verification, begun now where there is none.
-
-        Args:
-            producer_id: whose.
-            sequence: of the batch to be written.
-            producer_epoch: likewise.
-            now_ms: for its expiry.
-            supports_epoch_bump: whether each transaction has an epoch of its own; what it was at
-                first stays.
-        """
-        state = self._verifications.get(producer_id)
-        if state is None:
-            state = VerificationState(
-                now_ms, sequence, producer_epoch, supports_epoch_bump=supports_epoch_bump
-            )
-            self._verifications[producer_id] = state
-        state.note(sequence, producer_epoch)
-        return state
-
-    def verification(self, producer_id: int) -> VerificationState | None:
-        """A producer's verification under way."""
-        return self._verifications.get(producer_id)
-
-    def clear_verification(self, producer_id: int) -> None:
-        """Ends a producer's verification."""
-        self._verifications.pop(producer_id, None)
-
-    def maybe_start_verification(
-        self,
-        producer_id: int,
-        sequence: int,
-        producer_epoch: int,
-        *,
-        now_ms: int,
-        supports_epoch_bump: bool = True,
-    ) -> VerificationGuard | None:
-        """The guard that a transaction's first batch has to bring; None when one is under way.
-
-        Raises:
-            InvalidProducerEpochError: the epoch is older than the one known.
-
-        Source: UnifiedLog.maybeStartTransactionVerification.
-        """
-        self._require_epoch(producer_id, producer_epoch)
-        if self.has_ongoing_transaction(producer_id, producer_epoch):
-            return None
-        return self.maybe_create_verification(
-            producer_id,
-            sequence,
-            producer_epoch,
-            now_ms=now_ms,
-            supports_epoch_bump=supports_epoch_bump,
-        ).guard
-
-    def require_verified(
-        self, header: BatchHeader, origin: AppendOrigin, guard: object | None
-    ) -> None:
-        """Refuses a batch that would begin a transaction nobody has verified.
-
-        Args:
-            header: of a batch with a producer id.
-            origin: a client or a coordinator; others are let through.
-            guard: from `maybe_start_verification`.
-
-        Raises:
-            InvalidProducerEpochError: the epoch is older than the one known.
-            InvalidTxnStateError: the guard is missing, or is not that of the producer's
-                verification under way.
-
-        Source: UnifiedLog.analyzeAndValidateProducerState, batchMissingRequiredVerification.
-        """
-        if not header.attributes & TRANSACTIONAL_BIT:
-            return
-        if origin is not AppendOrigin.CLIENT and origin is not AppendOrigin.COORDINATOR:
-            return
-        producer_id = header.producer_id
-        if self.has_ongoing_transaction(producer_id, header.producer_epoch):
-            return
-        self._require_epoch(producer_id, header.producer_epoch)
-        if self.verify_transactions and not header.is_control:
-            state = self._verifications.get(producer_id)
-            if state is None or state.guard is not guard:
-                raise InvalidTxnStateError("Record was not part of an ongoing transaction")
-
-    def _require_epoch(self, producer_id: int, producer_epoch: int) -> None:
-        entry = self._producers.get(producer_id)
-        if entry is not None and producer_epoch < entry.producer_epoch:
-            raise InvalidProducerEpochError(
-                f"Epoch of producer {producer_id} is {producer_epoch}, which is smaller than the "
-                f"last seen epoch {entry.producer_epoch}"
-            )
 
     # ---- snapshots
 
@@ -570,9 +441,3 @@ class ProducerStateManager:
             self._last_snapshot_offset = self._map_end_offset = offset
             return
         self._last_snapshot_offset = self._map_end_offset = log_start_offset
-
-
-def _newer_than(oldest_ms: int, attempts: dict[int, _Attempt]) -> dict[int, _Attempt]:
-    return {
-        producer_id: each for producer_id, each in attempts.items() if each.timestamp > oldest_ms
-    }
