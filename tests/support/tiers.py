@@ -59,7 +59,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/test_ways_in.py::test_a_developer_has_a_test_with_a_moved_clock_after_two_commands",
     "tests/unit/broker/test_compliance.py::"
     "test_records_are_deleted_at_the_ages_that_the_settings_promise[1 day and 5 days 23 h 55 min]",
-    "tests/unit/storage/test_many_logs.py",
+    "tests/unit/storage/log/test_many_logs.py",
     "tests/unit/storage/test_trash_restore.py::"
     "test_a_restoration_that_is_killed_is_finished_by_the_next[False-compact in groups]",
     "tests/unit/storage/test_trash_restore.py::"

@@ -19,8 +19,8 @@ CALLERS = (
     "unit/cleanup/rules/test_transactions.py",
     "unit/cleanup/estimate/test_watched_kernels.py",
     "unit/cleanup/verification/test_contents_kernels.py",
-    "unit/storage/test_record_walk.py",
-    "unit/storage/test_segment_recovery.py",
+    "unit/storage/append/test_record_walk.py",
+    "unit/storage/segment/test_segment_recovery.py",
     "properties/test_estimate.py",
     "properties/test_reference_cleaner.py",
 )
