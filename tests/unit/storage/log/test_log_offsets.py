@@ -40,6 +40,20 @@ def log_of(root: Path, count: int) -> PartitionLog:
     return log
 
 
+def test_a_recovery_point_or_high_watermark_behind_the_end_breaks_an_invariant(
+    tmp_path: Path,
+) -> None:
+    log = log_of(tmp_path, 3)
+    log.check_invariants()
+    log.recovery_point = 4
+    with pytest.raises(AssertionError, match="recovery point 4"):
+        log.check_invariants()
+    log.recovery_point = 3
+    log.high_watermark_position = LogPosition(4)
+    with pytest.raises(AssertionError, match="0 4 4 3"):
+        log.check_invariants()
+
+
 # ---- high watermark
 
 
