@@ -275,7 +275,7 @@ def test_aborted_transactions_0_to_29_and_8_to_74_are_indexed_and_no_other(
     for high_watermark, unstable in ((30, 8), (75, 36)):
         log.update_high_watermark(high_watermark)
         assert first_unstable(log) == unstable
-        place = log.position_of(unstable)
+        place = log.reader.position_of(unstable)
         batch = log.segments.first.translate_offset(unstable)
         assert batch is not None
         assert place.position == batch.position

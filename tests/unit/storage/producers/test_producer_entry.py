@@ -156,7 +156,7 @@ def test_a_verification_expires(state: ProducerStateManager) -> None:
 def test_a_transaction_that_is_under_way_needs_no_guard(state: ProducerStateManager) -> None:
     state.verifications.is_required = True
     append(state, data(0))
-    assert state.maybe_start_verification(PRODUCER, 1, 0, now_ms=NOW_MS) is None
+    assert state.verifications.maybe_start(PRODUCER, 1, 0, now_ms=NOW_MS) is None
     state.verifications.require_verified(data(1, 1), AppendOrigin.CLIENT, None)
 
 
@@ -166,8 +166,8 @@ def test_a_transaction_is_begun_with_its_guard_alone(state: ProducerStateManager
         InvalidTxnStateError, match=r"^Record was not part of an ongoing transaction$"
     ):
         state.verifications.require_verified(data(0), AppendOrigin.CLIENT, None)
-    guard = state.maybe_start_verification(PRODUCER, 0, 0, now_ms=NOW_MS)
-    other = state.maybe_start_verification(PRODUCER + 1, 0, 0, now_ms=NOW_MS)
+    guard = state.verifications.maybe_start(PRODUCER, 0, 0, now_ms=NOW_MS)
+    other = state.verifications.maybe_start(PRODUCER + 1, 0, 0, now_ms=NOW_MS)
     assert guard is not None
     assert other is not None
     for wrong in (None, other):
@@ -203,7 +203,7 @@ def test_an_epoch_of_the_past_is_refused_before_a_transaction_begins(
     append(state, data(0, epoch=3, transactional=False))
     text = "^Epoch of producer 1 is 2, which is smaller than the last seen epoch 3$"
     with pytest.raises(InvalidProducerEpochError, match=text):
-        state.maybe_start_verification(PRODUCER, 0, 2, now_ms=NOW_MS)
+        state.verifications.maybe_start(PRODUCER, 0, 2, now_ms=NOW_MS)
     with pytest.raises(InvalidProducerEpochError, match=text):
         state.verifications.require_verified(data(0, epoch=2), AppendOrigin.CLIENT, None)
     assert state.verifications.get(PRODUCER) is None
