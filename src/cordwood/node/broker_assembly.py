@@ -143,7 +143,7 @@ def make_broker(
     at_end: Callable[[Callable[[], None]], object],
     replica_manager: Callable[..., ReplicaManager] = ReplicaManager,
 ) -> Broker:
-    """Makes the parts that serve requests; none of them serves or writes anything yet.
+    """Makes the services of a broker; none of them serves or writes anything yet.
 
     Args:
         settings: of server.properties.
@@ -178,14 +178,7 @@ def make_broker(
     groups = _make_groups(settings, replicas, metadata, configs, thread)
     coordinators = Coordinators()
     coordinators.register(groups)
-    channels = BrokerChannels(
-        ImageBrokers(metadata),
-        thread,
-        node_id=settings.node_id,
-        listener=settings.inter_broker_listener,
-        timeout_ms=settings.integer("request.timeout.ms"),
-        transports=member.transports,
-    )
+    channels = _make_channels(settings, metadata, member, thread)
     at_end(channels.close)
     offsets = GroupOffsets(groups, metadata, channels, thread, node_id=settings.node_id)
     cleaner.groups.source = offsets.look_up
@@ -221,6 +214,19 @@ def make_broker(
         topic_creation=AutoTopicCreation(member.channel, settings),
         metrics=metrics,
         api_versions={key: (api.min_version, api.max_version) for key, api in apis.items()},
+    )
+
+
+def _make_channels(
+    settings: BrokerSettings, metadata: MetadataCache, member: ClusterMember, thread: NodeThread
+) -> BrokerChannels:
+    return BrokerChannels(
+        ImageBrokers(metadata),
+        thread,
+        node_id=settings.node_id,
+        listener=settings.inter_broker_listener,
+        timeout_ms=settings.integer("request.timeout.ms"),
+        transports=member.transports,
     )
 
 
