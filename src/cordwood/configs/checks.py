@@ -10,17 +10,14 @@ kafka.network.SocketServer, Kafka 4.3.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Final
 
 from cordwood.configs.broker_config import (
     BrokerConfig,
     parse_counts,
 )
-from cordwood.configs.texts import (
-    topic_defaults,
-)
-from cordwood.configs.value import Value
+from cordwood.configs.topic_values import complaints_of_defaults, topic_defaults
 from cordwood.model.errors import ConfigError
 
 _JMX_REPORTER: Final = "org.apache.kafka.common.metrics.JmxReporter"
@@ -113,24 +110,6 @@ def _require_address(text: str, complaint: str) -> None:
         raise ConfigError(f"port out of range:{match[1]}")
 
 
-def require_ordered_lags(topic: Mapping[str, Value]) -> None:
-    """Checks the two compaction lags of a topic's values.
-
-    Raises:
-        ConfigError: the shortest is above the longest.
-
-    Source: LogConfig.validateValues.
-    """
-    shortest, longest = topic["min.compaction.lag.ms"], topic["max.compaction.lag.ms"]
-    assert isinstance(shortest, int), shortest
-    assert isinstance(longest, int), longest
-    if shortest > longest:
-        raise ConfigError(
-            f"conflict topic config setting min.compaction.lag.ms ({shortest}) > "
-            f"max.compaction.lag.ms ({longest})"
-        )
-
-
 def _complaints(values: BrokerConfig) -> Iterator[str]:
     yield from _complaints_of_groups(values)
     for complaint in (*_complaints_of_logs(values), *_complaints_of_replicas(values)):
@@ -154,14 +133,9 @@ def _complaints_of_groups(values: BrokerConfig) -> Iterator[str]:
 
 
 def _complaints_of_logs(values: BrokerConfig) -> Iterator[str]:
-    topics = topic_defaults(values.all)
-    if int(topics["segment.ms"]) < 1:  # type: ignore[arg-type]
-        yield "log.roll.ms must be greater than or equal to 1"
-    if int(topics["segment.jitter.ms"]) < 0:  # type: ignore[arg-type]
-        yield "log.roll.jitter.ms must be greater than or equal to 0"
-    if topics["retention.ms"] == 0:
-        yield "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
-    dirs = values.strings("log.dirs") or values.strings("log.dir")
+    for _, complaint in complaints_of_defaults(topic_defaults(values.all)):
+        yield complaint
+    dirs = values.log_dirs
     cordoned = values.strings("cordoned.log.dirs")
     if "*" in cordoned:
         if len(cordoned) > 1:

@@ -33,11 +33,8 @@ from cordwood.configs.table import (
     is_own,
     settings_of,
 )
-from cordwood.configs.texts import (
-    java_order,
-    key_of,
-    parse_topic,
-)
+from cordwood.configs.texts import java_order, key_of
+from cordwood.configs.topic_values import parse_topic
 from cordwood.configs.value import Kind, Value, format_value
 from cordwood.model.kafka_errors import (
     InvalidRequestError,

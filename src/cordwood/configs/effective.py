@@ -34,13 +34,8 @@ from cordwood.configs.table import (
     dynamic_settings,
     group_settings,
 )
-from cordwood.configs.texts import (
-    changed,
-    key_of,
-    parse_texts,
-    parse_topic,
-    topic_defaults,
-)
+from cordwood.configs.texts import changed, key_of, parse_texts
+from cordwood.configs.topic_values import parse_topic, topic_defaults
 from cordwood.configs.value import Value
 from cordwood.model.errors import ConfigError
 

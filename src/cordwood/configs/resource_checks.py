@@ -14,7 +14,6 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from cordwood.configs.checks import require_ordered_lags
 from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.resource import (
     Texts,
@@ -26,10 +25,8 @@ from cordwood.configs.table import (
     client_metrics_settings,
     group_settings,
 )
-from cordwood.configs.texts import (
-    parse_texts,
-    parse_topic,
-)
+from cordwood.configs.texts import parse_texts
+from cordwood.configs.topic_values import parse_topic, require_ordered_lags
 from cordwood.configs.value import Value
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError

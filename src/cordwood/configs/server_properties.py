@@ -19,7 +19,7 @@ from typing import Final
 from cordwood.configs.broker_config import (
     BrokerConfig,
 )
-from cordwood.configs.checks import require_ordered_lags, require_quorum, require_sound
+from cordwood.configs.checks import require_quorum, require_sound
 from cordwood.configs.levels import LISTENER_KEY
 from cordwood.configs.listeners import ADVERTISE_REACHED, listener_protocols, listeners_of
 from cordwood.configs.resource import (
@@ -27,10 +27,8 @@ from cordwood.configs.resource import (
 )
 from cordwood.configs.static_topics import StaticTopics, static_topics
 from cordwood.configs.table import broker_settings, is_own
-from cordwood.configs.texts import (
-    parse_texts,
-    topic_defaults,
-)
+from cordwood.configs.texts import parse_texts
+from cordwood.configs.topic_values import require_ordered_lags, topic_defaults
 from cordwood.configs.unknown import unknown_settings
 from cordwood.configs.value import format_value
 from cordwood.format.properties import parse_properties

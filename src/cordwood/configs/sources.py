@@ -43,6 +43,13 @@ from cordwood.configs.table import (
     TOPIC_SETTINGS,
     Setting,
 )
+from cordwood.configs.topic_values import (
+    MAX_LAG,
+    MIN_LAG,
+    RULED,
+    complaint_of_lags,
+    complaints_of_defaults,
+)
 from cordwood.configs.value import Value, format_value
 from cordwood.model.errors import ConfigError
 from cordwood.model.topic_names import ALL_TOPICS
@@ -170,7 +177,12 @@ def resolve_topic(sources: Sources, topic: str, *, node_id: int | None) -> Resol
         if found is None:
             continue
         values[name], origin[name] = found
-    _require_ordered_lags(values, origin)
+    # Kafka checks them when a topic's settings change, and not again when a broker's change later.
+    if any(
+        origin[name].level is Level.TOPIC and origin[name].source != METADATA_LOG
+        for name in (MIN_LAG, MAX_LAG)
+    ):
+        _require_ordered_lags(values, origin)
     return ResolvedTopic(
         topic=topic,
         config=LogConfig.from_values(values),
@@ -372,60 +384,25 @@ def _static_warnings(sources: Sources, static: Mapping[str, _Given]) -> Iterator
 
 def _require_sound_broker(given: Mapping[str, _Given], *, lags: bool = True) -> None:
     """Kafka's rules between broker settings; the rule on lags applies only at a start."""
-    for name, at_least, complaint in (
-        ("segment.ms", 1, "log.roll.ms must be greater than or equal to 1"),
-        ("segment.jitter.ms", 0, "log.roll.jitter.ms must be greater than or equal to 0"),
-    ):
+    values: dict[str, Value] = {}
+    origin: dict[str, Origin] = {}
+    for name in RULED:
         found = _find(TOPIC_SETTINGS[name], None, given)
         assert found is not None, name
-        value, origin = found
-        assert isinstance(value, int), name
-        if value < at_least:
-            raise ConfigError(_at(origin, complaint))
-    found = _find(TOPIC_SETTINGS["retention.ms"], None, given)
-    assert found is not None, "retention.ms"
-    if found[0] == 0:
-        raise ConfigError(
-            _at(
-                found[1],
-                "log.retention.ms must be unlimited (-1) or, greater than or equal to 1",
-            )
-        )
+        values[name], origin[name] = found
+    for name, complaint in complaints_of_defaults(values):
+        raise ConfigError(_at(origin[name], complaint))
     if lags:
-        pair = [
-            _find(TOPIC_SETTINGS[name], None, given)
-            for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
-        ]
-        assert pair[0] is not None, "min.compaction.lag.ms"
-        assert pair[1] is not None, "max.compaction.lag.ms"
-        _require_order(pair[0], pair[1])
+        _require_ordered_lags(values, origin)
 
 
 def _require_ordered_lags(values: Mapping[str, Value], origin: Mapping[str, Origin]) -> None:
-    """Refuses a minimum lag above the maximum if the caller gave one of them for the topic.
-
-    Kafka checks them when a topic's settings change, and not again when a broker's change later.
-    """
-    names = ("min.compaction.lag.ms", "max.compaction.lag.ms")
-    shortest, longest = ((values[name], origin[name]) for name in names)
-    if any(
-        origin[name].level is Level.TOPIC and origin[name].source != METADATA_LOG for name in names
-    ):
-        _require_order(shortest, longest)
-
-
-def _require_order(shortest: tuple[Value, Origin], longest: tuple[Value, Origin]) -> None:
-    assert isinstance(shortest[0], int), shortest
-    assert isinstance(longest[0], int), longest
-    if shortest[0] > longest[0]:
-        culprit = max((shortest[1], longest[1]), key=lambda origin: origin.level != Level.DEFAULT)
-        raise ConfigError(
-            _at(
-                culprit,
-                f"conflict topic config setting min.compaction.lag.ms ({shortest[0]}) > "
-                f"max.compaction.lag.ms ({longest[0]})",
-            )
+    complaint = complaint_of_lags(values)
+    if complaint is not None:
+        culprit = max(
+            (origin[MIN_LAG], origin[MAX_LAG]), key=lambda each: each.level != Level.DEFAULT
         )
+        raise ConfigError(_at(culprit, complaint))
 
 
 def _recorded(sources: Sources, kind: ConfigResource, name: str) -> Mapping[str, str]:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-from cordwood.configs.levels import broker_name_of, synonyms_of
+from cordwood.configs.levels import synonyms_of
 from cordwood.configs.resource import Texts
 from cordwood.configs.table import (
-    TOPIC_SETTINGS,
     Setting,
     Settings,
     broker_settings,
@@ -39,38 +38,6 @@ def parse_texts(texts: Texts, keys: Settings) -> dict[str, Value | None]:
     given = texts.keys() & keys.keys()
     for name in sorted(given, key=_places(keys).__getitem__) if len(given) > 1 else given:
         values[name] = keys[name].parse(texts[name])
-    return values
-
-
-def topic_defaults(values: Mapping[str, Value | None]) -> dict[str, Value]:
-    """The values that a broker with these settings gives to topics without their own.
-
-    Topic settings without a broker setting have Kafka's defaults; unset ones are left out.
-    """
-    found: dict[str, Value] = {}
-    for name, setting in TOPIC_SETTINGS.items():
-        value: Value | None = None if setting.broker_names else setting.default
-        broker = broker_name_of(setting, values)
-        if broker is not None:
-            value = broker.scaled(values[broker.name])
-        if value is not None:
-            found[name] = value
-    retention_ms = found["retention.ms"]
-    assert isinstance(retention_ms, int), retention_ms
-    found["retention.ms"] = max(-1, retention_ms)
-    return found
-
-
-def parse_topic(texts: Texts, defaults: Mapping[str, Value]) -> dict[str, Value]:
-    """The values of a topic with the settings `texts` of its own, unknown ones left out.
-
-    Raises:
-        ConfigError: one that Kafka would refuse.
-    """
-    values = dict(defaults)
-    for name, key in TOPIC_SETTINGS.items():
-        if name in texts:
-            values[name] = key.parse(texts[name])
     return values
 
 

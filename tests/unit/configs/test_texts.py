@@ -9,12 +9,8 @@ from cordwood.configs.broker_config import (
 )
 from cordwood.configs.levels import lay_over, synonyms_of
 from cordwood.configs.table import broker_settings
-from cordwood.configs.texts import (
-    java_order,
-    key_of,
-    parse_texts,
-    topic_defaults,
-)
+from cordwood.configs.texts import java_order, key_of, parse_texts
+from cordwood.configs.topic_values import topic_defaults
 from cordwood.configs.value import Kind
 from cordwood.model.errors import ConfigError
 
