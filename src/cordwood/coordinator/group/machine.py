@@ -44,8 +44,9 @@ class GroupStateMachine:
             Leave: self._leave,
             events.GroupsLoaded: self._groups_loaded,
         }
-        for source in (OffsetChanges(self._context, self._kinds), *self._kinds.values()):
-            self._add(source.handlers())
+        self._add(OffsetChanges(self._context, self._kinds).handlers())
+        for kind in self._kinds.values():
+            self._add(kind.handlers())
 
     def _add(self, handlers: Mapping[type[events.GroupEvent], Handler]) -> None:
         assert self._handlers.keys().isdisjoint(handlers), list(handlers)

@@ -25,6 +25,9 @@ class KindRecord(Protocol):
     def group_id(self) -> str:
         """The group."""
 
+    def __hash__(self) -> int:
+        """The hash of a value."""
+
     def encoded(self) -> EncodedRecord:
         """Its key and value; raises EncodingError for one that does not fit."""
 
