@@ -30,11 +30,6 @@ def encode_unsigned_varint(value: int) -> bytes:
     return _encode_groups(value & _MASK_32)
 
 
-def encode_unsigned_varlong(value: int) -> bytes:
-    """`value` (0 .. 2^64-1) in 1 to 10 bytes."""
-    return _encode_groups(value & _MASK_64)
-
-
 def encode_varint(value: int) -> bytes:
     """`value` (int32) zigzag-coded in 1 to 5 bytes."""
     return _encode_groups(((value << 1) ^ (value >> 31)) & _MASK_32)
@@ -54,15 +49,6 @@ def decode_unsigned_varint(buffer: Buffer, position: int = 0) -> tuple[int, int]
     if 0 <= position < len(buffer) and (value := buffer[position]) < 0x80:
         return value, position + 1
     return _decode_groups(buffer, position, VARINT_BYTES_MAX, _MASK_32)
-
-
-def decode_unsigned_varlong(buffer: Buffer, position: int = 0) -> tuple[int, int]:
-    """The value (0 .. 2^64-1) at `position`, and the position after it.
-
-    Raises:
-        CorruptError: it runs past the end of `buffer`, or is longer than 10 bytes.
-    """
-    return _decode_groups(buffer, position, VARLONG_BYTES_MAX, _MASK_64)
 
 
 def decode_varint(buffer: Buffer, position: int = 0) -> tuple[int, int]:
@@ -101,19 +87,9 @@ def decode_varlong(buffer: Buffer, position: int = 0) -> tuple[int, int]:
     return (value >> 1) ^ -(value & 1), position
 
 
-def size_of_unsigned_varint(value: int) -> int:
-    """Bytes that `encode_unsigned_varint(value)` takes."""
-    return _size_of_groups(value & _MASK_32)
-
-
 def size_of_varint(value: int) -> int:
     """Bytes that `encode_varint(value)` takes."""
     return _size_of_groups(((value << 1) ^ (value >> 31)) & _MASK_32)
-
-
-def size_of_varlong(value: int) -> int:
-    """Bytes that `encode_varlong(value)` takes."""
-    return _size_of_groups(((value << 1) ^ (value >> 63)) & _MASK_64)
 
 
 def _size_of_groups(value: int) -> int:

@@ -139,18 +139,6 @@ class LeaderEpochCache:
         entries = self._entries
         return entries[-2].epoch if len(entries) > 1 else None
 
-    def previous_epoch_of(self, epoch: int) -> int | None:
-        """The newest known epoch below `epoch`."""
-        entries = self._entries
-        at = bisect_right(entries, epoch - 1, key=_EPOCH)
-        return entries[at - 1].epoch if at else None
-
-    def epoch_entry(self, epoch: int) -> EpochEntry | None:
-        """The entry of exactly that epoch."""
-        entries = self._entries
-        at = bisect_right(entries, epoch, key=_EPOCH) - 1
-        return entries[at] if at >= 0 and entries[at].epoch == epoch else None
-
     def epoch_for_offset(self, offset: int) -> int | None:
         """The epoch that `offset` belongs to; None below the first entry."""
         entries = self._entries

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cordwood.format.file_names import LEADER_EPOCH_CHECKPOINT
 from cordwood.model.errors import CorruptError, NoSpaceError, UnsupportedVersionError
 from cordwood.storage.filesystem import OS, FileFacts, OsFileSystem
-from cordwood.storage.log.leader_epochs import EpochEntry, LeaderEpochCache
+from cordwood.storage.log.leader_epochs import LeaderEpochCache
 
 UNDEFINED = (-1, -1)
 
@@ -271,21 +271,13 @@ def test_previous_epoch(path: Path) -> None:
     seen = [cache.previous_epoch]
     for epoch, start_offset in ((2, 10), (4, 15), (10, 20)):
         cache.assign(epoch, start_offset)
-        assert cache.previous_epoch_of(epoch) == cache.previous_epoch
         seen.append(cache.previous_epoch)
     cache.truncate_from_end(18)
     assert [*seen, cache.previous_epoch] == [None, None, 2, 4, 2]
-    assert cache.previous_epoch_of(9) == 4
-    assert cache.previous_epoch_of(2) is None
 
 
-def test_entry_of_an_epoch(path: Path) -> None:
+def test_the_first_and_the_last_entry(path: Path) -> None:
     cache = cache_of(path, (2, 100), (3, 500), (5, 1000))
-    assert cache.epoch_entry(2) == EpochEntry(2, 100)
-    assert cache.epoch_entry(3) == EpochEntry(3, 500)
-    assert cache.epoch_entry(5) == EpochEntry(5, 1000)
-    assert cache.epoch_entry(4) is None
-    assert cache.epoch_entry(1) is None
     assert cache.earliest_entry == (2, 100)
     assert cache.latest_entry == (5, 1000)
 
