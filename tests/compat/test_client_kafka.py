@@ -13,6 +13,7 @@ from cordwood.client.cluster_client import BrokerEndpoint, ClusterClient
 from cordwood.client.errors import NotSupportedError
 from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.client.settings import ClientSettings
+from cordwood.protocol.data import DescribeClusterRequest, MetadataRequest, VoteRequest
 from support.kafka import RealKafka
 
 pytestmark = pytest.mark.kafka
@@ -35,7 +36,7 @@ def test_both_kinds_of_connections_reach_a_real_kafka(settings: ClientSettings) 
         (node,) = Admin(blocking).describe_cluster().nodes
         versions = blocking.versions(node.id)
         with pytest.raises(NotSupportedError):
-            blocking.call("vote", {})
+            blocking.call(VoteRequest())
     assert asyncio.run(seen_by_asyncio(node)) == (node, versions, sorted(TOPICS))
 
 
@@ -44,9 +45,12 @@ async def seen_by_asyncio(node: BrokerEndpoint) -> tuple[BrokerEndpoint, object,
         lambda: NodeAddress(node.host, node.port), client_id="c", timeout_s=30
     )
     with pytest.raises(NotSupportedError):
-        await connection.call("vote", {})
-    (found,) = (await connection.call("describe_cluster", {})).brokers
-    wanted = [connection.call("metadata", {"topics": [{"name": topic}]}) for topic in TOPICS]
+        await connection.call(VoteRequest())
+    (found,) = (await connection.call(DescribeClusterRequest())).brokers
+    wanted = [
+        connection.call(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]))
+        for topic in TOPICS
+    ]
     topics = [answer.topics[0].name for answer in await asyncio.gather(*wanted)]
     connection.close()
     seen = BrokerEndpoint(int(found.broker_id), found.host, found.port, found.rack)

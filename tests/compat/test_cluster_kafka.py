@@ -21,6 +21,7 @@ from cordwood.surfaces.cli.main import app
 from support.kafka import poll_until
 from support.kafka_tools import KafkaTools, ToolResult
 from support.mixed_cluster import WAIT_S, MixedCluster
+from support.requests import request_of
 
 KAFKA, CORDWOOD = 1, 2
 TOPIC, MOVED = "replicated", "moved"
@@ -238,7 +239,7 @@ async def ask(port: int, fields: dict[str, Any]) -> Any:
         lambda: NodeAddress("127.0.0.1", port), client_id="test", timeout_s=WAIT_S
     )
     try:
-        return await node.call("fetch", fields, version_max=12)
+        return await node.call(request_of("fetch", fields), version_max=12)
     finally:
         node.close()
 

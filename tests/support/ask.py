@@ -7,6 +7,7 @@ from typing import Any
 
 from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.testing.broker import RunningBroker
+from support.requests import request_of
 
 
 def ask(
@@ -19,7 +20,7 @@ def ask(
             lambda: NodeAddress("127.0.0.1", running.port), client_id="test", timeout_s=60
         )
         try:
-            return await node.call(api, fields, version_max=version_max)
+            return await node.call(request_of(api, fields), version_max=version_max)
         finally:
             node.close()
 

@@ -29,6 +29,7 @@ from cordwood.serving.slices import Slices
 from cordwood.storage.log.log_context import LogContext
 from support.kafka import CLUSTER_ID
 from support.kafka_cluster import KafkaController
+from support.requests import request_of
 
 WAIT_S = 60
 NODE_ID = 7
@@ -133,7 +134,8 @@ class QuorumMember:
             ],
         }
         created = await self.controller.ask(
-            "create_topics", {"topics": [topic], "timeout_ms": 30_000}, timeout_ms=30_000
+            request_of("create_topics", {"topics": [topic], "timeout_ms": 30_000}),
+            timeout_ms=30_000,
         )
         assert [each.error_code for each in created.topics] == [0], created
         await self.observer.has_topic(name)

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from cordwood.broker.replication.replication import ImageBrokers
 from cordwood.client.node_connection import NodeConnection
+from cordwood.client.session import api_key
 from cordwood.client.transport import Transports
+from cordwood.format.messages.message import Message
 from cordwood.model.errors import CordwoodError
+from cordwood.protocol.apis import APIS
 from cordwood.serving.node_thread import NodeThread
 
 _log = logging.getLogger(__name__)
@@ -51,7 +54,7 @@ class BrokerChannels:
         self._connections: dict[int, NodeConnection] = {}
         self._asking: set[asyncio.Task[None]] = set()
 
-    async def ask(self, broker_id: int, api: str, fields: Mapping[str, Any]) -> Any:
+    async def ask(self, broker_id: int, request: Message) -> Any:
         """A broker's answer, whose error is not looked at.
 
         Raises:
@@ -65,21 +68,17 @@ class BrokerChannels:
                 timeout_s=self._timeout_s,
                 transports=self._transports,
             )
-        return await connection.call(api, fields)
+        return await connection.call(request)
 
-    def ask_soon(
-        self,
-        broker_id: int,
-        api: str,
-        fields: Mapping[str, Any],
-        answered: Callable[[Any], object],
-    ) -> None:
+    def ask_soon(self, broker_id: int, request: Message, answered: Callable[[Any], object]) -> None:
         """From slices, too: calls `answered` with the answer, or with None if there is none."""
+
+        api = APIS[api_key(request)].snake_name
 
         async def ask() -> None:
             answer = None
             try:
-                answer = await self.ask(broker_id, api, fields)
+                answer = await self.ask(broker_id, request)
             except CordwoodError as error:
                 _log.info("No answer to %s from broker %d: %s", api, broker_id, error)
             except Exception:  # who waits must not wait for ever

@@ -21,6 +21,7 @@ from cordwood.metadata.image import NO_LEADER
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.protocol.data import ListGroupsRequest
 from cordwood.serving.node_thread import NodeThread
 
 _GROUPS_AT_ONCE: Final = 100
@@ -135,7 +136,7 @@ class CommittedOffsets:
                 listed.groups.update(each.group_id for each in answer.groups)
             answers.answered(broker_id)
 
-        self._channels.ask_soon(broker_id, "list_groups", {}, answered)
+        self._channels.ask_soon(broker_id, ListGroupsRequest(), answered)
 
 
 @dataclass(slots=True)

@@ -22,6 +22,7 @@ from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID
+from cordwood.protocol.data import OffsetFetchRequest
 from cordwood.serving.node_thread import NodeThread
 
 _NO_ANSWER: Final = "its coordinator has not answered"
@@ -117,13 +118,15 @@ class GroupOffsets:
         self, found: _Found, answers: BrokerAnswers, leader: int, groups: Sequence[str]
     ) -> None:
         asked = [
-            {
-                "group_id": group,
-                "topics": [
-                    {"name": topic, "topic_id": self._id_of(topic), "partition_indexes": numbers}
+            OffsetFetchRequest.OffsetFetchRequestGroup(
+                group_id=group,
+                topics=[
+                    OffsetFetchRequest.OffsetFetchRequestTopics(
+                        name=topic, topic_id=self._id_of(topic), partition_indexes=numbers
+                    )
                     for topic, numbers in found.topics_of(group).items()
                 ],
-            }
+            )
             for group in groups
         ]
 
@@ -136,7 +139,7 @@ class GroupOffsets:
                 answers.answered(leader)
 
         self._channels.ask_soon(
-            leader, "offset_fetch", {"groups": asked, "require_stable": False}, answered
+            leader, OffsetFetchRequest(groups=asked, require_stable=False), answered
         )
 
     def _take(self, found: _Found, answer: Any) -> None:

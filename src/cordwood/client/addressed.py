@@ -16,6 +16,7 @@ from cordwood.client.cluster_client import BrokerEndpoint, ClusterClient
 from cordwood.client.errors import NotSupportedError, RefusedError
 from cordwood.configs.resource import ConfigResource
 from cordwood.model.error_codes import ErrorCode
+from cordwood.protocol.data import DescribeConfigsRequest
 
 
 class AddressedBroker(NamedTuple):
@@ -46,18 +47,16 @@ def find_addressed(cluster: ClusterClient, keys: Sequence[str]) -> AddressedBrok
     except NotSupportedError:
         facts = Admin(cluster).describe_cluster()
     answer = cluster.call(
-        "describe_configs",
-        {
-            "resources": [
-                {
-                    "resource_type": ConfigResource.BROKER,
-                    "resource_name": str(node.id),
-                    "configuration_keys": list(keys),
-                }
+        DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsRequest.DescribeConfigsResource(
+                    resource_type=ConfigResource.BROKER,
+                    resource_name=str(node.id),
+                    configuration_keys=list(keys),
+                )
                 for node in facts.nodes
             ],
-            "include_synonyms": False,
-        },
+        ),
         node_id=address,
     )
     named = {str(node.id): node for node in facts.nodes}

@@ -17,9 +17,21 @@ from cordwood.client.errors import NotSupportedError, RefusedError, require
 from cordwood.client.retry import action
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID
+from cordwood.protocol.data import (
+    CreatePartitionsRequest,
+    CreateTopicsRequest,
+    DeleteTopicsRequest,
+    DescribeClusterRequest,
+    DescribeLogDirsRequest,
+    DescribeTopicPartitionsRequest,
+    ListGroupsRequest,
+    ListPartitionReassignmentsRequest,
+    MetadataRequest,
+    UnregisterBrokerRequest,
+)
 
-_CONTROLLERS = 2
-"""The endpoint type of controllers in DescribeCluster (EndpointType)."""
+_BROKERS, _CONTROLLERS = 1, 2
+"""The endpoint types of DescribeCluster (EndpointType)."""
 
 
 class PartitionFacts(NamedTuple):
@@ -108,34 +120,35 @@ class Admin:
             include_fenced: whether brokers that are fenced are there, too.
             of_controllers: whether controllers are asked, which return themselves.
         """
-        fields: dict[str, Any] = {"include_fenced_brokers": include_fenced}
-        if of_controllers:
-            fields["endpoint_type"] = _CONTROLLERS
-        if include_fenced and not self._cluster.supports("describe_cluster", 2):
+        request = DescribeClusterRequest(
+            include_fenced_brokers=include_fenced,
+            endpoint_type=_CONTROLLERS if of_controllers else _BROKERS,
+        )
+        if include_fenced and not self._cluster.supports(DescribeClusterRequest, 2):
             raise NotSupportedError(
                 "Including fenced broker endpoints is not supported with version 1"
             )
-        answer = self._cluster.call("describe_cluster", fields, name="listNodes")
+        answer = self._cluster.call(request, name="listNodes")
         require(answer.error_code, answer.error_message)
         nodes = tuple(
             BrokerEndpoint(int(b.broker_id), b.host, b.port, b.rack) for b in answer.brokers
         )
         self._cluster.learn(list(nodes))
-        fenced = {int(b.broker_id) for b in answer.brokers if getattr(b, "is_fenced", False)}
+        fenced = {int(b.broker_id) for b in answer.brokers if b.is_fenced}
         return ClusterFacts(answer.cluster_id, int(answer.controller_id), nodes, frozenset(fenced))
 
     def groups(self) -> list[GroupFacts]:
         """All groups of all brokers."""
         found = []
         for node in self.describe_cluster().nodes:
-            answer = self._cluster.call("list_groups", {}, node_id=node.id)
+            answer = self._cluster.call(ListGroupsRequest(), node_id=node.id)
             require(answer.error_code)
             found += [
                 GroupFacts(
                     group.group_id,
                     group.protocol_type,
-                    getattr(group, "group_state", ""),
-                    getattr(group, "group_type", ""),
+                    group.group_state,
+                    group.group_type,
                 )
                 for group in answer.groups
             ]
@@ -143,13 +156,13 @@ class Admin:
 
     def unregister_broker(self, broker_id: int) -> None:
         """Makes the cluster forget a broker."""
-        answer = self._cluster.call("unregister_broker", {"broker_id": broker_id})
+        answer = self._cluster.call(UnregisterBrokerRequest(broker_id=broker_id))
         require(answer.error_code, answer.error_message)
 
     def describe_log_dirs(self, broker_id: int) -> list[LogDirFacts]:
         """The log directories of a broker and what is in them."""
-        answer = self._cluster.call("describe_log_dirs", {"topics": None}, node_id=broker_id)
-        require(getattr(answer, "error_code", 0))
+        answer = self._cluster.call(DescribeLogDirsRequest(topics=None), node_id=broker_id)
+        require(answer.error_code)
         return [
             LogDirFacts(
                 path=result.log_dir,
@@ -217,10 +230,13 @@ class Admin:
         deadline: float | None = None,
     ) -> Sequence[Any]:
         """The topics of a Metadata answer; the client knows its brokers from then on."""
-        wanted = None if names is None else [{"name": name} for name in names]
+        wanted = (
+            None
+            if names is None
+            else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
+        )
         answer = self._cluster.call(
-            "metadata",
-            {"topics": wanted, "allow_auto_topic_creation": create},
+            MetadataRequest(topics=wanted, allow_auto_topic_creation=create),
             name="listTopics",
             is_single=is_single,
             deadline=deadline,
@@ -234,8 +250,11 @@ class Admin:
     def topics_by_id(self, ids: Sequence[UUID]) -> list[TopicFacts]:
         """The topics of those ids."""
         answer = self._cluster.call(
-            "metadata",
-            {"topics": [{"topic_id": one, "name": None} for one in ids]},
+            MetadataRequest(
+                topics=[
+                    MetadataRequest.MetadataRequestTopic(topic_id=one, name=None) for one in ids
+                ]
+            ),
             name="describeTopics",
         )
         for topic in answer.topics:
@@ -252,18 +271,20 @@ class Admin:
         Raises:
             RefusedError: a topic is not there.
         """
-        if not self._cluster.supports("describe_topic_partitions"):
+        if not self._cluster.supports(DescribeTopicPartitionsRequest):
             return self.topics(names)
         found: dict[str, TopicFacts] = {}
-        cursor: dict[str, object] | None = None
+        cursor: DescribeTopicPartitionsRequest.Cursor | None = None
         while True:
             answer = self._cluster.call(
-                "describe_topic_partitions",
-                {
-                    "topics": [{"name": name} for name in sorted(names)],
-                    "response_partition_limit": partitions_max,
-                    "cursor": cursor,
-                },
+                DescribeTopicPartitionsRequest(
+                    topics=[
+                        DescribeTopicPartitionsRequest.TopicRequest(name=name)
+                        for name in sorted(names)
+                    ],
+                    response_partition_limit=partitions_max,
+                    cursor=cursor,
+                ),
                 name="describeTopicPartitions",
             )
             for topic in answer.topics:
@@ -275,10 +296,10 @@ class Admin:
                 found[topic.name] = facts
             if answer.next_cursor is None:
                 return list(found.values())
-            cursor = {
-                "topic_name": answer.next_cursor.topic_name,
-                "partition_index": answer.next_cursor.partition_index,
-            }
+            cursor = DescribeTopicPartitionsRequest.Cursor(
+                topic_name=answer.next_cursor.topic_name,
+                partition_index=answer.next_cursor.partition_index,
+            )
 
     def create_topic(
         self,
@@ -290,24 +311,29 @@ class Admin:
         configs: Mapping[str, str] | None = None,
     ) -> None:
         """Creates a topic; what is None the cluster decides."""
-        fields = {
-            "name": name,
-            "num_partitions": -1 if assignment or partitions is None else partitions,
-            "replication_factor": (
+        topic = CreateTopicsRequest.CreatableTopic(
+            name=name,
+            num_partitions=-1 if assignment or partitions is None else partitions,
+            replication_factor=(
                 -1 if assignment or replication_factor is None else replication_factor
             ),
-            "assignments": [
-                {"partition_index": partition, "broker_ids": list(brokers)}
+            assignments=[
+                CreateTopicsRequest.CreatableReplicaAssignment(
+                    partition_index=partition, broker_ids=list(brokers)
+                )
                 for partition, brokers in (assignment or {}).items()
             ],
-            "configs": [{"name": k, "value": v} for k, v in (configs or {}).items()],
-        }
+            configs=[
+                CreateTopicsRequest.CreatableTopicConfig(name=k, value=v)
+                for k, v in (configs or {}).items()
+            ],
+        )
         self._change_topics(
             "create_topics",
             [name],
             lambda _, deadline: (
                 self._cluster.call(
-                    "create_topics", {"topics": [fields], "timeout_ms": 30_000}, deadline=deadline
+                    CreateTopicsRequest(topics=[topic], timeout_ms=30_000), deadline=deadline
                 ).topics
             ),
         )
@@ -316,12 +342,12 @@ class Admin:
         """Deletes topics."""
 
         def delete(wanted: Sequence[str], deadline: float) -> Sequence[Any]:
-            fields = {
-                "topics": [{"name": name} for name in wanted],
-                "topic_names": list(wanted),
-                "timeout_ms": 30_000,
-            }
-            answer = self._cluster.call("delete_topics", fields, deadline=deadline)
+            request = DeleteTopicsRequest(
+                topics=[DeleteTopicsRequest.DeleteTopicState(name=name) for name in wanted],
+                topic_names=list(wanted),
+                timeout_ms=30_000,
+            )
+            answer = self._cluster.call(request, deadline=deadline)
             found: Sequence[Any] = answer.responses
             return found
 
@@ -334,17 +360,23 @@ class Admin:
         wanted = (
             None
             if assignments is None
-            else [{"broker_ids": list(brokers)} for brokers in assignments]
+            else [
+                CreatePartitionsRequest.CreatePartitionsAssignment(broker_ids=list(brokers))
+                for brokers in assignments
+            ]
         )
 
         def create(names: Sequence[str], deadline: float) -> Sequence[Any]:
-            fields = {
-                "topics": [
-                    {"name": name, "count": counts[name], "assignments": wanted} for name in names
+            request = CreatePartitionsRequest(
+                topics=[
+                    CreatePartitionsRequest.CreatePartitionsTopic(
+                        name=name, count=counts[name], assignments=wanted
+                    )
+                    for name in names
                 ],
-                "timeout_ms": 30_000,
-            }
-            answer = self._cluster.call("create_partitions", fields, deadline=deadline)
+                timeout_ms=30_000,
+            )
+            answer = self._cluster.call(request, deadline=deadline)
             found: Sequence[Any] = answer.results
             return found
 
@@ -380,12 +412,17 @@ class Admin:
         wanted = by_topic(partitions)
         if not wanted:
             return {}
-        fields = {
-            "topics": [{"name": t, "partition_indexes": p} for t, p in wanted.items()],
-            "timeout_ms": 30_000,
-        }
+        request = ListPartitionReassignmentsRequest(
+            topics=[
+                ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics(
+                    name=t, partition_indexes=p
+                )
+                for t, p in wanted.items()
+            ],
+            timeout_ms=30_000,
+        )
         try:
-            answer = self._cluster.call("list_partition_reassignments", fields)
+            answer = self._cluster.call(request)
         except NotSupportedError:
             return {}
         require(answer.error_code, answer.error_message)

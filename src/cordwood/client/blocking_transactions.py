@@ -15,6 +15,7 @@ from cordwood.client.errors import RefusedError, require
 from cordwood.client.offsets import LATEST, Offsets
 from cordwood.client.transactions import Transaction, describe_producers, describe_transaction
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.protocol.data import ListTransactionsRequest
 
 T = TypeVar("T")
 _READ_COMMITTED = 1
@@ -98,7 +99,7 @@ def _coordinated(cluster: ClusterClient) -> dict[int, tuple[str, Transaction]]:
     """The transactional id and the transaction of each producer id that a coordinator knows."""
     found = {}
     for node in Admin(cluster).describe_cluster().nodes:
-        answer = cluster.call("list_transactions", {}, node_id=node.id)
+        answer = cluster.call(ListTransactionsRequest(), node_id=node.id)
         require(answer.error_code)
         for state in answer.transaction_states:
             described = describe_transaction(cluster, state.transactional_id)

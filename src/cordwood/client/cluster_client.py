@@ -8,7 +8,7 @@ Source: org.apache.kafka.clients.NetworkClient, admin.KafkaAdminClient (4.3.0).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Final, NamedTuple, Protocol, Self
 
@@ -21,11 +21,14 @@ from cordwood.client.errors import (
     require,
 )
 from cordwood.client.retry import Action, Backoff, repeated
-from cordwood.client.session import ClientSession, Versions, supports
+from cordwood.client.session import ClientSession, Versions, api_key, supports
 from cordwood.client.settings import ClientSettings, Warn, bootstrap_addresses
 from cordwood.client.wire import RequestFrame
+from cordwood.format.messages.message import Message
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.error_codes import ErrorCode
+from cordwood.protocol.apis import APIS
+from cordwood.protocol.data import FindCoordinatorRequest
 
 _CONNECT_BACKOFF_MS, _CONNECT_BACKOFF_MAX_MS = 50, 1_000
 _WAIT_MIN_S: Final = 0.001
@@ -185,8 +188,7 @@ class ClusterClient:
 
     def call(
         self,
-        api: str,
-        fields: Mapping[str, Any],
+        request: Message,
         *,
         node_id: int | None = None,
         coordinator: Coordinator | None = None,
@@ -203,8 +205,7 @@ class ClusterClient:
         the call's deadline; then the last answer is returned with its error.
 
         Args:
-            api: the name of its module.
-            fields: of the request.
+            request: an object of its class in `protocol.data`.
             node_id: of the broker or bootstrap address to ask.
             coordinator: its broker is found first, and asked.
             version_max: the highest version, inclusive.
@@ -224,6 +225,7 @@ class ClusterClient:
         """
         end = self.deadline() if deadline is None else deadline
         retries = self._retries(self.settings.backoff(), end)
+        api = APIS[api_key(request)]
         while True:
             node: int | None = None
             try:
@@ -233,14 +235,14 @@ class ClusterClient:
                     target = found.id
                 is_tried_once = is_single or coordinator is not None
                 node = self._connected(
-                    target, end, name or _java_name(api), is_single=is_tried_once
+                    target, end, name or _java_name(api.name), is_single=is_tried_once
                 )
                 connection = self._connections[node]
-                request = connection.session.request(
-                    api, fields, version_max=version_max, is_answered=is_answered
+                frame = connection.session.request(
+                    request, version_max=version_max, is_answered=is_answered
                 )
                 timeout_s = self._left_s(end) if timeout_ms is None else timeout_ms / 1000
-                answer = connection.exchange(request, timeout_s=timeout_s)
+                answer = connection.exchange(frame, timeout_s=timeout_s)
             except (DisconnectedError, TimedOutError):
                 if node is not None:
                     self._connections.pop(node).close()
@@ -248,7 +250,7 @@ class ClusterClient:
                 if is_single or not retries.wait():
                     raise
             else:
-                action = repeated(api, answer)
+                action = repeated(api.snake_name, answer)
                 if action is Action.COORDINATOR:
                     self._forget(coordinator)
                 if action is None or is_single or not retries.wait():
@@ -267,8 +269,7 @@ class ClusterClient:
         known = self._coordinators.get(of)
         if known is None:
             answer = self.call(
-                "find_coordinator",
-                {"key": of.key, "key_type": of.kind, "coordinator_keys": [of.key]},
+                FindCoordinatorRequest(key=of.key, key_type=of.kind, coordinator_keys=[of.key]),
                 is_single=is_single,
                 deadline=deadline,
             )
@@ -307,9 +308,9 @@ class ClusterClient:
         self._connected(node_id, end, "apiVersions", is_single=is_single)
         return self._connections[node_id].session.versions
 
-    def supports(self, api: str, version: int = 0) -> bool:
-        """Whether the broker that answers next serves an API in that version or in a later one."""
-        return supports(self._connections[self.any_node()].session.versions, api, version)
+    def supports(self, request: type[Message], version: int = 0) -> bool:
+        """Whether the broker that answers next serves a request in that or in a later version."""
+        return supports(self._connections[self.any_node()].session.versions, request, version)
 
     def _connected(
         self, node_id: int | None, deadline: float, name: str, *, is_single: bool = False
@@ -388,5 +389,4 @@ class ClusterClient:
 
 
 def _java_name(api: str) -> str:
-    first, *rest = api.split("_")
-    return first + "".join(part.capitalize() for part in rest)
+    return api[0].lower() + api[1:]

@@ -13,6 +13,13 @@ from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import NotSupportedError, require
 from cordwood.configs.levels import Level
 from cordwood.configs.resource import ConfigResource
+from cordwood.protocol.data import (
+    AlterClientQuotasRequest,
+    DescribeClientQuotasRequest,
+    DescribeConfigsRequest,
+    IncrementalAlterConfigsRequest,
+    ListConfigResourcesRequest,
+)
 
 SET, DELETE = 0, 1
 """The operations on a setting (AlterConfigOp.OpType)."""
@@ -71,14 +78,16 @@ class Configs:
         """The configs of several resources with these keys, or all; only one broker is named."""
         if not names:
             return {}
-        fields = {
-            "resources": [
-                {"resource_type": kind, "resource_name": name, "configuration_keys": keys}
+        request = DescribeConfigsRequest(
+            resources=[
+                DescribeConfigsRequest.DescribeConfigsResource(
+                    resource_type=kind, resource_name=name, configuration_keys=keys
+                )
                 for name in names
             ],
-            "include_synonyms": include_synonyms,
-        }
-        answer = self._cluster.call("describe_configs", fields, node_id=self._node(kind, names[0]))
+            include_synonyms=include_synonyms,
+        )
+        answer = self._cluster.call(request, node_id=self._node(kind, names[0]))
         found = {}
         for result in answer.results:
             require(result.error_code, result.error_message)
@@ -89,20 +98,22 @@ class Configs:
         self, kind: ConfigResource, name: str, changes: Sequence[tuple[str, int, str | None]]
     ) -> None:
         """Changes configs of a resource: (name, `SET` or `DELETE`, value)."""
-        fields = {
-            "resources": [
-                {
-                    "resource_type": kind,
-                    "resource_name": name,
-                    "configs": [
-                        {"name": key, "config_operation": operation, "value": value}
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                IncrementalAlterConfigsRequest.AlterConfigsResource(
+                    resource_type=kind,
+                    resource_name=name,
+                    configs=[
+                        IncrementalAlterConfigsRequest.AlterableConfig(
+                            name=key, config_operation=operation, value=value
+                        )
                         for key, operation, value in changes
                     ],
-                }
+                )
             ]
-        }
+        )
         node = self._node(kind, name)
-        answer = self._cluster.call("incremental_alter_configs", fields, node_id=node)
+        answer = self._cluster.call(request, node_id=node)
         for result in answer.responses:
             require(result.error_code, result.error_message)
 
@@ -116,9 +127,9 @@ class Configs:
     def resources(self, kind: ConfigResource) -> list[str]:
         """The names of the resources of a kind that have configs."""
         version = 0 if kind is ConfigResource.CLIENT_METRICS else 1
-        if not self._cluster.supports("list_config_resources", version):
+        if not self._cluster.supports(ListConfigResourcesRequest, version):
             raise NotSupportedError("The node does not support LIST_CONFIG_RESOURCES")
-        answer = self._cluster.call("list_config_resources", {"resource_types": [kind]})
+        answer = self._cluster.call(ListConfigResourcesRequest(resource_types=[kind]))
         require(answer.error_code)
         return [resource.resource_name for resource in answer.config_resources]
 
@@ -126,14 +137,16 @@ class Configs:
         self, components: Sequence[tuple[str, int, str | None]]
     ) -> list[tuple[QuotaEntity, dict[str, float]]]:
         """Quotas of exactly those kinds of entities: (type, 0 name | 1 default | 2 any, name)."""
-        fields = {
-            "components": [
-                {"entity_type": kind, "match_type": match, "match": name}
+        request = DescribeClientQuotasRequest(
+            components=[
+                DescribeClientQuotasRequest.ComponentData(
+                    entity_type=kind, match_type=match, match=name
+                )
                 for kind, match, name in components
             ],
-            "strict": True,
-        }
-        answer = self._cluster.call("describe_client_quotas", fields)
+            strict=True,
+        )
+        answer = self._cluster.call(request)
         require(answer.error_code, answer.error_message)
         return [
             (
@@ -145,18 +158,23 @@ class Configs:
 
     def alter_quotas(self, entity: QuotaEntity, changes: Mapping[str, float | None]) -> None:
         """Sets quotas of an entity, or removes those whose value is None."""
-        fields = {
-            "entries": [
-                {
-                    "entity": [{"entity_type": k, "entity_name": name} for k, name in entity],
-                    "ops": [
-                        {"key": key, "value": value or 0.0, "remove": value is None}
+        request = AlterClientQuotasRequest(
+            entries=[
+                AlterClientQuotasRequest.EntryData(
+                    entity=[
+                        AlterClientQuotasRequest.EntityData(entity_type=k, entity_name=name)
+                        for k, name in entity
+                    ],
+                    ops=[
+                        AlterClientQuotasRequest.OpData(
+                            key=key, value=value or 0.0, remove=value is None
+                        )
                         for key, value in changes.items()
                     ],
-                }
+                )
             ]
-        }
-        answer = self._cluster.call("alter_client_quotas", fields)
+        )
+        answer = self._cluster.call(request)
         for entry in answer.entries:
             require(entry.error_code, entry.error_message)
 

@@ -21,6 +21,8 @@ from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.record_batch import Record, RecordBatch, iter_batches
 from cordwood.model.clock import Clock, SystemClock, pause
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import ZERO_UUID
+from cordwood.protocol.data import FetchRequest
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
@@ -123,7 +125,6 @@ class Consumer:
         """Records of partitions from their leader; adds to `stale` those it does not serve now."""
         try:
             answer = self.cluster.call(
-                "fetch",
                 self._request(partitions, wait_ms),
                 node_id=leader,
                 is_single=True,
@@ -162,36 +163,33 @@ class Consumer:
             raise RefusedError(code)
         return follows is not Action.RESET
 
-    def _request(self, partitions: Iterable[TopicPartition], wait_ms: int) -> dict[str, Any]:
-        topics: dict[str, list[dict[str, Any]]] = {}
+    def _request(self, partitions: Iterable[TopicPartition], wait_ms: int) -> FetchRequest:
+        topics: dict[str, list[FetchRequest.FetchPartition]] = {}
         for tp in partitions:
             topics.setdefault(tp.topic, []).append(
-                {
-                    "partition": tp.partition,
-                    "current_leader_epoch": -1,
-                    "fetch_offset": self._places[tp].position,
-                    "partition_max_bytes": _PARTITION_BYTES_MAX,
-                }
+                FetchRequest.FetchPartition(
+                    partition=tp.partition,
+                    fetch_offset=self._places[tp].position,
+                    partition_max_bytes=_PARTITION_BYTES_MAX,
+                )
             )
-        return {
-            "replica_id": -1,
-            "max_wait_ms": wait_ms,
-            "min_bytes": 1,
-            "max_bytes": _FETCH_BYTES_MAX,
-            "isolation_level": self.isolation,
-            "session_id": 0,
-            "session_epoch": -1,
-            "topics": [
-                {
-                    "topic": topic,
-                    "topic_id": next(
+        return FetchRequest(
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            max_bytes=_FETCH_BYTES_MAX,
+            isolation_level=self.isolation,
+            topics=[
+                FetchRequest.FetchTopic(
+                    topic=topic,
+                    topic_id=next(
                         place.topic_id for tp, place in self._places.items() if tp.topic == topic
-                    ),
-                    "partitions": data,
-                }
+                    )
+                    or ZERO_UUID,
+                    partitions=data,
+                )
                 for topic, data in topics.items()
             ],
-        }
+        )
 
     def _answered(self, answer: Any) -> Iterator[tuple[str, Any]]:
         names = {place.topic_id: tp.topic for tp, place in self._places.items()}

@@ -14,6 +14,8 @@ from cordwood.client.admin import by_topic
 from cordwood.client.cluster_client import GROUP, ClusterClient, Coordinator
 from cordwood.client.errors import require
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.uuids import ZERO_UUID
+from cordwood.protocol.data import OffsetCommitRequest, OffsetFetchRequest
 
 
 class Committed(NamedTuple):
@@ -28,24 +30,34 @@ def fetch_committed(
     cluster: ClusterClient, group_id: str, partitions: Sequence[TopicPartition] | None
 ) -> dict[TopicPartition, Committed]:
     """The committed offsets of a group, of those partitions or of all."""
-    topics = None
-    if partitions is not None:
-        topics = [
-            {"name": topic, "partition_indexes": numbers}
-            for topic, numbers in by_topic(partitions).items()
+    numbers = None if partitions is None else by_topic(partitions)
+    group = OffsetFetchRequest.OffsetFetchRequestGroup(
+        group_id=group_id,
+        topics=None
+        if numbers is None
+        else [
+            OffsetFetchRequest.OffsetFetchRequestTopics(name=name, partition_indexes=indexes)
+            for name, indexes in numbers.items()
+        ],
+    )
+    older = (
+        None
+        if numbers is None
+        else [
+            OffsetFetchRequest.OffsetFetchRequestTopic(name=name, partition_indexes=indexes)
+            for name, indexes in numbers.items()
         ]
-    group = {"group_id": group_id, "member_id": None, "member_epoch": -1, "topics": topics}
+    )
     answer = cluster.call(
-        "offset_fetch",
-        {"group_id": group_id, "topics": topics, "groups": [group], "require_stable": False},
+        OffsetFetchRequest(group_id=group_id, topics=older, groups=[group]),
         coordinator=Coordinator(GROUP, group_id),
         # Later versions name topics by id alone, which a deleted topic no longer has.
         version_max=9,
     )
     found: Any = answer
-    if getattr(answer, "groups", None):
+    if answer.groups:
         (found,) = answer.groups
-    require(getattr(found, "error_code", 0))
+    require(found.error_code)
     return {
         TopicPartition(topic.name, p.partition_index): Committed(
             p.committed_offset, p.committed_leader_epoch, p.metadata or ""
@@ -68,21 +80,20 @@ def committed_offsets(
 
 def offset_commit_topics(
     offsets: Mapping[TopicPartition, int], ids: Mapping[str, UUID | None] | None = None
-) -> list[dict[str, Any]]:
+) -> list[OffsetCommitRequest.OffsetCommitRequestTopic]:
     """The topics of an OffsetCommit request; `ids` by topic, which versions from 10 on need."""
     return [
-        {
-            "name": topic,
-            "topic_id": (ids or {}).get(topic),
-            "partitions": [
-                {
-                    "partition_index": number,
-                    "committed_offset": offsets[TopicPartition(topic, number)],
-                    "committed_leader_epoch": -1,
-                    "committed_metadata": "",
-                }
+        OffsetCommitRequest.OffsetCommitRequestTopic(
+            name=topic,
+            topic_id=(ids or {}).get(topic) or ZERO_UUID,
+            partitions=[
+                OffsetCommitRequest.OffsetCommitRequestPartition(
+                    partition_index=number,
+                    committed_offset=offsets[TopicPartition(topic, number)],
+                    committed_metadata="",
+                )
                 for number in numbers
             ],
-        }
+        )
         for topic, numbers in by_topic(offsets).items()
     ]

@@ -27,9 +27,17 @@ from cordwood.client.coordinator import committed_offsets, offset_commit_topics
 from cordwood.client.errors import ClientError, DisconnectedError, RefusedError, TimedOutError
 from cordwood.client.offsets import LATEST
 from cordwood.client.retry import Action, action
+from cordwood.format.messages.message import Message
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.protocol.data import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    OffsetCommitRequest,
+    SyncGroupRequest,
+)
 
 SESSION_TIMEOUT_MS = 45_000
 REBALANCE_TIMEOUT_MS = 300_000
@@ -125,33 +133,27 @@ class GroupConsumer:
             return
         # A member that cannot leave is removed by the coordinator after its session timeout.
         with suppress(ClientError):
-            self._call("leave_group", self._leave_request(), is_single=True)
+            self._call(self._leave_request(), is_single=True)
         self._generation = -1
 
-    def _leave_request(self) -> dict[str, Any]:
-        return {
-            "group_id": self.group_id,
-            "member_id": self._member_id,
-            "members": [
-                {
-                    "member_id": self._member_id,
-                    "group_instance_id": None,
-                    "reason": "the consumer is being closed",
-                }
+    def _leave_request(self) -> LeaveGroupRequest:
+        return LeaveGroupRequest(
+            group_id=self.group_id,
+            member_id=self._member_id,
+            members=[
+                LeaveGroupRequest.MemberIdentity(
+                    member_id=self._member_id,
+                    reason="the consumer is being closed",
+                )
             ],
-        }
+        )
 
     def _call(
-        self,
-        api: str,
-        fields: Mapping[str, Any],
-        *,
-        timeout_ms: int | None = None,
-        is_single: bool = False,
+        self, request: Message, *, timeout_ms: int | None = None, is_single: bool = False
     ) -> Any:
         coordinator = Coordinator(GROUP, self.group_id)
         return self.cluster.call(
-            api, fields, coordinator=coordinator, timeout_ms=timeout_ms, is_single=is_single
+            request, coordinator=coordinator, timeout_ms=timeout_ms, is_single=is_single
         )
 
     def _join(self) -> None:
@@ -166,16 +168,18 @@ class GroupConsumer:
     def _ask_to_join(self) -> Any:
         topics = sorted(self.topics())
         return self._call(
-            "join_group",
-            {
-                "group_id": self.group_id,
-                "session_timeout_ms": SESSION_TIMEOUT_MS,
-                "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
-                "member_id": self._member_id,
-                "group_instance_id": None,
-                "protocol_type": "consumer",
-                "protocols": [{"name": _PROTOCOL, "metadata": subscription(topics)}],
-            },
+            JoinGroupRequest(
+                group_id=self.group_id,
+                session_timeout_ms=SESSION_TIMEOUT_MS,
+                rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+                member_id=self._member_id,
+                protocol_type="consumer",
+                protocols=[
+                    JoinGroupRequest.JoinGroupRequestProtocol(
+                        name=_PROTOCOL, metadata=subscription(topics)
+                    )
+                ],
+            ),
             timeout_ms=REBALANCE_TIMEOUT_MS + 5_000,
             is_single=True,
         )
@@ -186,19 +190,19 @@ class GroupConsumer:
         if joined.leader == joined.member_id:
             assignments = self._divide(joined.members)
         answer = self._call(
-            "sync_group",
-            {
-                "group_id": self.group_id,
-                "generation_id": joined.generation_id,
-                "member_id": joined.member_id,
-                "group_instance_id": None,
-                "protocol_type": "consumer",
-                "protocol_name": joined.protocol_name,
-                "assignments": [
-                    {"member_id": member, "assignment": assignment(partitions)}
+            SyncGroupRequest(
+                group_id=self.group_id,
+                generation_id=joined.generation_id,
+                member_id=joined.member_id,
+                protocol_type="consumer",
+                protocol_name=joined.protocol_name,
+                assignments=[
+                    SyncGroupRequest.SyncGroupRequestAssignment(
+                        member_id=member, assignment=assignment(partitions)
+                    )
                     for member, partitions in assignments.items()
                 ],
-            },
+            ),
             timeout_ms=REBALANCE_TIMEOUT_MS + 5_000,
         )
         if self._must_rejoin("sync_group", int(answer.error_code)):
@@ -223,13 +227,11 @@ class GroupConsumer:
 
     def _heartbeat(self) -> None:
         answer = self._call(
-            "heartbeat",
-            {
-                "group_id": self.group_id,
-                "generation_id": self._generation,
-                "member_id": self._member_id,
-                "group_instance_id": None,
-            },
+            HeartbeatRequest(
+                group_id=self.group_id,
+                generation_id=self._generation,
+                member_id=self._member_id,
+            ),
         )
         self._heard_s = self.clock.monotonic_s()
         code = int(answer.error_code)
@@ -261,7 +263,7 @@ class GroupConsumer:
             return
         try:
             ids = {topic.name: topic.topic_id for topic in Admin(self.cluster).topics()}
-            answer = self._call("offset_commit", self._commit_request(offsets, ids))
+            answer = self._call(self._commit_request(offsets, ids))
         except ClientError as error:
             self._warn(error)
             return
@@ -276,11 +278,10 @@ class GroupConsumer:
 
     def _commit_request(
         self, offsets: Mapping[TopicPartition, int], ids: Mapping[str, UUID | None]
-    ) -> dict[str, Any]:
-        return {
-            "group_id": self.group_id,
-            "generation_id_or_member_epoch": self._generation,
-            "member_id": self._member_id,
-            "group_instance_id": None,
-            "topics": offset_commit_topics(offsets, ids),
-        }
+    ) -> OffsetCommitRequest:
+        return OffsetCommitRequest(
+            group_id=self.group_id,
+            generation_id_or_member_epoch=self._generation,
+            member_id=self._member_id,
+            topics=offset_commit_topics(offsets, ids),
+        )

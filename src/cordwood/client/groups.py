@@ -15,6 +15,13 @@ from cordwood.client.coordinator import offset_commit_topics
 from cordwood.client.errors import NotSupportedError, RefusedError, require
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.protocol.data import (
+    ConsumerGroupDescribeRequest,
+    DeleteGroupsRequest,
+    DescribeGroupsRequest,
+    OffsetCommitRequest,
+    OffsetDeleteRequest,
+)
 
 _CONSUMER = "consumer"
 
@@ -61,8 +68,7 @@ class Groups:
         deadline = self._cluster.deadline()
         try:
             answer = self._cluster.call(
-                "consumer_group_describe",
-                {"group_ids": [group_id]},
+                ConsumerGroupDescribeRequest(group_ids=[group_id]),
                 coordinator=coordinator,
                 deadline=deadline,
             )
@@ -86,8 +92,7 @@ class Groups:
     def _describe_classic(self, group_id: str, deadline: float) -> Group:
         coordinator = Coordinator(GROUP, group_id)
         answer = self._cluster.call(
-            "describe_groups",
-            {"groups": [group_id]},
+            DescribeGroupsRequest(groups=[group_id]),
             coordinator=coordinator,
             deadline=deadline,
         )
@@ -121,8 +126,7 @@ class Groups:
     def delete(self, group_id: str) -> None:
         """Deletes a group that has no members."""
         answer = self._cluster.call(
-            "delete_groups",
-            {"groups_names": [group_id]},
+            DeleteGroupsRequest(groups_names=[group_id]),
             coordinator=Coordinator(GROUP, group_id),
         )
         for result in answer.results:
@@ -133,13 +137,10 @@ class Groups:
         if not offsets:
             return
         answer = self._cluster.call(
-            "offset_commit",
-            {
-                "group_id": group_id,
-                "generation_id_or_member_epoch": -1,
-                "member_id": "",
-                "topics": offset_commit_topics(offsets),
-            },
+            OffsetCommitRequest(
+                group_id=group_id,
+                topics=offset_commit_topics(offsets),
+            ),
             coordinator=Coordinator(GROUP, group_id),
             version_max=9,
         )
@@ -152,17 +153,19 @@ class Groups:
     ) -> tuple[RefusedError | None, dict[TopicPartition, RefusedError | None]]:
         """Forgets committed offsets: the error of the whole request, and those of partitions."""
         answer = self._cluster.call(
-            "offset_delete",
-            {
-                "group_id": group_id,
-                "topics": [
-                    {
-                        "name": topic,
-                        "partitions": [{"partition_index": number} for number in numbers],
-                    }
+            OffsetDeleteRequest(
+                group_id=group_id,
+                topics=[
+                    OffsetDeleteRequest.OffsetDeleteRequestTopic(
+                        name=topic,
+                        partitions=[
+                            OffsetDeleteRequest.OffsetDeleteRequestPartition(partition_index=number)
+                            for number in numbers
+                        ],
+                    )
                     for topic, numbers in by_topic(partitions).items()
                 ],
-            },
+            ),
             coordinator=Coordinator(GROUP, group_id),
         )
         if answer.error_code:

@@ -8,13 +8,14 @@ Source: org.apache.kafka.raft.KafkaNetworkChannel, server.NodeToControllerChanne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from cordwood.client.async_connection import AsyncConnection
 from cordwood.client.errors import ClientError, DisconnectedError
 from cordwood.client.session import Versions
 from cordwood.client.transport import Transports
+from cordwood.format.messages.message import Message
 from cordwood.model.security_protocol import SecurityProtocol
 
 
@@ -63,8 +64,7 @@ class NodeConnection:
 
     async def call(
         self,
-        api: str,
-        fields: Mapping[str, Any],
+        request: Message,
         *,
         version_max: int | None = None,
         timeout_s: float | None = None,
@@ -80,9 +80,9 @@ class NodeConnection:
         """
         wait_s = timeout_s or self._timeout_s
         connection = await self._current().connected(self._client_id, self._transports, wait_s)
-        request = connection.session.request(api, fields, version_max=version_max)
+        frame = connection.session.request(request, version_max=version_max)
         try:
-            return await connection.exchange(request, timeout_s=wait_s)
+            return await connection.exchange(frame, timeout_s=wait_s)
         except ClientError:
             connection.close()
             raise

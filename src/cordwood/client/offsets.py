@@ -21,6 +21,7 @@ from cordwood.client.errors import (
 from cordwood.client.retry import action
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.protocol.data import DeleteRecordsRequest, ListOffsetsRequest
 
 T = TypeVar("T")
 
@@ -136,28 +137,25 @@ class Offsets:
         _, high = versions.get(2, (0, -1))
         if high < need:
             raise NotSupportedError(f"Broker {node} does not support such a time")
-        fields = {
-            "replica_id": -1,
-            "isolation_level": isolation,
-            "topics": [
-                {
-                    "name": topic,
-                    "partitions": [
-                        {
-                            "partition_index": partition,
-                            "current_leader_epoch": -1,
-                            "timestamp": times[TopicPartition(topic, partition)],
-                        }
+        request = ListOffsetsRequest(
+            replica_id=-1,
+            isolation_level=isolation,
+            topics=[
+                ListOffsetsRequest.ListOffsetsTopic(
+                    name=topic,
+                    partitions=[
+                        ListOffsetsRequest.ListOffsetsPartition(
+                            partition_index=partition,
+                            timestamp=times[TopicPartition(topic, partition)],
+                        )
                         for partition in partitions
                     ],
-                }
+                )
                 for topic, partitions in by_topic(times).items()
             ],
-            "timeout_ms": 30_000,
-        }
-        answer = self._cluster.call(
-            "list_offsets", fields, node_id=node, is_single=True, deadline=deadline
+            timeout_ms=30_000,
         )
+        answer = self._cluster.call(request, node_id=node, is_single=True, deadline=deadline)
         return {
             TopicPartition(topic.name, p.partition_index): (
                 RefusedError(int(p.error_code)) if p.error_code else int(p.offset)
@@ -181,25 +179,23 @@ class Offsets:
     def _ask_deletion(
         self, node: int, offsets: Mapping[TopicPartition, int], deadline: float
     ) -> dict[TopicPartition, int | RefusedError]:
-        fields = {
-            "topics": [
-                {
-                    "name": topic,
-                    "partitions": [
-                        {
-                            "partition_index": partition,
-                            "offset": offsets[TopicPartition(topic, partition)],
-                        }
+        request = DeleteRecordsRequest(
+            topics=[
+                DeleteRecordsRequest.DeleteRecordsTopic(
+                    name=topic,
+                    partitions=[
+                        DeleteRecordsRequest.DeleteRecordsPartition(
+                            partition_index=partition,
+                            offset=offsets[TopicPartition(topic, partition)],
+                        )
                         for partition in numbers
                     ],
-                }
+                )
                 for topic, numbers in by_topic(offsets).items()
             ],
-            "timeout_ms": 30_000,
-        }
-        answer = self._cluster.call(
-            "delete_records", fields, node_id=node, is_single=True, deadline=deadline
+            timeout_ms=30_000,
         )
+        answer = self._cluster.call(request, node_id=node, is_single=True, deadline=deadline)
         return {
             TopicPartition(topic.name, p.partition_index): (
                 RefusedError(int(p.error_code)) if p.error_code else int(p.low_watermark)

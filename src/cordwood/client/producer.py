@@ -7,7 +7,7 @@ Source: org.apache.kafka.clients.producer.KafkaProducer, internals.Sender, Recor
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -27,6 +27,8 @@ from cordwood.format.record_batch import HEADER_BYTES, Header, Record, build_bat
 from cordwood.model.clock import Clock, SystemClock, pause
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.rng import Rng, SystemRng
+from cordwood.model.uuids import ZERO_UUID
+from cordwood.protocol.data import InitProducerIdRequest, ProduceRequest
 
 _RECORD_OVERHEAD_BYTES = 21
 _EPOCH_MAX = (1 << 15) - 1
@@ -304,7 +306,9 @@ class Producer:
             return _Failure(None, [error], is_sent=False)
         sequence = self._sequences.get((topic, partition), 0)
         try:
-            data = {"index": partition, "records": self._built(batch, *producer, sequence)}
+            data = ProduceRequest.PartitionProduceData(
+                index=partition, records=self._built(batch, *producer, sequence)
+            )
             answer = self._produce(facts, leader, data)
         except (DisconnectedError, TimedOutError) as error:
             self._topics.pop(topic, None)
@@ -333,18 +337,20 @@ class Producer:
             base_sequence=sequence if producer_id >= 0 else -1,
         )
 
-    def _produce(self, facts: TopicFacts, leader: int, data: Mapping[str, Any]) -> Any:
+    def _produce(
+        self, facts: TopicFacts, leader: int, data: ProduceRequest.PartitionProduceData
+    ) -> Any:
         """The answer to a Produce request with the data of one partition."""
         return self._cluster.call(
-            "produce",
-            {
-                "transactional_id": None,
-                "acks": self._acks,
-                "timeout_ms": self._settings.request_timeout_ms,
-                "topic_data": [
-                    {"name": facts.name, "topic_id": facts.topic_id, "partition_data": [data]}
+            ProduceRequest(
+                acks=self._acks,
+                timeout_ms=self._settings.request_timeout_ms,
+                topic_data=[
+                    ProduceRequest.TopicProduceData(
+                        name=facts.name, topic_id=facts.topic_id or ZERO_UUID, partition_data=[data]
+                    )
                 ],
-            },
+            ),
             node_id=leader,
             is_answered=self._acks != 0,
             is_single=True,
@@ -363,8 +369,7 @@ class Producer:
             return -1, -1
         if self._producer is None:
             answer = self._cluster.call(
-                "init_producer_id",
-                {"transactional_id": None, "transaction_timeout_ms": (1 << 31) - 1},
+                InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=(1 << 31) - 1),
                 is_single=True,
             )
             require(int(answer.error_code))

@@ -12,6 +12,7 @@ from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError, require
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.model.uuids import ZERO_UUID
+from cordwood.protocol.data import DescribeQuorumRequest
 
 
 class QuorumReplica(NamedTuple):
@@ -57,12 +58,12 @@ def describe_quorum(cluster: ClusterClient, *, node_id: int | None = None) -> Qu
     Raises:
         ClientError: it is refused, or answered for another partition.
     """
-    topic = {
-        "topic_name": CLUSTER_METADATA_TOPIC,
-        "partitions": [{"partition_index": 0}],
-    }
+    topic = DescribeQuorumRequest.TopicData(
+        topic_name=CLUSTER_METADATA_TOPIC,
+        partitions=[DescribeQuorumRequest.PartitionData(partition_index=0)],
+    )
     answer = cluster.call(
-        "describe_quorum", {"topics": [topic]}, node_id=node_id, name="describeMetadataQuorum"
+        DescribeQuorumRequest(topics=[topic]), node_id=node_id, name="describeMetadataQuorum"
     )
     require(answer.error_code, getattr(answer, "error_message", None) or None)
     partitions = [each for topic in answer.topics for each in topic.partitions]

@@ -12,6 +12,10 @@ from typing import NamedTuple
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import RefusedError, require
 from cordwood.model.error_codes import ErrorCode
+from cordwood.protocol.data import (
+    AlterUserScramCredentialsRequest,
+    DescribeUserScramCredentialsRequest,
+)
 
 MECHANISMS = {"SCRAM-SHA-256": 1, "SCRAM-SHA-512": 2}
 """Mechanisms and their numbers on the wire."""
@@ -38,8 +42,10 @@ class ScramUser(NamedTuple):
 
 def describe_users(cluster: ClusterClient, names: Sequence[str]) -> list[ScramUser]:
     """Users that have passwords, all where none is named; without those that have none."""
-    fields = {"users": [{"name": name} for name in names] or None}
-    answer = cluster.call("describe_user_scram_credentials", fields)
+    request = DescribeUserScramCredentialsRequest(
+        users=[DescribeUserScramCredentialsRequest.UserName(name=name) for name in names] or None
+    )
+    answer = cluster.call(request)
     require(answer.error_code, answer.error_message)
     shown = {number: name for name, number in MECHANISMS.items()}
     return [
@@ -66,21 +72,26 @@ def alter_user(
     salt: bytes,
 ) -> None:
     """Deletes and sets a user's passwords; `salt` is random bytes."""
-    fields = {
-        "deletions": [{"name": user, "mechanism": MECHANISMS[name]} for name in deletions],
-        "upsertions": [
-            {
-                "name": user,
-                "mechanism": MECHANISMS[one.mechanism],
-                "iterations": one.iterations,
-                "salt": salt,
-                "salted_password": hashlib.pbkdf2_hmac(
+    request = AlterUserScramCredentialsRequest(
+        deletions=[
+            AlterUserScramCredentialsRequest.ScramCredentialDeletion(
+                name=user, mechanism=MECHANISMS[name]
+            )
+            for name in deletions
+        ],
+        upsertions=[
+            AlterUserScramCredentialsRequest.ScramCredentialUpsertion(
+                name=user,
+                mechanism=MECHANISMS[one.mechanism],
+                iterations=one.iterations,
+                salt=salt,
+                salted_password=hashlib.pbkdf2_hmac(
                     _HASHES[one.mechanism], one.password, salt, one.iterations
                 ),
-            }
+            )
             for one in credentials
         ],
-    }
-    answer = cluster.call("alter_user_scram_credentials", fields)
+    )
+    answer = cluster.call(request)
     for result in answer.results:
         require(result.error_code, result.error_message)

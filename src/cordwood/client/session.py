@@ -12,11 +12,13 @@ from typing import Any, Final
 from cordwood import __version__
 from cordwood.client.errors import NotSupportedError, require
 from cordwood.client.wire import RequestFrame, Wire
+from cordwood.format.messages.message import Message
 from cordwood.protocol.apis import APIS
+from cordwood.protocol.data import ApiVersionsRequest
 from cordwood.protocol.headers import API_VERSIONS
 
 _API_VERSIONS_VERSION: Final = 3
-_KEYS: Final[Mapping[str, int]] = {api.snake_name: key for key, api in APIS.items()}
+_KEYS: Final[Mapping[str, int]] = {f"{api.name}Request": key for key, api in APIS.items()}
 
 Versions = Mapping[int, tuple[int, int]]
 """The lowest and highest version, both inclusive, of each API that a node serves."""
@@ -24,7 +26,7 @@ Versions = Mapping[int, tuple[int, int]]
 VERSIONS_REQUEST: Final = RequestFrame(
     API_VERSIONS,
     _API_VERSIONS_VERSION,
-    {"client_software_name": "cordwood", "client_software_version": __version__},
+    ApiVersionsRequest(client_software_name="cordwood", client_software_version=__version__),
 )
 
 
@@ -68,38 +70,37 @@ class ClientSession:
         self.state = SessionState.READY
 
     def request(
-        self,
-        api: str,
-        fields: Mapping[str, Any],
-        *,
-        version_max: int | None = None,
-        is_answered: bool = True,
+        self, message: Message, *, version_max: int | None = None, is_answered: bool = True
     ) -> RequestFrame:
         """A request in the highest version that the node and this client have in common.
 
         Args:
-            api: the name of its module.
-            fields: of the request.
+            message: the request.
             version_max: the highest version, inclusive.
             is_answered: whether an answer is to come.
 
         Raises:
             NotSupportedError: there is no such version.
         """
-        key = _KEYS[api]
+        key = api_key(message)
         low, high = self.versions.get(key, (0, -1))
         known = APIS[key]
         limit = known.max_version if version_max is None else version_max
         version = min(high, known.max_version, limit)
         if version < max(low, known.min_version):
-            raise NotSupportedError(f"The node does not support {api.upper()}")
-        return RequestFrame(key, version, fields, is_answered)
+            raise NotSupportedError(f"The node does not support {known.snake_name.upper()}")
+        return RequestFrame(key, version, message, is_answered)
 
 
-def supports(versions: Versions, api: str, version: int = 0) -> bool:
-    """Whether a node with these versions serves an API in that version or in a later one."""
-    low, high = versions.get(_KEYS[api], (0, -1))
+def supports(versions: Versions, request: type[Message], version: int = 0) -> bool:
+    """Whether a node with these versions serves a request in that version or in a later one."""
+    low, high = versions.get(_KEYS[request.__name__], (0, -1))
     return low <= high and version <= high
+
+
+def api_key(request: Message) -> int:
+    """The key of the API of a request."""
+    return _KEYS[type(request).__name__]
 
 
 def api_name(key: int) -> str | None:

@@ -15,6 +15,12 @@ from cordwood.client.errors import RefusedError, require
 from cordwood.client.offsets import Offsets
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.protocol.data import (
+    DescribeProducersRequest,
+    DescribeTransactionsRequest,
+    InitProducerIdRequest,
+    WriteTxnMarkersRequest,
+)
 
 _REASONS = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "cluster authorization failure",
@@ -42,8 +48,7 @@ def describe_transaction(cluster: ClusterClient, transactional_id: str) -> Trans
     """
     coordinator = Coordinator(TRANSACTION, transactional_id)
     answer = cluster.call(
-        "describe_transactions",
-        {"transactional_ids": [transactional_id]},
+        DescribeTransactionsRequest(transactional_ids=[transactional_id]),
         coordinator=coordinator,
     )
     (state,) = answer.transaction_states
@@ -73,15 +78,11 @@ def terminate_transaction(cluster: ClusterClient, transactional_id: str) -> None
     Raises:
         RefusedError: the coordinator refuses, or is not ready in time.
     """
-    fields = {
-        "transactional_id": transactional_id,
-        "transaction_timeout_ms": cluster.settings.request_timeout_ms,
-        "producer_id": -1,
-        "producer_epoch": -1,
-    }
-    answer = cluster.call(
-        "init_producer_id", fields, coordinator=Coordinator(TRANSACTION, transactional_id)
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id,
+        transaction_timeout_ms=cluster.settings.request_timeout_ms,
     )
+    answer = cluster.call(request, coordinator=Coordinator(TRANSACTION, transactional_id))
     code = answer.error_code
     require(
         code,
@@ -99,11 +100,11 @@ def describe_producers(
         node: int, led: Sequence[TopicPartition], deadline: float
     ) -> dict[TopicPartition, Sequence[Any] | RefusedError]:
         topics = [
-            {"name": name, "partition_indexes": indexes} for name, indexes in by_topic(led).items()
+            DescribeProducersRequest.TopicRequest(name=name, partition_indexes=indexes)
+            for name, indexes in by_topic(led).items()
         ]
         answer = cluster.call(
-            "describe_producers",
-            {"topics": topics},
+            DescribeProducersRequest(topics=topics),
             node_id=node,
             is_single=True,
             deadline=deadline,
@@ -129,15 +130,24 @@ def abort_in_partition(
     Raises:
         RefusedError: the leader refuses.
     """
-    topic = {"name": tp.topic, "partition_indexes": [tp.partition]}
-    fields = {"markers": [{**marker, "transaction_result": False, "topics": [topic]}]}
+    topic = WriteTxnMarkersRequest.WritableTxnMarkerTopic(
+        name=tp.topic, partition_indexes=[tp.partition]
+    )
+    request = WriteTxnMarkersRequest(
+        markers=[
+            WriteTxnMarkersRequest.WritableTxnMarker(
+                producer_id=marker["producer_id"],
+                producer_epoch=marker["producer_epoch"],
+                coordinator_epoch=marker["coordinator_epoch"],
+                topics=[topic],
+            )
+        ]
+    )
 
     def ask(
         node: int, _: Sequence[TopicPartition], deadline: float
     ) -> dict[TopicPartition, int | RefusedError]:
-        answer = cluster.call(
-            "write_txn_markers", fields, node_id=node, is_single=True, deadline=deadline
-        )
+        answer = cluster.call(request, node_id=node, is_single=True, deadline=deadline)
         (((written,),),) = ((topic.partitions for topic in each.topics) for each in answer.markers)
         return {tp: RefusedError(int(written.error_code)) if written.error_code else 0}
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import struct
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cordwood.client.errors import DisconnectedError
+from cordwood.format.messages.message import Message
 from cordwood.protocol.headers import API_VERSIONS, request_header
 from cordwood.protocol.messages import encode, read, request_codec, response_codec
 
@@ -28,7 +28,7 @@ class RequestFrame:
 
     api_key: int
     version: int
-    fields: Mapping[str, Any]
+    message: Message
     is_answered: bool = True
 
 
@@ -69,7 +69,7 @@ class Wire:
     def send(self, request: RequestFrame) -> tuple[int, bytes]:
         """The correlation id of the request, and its bytes to send."""
         codec = request_codec(request.api_key, request.version)
-        body = encode(codec, request.fields)
+        body = encode(codec, request.message)
         self._correlation_id += 1
         header = request_header(
             request.api_key,

@@ -63,7 +63,7 @@ class ControllerNode(NodeLifecycle):
 
         failures.subscribe(failed)
         cluster_id, directory_ids = format_node(
-            usable_directories(self._metadata_dir, [], failures, fs=self._fs),
+            usable_directories(self.metadata_dir, [], failures, fs=self._fs),
             settings,
             clock=self.clock,
             fs=self._fs,
@@ -79,7 +79,7 @@ class ControllerNode(NodeLifecycle):
             clock=self.clock, resources=ResourceCache(fs=self._fs), failures=failures
         )
         controller = self.controller = Controller.open(
-            metadata_dir=self._metadata_dir,
+            metadata_dir=self.metadata_dir,
             node_id=settings.node_id,
             directory_ids=list(directory_ids.values()),
             clock=self.clock,
@@ -99,8 +99,8 @@ class ControllerNode(NodeLifecycle):
         self._scheduler.start()
 
     def _lock(self) -> Lock:
-        self._fs.make_directory_durably(self._metadata_dir)
-        return self._fs.lock(self._metadata_dir)
+        self._fs.make_directory_durably(self.metadata_dir)
+        return self._fs.lock(self.metadata_dir)
 
     def _load(self, controller: Controller, slices: Slices) -> MetadataCache:
         """Loads the metadata that is committed."""

@@ -42,7 +42,7 @@ class NodeLifecycle(ABC):
         self.clock: Clock = clock or SystemClock()
         self.ports: dict[str, int] = {}
         self._fs = fs
-        self._metadata_dir = Path(settings.metadata_log_dir).absolute()
+        self.metadata_dir = Path(settings.metadata_log_dir).absolute()
         self._undo: list[tuple[Callable[[], Awaitable[None] | None], bool]] = []
         self._stopping: asyncio.Task[None] | None = None
 

@@ -144,7 +144,7 @@ class Node(NodeLifecycle):
         log_dirs = [Path(name).absolute() for name in settings.log_dirs]
         failures = FailureChannel(self.clock)
         cluster_id, directory_ids = format_node(
-            usable_directories(self._metadata_dir, log_dirs, failures, fs=self._fs),
+            usable_directories(self.metadata_dir, log_dirs, failures, fs=self._fs),
             settings,
             clock=self.clock,
             fs=self._fs,
@@ -287,7 +287,7 @@ class Node(NodeLifecycle):
         logs = self.broker.replicas.logs
         offline = logs.context.failures.offline
         why = ""
-        if log_dir == self._metadata_dir:
+        if log_dir == self.metadata_dir:
             why = f"Shutdown broker because the metadata log dir {log_dir} has failed: {reason}"
         elif all(directory.path in offline for directory in logs.directories):
             names = ", ".join(str(each) for each in self.broker.replicas.log_dirs)
@@ -371,15 +371,15 @@ class Node(NodeLifecycle):
         if not settings.is_controller:
             return QuorumMember(
                 settings,
-                metadata_dir=self._metadata_dir,
+                metadata_dir=self.metadata_dir,
                 cluster_id=cluster_id,
-                directory_id=directory_ids[self._metadata_dir],
+                directory_id=directory_ids[self.metadata_dir],
                 log_settings=controller_settings(settings),
                 context=context,
             )
         advertised = self._advertised()
         self.controller = Controller.open(
-            metadata_dir=self._metadata_dir,
+            metadata_dir=self.metadata_dir,
             node_id=settings.node_id,
             directory_ids=list(directory_ids.values()),
             clock=self.clock,

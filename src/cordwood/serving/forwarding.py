@@ -20,6 +20,7 @@ from cordwood.metadata.quorum.active_controller import ActiveController
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import RequestTimedOutError, UnknownServerError
 from cordwood.protocol.apis import APIS
+from cordwood.protocol.data import EnvelopeRequest
 from cordwood.protocol.headers import request_header
 from cordwood.protocol.messages import encode, request_codec
 from cordwood.serving.api import Api, Encoded
@@ -119,13 +120,13 @@ class Forwarding:
             client.client_id,
             flexible=codec.is_flexible,
         )
-        envelope = {
-            "request_data": header + encode(codec, request),
-            "request_principal": principal_bytes(client.principal),
-            "client_host_address": ipaddress.ip_address(client.client_host).packed,
-        }
+        envelope = EnvelopeRequest(
+            request_data=header + encode(codec, request),
+            request_principal=principal_bytes(client.principal),
+            client_host_address=ipaddress.ip_address(client.client_host).packed,
+        )
         try:
-            answer = await self._controller.ask("envelope", envelope, timeout_ms=self._timeout_ms)
+            answer = await self._controller.ask(envelope, timeout_ms=self._timeout_ms)
         except ClientError as error:
             raise RequestTimedOutError(str(error)) from error
         refusal = ErrorCode.of(answer.error_code)

@@ -23,6 +23,7 @@ from cordwood.client.session import ClientSession
 from cordwood.client.settings import ClientSettings
 from cordwood.client.wire import RequestFrame
 from cordwood.model.uuids import ZERO_UUID
+from cordwood.protocol.data import CreateTopicsRequest, MetadataRequest, ProduceRequest, VoteRequest
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.manual_clock import ManualClock
 from support.ports import free_port
@@ -155,18 +156,21 @@ def test_an_unresolved_address_is_a_warning_and_one_must_be_resolved(
 
 
 def test_a_call_uses_the_highest_version_in_common(client: ClusterClient, table: Table) -> None:
-    assert client.call("metadata", {}) == ("answer", 1, 9)
-    assert client.call("metadata", {}, version_max=7) == ("answer", 1, 7)
+    assert client.call(MetadataRequest()) == ("answer", 1, 9)
+    assert client.call(MetadataRequest(), version_max=7) == ("answer", 1, 7)
     table.versions[METADATA] = (0, 99)
     assert client.versions(-1)[METADATA] == (0, 9)
-    assert (client.supports("metadata", 9), client.supports("metadata", 10)) == (True, False)
+    assert (client.supports(MetadataRequest, 9), client.supports(MetadataRequest, 10)) == (
+        True,
+        False,
+    )
     with pytest.raises(NotSupportedError, match="The node does not support VOTE"):
-        client.call("vote", {})
+        client.call(VoteRequest())
 
 
 def test_a_connection_is_opened_once(client: ClusterClient, table: Table) -> None:
     for _ in range(3):
-        client.call("metadata", {})
+        client.call(MetadataRequest())
     assert [each.address for each in table.opened] == [("127.0.0.1", 9092)]
 
 
@@ -186,7 +190,7 @@ def test_attempts_to_connect_back_off_until_the_deadline(
 ) -> None:
     table.listening = set()
     with pytest.raises(TimedOutError, match=r"Timed out waiting for a node assignment\. Call: x"):
-        client.call("metadata", {}, name="x")
+        client.call(MetadataRequest(), name="x")
     assert table.pauses == pytest.approx([0.05, 0.1, 0.2, 0.4, 0.8, 1.0, 1.0, 1.0, 0.45])
 
 
@@ -201,7 +205,7 @@ def test_addresses_that_all_refuse_the_first_connection_are_said_to_at_once(
     table.refusing = {9092, 9093}
     began_s = clock.monotonic_s()
     with pytest.raises(NobodyListensError, match=r"no broker listens at .*:9092, .*:9093"):
-        impatient.call("metadata", {})
+        impatient.call(MetadataRequest())
     assert 1.5 <= clock.monotonic_s() - began_s <= 2.0
 
 
@@ -218,19 +222,19 @@ def test_a_cluster_that_was_reached_or_may_be_is_waited_for_as_long_as_kafka_doe
     impatient: ClusterClient, table: Table, clock: ManualClock, *, reached: bool
 ) -> None:
     if reached:
-        impatient.call("metadata", {})
+        impatient.call(MetadataRequest())
         table.failures = [DisconnectedError("gone")]
         table.refusing = {9092, 9093}
     else:
         table.listening, table.refusing = set(), {9092}  # of 9093 nothing comes back
     with pytest.raises(TimedOutError, match="Timed out waiting for a node assignment"):
-        impatient.call("metadata", {})
+        impatient.call(MetadataRequest())
     assert clock.monotonic_s() >= 60.0
 
 
 def test_a_lost_connection_is_opened_again(client: ClusterClient, table: Table) -> None:
     table.failures = [DisconnectedError("gone")]
-    assert client.call("metadata", {}) == ("answer", 2, 9)
+    assert client.call(MetadataRequest()) == ("answer", 2, 9)
     assert (table.closed, table.pauses) == ([1], [0.1])
 
 
@@ -239,7 +243,7 @@ def test_a_call_that_fails_until_its_deadline_raises_the_last_error(
 ) -> None:
     table.failures = [TimedOutError(str(number)) for number in range(1_000)]
     with pytest.raises(TimedOutError, match=r"^7$"):
-        client.call("metadata", {})
+        client.call(MetadataRequest())
 
 
 def test_no_answer_is_waited_for_after_the_deadline(
@@ -247,10 +251,10 @@ def test_no_answer_is_waited_for_after_the_deadline(
 ) -> None:
     end = client.deadline()
     clock.advance(4_000)
-    client.call("metadata", {}, deadline=end)
+    client.call(MetadataRequest(), deadline=end)
     assert table.timeouts == [1.0, 1.0]
     table.timeouts.clear()
-    client.call("metadata", {}, deadline=end, timeout_ms=7_000)
+    client.call(MetadataRequest(), deadline=end, timeout_ms=7_000)
     assert table.timeouts == [7.0]
 
 
@@ -264,14 +268,14 @@ def test_a_session_that_is_not_answered_is_tried_again(client: ClusterClient, ta
 def test_a_refused_session_is_an_error_of_the_call(client: ClusterClient, table: Table) -> None:
     table.handshake = [RefusedError(35)]
     with pytest.raises(RefusedError, match="The version of API is not supported"):
-        client.call("metadata", {})
+        client.call(MetadataRequest())
 
 
 def test_brokers_are_those_of_the_last_answer(client: ClusterClient) -> None:
     with pytest.raises(RefusedError, match="Node 77 is not known"):
-        client.call("metadata", {}, node_id=77)
+        client.call(MetadataRequest(), node_id=77)
     client.learn([BrokerEndpoint(77, "127.0.0.1", 9092)])
-    assert client.call("metadata", {}, node_id=77) == ("answer", 1, 9)
+    assert client.call(MetadataRequest(), node_id=77) == ("answer", 1, 9)
 
 
 # ---- over sockets
@@ -285,7 +289,7 @@ def test_an_address_where_nobody_listens_is_a_warning_of_kafkas_client() -> None
         ClusterClient(settings, warn=warnings.append) as cluster,
         pytest.raises(TimedOutError) as caught,
     ):
-        cluster.call("metadata", {"topics": None}, name="listTopics")
+        cluster.call(MetadataRequest(topics=None), name="listTopics")
     assert str(caught.value) == "Timed out waiting for a node assignment. Call: listTopics"
     assert warnings[0] == (
         "[AdminClient clientId=adminclient-1] Connection to node -1 "
@@ -316,22 +320,22 @@ def test_the_second_of_two_addresses_serves_when_the_first_is_down(broker: Runni
 
 
 def test_versions_are_negotiated(cluster: ClusterClient) -> None:
-    topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
-    cluster.call("create_topics", {"topics": [topic], "timeout_ms": 30_000})
-    asked = {"topics": [{"name": "t"}]}
-    newest, older = cluster.call("metadata", asked), cluster.call("metadata", asked, version_max=9)
+    topic = CreateTopicsRequest.CreatableTopic(name="t", num_partitions=1, replication_factor=1)
+    cluster.call(CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
+    asked = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name="t")])
+    newest, older = cluster.call(asked), cluster.call(asked, version_max=9)
     # Version 10 adds the topic's id.
     assert (newest.topics[0].topic_id != ZERO_UUID, older.topics[0].topic_id) == (True, ZERO_UUID)
 
 
 def test_a_closed_connection_is_opened_again(cluster: ClusterClient) -> None:
-    cluster.call("metadata", {"topics": None})
+    cluster.call(MetadataRequest(topics=None))
     for connection in cluster._connections.values():
         connection._stream.shutdown(socket.SHUT_RDWR)  # type: ignore[attr-defined]
-    assert cluster.call("metadata", {"topics": None}).brokers
+    assert cluster.call(MetadataRequest(topics=None)).brokers
 
 
 def test_a_request_without_an_answer_returns_at_once(cluster: ClusterClient) -> None:
-    fields = {"acks": 0, "timeout_ms": 1000, "topic_data": []}
-    assert cluster.call("produce", fields, is_answered=False) is None
-    assert cluster.call("metadata", {"topics": None}).brokers
+    fields = ProduceRequest(acks=0, timeout_ms=1000, topic_data=[])
+    assert cluster.call(fields, is_answered=False) is None
+    assert cluster.call(MetadataRequest(topics=None)).brokers

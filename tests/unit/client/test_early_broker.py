@@ -25,8 +25,10 @@ from cordwood.client.transactions import (
     describe_transaction,
     terminate_transaction,
 )
+from cordwood.format.messages.message import Message
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.protocol.data import DeleteRecordsRequest, FetchRequest, MetadataRequest
 from cordwood.testing.manual_clock import ManualClock
 from support.early_broker import LOST, CarriedOut, EarlyBroker
 from support.group_member import member_of
@@ -204,11 +206,11 @@ class Moved(ClusterClient):
     asks_to_go = 0
     asks = 0
 
-    def call(self, api: str, fields: Mapping[str, Any], **options: Any) -> Any:
-        answer = super().call(api, fields, **options)
-        if api == "metadata":
+    def call(self, request: Message, **options: Any) -> Any:
+        answer = super().call(request, **options)
+        if isinstance(request, MetadataRequest):
             self.asks += 1
-        if api != "fetch" or self.asks >= self.asks_to_go:
+        if not isinstance(request, FetchRequest) or self.asks >= self.asks_to_go:
             return answer
         (topic,) = answer.responses
         busy = [each for each in topic.partitions if each.partition_index == 0]
@@ -305,12 +307,12 @@ class Leaderless(ClusterClient):
     is_leaderless = False
     time = ManualClock()
 
-    def call(self, api: str, fields: Mapping[str, Any], **options: Any) -> Any:
-        answer = super().call(api, fields, **options)
-        if api == "delete_records":
+    def call(self, request: Message, **options: Any) -> Any:
+        answer = super().call(request, **options)
+        if isinstance(request, DeleteRecordsRequest):
             self.is_leaderless = True
             changed = ("error_code", NOT_LEADER)
-        elif api == "metadata" and self.is_leaderless:
+        elif isinstance(request, MetadataRequest) and self.is_leaderless:
             changed = ("leader_id", -1)
             self.time.advance(25_000)
         else:
@@ -438,7 +440,7 @@ def test_a_member_that_is_closed_looks_for_its_coordinator_once(
     member.auto_commit = False
     while not member.poll(1_000):
         pass
-    cluster._core._coordinators.clear()
+    cluster._coordinators.clear()
     early.say(find_coordinator=[code, code])
     member.close()
     assert early.unsaid == {"find_coordinator": [code]}

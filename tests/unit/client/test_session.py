@@ -6,6 +6,7 @@ import pytest
 
 from cordwood.client.errors import NotSupportedError, RefusedError
 from cordwood.client.session import VERSIONS_REQUEST, ClientSession, SessionState, api_name
+from cordwood.protocol.data import MetadataRequest
 
 METADATA = 3
 
@@ -38,14 +39,14 @@ def test_a_refused_session_is_not_ready() -> None:
 def test_a_request_has_the_highest_version_in_common(
     served: tuple[int, int], version_max: int | None, version: int
 ) -> None:
-    request = answered(*served).request("metadata", {}, version_max=version_max)
+    request = answered(*served).request(MetadataRequest(), version_max=version_max)
     assert (request.api_key, request.version) == (METADATA, version)
 
 
 @pytest.mark.parametrize("served", [(50, 60), (8, 9)])
 def test_a_request_without_a_version_in_common_is_refused(served: tuple[int, int]) -> None:
     with pytest.raises(NotSupportedError, match="The node does not support METADATA"):
-        answered(*served).request("metadata", {}, version_max=7)
+        answered(*served).request(MetadataRequest(), version_max=7)
 
 
 def test_apis_are_named_as_kafka_writes_them() -> None:

@@ -6,13 +6,14 @@ import pytest
 
 from cordwood.client.errors import DisconnectedError
 from cordwood.client.wire import RequestFrame, Wire
+from cordwood.protocol.data import ApiVersionsRequest, MetadataRequest
 from cordwood.protocol.headers import API_VERSIONS
 from cordwood.protocol.messages import encode, response_codec
 
 METADATA = 3
-VERSIONS = RequestFrame(API_VERSIONS, 3, {})
+VERSIONS = RequestFrame(API_VERSIONS, 3, ApiVersionsRequest())
 # Version 9 is the first with tagged fields in the response's header.
-BROKERS = RequestFrame(METADATA, 9, {"topics": None})
+BROKERS = RequestFrame(METADATA, 9, MetadataRequest(topics=None))
 
 
 def frame(correlation_id: int, request: RequestFrame, **fields: object) -> bytes:
@@ -50,7 +51,7 @@ def test_answers_are_read_however_their_bytes_arrive() -> None:
 
 def test_a_request_without_an_answer_is_not_waited_for() -> None:
     wire = Wire("me")
-    wire.send(RequestFrame(METADATA, 9, {"topics": None}, is_answered=False))
+    wire.send(RequestFrame(METADATA, 9, MetadataRequest(topics=None), is_answered=False))
     wire.send(BROKERS)
     (answer,) = wire.receive(frame(2, BROKERS))
     assert answer.correlation_id == 2

@@ -24,6 +24,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, UnknownServerError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.protocol.data import WriteTxnMarkersRequest
 from cordwood.serving.node_thread import NodeThread
 from cordwood.storage.log.append_result import AppendResult
 
@@ -267,20 +268,20 @@ class _Sending:
         for each in partitions:
             topics.setdefault(each.topic, []).append(each.partition)
         marker = self._marker
-        fields = {
-            "producer_id": marker.producer_id,
-            "producer_epoch": marker.producer_epoch,
-            "transaction_result": marker.commit,
-            "coordinator_epoch": marker.coordinator_epoch,
-            "transaction_version": marker.transaction_version,
-            "topics": [
-                {"name": name, "partition_indexes": indexes} for name, indexes in topics.items()
+        written = WriteTxnMarkersRequest.WritableTxnMarker(
+            producer_id=marker.producer_id,
+            producer_epoch=marker.producer_epoch,
+            transaction_result=marker.commit,
+            coordinator_epoch=marker.coordinator_epoch,
+            transaction_version=marker.transaction_version,
+            topics=[
+                WriteTxnMarkersRequest.WritableTxnMarkerTopic(name=name, partition_indexes=indexes)
+                for name, indexes in topics.items()
             ],
-        }
+        )
         self._sender.channels.ask_soon(
             leader,
-            "write_txn_markers",
-            {"markers": [fields]},
+            WriteTxnMarkersRequest(markers=[written]),
             lambda answer: self._answered(partitions, answer),
         )
 

@@ -12,7 +12,7 @@ import asyncio
 import enum
 from collections import deque
 from collections.abc import Collection, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from cordwood.broker.broker_channels import BrokerChannels
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
@@ -25,6 +25,7 @@ from cordwood.client.errors import ClientError
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.protocol.data import AddPartitionsToTxnRequest
 from cordwood.serving.node_thread import NodeThread
 
 _PRODUCE_ADDS_SINCE: Final = 12
@@ -227,9 +228,7 @@ class TransactionVerification:
         """Another broker's answer; NETWORK_EXCEPTION for all without one."""
         errors = dict.fromkeys(request.partitions, int(ErrorCode.NETWORK_EXCEPTION))
         try:
-            answer = await self._channels.ask(
-                coordinator, "add_partitions_to_txn", _request_of(request)
-            )
+            answer = await self._channels.ask(coordinator, _request_of(request))
         except ClientError:
             return errors
         if answer.error_code:
@@ -242,18 +241,21 @@ class TransactionVerification:
         return errors
 
 
-def _request_of(request: TransactionRequest) -> dict[str, Any]:
+def _request_of(request: TransactionRequest) -> AddPartitionsToTxnRequest:
     topics: dict[str, list[int]] = {}
     for each in request.partitions:
         topics.setdefault(each.topic, []).append(each.partition)
-    transaction = {
-        "transactional_id": request.transactional_id,
-        "producer_id": request.producer_id,
-        "producer_epoch": request.producer_epoch,
-        "verify_only": request.verify_only,
-        "topics": [{"name": name, "partitions": indexes} for name, indexes in topics.items()],
-    }
-    return {"transactions": [transaction]}
+    transaction = AddPartitionsToTxnRequest.AddPartitionsToTxnTransaction(
+        transactional_id=request.transactional_id,
+        producer_id=request.producer_id,
+        producer_epoch=request.producer_epoch,
+        verify_only=request.verify_only,
+        topics=[
+            AddPartitionsToTxnRequest.AddPartitionsToTxnTopic(name=name, partitions=indexes)
+            for name, indexes in topics.items()
+        ],
+    )
+    return AddPartitionsToTxnRequest(transactions=[transaction])
 
 
 def _as_of_a_write(code: int, support: Support) -> int:

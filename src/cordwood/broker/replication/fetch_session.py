@@ -14,6 +14,7 @@ from uuid import UUID
 from cordwood.broker.replication.following import FetchedPartition, FetchPosition
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.model.error_codes import ErrorCode
+from cordwood.protocol.data import FetchRequest
 from cordwood.storage.log.leader_epochs import EpochEndOffset
 
 _NO_SESSION = 0
@@ -77,8 +78,8 @@ class ReplicaFetchSession:
         if self._wanted.pop(key, None) is not None:
             self._changed[key] = None
 
-    def request(self, broker_epoch: int) -> dict[str, Any]:
-        """The fields of the next Fetch."""
+    def request(self, broker_epoch: int) -> FetchRequest:
+        """The next Fetch."""
         changed: dict[LedBy, FetchPosition] = {}
         forgotten: list[LedBy] = []
         if self.is_incremental:
@@ -94,38 +95,40 @@ class ReplicaFetchSession:
             changed = self._known = dict(self._wanted)
         self._changed.clear()
         limits = self._limits
-        return {
-            "replica_id": self._broker_id,
-            "replica_state": {"replica_id": self._broker_id, "replica_epoch": broker_epoch},
-            "max_wait_ms": limits.wait_max_ms,
-            "min_bytes": limits.min_bytes,
-            "max_bytes": limits.response_max_bytes,
-            "isolation_level": 0,
-            "session_id": self._session_id,
-            "session_epoch": self._epoch,
-            "topics": [
-                {
-                    "topic_id": topic_id,
-                    "partitions": [self._partition(key, changed[key]) for key in keys],
-                }
+        return FetchRequest(
+            replica_id=self._broker_id,
+            replica_state=FetchRequest.ReplicaState(
+                replica_id=self._broker_id, replica_epoch=broker_epoch
+            ),
+            max_wait_ms=limits.wait_max_ms,
+            min_bytes=limits.min_bytes,
+            max_bytes=limits.response_max_bytes,
+            session_id=self._session_id,
+            session_epoch=self._epoch,
+            topics=[
+                FetchRequest.FetchTopic(
+                    topic_id=topic_id,
+                    partitions=[self._partition(key, changed[key]) for key in keys],
+                )
                 for topic_id, keys in _by_topic(changed).items()
             ],
-            "forgotten_topics_data": [
-                {"topic_id": topic_id, "partitions": [key.partition for key in keys]}
+            forgotten_topics_data=[
+                FetchRequest.ForgottenTopic(
+                    topic_id=topic_id, partitions=[key.partition for key in keys]
+                )
                 for topic_id, keys in _by_topic(forgotten).items()
             ],
-            "rack_id": "",
-        }
+        )
 
-    def _partition(self, key: LedBy, position: FetchPosition) -> dict[str, Any]:
-        return {
-            "partition": key.partition,
-            "current_leader_epoch": position.leader_epoch,
-            "fetch_offset": position.offset,
-            "last_fetched_epoch": position.last_epoch,
-            "log_start_offset": position.log_start_offset,
-            "partition_max_bytes": self._limits.partition_max_bytes,
-        }
+    def _partition(self, key: LedBy, position: FetchPosition) -> FetchRequest.FetchPartition:
+        return FetchRequest.FetchPartition(
+            partition=key.partition,
+            current_leader_epoch=position.leader_epoch,
+            fetch_offset=position.offset,
+            last_fetched_epoch=position.last_epoch,
+            log_start_offset=position.log_start_offset,
+            partition_max_bytes=self._limits.partition_max_bytes,
+        )
 
     def answered(self, response: Any) -> Answered:
         """The partitions of the answer, each with the position that was asked for.

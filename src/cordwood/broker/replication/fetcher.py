@@ -28,6 +28,7 @@ from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError, StorageError
 from cordwood.model.offsets import OFFSET_MAX
 from cordwood.model.pauses import in_steps
+from cordwood.protocol.data import ListOffsetsRequest
 
 _log = logging.getLogger(__name__)
 
@@ -216,7 +217,7 @@ class ReplicaFetcher:
             await asyncio.sleep(wait_ms / 1000)
             return
         try:
-            response = await self._leader.call("fetch", self._session.request(self._broker_epoch()))
+            response = await self._leader.call(self._session.request(self._broker_epoch()))
         except ClientError as error:
             _log.info("No answer to a fetch of %d partitions: %s", len(self._session), error)
             self._session.begin_again()
@@ -303,9 +304,7 @@ class ReplicaFetcher:
         found = []
         try:
             for timestamp in (_EARLIEST, _LATEST):
-                answer = await self._leader.call(
-                    "list_offsets", self._offset_request(key, followed, timestamp)
-                )
+                answer = await self._leader.call(self._offset_request(key, followed, timestamp))
                 found.append(_offset_of(answer))
         except (ClientError, KafkaError) as error:
             _log.info(
@@ -316,17 +315,18 @@ class ReplicaFetcher:
         effects = followed.following.on_offsets(found[0], found[1], followed.log, self._now_ms())
         await self._do([_Step(key, followed, effects)])
 
-    def _offset_request(self, key: LedBy, followed: Followed, timestamp: int) -> dict[str, Any]:
-        partition = {
-            "partition_index": key.partition,
-            "current_leader_epoch": followed.following.leader_epoch,
-            "timestamp": timestamp,
-        }
-        return {
-            "replica_id": self._broker_id,
-            "isolation_level": 0,
-            "topics": [{"name": followed.topic, "partitions": [partition]}],
-        }
+    def _offset_request(self, key: LedBy, followed: Followed, timestamp: int) -> ListOffsetsRequest:
+        partition = ListOffsetsRequest.ListOffsetsPartition(
+            partition_index=key.partition,
+            current_leader_epoch=followed.following.leader_epoch,
+            timestamp=timestamp,
+        )
+        return ListOffsetsRequest(
+            replica_id=self._broker_id,
+            topics=[
+                ListOffsetsRequest.ListOffsetsTopic(name=followed.topic, partitions=[partition])
+            ],
+        )
 
 
 def _offset_of(answer: Any) -> int:

@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from cordwood.client.errors import DisconnectedError, TimedOutError
 from cordwood.client.node_connection import NodeAddress, NodeConnection
-from cordwood.client.session import Versions
+from cordwood.client.session import Versions, api_key
 from cordwood.client.transport import Transports
+from cordwood.format.messages.message import Message
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
+from cordwood.protocol.apis import APIS
 
 _log = logging.getLogger(__name__)
 
@@ -58,18 +60,12 @@ class ActiveController:
         return self._leader.versions
 
     async def ask(
-        self,
-        api: str,
-        fields: Mapping[str, Any],
-        *,
-        timeout_ms: float,
-        version_max: int | None = None,
+        self, request: Message, *, timeout_ms: float, version_max: int | None = None
     ) -> Any:
         """The answer of the active controller; its error, unless NOT_CONTROLLER, is the caller's.
 
         Args:
-            api: the name of the API's module.
-            fields: of the request.
+            request: an object of its class in `protocol.data`.
             timeout_ms: for how long it is tried.
             version_max: the highest version to use.
 
@@ -77,17 +73,16 @@ class ActiveController:
             TimedOutError: no controller has answered in time.
             NotSupportedError: the controller has no version of the API in common with this client.
         """
+        name = APIS[api_key(request)].snake_name
         deadline = self._clock.monotonic_s() + timeout_ms / 1000
         while True:
             left_s = deadline - self._clock.monotonic_s()
             if left_s <= 0:
-                raise TimedOutError(f"no controller has answered {api} in {timeout_ms:.0f} ms")
+                raise TimedOutError(f"no controller has answered {name} in {timeout_ms:.0f} ms")
             try:
-                answer = await self._leader.call(
-                    api, fields, version_max=version_max, timeout_s=left_s
-                )
+                answer = await self._leader.call(request, version_max=version_max, timeout_s=left_s)
             except (DisconnectedError, TimedOutError) as error:
-                _log.debug("No answer to %s from the controller: %s", api, error)
+                _log.debug("No answer to %s from the controller: %s", name, error)
             else:
                 if not _is_of_another_controller(answer):
                     return answer

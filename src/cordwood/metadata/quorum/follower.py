@@ -164,8 +164,8 @@ class QuorumFollower:
                 transports=self._transports,
             )
         if isinstance(ask, FetchAsk):
-            return await connection.call("fetch", fetch_request(ask, self._identity))
-        return await connection.call("fetch_snapshot", snapshot_request(ask, self._identity))
+            return await connection.call(fetch_request(ask, self._identity))
+        return await connection.call(snapshot_request(ask, self._identity))
 
     def _refused(self, ask: Ask, response: Any) -> None:
         error = ErrorCode.of(response.error_code)

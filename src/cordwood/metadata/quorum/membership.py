@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from typing import Any
 from uuid import UUID
 
 from cordwood.client.errors import ClientError
+from cordwood.format.messages.message import Message
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.quorum.active_controller import ActiveController
 from cordwood.metadata.quorum.lifecycle import (
@@ -24,6 +25,7 @@ from cordwood.metadata.quorum.lifecycle import (
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import RequestTimedOutError
+from cordwood.protocol.data import BrokerHeartbeatRequest, BrokerRegistrationRequest
 
 _log = logging.getLogger(__name__)
 
@@ -124,43 +126,44 @@ class QuorumMembership:
 
     async def _register(self) -> None:
         broker = self._registration
-        fields = {
-            "broker_id": broker.broker_id,
-            "cluster_id": self._cluster_id,
-            "incarnation_id": broker.incarnation_id,
-            "listeners": [
-                {
-                    "name": each.name,
-                    "host": each.host,
-                    "port": each.port,
-                    "security_protocol": each.security_protocol,
-                }
+        request = BrokerRegistrationRequest(
+            broker_id=broker.broker_id,
+            cluster_id=self._cluster_id,
+            incarnation_id=broker.incarnation_id,
+            listeners=[
+                BrokerRegistrationRequest.Listener(
+                    name=each.name,
+                    host=each.host,
+                    port=each.port,
+                    security_protocol=each.security_protocol,
+                )
                 for each in broker.endpoints
             ],
-            "features": [
-                {"name": name, "min_supported_version": low, "max_supported_version": high}
+            features=[
+                BrokerRegistrationRequest.Feature(
+                    name=name, min_supported_version=low, max_supported_version=high
+                )
                 for name, (low, high) in broker.features.items()
             ],
-            "rack": broker.rack,
-            "is_migrating_zk_broker": False,
-            "log_dirs": sorted(broker.log_dirs),
-            "previous_broker_epoch": broker.previous_broker_epoch,
-        }
-        answer = await self._ask("broker_registration", fields)
+            rack=broker.rack,
+            log_dirs=sorted(broker.log_dirs),
+            previous_broker_epoch=broker.previous_broker_epoch,
+        )
+        answer = await self._ask(request)
         if answer is not None:
             error = ErrorCode.of(answer.error_code)
             self.lifecycle.on_registered(error, answer.broker_epoch, self._now_ms())
 
     async def _send(self, heartbeat: Heartbeat) -> None:
-        fields = {
-            "broker_id": self._registration.broker_id,
-            "broker_epoch": heartbeat.broker_epoch,
-            "current_metadata_offset": heartbeat.metadata_offset,
-            "want_fence": heartbeat.wants_fence,
-            "want_shut_down": heartbeat.wants_shutdown,
-            "offline_log_dirs": list(heartbeat.offline_dirs),
-        }
-        answer = await self._ask("broker_heartbeat", fields)
+        request = BrokerHeartbeatRequest(
+            broker_id=self._registration.broker_id,
+            broker_epoch=heartbeat.broker_epoch,
+            current_metadata_offset=heartbeat.metadata_offset,
+            want_fence=heartbeat.wants_fence,
+            want_shut_down=heartbeat.wants_shutdown,
+            offline_log_dirs=list(heartbeat.offline_dirs),
+        )
+        answer = await self._ask(request)
         if answer is not None:
             self.lifecycle.on_heartbeat(
                 HeartbeatAnswer(
@@ -172,9 +175,9 @@ class QuorumMembership:
                 self._now_ms(),
             )
 
-    async def _ask(self, api: str, fields: Mapping[str, Any]) -> Any:
+    async def _ask(self, request: Message) -> Any:
         try:
-            return await self._controller.ask(api, fields, timeout_ms=self._timeout_ms)
+            return await self._controller.ask(request, timeout_ms=self._timeout_ms)
         except ClientError as error:
             _log.warning("Unable to reach the controller: %s", error)
             self.lifecycle.on_failure(self._now_ms())

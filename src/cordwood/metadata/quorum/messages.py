@@ -22,6 +22,7 @@ from cordwood.metadata.quorum.observer import (
     SnapshotAsk,
 )
 from cordwood.model.error_codes import ErrorCode
+from cordwood.protocol.data import FetchRequest, FetchSnapshotRequest
 
 _MAX_WAIT_MS: Final = 500
 _FETCH_BYTES_MAX: Final = 1 << 20
@@ -36,55 +37,52 @@ class Identity:
     directory_id: uuid.UUID
 
 
-def fetch_request(ask: FetchAsk, identity: Identity) -> dict[str, Any]:
-    """The fields of a Fetch."""
-    partition = {
-        "partition": TOPIC_PARTITION.partition,
-        "current_leader_epoch": ask.epoch,
-        "fetch_offset": ask.end.offset,
-        "last_fetched_epoch": ask.end.epoch,
-        "log_start_offset": -1,
-        "partition_max_bytes": 0,
-        "replica_directory_id": identity.directory_id,
+def fetch_request(ask: FetchAsk, identity: Identity) -> FetchRequest:
+    """The Fetch that an observer asks for."""
+    partition = FetchRequest.FetchPartition(
+        partition=TOPIC_PARTITION.partition,
+        current_leader_epoch=ask.epoch,
+        fetch_offset=ask.end.offset,
+        last_fetched_epoch=ask.end.epoch,
+        replica_directory_id=identity.directory_id,
         # A leader that has a higher one answers at once.
-        "high_watermark": ask.end.high_watermark,
-    }
-    topic = {
-        "topic": TOPIC_PARTITION.topic,
-        "topic_id": TOPIC_ID,
-        "partitions": [partition],
-    }
-    return {
-        "cluster_id": identity.cluster_id,
-        "replica_id": identity.node_id,
-        "replica_state": {"replica_id": identity.node_id, "replica_epoch": -1},
-        "max_wait_ms": _MAX_WAIT_MS,
-        "min_bytes": 0,
-        "max_bytes": _FETCH_BYTES_MAX,
-        "isolation_level": 0,
-        "session_id": 0,
-        "session_epoch": -1,
-        "topics": [topic],
-        "forgotten_topics_data": [],
-        "rack_id": "",
-    }
+        high_watermark=ask.end.high_watermark,
+    )
+    topic = FetchRequest.FetchTopic(
+        topic=TOPIC_PARTITION.topic,
+        topic_id=TOPIC_ID,
+        partitions=[partition],
+    )
+    return FetchRequest(
+        cluster_id=identity.cluster_id,
+        replica_id=identity.node_id,
+        replica_state=FetchRequest.ReplicaState(replica_id=identity.node_id, replica_epoch=-1),
+        max_wait_ms=_MAX_WAIT_MS,
+        max_bytes=_FETCH_BYTES_MAX,
+        topics=[topic],
+        forgotten_topics_data=[],
+    )
 
 
-def snapshot_request(ask: SnapshotAsk, identity: Identity) -> dict[str, Any]:
-    """The fields of a FetchSnapshot."""
-    partition = {
-        "partition": TOPIC_PARTITION.partition,
-        "current_leader_epoch": ask.epoch,
-        "snapshot_id": {"end_offset": ask.snapshot_id.offset, "epoch": ask.snapshot_id.epoch},
-        "position": ask.position,
-        "replica_directory_id": identity.directory_id,
-    }
-    return {
-        "cluster_id": identity.cluster_id,
-        "replica_id": identity.node_id,
-        "max_bytes": _FETCH_BYTES_MAX,
-        "topics": [{"name": TOPIC_PARTITION.topic, "partitions": [partition]}],
-    }
+def snapshot_request(ask: SnapshotAsk, identity: Identity) -> FetchSnapshotRequest:
+    """The FetchSnapshot that an observer asks for."""
+    partition = FetchSnapshotRequest.PartitionSnapshot(
+        partition=TOPIC_PARTITION.partition,
+        current_leader_epoch=ask.epoch,
+        snapshot_id=FetchSnapshotRequest.SnapshotId(
+            end_offset=ask.snapshot_id.offset, epoch=ask.snapshot_id.epoch
+        ),
+        position=ask.position,
+        replica_directory_id=identity.directory_id,
+    )
+    return FetchSnapshotRequest(
+        cluster_id=identity.cluster_id,
+        replica_id=identity.node_id,
+        max_bytes=_FETCH_BYTES_MAX,
+        topics=[
+            FetchSnapshotRequest.TopicSnapshot(name=TOPIC_PARTITION.topic, partitions=[partition])
+        ],
+    )
 
 
 def fetch_answer(response: Any) -> FetchAnswer | None:

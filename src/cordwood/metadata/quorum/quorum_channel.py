@@ -9,10 +9,11 @@ KIP-903.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from cordwood.client.errors import ClientError
+from cordwood.format.messages.message import Message
 from cordwood.metadata.controller_requests import (
     AlteredIsr,
     CreatedTopic,
@@ -23,6 +24,12 @@ from cordwood.metadata.controller_requests import (
 from cordwood.metadata.quorum.active_controller import ActiveController
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, RequestTimedOutError
+from cordwood.protocol.data import (
+    AllocateProducerIdsRequest,
+    AlterPartitionRequest,
+    AssignReplicasToDirsRequest,
+    CreateTopicsRequest,
+)
 
 _TIMEOUT_MS = 30_000
 
@@ -56,12 +63,11 @@ class QuorumChannel:
     ) -> Sequence[CreatedTopic | KafkaError]:
         """Sends CreateTopics to the active controller."""
         answer = await self._ask(
-            "create_topics",
-            {
-                "topics": [_topic(each) for each in wanted],
-                "timeout_ms": _TIMEOUT_MS,
-                "validate_only": validate_only,
-            },
+            CreateTopicsRequest(
+                topics=[_topic(each) for each in wanted],
+                timeout_ms=_TIMEOUT_MS,
+                validate_only=validate_only,
+            ),
         )
         found = {each.name: each for each in answer.topics}
         return [
@@ -73,23 +79,28 @@ class QuorumChannel:
 
     async def allocate_producer_ids(self) -> tuple[int, int]:
         """Sends AllocateProducerIds to the active controller."""
-        answer = await self._ask("allocate_producer_ids", self._sender())
+        answer = await self._ask(
+            AllocateProducerIdsRequest(broker_id=self._broker_id, broker_epoch=self._broker_epoch())
+        )
         if answer.error_code:
             raise _error(answer.error_code)
         return answer.producer_id_start, answer.producer_id_len
 
     async def alter_partitions(self, changes: Sequence[IsrChange]) -> Sequence[AlteredIsr]:
         """Sends AlterPartition to the active controller."""
-        topics: dict[uuid.UUID, list[dict[str, Any]]] = {}
+        topics: dict[uuid.UUID, list[AlterPartitionRequest.PartitionData]] = {}
         for each in changes:
             topics.setdefault(each.topic_id, []).append(_partition(each))
-        fields = {
-            "topics": [
-                {"topic_id": topic_id, "partitions": partitions}
-                for topic_id, partitions in topics.items()
-            ]
-        }
-        answer = await self._ask("alter_partition", self._sender() | fields)
+        answer = await self._ask(
+            AlterPartitionRequest(
+                broker_id=self._broker_id,
+                broker_epoch=self._broker_epoch(),
+                topics=[
+                    AlterPartitionRequest.TopicData(topic_id=topic_id, partitions=partitions)
+                    for topic_id, partitions in topics.items()
+                ],
+            )
+        )
         if answer.error_code:
             raise _error(answer.error_code)
         found = {
@@ -107,22 +118,26 @@ class QuorumChannel:
         directories: dict[uuid.UUID, dict[uuid.UUID, list[int]]] = {}
         for topic_id, partition, directory in assigned:
             directories.setdefault(directory, {}).setdefault(topic_id, []).append(partition)
-        fields = {
-            "directories": [
-                {
-                    "id": directory,
-                    "topics": [
-                        {
-                            "topic_id": topic_id,
-                            "partitions": [{"partition_index": each} for each in partitions],
-                        }
-                        for topic_id, partitions in topics.items()
-                    ],
-                }
-                for directory, topics in directories.items()
-            ]
-        }
-        answer = await self._ask("assign_replicas_to_dirs", self._sender() | fields)
+        of = AssignReplicasToDirsRequest
+        answer = await self._ask(
+            of(
+                broker_id=self._broker_id,
+                broker_epoch=self._broker_epoch(),
+                directories=[
+                    of.DirectoryData(
+                        id=directory,
+                        topics=[
+                            of.TopicData(
+                                topic_id=topic_id,
+                                partitions=[of.PartitionData(partition_index=n) for n in numbers],
+                            )
+                            for topic_id, numbers in topics.items()
+                        ],
+                    )
+                    for directory, topics in directories.items()
+                ],
+            )
+        )
         if answer.error_code:
             raise _error(answer.error_code)
 
@@ -130,40 +145,43 @@ class QuorumChannel:
         """Has the next heartbeats report the failed directories."""
         await self._directories_failed(directories)
 
-    def _sender(self) -> dict[str, Any]:
-        return {"broker_id": self._broker_id, "broker_epoch": self._broker_epoch()}
-
-    async def _ask(self, api: str, fields: Mapping[str, Any]) -> Any:
+    async def _ask(self, request: Message) -> Any:
         try:
-            return await self._controller.ask(api, fields, timeout_ms=_TIMEOUT_MS)
+            return await self._controller.ask(request, timeout_ms=_TIMEOUT_MS)
         except ClientError as error:
             raise RequestTimedOutError(str(error)) from error
 
 
-def _partition(change: IsrChange) -> dict[str, Any]:
-    return {
-        "partition_index": change.partition,
-        "leader_epoch": change.leader_epoch,
-        "new_isr": [broker_id for broker_id, _ in change.isr],
-        "new_isr_with_epochs": [
-            {"broker_id": broker_id, "broker_epoch": epoch} for broker_id, epoch in change.isr
+def _partition(change: IsrChange) -> AlterPartitionRequest.PartitionData:
+    return AlterPartitionRequest.PartitionData(
+        partition_index=change.partition,
+        leader_epoch=change.leader_epoch,
+        new_isr=[broker_id for broker_id, _ in change.isr],
+        new_isr_with_epochs=[
+            AlterPartitionRequest.BrokerState(broker_id=broker_id, broker_epoch=epoch)
+            for broker_id, epoch in change.isr
         ],
-        "leader_recovery_state": change.recovery_state,
-        "partition_epoch": change.partition_epoch,
-    }
+        leader_recovery_state=change.recovery_state,
+        partition_epoch=change.partition_epoch,
+    )
 
 
-def _topic(topic: NewTopic) -> dict[str, Any]:
-    return {
-        "name": topic.name,
-        "num_partitions": topic.num_partitions,
-        "replication_factor": topic.replication_factor,
-        "assignments": [
-            {"partition_index": index, "broker_ids": list(brokers)}
+def _topic(topic: NewTopic) -> CreateTopicsRequest.CreatableTopic:
+    return CreateTopicsRequest.CreatableTopic(
+        name=topic.name,
+        num_partitions=topic.num_partitions,
+        replication_factor=topic.replication_factor,
+        assignments=[
+            CreateTopicsRequest.CreatableReplicaAssignment(
+                partition_index=index, broker_ids=list(brokers)
+            )
             for index, brokers in topic.assignments
         ],
-        "configs": [{"name": name, "value": value} for name, value in topic.configs.items()],
-    }
+        configs=[
+            CreateTopicsRequest.CreatableTopicConfig(name=name, value=value)
+            for name, value in topic.configs.items()
+        ],
+    )
 
 
 def _error(code: int, message: str | None = None) -> KafkaError:

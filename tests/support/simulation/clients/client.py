@@ -16,6 +16,7 @@ from cordwood.client.errors import ClientError
 from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
+from support.requests import request_of
 from support.simulation.event_loop import Process, SimulatedLoop
 from support.simulation.events import Event
 from support.simulation.history import History
@@ -81,7 +82,7 @@ class Client:
                 timeout_s=timeout_s,
             )
         try:
-            return await connection.call(api, fields, version_max=version_max)
+            return await connection.call(request_of(api, fields), version_max=version_max)
         except ClientError as error:
             self._leaders.clear()
             self._coordinators.clear()

@@ -16,6 +16,7 @@ from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.metadata.image import BrokerImage, PartitionImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
+from support.requests import request_of
 from support.simulation.clients.client import BROKERS, TIMEOUT_S, Client, NoAnswerError
 from support.simulation.clients.members import Member
 from support.simulation.clients.transactional import TransactionalProducer
@@ -126,7 +127,7 @@ class Zombie(Client):
             "want_fence": True,
             "want_shut_down": False,
         }
-        answer = await self._controller.call("broker_heartbeat", fields)
+        answer = await self._controller.call(request_of("broker_heartbeat", fields))
         self._refused(f"a heartbeat of broker {broker_id} in epoch {epoch}", answer.error_code)
 
     def _led(self) -> tuple[TopicPartition, PartitionImage] | None:
@@ -168,7 +169,7 @@ class Zombie(Client):
             "broker_epoch": leader.epoch if leaders_epoch is None else leaders_epoch,
             "topics": [{"topic_id": image.topics[place.topic].topic_id, "partitions": [proposed]}],
         }
-        answer = await self._controller.call("alter_partition", fields)
+        answer = await self._controller.call(request_of("alter_partition", fields))
         code = answer.error_code or answer.topics[0].partitions[0].error_code
         self._refused(f"an ISR of {place} {what}", code)
 

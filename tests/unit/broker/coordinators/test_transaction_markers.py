@@ -19,6 +19,7 @@ from cordwood.model.kafka_errors import (
     TransactionCoordinatorFencedError,
 )
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.protocol.data import WriteTxnMarkersRequest
 from cordwood.protocol.messages import build, response_codec
 from cordwood.testing.manual_clock import ManualClock
 from support.groups_under_test import ManualTimers
@@ -103,10 +104,9 @@ class Cluster:
             self.watched.append((operation, timeout_ms))
 
     def ask_soon(
-        self, broker_id: int, api: str, fields: Any, answered: Callable[[Any], object]
+        self, broker_id: int, request: WriteTxnMarkersRequest, answered: Callable[[Any], object]
     ) -> None:
-        assert api == "write_txn_markers"
-        (marker,) = fields["markers"]
+        (marker,) = request.markers
         self.asked.append((broker_id, marker, answered))
 
     def run_in_slices(self, run: Callable[[], object]) -> None:
@@ -238,14 +238,15 @@ def test_markers_of_partitions_that_another_broker_leads_are_written_there(
     assert cluster.written == [A]
     ((broker_id, marker, answered),) = cluster.asked
     assert broker_id == REMOTE
-    assert marker == {
-        "producer_id": 7,
-        "producer_epoch": 3,
-        "transaction_result": True,
-        "coordinator_epoch": 5,
-        "transaction_version": 2,
-        "topics": [{"name": "t", "partition_indexes": [1]}],
-    }
+    of = WriteTxnMarkersRequest
+    assert marker == of.WritableTxnMarker(
+        producer_id=7,
+        producer_epoch=3,
+        transaction_result=True,
+        coordinator_epoch=5,
+        transaction_version=2,
+        topics=[of.WritableTxnMarkerTopic(name="t", partition_indexes=[1])],
+    )
     assert (cluster.done, cluster.sender.waiting_count) == (0, 1)
     answered(answer_of(p1=0))
     assert (cluster.done, cluster.sender.waiting_count) == (1, 0)

@@ -12,6 +12,7 @@ from cordwood.broker.replication.fetch_session import ReplicaFetchSession
 from cordwood.broker.replication.following import NO_EPOCH, FetchPosition
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.model.error_codes import ErrorCode
+from cordwood.protocol.data import FetchRequest
 from cordwood.storage.log.leader_epochs import EpochEndOffset
 
 A, B = UUID(int=1 << 70), UUID(int=2 << 70)
@@ -43,24 +44,24 @@ def response(
     return SimpleNamespace(error_code=error, session_id=session_id, responses=topics)
 
 
-def asked(fields: dict[str, Any]) -> dict[LedBy, int]:
+def asked(fields: FetchRequest) -> dict[LedBy, int]:
     return {
-        LedBy(topic["topic_id"], each["partition"]): each["fetch_offset"]
-        for topic in fields["topics"]
-        for each in topic["partitions"]
+        LedBy(topic.topic_id, each.partition): each.fetch_offset
+        for topic in fields.topics
+        for each in topic.partitions
     }
 
 
-def forgotten(fields: dict[str, Any]) -> set[LedBy]:
+def forgotten(fields: FetchRequest) -> set[LedBy]:
     return {
-        LedBy(topic["topic_id"], each)
-        for topic in fields["forgotten_topics_data"]
-        for each in topic["partitions"]
+        LedBy(topic.topic_id, each)
+        for topic in fields.forgotten_topics_data
+        for each in topic.partitions
     }
 
 
-def request(session: ReplicaFetchSession, positions: dict[LedBy, FetchPosition]) -> dict[str, Any]:
-    """The fields of a fetch of these partitions and no others."""
+def request(session: ReplicaFetchSession, positions: dict[LedBy, FetchPosition]) -> FetchRequest:
+    """A fetch of these partitions and no others."""
     for key in (A0, A1, B0):
         if key in positions:
             session.fetch_from(key, positions[key])
@@ -75,8 +76,8 @@ def session() -> ReplicaFetchSession:
     """A session 77 with A0 at 5 and B0 at 6."""
     found = ReplicaFetchSession(2)
     fields = request(found, {A0: at(5), B0: at(6)})
-    assert (fields["session_id"], fields["session_epoch"]) == (0, 0)
-    assert fields["replica_state"] == {"replica_id": 2, "replica_epoch": 200}
+    assert (fields.session_id, fields.session_epoch) == (0, 0)
+    assert fields.replica_state == FetchRequest.ReplicaState(replica_id=2, replica_epoch=200)
     assert asked(fields) == {A0: 5, B0: 6}
     assert set(found.answered(response(A0, B0))) == {A0, B0}
     return found
@@ -84,14 +85,14 @@ def session() -> ReplicaFetchSession:
 
 def test_only_what_has_changed_is_sent(session: ReplicaFetchSession) -> None:
     fields = request(session, {A0: at(5), B0: at(9), A1: at(0)})
-    assert (fields["session_id"], fields["session_epoch"]) == (77, 1)
+    assert (fields.session_id, fields.session_epoch) == (77, 1)
     assert asked(fields) == {B0: 9, A1: 0}
     assert not forgotten(fields)
     found = session.answered(response(A0, records=b"batches"))
     assert found[A0][0] == at(5)
     assert (found[A0][1].records, found[A0][1].high_watermark) == (b"batches", 3)
     fields = request(session, {A0: at(7), A1: at(0)})
-    assert fields["session_epoch"] == 2
+    assert fields.session_epoch == 2
     assert (asked(fields), forgotten(fields)) == ({A0: 7}, {B0})
 
 
@@ -115,7 +116,7 @@ def test_leader_without_room_for_a_session_gets_whole_requests() -> None:
     session = ReplicaFetchSession(2)
     for _ in range(2):
         fields = request(session, {A0: at(5)})
-        assert (fields["session_id"], fields["session_epoch"]) == (0, 0)
+        assert (fields.session_id, fields.session_epoch) == (0, 0)
         assert asked(fields) == {A0: 5}
         session.answered(response(A0, session_id=0))
 
@@ -134,7 +135,7 @@ def test_session_that_the_leader_has_lost_begins_again(
     request(session, {A0: at(5), B0: at(6)})
     assert session.answered(response(error=error)) == {}
     fields = request(session, {A0: at(5), B0: at(6)})
-    assert (fields["session_id"], fields["session_epoch"]) == (session_id, 0)
+    assert (fields.session_id, fields.session_epoch) == (session_id, 0)
     assert asked(fields) == {A0: 5, B0: 6}
 
 
@@ -142,7 +143,7 @@ def test_request_without_an_answer_ends_the_session(session: ReplicaFetchSession
     request(session, {A0: at(8), B0: at(6)})
     session.begin_again()
     fields = request(session, {A0: at(8), B0: at(6)})
-    assert (fields["session_id"], fields["session_epoch"]) == (77, 0)
+    assert (fields.session_id, fields.session_epoch) == (77, 0)
     assert asked(fields) == {A0: 8, B0: 6}
 
 

@@ -18,6 +18,7 @@ from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.broker.replication.throttles import FOLLOWER, ByteRate, ReplicationThrottle
 from cordwood.client.node_connection import NodeConnection
+from cordwood.protocol.data import FetchRequest
 from cordwood.testing.manual_clock import ManualClock
 from support.stored_log import StoredLog, batch_of
 
@@ -50,12 +51,12 @@ class Leader:
         self.asked: list[set[int]] = []
         self._session_id = session_id
 
-    async def call(self, _api: str, fields: dict[str, Any]) -> Any:
+    async def call(self, request: FetchRequest) -> Any:
         await asyncio.sleep(0)
         asked = {
-            each["partition"]: each["fetch_offset"]
-            for topic in fields["topics"]
-            for each in topic["partitions"]
+            each.partition: each.fetch_offset
+            for topic in request.topics
+            for each in topic.partitions
         }
         self.asked.append(set(asked))
         partitions = [
@@ -227,15 +228,13 @@ def test_an_answer_of_the_leader_epoch_before_is_not_applied() -> None:
 class LeaderWithBadBatch(Leader):
     """Sends a batch at the last offset that there is for one partition, good ones for the other."""
 
-    async def call(self, _api: str, fields: dict[str, Any]) -> Any:
-        answer = await super().call(_api, fields)
-        for topic in fields["topics"]:
-            for asked, told in zip(
-                topic["partitions"], answer.responses[0].partitions, strict=True
-            ):
-                offset = asked["fetch_offset"]
+    async def call(self, request: FetchRequest) -> Any:
+        answer = await super().call(request)
+        for topic in request.topics:
+            for asked, told in zip(topic.partitions, answer.responses[0].partitions, strict=True):
+                offset = asked.fetch_offset
                 struct.pack(">q", offset)  # as the request's bytes have it
-                is_bad = asked["partition"] == THROTTLED.partition
+                is_bad = asked.partition == THROTTLED.partition
                 told.records = batch_of(b"v", base_offset=2**63 - 1 if is_bad else offset)
         return answer
 

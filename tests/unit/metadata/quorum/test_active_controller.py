@@ -14,6 +14,7 @@ from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.metadata.quorum.active_controller import ActiveController
 from cordwood.model.clock import SystemClock
 from cordwood.model.error_codes import ErrorCode
+from cordwood.protocol.data import CreateTopicsRequest, DescribeClusterRequest
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine
 from support.ports import free_port
@@ -35,7 +36,7 @@ def test_controller_is_asked_where_it_is_by_then(running: RunningBroker) -> None
             clock=SystemClock(),
         )
         try:
-            return await controller.ask("describe_cluster", {}, timeout_ms=60_000)
+            return await controller.ask(DescribeClusterRequest(), timeout_ms=60_000)
         finally:
             controller.close()
 
@@ -45,7 +46,7 @@ def test_controller_is_asked_where_it_is_by_then(running: RunningBroker) -> None
 def test_controller_that_is_not_found_in_time() -> None:
     async def run() -> None:
         controller = ActiveController(lambda: None, client_id="c", clock=SystemClock())
-        await controller.ask("describe_cluster", {}, timeout_ms=1)
+        await controller.ask(DescribeClusterRequest(), timeout_ms=1)
 
     with pytest.raises(TimedOutError, match="no controller has answered describe_cluster in 1 ms"):
         asyncio.run(run())
@@ -68,7 +69,7 @@ def test_node_that_is_no_controller_any_more_is_not_the_answer(
         controller = ActiveController(
             lambda: NodeAddress("here", 1), client_id="c", clock=SystemClock()
         )
-        return await controller.ask("create_topics", {}, timeout_ms=60_000)
+        return await controller.ask(CreateTopicsRequest(), timeout_ms=60_000)
 
     monkeypatch.setattr(NodeConnection, "call", call)
     assert asyncio.run(run()).error_code == 0

@@ -20,6 +20,7 @@ from cordwood.client.transactions import (
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.protocol.data import DescribeProducersRequest, ListTransactionsRequest
 from cordwood.surfaces.cli.tools.blocking import show_blocking
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
@@ -154,14 +155,14 @@ def _body(command: str | None, options: Options, terminal: Terminal) -> int:
 
 def _list(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
     longer_ms = options.number("duration-filter", bound=LONG_MAX)
-    fields = {
-        "duration_filter": -1 if longer_ms is None else longer_ms,
-        "transactional_id_pattern": options.value("transactional-id-pattern"),
-    }
+    request = ListTransactionsRequest(
+        duration_filter=-1 if longer_ms is None else longer_ms,
+        transactional_id_pattern=options.value("transactional-id-pattern"),
+    )
     rows = []
     try:
         for node in Admin(cluster).describe_cluster().nodes:
-            answer = cluster.call("list_transactions", fields, node_id=node.id)
+            answer = cluster.call(request, node_id=node.id)
             require(answer.error_code)
             rows += [
                 [state.transactional_id, node.id, state.producer_id, state.transaction_state]
@@ -249,8 +250,8 @@ def _producers(
             raise led
         return led
     Admin(cluster).describe_cluster()
-    topic = {"name": tp.topic, "partition_indexes": [tp.partition]}
-    answer = cluster.call("describe_producers", {"topics": [topic]}, node_id=broker)
+    topic = DescribeProducersRequest.TopicRequest(name=tp.topic, partition_indexes=[tp.partition])
+    answer = cluster.call(DescribeProducersRequest(topics=[topic]), node_id=broker)
     ((state,),) = (topic.partitions for topic in answer.topics)
     if state.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
         # As Kafka's DescribeProducersHandler: another broker may have a replica, this one has none.
@@ -387,7 +388,7 @@ def _under_way(cluster: ClusterClient) -> dict[int, set[str]]:
     """The partitions of the transactions that coordinators have under way, by producer id."""
     found: dict[int, set[str]] = {}
     for node in Admin(cluster).describe_cluster().nodes:
-        answer = cluster.call("list_transactions", {}, node_id=node.id)
+        answer = cluster.call(ListTransactionsRequest(), node_id=node.id)
         require(answer.error_code)
         for state in answer.transaction_states:
             described = describe_transaction(cluster, state.transactional_id)
