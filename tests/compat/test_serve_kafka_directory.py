@@ -18,6 +18,7 @@ from confluent_kafka.admin import (
 from typer.testing import CliRunner
 
 from cordwood.format.file_names import RUNTIME_FILE
+from cordwood.queries.documents import to_document
 from cordwood.queries.identity import NodeIdentity
 from cordwood.surfaces.cli.main import app
 from support.commits import commit
@@ -130,7 +131,7 @@ def test_topics_settings_records_and_offsets_go_to_and_fro(
     identity = NodeIdentity(
         node_id=1, cluster_id="c", pid=1, log_dirs=(str(kafka.log_dirs[0]),), http_url=url
     )
-    stale.write_text(json.dumps(identity.to_json()), encoding="utf-8")
+    stale.write_text(json.dumps(to_document(identity)), encoding="utf-8")
 
     kafka.start()
     said = CliRunner().invoke(app, ["clock", "--log-dir", str(kafka.log_dirs[0])])

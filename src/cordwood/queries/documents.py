@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from pathlib import PurePath
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from cordwood.model.errors import CorruptError
 
@@ -57,7 +57,7 @@ def to_document(answer: Any) -> Any:
 
 
 @cache
-def _names_of(kind: type) -> tuple[tuple[str, bool], ...]:
+def _names_of(kind: Any) -> tuple[tuple[str, bool], ...]:
     """The fields of a dataclass, and whether each is left out if it is None."""
     return tuple((each.name, "absent" in each.metadata) for each in fields(kind))
 
@@ -72,7 +72,7 @@ def from_document(kind: type[T], document: Any) -> T:
         CorruptError: a key is missing, or a value is of another type.
     """
     try:
-        answer: T = _reader_of(kind)(document)
+        answer: T = _reader_of(cast("Hashable", kind))(document)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise CorruptError(f"not an answer of this version ({error!r})") from error
     return answer
@@ -100,7 +100,7 @@ def _reader_of(kind: Any) -> Callable[[Any], Any]:
     if is_dataclass(kind):
         return _dataclass_reader(kind)
     assert issubclass(kind, StrEnum), f"{kind} is not a type of an answer"
-    return kind
+    return cast("Callable[[Any], Any]", kind)
 
 
 def _checked(kind: Any, value: Any) -> Any:

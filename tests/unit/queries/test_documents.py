@@ -64,7 +64,7 @@ DOCUMENT: dict[str, Any] = {
 
 
 def fits(document: Any) -> bool:
-    return jsonschema.Draft202012Validator(schema_of(Outer, "outer")).is_valid(document)
+    return bool(jsonschema.Draft202012Validator(schema_of(Outer, "outer")).is_valid(document))
 
 
 def test_the_fields_are_the_keys_in_their_order() -> None:

@@ -163,7 +163,7 @@ def _setting_lines(settings: Mapping[str, Origin]) -> list[str]:
     by_level: dict[str, list[str]] = {}
     for setting in settings.values():
         name = setting.key
-        where = setting.level
+        where = str(setting.level)
         if setting.level != "default":
             where += f" ({setting.source})"
         by_level.setdefault(where, []).append(f"{name}={shown_setting(name, setting.value)}")
@@ -175,12 +175,12 @@ def _show_groups(partition: ExplainedLog, screen: Screen) -> None:
     for each in partition.groups:
         lag = "" if each.lag is None else f", lag {each.lag}"
         print_text(f"{each.text}{lag}", indent="  ")
-    for each in partition.losses:
-        lost = "lost" if each.known else "may have lost"
+    for loss in partition.losses:
+        lost = "lost" if loss.known else "may have lost"
         screen.line(
-            f"  group {each.group} {lost} offsets {each.first_offset} to "
-            f"{each.last_offset}, at most {each.records_at_most} records, by "
-            f"{each.setting} at {format_moment(each.at_ms)}",
+            f"  group {loss.group} {lost} offsets {loss.first_offset} to "
+            f"{loss.last_offset}, at most {loss.records_at_most} records, by "
+            f"{loss.setting} at {format_moment(loss.at_ms)}",
             style="red",
         )
 

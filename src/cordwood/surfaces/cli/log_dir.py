@@ -154,7 +154,7 @@ def _compaction_line(compaction: DueCompactions) -> str:
         return (
             f"{line}, with {read} to read; what it would free is not counted: {compaction.why_not}"
         )
-    freed = with_error(compaction.bytes_freed, compaction.bytes_error)
+    freed = with_error(compaction.bytes_freed, compaction.bytes_error or 0)
     rest = f"; {compaction.why_not}" if compaction.why_not else ""
     about = "" if compaction.is_exact else "~"
     return f"{line}, which would free {about}{freed}{rest}"

@@ -791,7 +791,7 @@ def test_a_torn_tail_of_a_directory_in_use_is_a_write_under_way(place: Place) ->
         result = place.verify()
     finally:
         lock.release()
-    assert [each["log_dir"] for each in result.in_use] == [str(place.root)]
+    assert [each.log_dir for each in result.in_use] == [str(place.root)]
     assert [each.rule for log in result.logs for each in log.findings] == [Rule.TORN_TAIL]
     assert result.is_sound
     assert {each["log_dir"] for each in result.to_json()["not_checked"]} == {str(place.root)}

@@ -25,7 +25,8 @@ from cordwood.format.file_names import (
     RUNTIME_FILE,
 )
 from cordwood.model.errors import CorruptError
-from cordwood.queries.explain.outlook import When
+from cordwood.queries.documents import to_document
+from cordwood.queries.explain.answer import When
 from cordwood.queries.identity import BROKER, CONTROLLER, NodeIdentity
 from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.log_dir_problems import said_by_cleaner
@@ -279,7 +280,7 @@ def left_by_a_lost_broker(root: Path, *, role: str = BROKER) -> Iterator[None]:
         http_url=f"http://127.0.0.1:{server.server_port}",
         role=role,
     )
-    (root / RUNTIME_FILE).write_text(json.dumps(left.to_json()))
+    (root / RUNTIME_FILE).write_text(json.dumps(to_document(left)))
     lock = DirectoryLock(root)
     try:
         yield

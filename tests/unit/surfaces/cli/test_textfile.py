@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typer.testing import CliRunner, Result
 
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
-from cordwood.queries.explain.outlook import When
+from cordwood.queries.explain.answer import When
 from cordwood.storage.filesystem import DirectoryLock
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.metrics.jobs import CLEAN, EXPLAIN, VERIFY
