@@ -60,6 +60,7 @@ class Text:
         elif isinstance(group, ConsumerGroup):
             yield from self._consumer_group(group)
         else:
+            assert isinstance(group, ClassicGroup), group.kind
             yield from _classic_group(group)
 
     def _consumer_group(self, group: ConsumerGroup) -> Iterator[str]:

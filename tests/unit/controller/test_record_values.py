@@ -122,6 +122,6 @@ def test_a_refused_record_is_not_in_the_log_and_not_in_the_image(tmp_path: Path)
     before = controller.log.end_offset, controller.image
     record = ApiRecord("ConfigRecord", 0, {**GOOD["ConfigRecord"], "resourceType": 77})
     with pytest.raises(InvalidRequestError, match="77 is not a value that resourceType can have"):
-        controller.commit_parts_at_need([record])
+        controller.commit([record])
     assert (controller.log.end_offset, controller.image) == before
     controller.abandon()

@@ -8,7 +8,7 @@ from typing import Any
 
 from cordwood.broker.coordinators.coordinator_log import LogLoader
 from cordwood.coordinator.deferred_answers import DeferredAnswerQueue
-from cordwood.coordinator.group.consumer import rebalance
+from cordwood.coordinator.group.consumer import member_checks, rebalance
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import LEAVE_STATIC_EPOCH, Epochs
 from cordwood.coordinator.group.consumer.rebalance import ConsumerRebalance
@@ -92,7 +92,7 @@ def revocation_never_expires() -> AbstractContextManager[None]:
 
 def stale_member_epochs_taken() -> AbstractContextManager[None]:
     """A heartbeat is taken that a member has sent in an epoch that is long over."""
-    real = rebalance.require_epoch
+    real = member_checks.require_epoch
 
     def require_epoch(member: Any, request: Any) -> None:
         if request.member_epoch > member.member_epoch:
