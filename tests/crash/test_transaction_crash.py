@@ -22,7 +22,7 @@ import pytest
 from cordwood.broker.coordinators.transaction_markers import MarkerSender
 from cordwood.coordinator.group.machine import GroupStateMachine
 from cordwood.coordinator.transaction.machine import TransactionStateMachine
-from cordwood.coordinator.transaction.service import TransactionCoordinator
+from cordwood.coordinator.transaction.maintenance import TransactionMaintenance
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
@@ -273,7 +273,7 @@ FORGOTTEN: dict[str, tuple[object, str, Callable[..., Any]]] = {
         _forgets_what_it_has_loaded,
     ),
     "a partition without a marker": (MarkerSender, "send", _leaves_out_the_last),
-    "a timeout that aborts nothing": (TransactionCoordinator, "abort_timed_out", _does_nothing),
+    "a timeout that aborts nothing": (TransactionMaintenance, "abort_timed_out", _does_nothing),
     "a flush that does not sync": (LogSegment, "flush_log", _does_nothing),
     "offsets that no marker commits": (GroupStateMachine, "end_transaction", _does_nothing),
 }

@@ -268,7 +268,7 @@ def test_a_round_goes_on_from_any_group_with_the_same_bytes(seed: int, contents:
         rest = tasks.rewrite_specs(resumed, survivors_of(resumed))
         # What a bitmap says of records of groups in place no longer matters.
         assert {n: spec for n, spec in whole.items() if n >= first} == {
-            n: spec for n, spec in rest.items() if n >= first
+            n: replace(spec, compaction=compaction) for n, spec in rest.items() if n >= first
         }
 
 

@@ -60,6 +60,7 @@ class Judge:
     """
 
     session_s: float
+    rebalance_s: float
     counts: Counter[str] = field(default_factory=Counter)
     owned: dict[Place, list[Owning]] = field(default_factory=lambda: defaultdict(list))
     committed: dict[Place, list[Commit]] = field(default_factory=lambda: defaultdict(list))
@@ -114,7 +115,10 @@ class Judge:
             ordered = sorted(ownings, key=lambda each: each.since_s)
             for one, other in pairwise(ordered):
                 overlaps = one.until_s is None or one.until_s > other.since_s
-                if overlaps and not self._has_timed_out(place, one, other):
+                may_be_late = self._has_timed_out(place, one, other) or (
+                    self._has_not_revoked(place, one, other)
+                )
+                if overlaps and not may_be_late:
                     found.append(f"{place} has two owners: {one}, {other}")
         for place, commits in self.committed.items():
             for asked_s, offset in self.read.get(place, []):
@@ -141,3 +145,18 @@ class Judge:
         ]
         last_s = max(accepted_s, default=one.since_s)
         return other.since_s >= last_s + self.session_s - _LATE_S
+
+    def _has_not_revoked(self, place: Place, one: Owning, other: Owning) -> bool:
+        """Whether an owner may have been removed because it did not revoke within its time for it.
+
+        The coordinator then gives its partitions away, and the next heartbeat says so. None of its
+        commits is accepted any more.
+        """
+        return (
+            one.is_lost
+            and other.since_s >= one.since_s + self.rebalance_s - _LATE_S
+            and not any(
+                each.worker == one.worker and other.since_s <= each.at_s < (one.until_s or inf)
+                for each in self.committed.get(place, [])
+            )
+        )

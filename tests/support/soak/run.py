@@ -16,7 +16,7 @@ from support.kafka import poll_until
 from support.reporting_process import ReportingProcess
 from support.served import ServedBroker
 from support.soak.judge import Judge, Place, Report
-from support.soak.members import SESSION_MS
+from support.soak.members import REBALANCE_MS, SESSION_MS
 from support.wire import Wire
 
 GROUPS: Final = 50
@@ -127,7 +127,7 @@ class Soak:
         self._weights = 5, 2, 2 if restarts else 0
         self._broker = ServedBroker(root / "soak", _PROPERTIES, flags=())
         self._random = random.Random(seed)  # noqa: S311  # a schedule
-        self._judge = Judge(SESSION_MS / 1000)
+        self._judge = Judge(SESSION_MS / 1000, REBALANCE_MS / 1000)
         self._lock = threading.Lock()
         self._workers: list[Worker] = []
         self._started = 0

@@ -7,12 +7,13 @@ import pytest
 from support.soak.judge import Judge, Place, Report
 
 SESSION_S = 6.0
+REBALANCE_S = 60.0
 P0 = Place("group-0", 0)
 
 
 def judge_of(*reports: tuple[int, str, float, int]) -> Judge:
     """After reports of group-0's partition 0: worker, kind, time, and offset."""
-    judge = Judge(SESSION_S)
+    judge = Judge(SESSION_S, REBALANCE_S)
     for worker, kind, at_s, offset in reports:
         judge.take(worker, Report(kind, at_s, "group-0", 0, offset))
     return judge
@@ -73,6 +74,28 @@ def test_member_whose_commit_is_accepted_has_not_timed_out(kind: str) -> None:
         (1, kind, 9, -1),
     )
     assert [each for each in judge.complaints({P0: 6}) if "two owners" in each]
+
+
+@pytest.mark.parametrize(
+    ("kind", "since_s", "committed_s", "is_wrong"),
+    [
+        ("lost", 62, 61.5, False),
+        ("lost", 62, 62.2, True),
+        ("lost", 40, 39.5, True),
+        ("released", 62, 61.5, True),
+    ],
+    ids=["removed", "a commit is accepted", "in time", "not removed"],
+)
+def test_member_that_does_not_revoke_in_time_may_be_late_to_notice(
+    kind: str, since_s: float, committed_s: float, is_wrong: bool
+) -> None:
+    judge = judge_of(
+        (1, "assigned", 0, -1),
+        (1, "committed", committed_s, 5),
+        (2, "assigned", since_s, -1),
+        (1, kind, since_s + 0.5, -1),
+    )
+    assert bool(judge.complaints({P0: 5})) is is_wrong
 
 
 @pytest.mark.parametrize(("committed_s", "is_wrong"), [(1.0, False), (4.0, True), (8.5, True)])
