@@ -19,6 +19,7 @@ from cordwood.serving.handlers.cluster_facts import (
     is_internal,
 )
 
+_Cursor = DescribeTopicPartitionsResponse.Cursor
 _Topic = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic
 _Partition = DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponsePartition
 
@@ -55,9 +56,7 @@ def handle(context: BrokerContext, request: DescribeTopicPartitionsRequest) -> R
         if limit <= 0:
             return DescribeTopicPartitionsResponse(
                 topics=topics + denied,
-                next_cursor=DescribeTopicPartitionsResponse.Cursor(
-                    topic_name=name, partition_index=at
-                ),
+                next_cursor=_Cursor(topic_name=name, partition_index=at),
             )
         topic = image.topics.get(name)
         if topic is None:
@@ -81,9 +80,7 @@ def handle(context: BrokerContext, request: DescribeTopicPartitionsRequest) -> R
         if rest:
             return DescribeTopicPartitionsResponse(
                 topics=topics + denied,
-                next_cursor=DescribeTopicPartitionsResponse.Cursor(
-                    topic_name=name, partition_index=rest[0]
-                ),
+                next_cursor=_Cursor(topic_name=name, partition_index=rest[0]),
             )
     return DescribeTopicPartitionsResponse(topics=topics + denied)
 
