@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "cordwood"
 SUPPORT = ROOT / "tests" / "support"
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
-ARCHITECTURE_LINES_MAX = 150
+ARCHITECTURE_LINES_MAX = 160
 
 #: Lines of code: without signature, docstrings, comments and blank lines. Files have no limit, so
 #: that a class is whole in one file.
@@ -164,6 +164,7 @@ FORMAT_TOOLS = {
     "byte_reader.py": "a cursor",
     "columns.py": "arrays to and from entries of any index",
     "java_map.py": "an order",
+    "properties.py": "texts of settings",
     "record_longs.py": "values of headers of records",
 }
 
