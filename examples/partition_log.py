@@ -44,7 +44,9 @@ def open_logs(root: Path, clock: ManualClock) -> LogManager:
 
 def read(log: PartitionLog, offset: int) -> list[tuple[int, bytes | None]]:
     """Offsets and values of the batch that holds `offset`."""
-    fetched = log.read(offset, max_bytes=1)  # one whole batch at least, however small the wish
+    fetched = log.reader.read(
+        offset, max_bytes=1
+    )  # a whole batch at least
     return [
         (record.offset, record.value)
         for _, batch in iter_batches(fetched.read())

@@ -243,7 +243,7 @@ def high_watermark() -> str:
             _append(log, place.clock, ("k", str(number)), committed=False)
         log.update_high_watermark(6)
         log.maybe_increment_log_start_offset(2, "an example")
-        read = log.read(2, max_bytes=1 << 20)
+        read = log.reader.read(2, max_bytes=1 << 20)
         visible = [b.base_offset for _, b in iter_batches(read.read())]
         marks = {
             log.log_start_offset: "log start offset",

@@ -11,14 +11,14 @@ from cordwood.client.wire import RequestFrame, ResponseFrame
 
 
 class AsyncConnection(asyncio.Protocol):
-    """A connection, whose session is READY once `open` has returned."""
+    """A connection, whose session is READY once `handshake` has returned."""
 
     def __init__(self, client_id: str) -> None:
         self.session = ClientSession(client_id)
         self._waiting: dict[int, asyncio.Future[ResponseFrame]] = {}
         self._transport: asyncio.Transport | None = None
 
-    async def open(self, *, timeout_s: float) -> None:
+    async def handshake(self, *, timeout_s: float) -> None:
         """Agrees with the node on the session; closes the connection if that fails.
 
         Args:

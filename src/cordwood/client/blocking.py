@@ -15,14 +15,14 @@ _RECEIVE_BYTES: Final = 1 << 16
 
 
 class BlockingConnection:
-    """An open connection, whose session is READY once `open` has returned."""
+    """An open connection, whose session is READY once `handshake` has returned."""
 
     def __init__(self, stream: Stream, client_id: str) -> None:
         """Takes the stream, and closes it with `close`."""
         self._stream = stream
         self.session = ClientSession(client_id)
 
-    def open(self, *, timeout_s: float) -> None:
+    def handshake(self, *, timeout_s: float) -> None:
         """Agrees with the node on the session; closes the connection if that fails.
 
         Args:
@@ -91,5 +91,5 @@ class BlockingNetwork:
         """As `Network`."""
         stream = self._transport.connect(host, ip, port, timeout_s=timeout_s)
         found = BlockingConnection(stream, self._client_id)
-        found.open(timeout_s=timeout_s)
+        found.handshake(timeout_s=timeout_s)
         return found

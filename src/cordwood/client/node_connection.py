@@ -124,7 +124,7 @@ class _Link:
                     found = await transport.connect_in(
                         loop, lambda: AsyncConnection(client_id), host, port
                     )
-                    await found.open(timeout_s=timeout_s)
+                    await found.handshake(timeout_s=timeout_s)
                     self._connection = found
                     self.versions = found.session.versions
                 return self._connection

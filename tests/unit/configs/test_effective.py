@@ -202,7 +202,7 @@ def test_watchers_are_told_of_what_changes_and_of_nothing_else() -> None:
     told: list[tuple[int, int]] = []
 
     def watch(before: BrokerConfig, after: BrokerConfig) -> None:
-        told.append((before.integer("message.max.bytes"), after.message_max_bytes))
+        told.append((before.integer("message.max.bytes"), after.integer("message.max.bytes")))
 
     service.subscribe(["message.max.bytes", "max.connections"], watch)
     empty = service.image

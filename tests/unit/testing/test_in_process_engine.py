@@ -86,7 +86,7 @@ def cleaned(
     log_dir: Path, config: LogConfig, engine: InProcessEngine | None = None
 ) -> list[dict[str, Any]]:
     """What is reported of each partition after a cleaning; with compiled code if engine is None."""
-    options = {} if engine is None else {"engine": lambda: nullcontext(engine)}
+    options: dict[str, Any] = {} if engine is None else {"engine": lambda: nullcontext(engine)}
     report = clean_in_process(log_dir, {"log": config}, now_ms=NOW_MS, force=True, **options)
     return [each.to_json() | {"log_dir": "", "keys": None} for each in report.partitions]
 

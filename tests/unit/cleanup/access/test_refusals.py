@@ -7,6 +7,7 @@ import os
 import struct
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,7 +60,7 @@ def damaged(
     return root
 
 
-def refused(root: Path, **options: object) -> PartitionReport:
+def refused(root: Path, **options: Any) -> PartitionReport:
     """Cleans; the report on the bad partition, after checking the good one and all files."""
     before = tree(root / "bad-0")
     report: Report = clean_in_process(root, CONFIGS, now_ms=NOW_MS, force=True, **options)

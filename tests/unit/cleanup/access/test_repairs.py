@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,7 +44,7 @@ def compacted(name: str = "t-0", *, third_ms: int = NOW_MS - DAY_MS) -> LogBuild
     return log
 
 
-def clean_one(root: Path, config: LogConfig, **options: object) -> PartitionReport:
+def clean_one(root: Path, config: LogConfig, **options: Any) -> PartitionReport:
     """Cleans; the report on the one partition, which did not fail."""
     report = clean_in_process(root, {"t": config}, now_ms=NOW_MS, force=True, **options)
     (partition,) = report.partitions

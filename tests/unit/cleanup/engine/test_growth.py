@@ -6,6 +6,7 @@ import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -129,7 +130,7 @@ def test_a_cleaned_log_is_served_as_before_and_no_segment_is_too_large(tmp_path:
 
 def test_an_exact_dry_run_predicts_the_segments_and_bytes(tmp_path: Path) -> None:
     root = write_log_dir(tmp_path / "data", [growing()])
-    options = {"now_ms": NOW_MS, "force": True}
+    options: dict[str, Any] = {"now_ms": NOW_MS, "force": True}
     dry = clean_in_process(root, {"t": GROWING}, dry_run=True, measured=True, **options)
     real = clean_in_process(root, {"t": GROWING}, **options)
     assert dry.partitions[0].after == real.partitions[0].after

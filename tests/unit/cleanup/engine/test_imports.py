@@ -13,12 +13,12 @@ HEAVY = ("numpy", "numba", "pyarrow", "pandas", "pyspark")
 @pytest.mark.parametrize(
     "module",
     [
-        "cleaner_manager",
-        "log_cleaner",
-        "cleaning",
-        "online_owner",
-        "online_retention",
-        "paused_changes",
+        "schedule.cleaner_manager",
+        "schedule.log_cleaner",
+        "schedule.cleaning",
+        "access.online_owner",
+        "schedule.retention_pass",
+        "schedule.paused_changes",
     ],
 )
 def test_a_broker_with_nothing_to_compact_loads_no_compiled_code(module: str) -> None:
