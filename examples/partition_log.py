@@ -44,9 +44,7 @@ def open_logs(root: Path, clock: ManualClock) -> LogManager:
 
 def read(log: PartitionLog, offset: int) -> list[tuple[int, bytes | None]]:
     """Offsets and values of the batch that holds `offset`."""
-    fetched = log.reader.read(
-        offset, max_bytes=1
-    )  # a whole batch at least
+    fetched = log.reader.read(offset, max_bytes=1)  # a whole batch at least
     return [
         (record.offset, record.value)
         for _, batch in iter_batches(fetched.read())

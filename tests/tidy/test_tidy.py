@@ -25,7 +25,7 @@ CLASS_LINES_MAX = 450
 LONG: dict[str, tuple[int, str]] = {
     "format/native/source/rebuild.py:assemble": (70, "one loop of compiled code"),
     "storage/log/partition_log.py:PartitionLog": (
-        850,
+        735,
         "Kafka's UnifiedLog and LocalLog: one lock, and one invariant between all offsets",
     ),
     "storage/segment/log_segment.py:LogSegment": (
@@ -78,6 +78,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "model/rng.py": ({"random", "uuid"}, "the one place that draws lots for storage"),
     "cleanup/access/offline_owner.py": ({"secrets"}, "draws the secrets of key hashes"),
     "configs/table.py": ({"read_text"}, "reads the table of settings that ships with it"),
+    "model/error_codes.py": ({"read_text"}, "reads the table of errors that ships with it"),
     "serving/transport.py": ({"os"}, "sends files to sockets"),
     "cleanup/access/announcements.py": ({"uuid"}, "names no other task uses"),
     "cleanup/engine/child_session.py": (

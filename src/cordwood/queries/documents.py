@@ -43,7 +43,8 @@ def to_document(answer: Any) -> Any:
         return answer
     if is_dataclass(answer):
         found = {}
-        for name, is_absent in _names_of(type(answer)):
+        kind: Any = type(answer)
+        for name, is_absent in _names_of(kind):
             value = getattr(answer, name)
             if value is not None or not is_absent:
                 found[name] = to_document(value)
