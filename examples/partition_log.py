@@ -64,7 +64,7 @@ def main() -> None:
             append_a_day(log, clock)
         print(f"{log.log_end_offset} records in {len(log.segments)} segments")
         print(f"offset 377 is in a batch of {len(read(log, 377))} records")
-        yesterday = log.list_offset(clock.now_ms() - DAY_MS)
+        yesterday = log.reader.list_offset(clock.now_ms() - DAY_MS)
         print(f"yesterday began at offset {yesterday.offset if yesterday else None}")
 
         for directory in manager.directories:  # the process is gone, its locks with it

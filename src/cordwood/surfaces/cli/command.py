@@ -23,6 +23,7 @@ from cordwood.model.errors import (
 from cordwood.queries.brokers import AddressedBroker, Brokers, Place
 from cordwood.queries.documents import to_document
 from cordwood.queries.settings import SettingOptions
+from cordwood.surfaces.cli.error_text import os_error_text
 from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.log_options import (
     AuditLogOption,
@@ -195,8 +196,10 @@ def _ending(context: typer.Context, name: str, log: LogOptions) -> Iterator[None
         fail(name, error, _USAGE)
     except DirectoryInUseError as error:
         fail(name, f"{error} {_IN_USE_ADVICE}", IN_USE)
-    except (CordwoodError, OSError) as error:
+    except CordwoodError as error:
         fail(name, error, FAILED)
+    except OSError as error:
+        fail(name, os_error_text(error), FAILED)
 
 
 def asks_directories(log_dirs: Sequence[Path] | None, place: Place) -> bool:
