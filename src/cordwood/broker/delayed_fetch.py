@@ -60,7 +60,7 @@ class DelayedFetch:
         """
         self.reading = reading
         self.response: asyncio.Future[FetchResponse] = thread.loop.create_future()
-        self._thread = thread
+        self._node_thread = thread
         self._context = context
         self._read = read
         self._missing = missing_bytes
@@ -122,13 +122,13 @@ class DelayedFetch:
 
     def on_complete(self) -> None:
         """Reads again, in a later turn: what has appended is answered first."""
-        self._thread.loop.call_soon(self._finish)
+        self._node_thread.loop.call_soon(self._finish)
 
     def _finish(self) -> None:
         if self.response.done():
             return
         if self._context.due_count > INLINE_PARTITIONS_MAX:
-            self._thread.slices.run(self._respond).add_done_callback(self._finished)
+            self._node_thread.slices.run(self._respond).add_done_callback(self._finished)
             return
         try:
             self.response.set_result(self._respond())
