@@ -23,6 +23,7 @@ import random
 import signal
 import sys
 import time
+from collections import deque
 from collections.abc import Sequence
 from types import FrameType
 
@@ -41,8 +42,26 @@ _OF_BROKER = (
     *("nodeid", "state", "stateage", "waitresp_cnt", "outbuf_cnt", "tx", "txidle", "rxidle"),
     *("txerrs", "txretries", "req_timeouts", "connects", "disconnects"),
 )
+_LOGGED = 1_000
 _REPLACED = 0.2
 _PROTOCOLS = ("classic", "consumer")
+
+
+class Recent:
+    """The last lines of a client's own log, as the logger that confluent_kafka asks for."""
+
+    def __init__(self) -> None:
+        self._lines: deque[tuple[float, str]] = deque(maxlen=_LOGGED)
+
+    def log(self, _level: int, form: str, *of: object) -> None:
+        """Keeps a line."""
+        self._lines.append((time.monotonic(), form % of))
+
+    def show(self) -> None:
+        """Prints what is kept on stderr."""
+        for moment, line in self._lines:
+            print(f"{moment:.3f} {line}", file=sys.stderr)  # noqa: T201  # read
+        sys.stderr.flush()
 
 
 class Member:
@@ -71,7 +90,8 @@ class Member:
             "error_cb": self._on_error,
             "stats_cb": self._on_statistics,
             "statistics.interval.ms": _STATISTICS_MS,
-            "log_level": 0,
+            "debug": "cgrp,broker",
+            "log_level": 7,
         }
         if protocol == "classic":
             config |= {
@@ -79,7 +99,8 @@ class Member:
                 "heartbeat.interval.ms": 1_000,
                 "partition.assignment.strategy": strategy,
             }
-        self._consumer = Consumer(config)
+        self._log = Recent()
+        self._consumer = Consumer(config, logger=self._log)
         self._consumer.subscribe(
             [topic],
             on_assign=self._on_assign,
@@ -146,6 +167,7 @@ class Member:
         for name, broker in seen.get("brokers", {}).items():
             shown[name] = {key: broker.get(key) for key in _OF_BROKER}
         print(json.dumps(shown), file=sys.stderr, flush=True)  # noqa: T201  # read
+        self._log.show()
 
     def _fail(self, kind: str) -> None:
         if not self.has_failed:
