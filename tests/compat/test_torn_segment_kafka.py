@@ -1,6 +1,6 @@
 """A closed segment that has lost its last bytes, at a Kafka: it continues with the next one.
 
-Cordwood answers CORRUPT_MESSAGE there: see `tests/unit/broker/handlers/test_damaged_log.py`.
+Cordwood answers CORRUPT_MESSAGE there: see `tests/integration/broker/handlers/test_damaged_log.py`.
 """
 
 from __future__ import annotations

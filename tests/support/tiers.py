@@ -57,7 +57,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/test_pages.py::test_one_of_the_other_pages_prints_what_it_shows",
     "tests/test_readme.py::test_the_demonstration_prints_what_is_shown_and_proves_the_result",
     "tests/test_ways_in.py::test_a_developer_has_a_test_with_a_moved_clock_after_two_commands",
-    "tests/unit/broker/test_compliance.py::"
+    "tests/integration/broker/test_compliance.py::"
     "test_records_are_deleted_at_the_ages_that_the_settings_promise[1 day and 5 days 23 h 55 min]",
     "tests/unit/storage/log/test_many_logs.py",
     "tests/unit/storage/test_trash_restore.py::"
@@ -114,7 +114,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
     "recovery": ("tests/compat/test_recovery_kafka.py",),
     "error codes": ("tests/compat/test_error_codes.py",),
     "schemas of messages": ("tests/compat/test_message_schemas.py",),
-    "client": ("tests/unit/client/test_node_connection.py",),
+    "client": ("tests/integration/client/test_node_connection.py",),
     "directories": (
         "tests/compat/test_groups_kafka.py::test_kafka_takes_over_a_directory_that_was_served_here",
         "tests/compat/test_transactions_exchange.py::"
@@ -137,7 +137,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "tests/unit/configs/test_as_recorded.py",
         "tests/unit/configs/test_values_as_recorded.py",
     ),
-    "groups": ("tests/unit/broker/groups/test_as_recorded.py",),
+    "groups": ("tests/integration/broker/groups/test_as_recorded.py",),
     "consumer groups": (
         "tests/compat/test_consumer_groups_kafka.py::"
         "test_members_of_both_protocols_are_answered_as_by_kafka",
@@ -150,7 +150,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "tests/compat/test_assignors_kafka.py::"
         "test_random_groups_get_the_assignments_of_kafka[1200]",
     ),
-    "metrics": ("tests/unit/surfaces/metrics/test_served.py",),
+    "metrics": ("tests/integration/surfaces/metrics/test_served.py",),
     "Spark": (
         "tests/spark/test_engines.py::"
         "test_logs_split_over_tasks_have_the_bytes_of_the_reference[local[2]]",

@@ -17,8 +17,8 @@ BUILD = ROOT / "tools" / "build_modules.py"
 #: As in the Makefile: a copy of the same source is not compiled again.
 COPY = ROOT / "build" / "compiled"
 TESTS = (
-    *("unit/broker", "unit/protocol", "unit/purgatory", "unit/serving", "unit/storage"),
-    *("unit/format", "unit/testing", "properties", "hostile"),
+    *("integration/broker", "unit/broker", "unit/protocol", "unit/purgatory", "unit/serving"),
+    *("unit/storage", "unit/format", "unit/testing", "properties", "hostile"),
 )
 SHOW = (
     "from cordwood.serving.compiled_form import request_path_form; "
