@@ -253,7 +253,7 @@ class Partition:
         )
 
     def end_omission(self, broker_id: int, fetches: SessionFetches) -> None:
-        """As `PartitionLeadership.end_omission`."""
+        """Ends omissions by a follower's fetch session, on the leader; a follower has none."""
         if self.leadership is not None:
             self.leadership.end_omission(broker_id, fetches)
 

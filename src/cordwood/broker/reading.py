@@ -53,7 +53,7 @@ _NOT_FAILED = (
 
 
 class Reader(NamedTuple):
-    """Who reads.
+    """The reader of a read of partitions: a consumer or a follower.
 
     `may_read` says whether it may read a topic. `follower` is None for a consumer. `neighbours` are
     the brokers in a consumer's rack that it may be sent to, none if this broker is in it.

@@ -36,12 +36,12 @@ class AsyncConnection(asyncio.Protocol):
             raise
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """As `asyncio.Protocol`."""
+        """Takes asyncio's transport; this and the next two methods are its callbacks."""
         # uvloop's is no subclass of it.
         self._transport = cast("asyncio.Transport", transport)
 
     def data_received(self, data: bytes) -> None:
-        """As `asyncio.Protocol`."""
+        """Completes the requests whose responses have arrived; other bytes fail all."""
         try:
             answers = self.session.wire.receive(data)
         except DisconnectedError as error:
@@ -54,7 +54,7 @@ class AsyncConnection(asyncio.Protocol):
                 waiting.set_result(answer)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As `asyncio.Protocol`."""
+        """Fails the requests in flight with DisconnectedError."""
         self._fail(DisconnectedError("the broker closed the connection"))
 
     def close(self) -> None:

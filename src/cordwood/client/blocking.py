@@ -80,15 +80,15 @@ class BlockingNetwork:
         self._client_id = settings.client_id
 
     def resolve(self, host: str, port: int) -> str | None:
-        """As `Network`."""
+        """Resolves by the system's resolver, blocking."""
         return resolve(host, port)
 
     def pause(self, seconds: float) -> None:
-        """As `Network`."""
+        """Sleeps in this thread."""
         pause(seconds)
 
     def connect(self, host: str, ip: str, port: int, *, timeout_s: float) -> BlockingConnection:
-        """As `Network`."""
+        """Connects, and negotiates versions within the same timeout."""
         stream = self._transport.connect(host, ip, port, timeout_s=timeout_s)
         found = BlockingConnection(stream, self._client_id)
         found.handshake(timeout_s=timeout_s)

@@ -52,7 +52,7 @@ class PlainTransport:
     """TCP without encryption."""
 
     def connect(self, _host: str, ip: str, port: int, *, timeout_s: float) -> Stream:
-        """As `Transport`."""
+        """Connects a blocking socket with TCP_NODELAY."""
         found = socket.create_connection((ip, port), timeout_s)
         found.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return found
@@ -60,7 +60,7 @@ class PlainTransport:
     async def connect_in(
         self, loop: asyncio.AbstractEventLoop, made: Callable[[], P], host: str, port: int
     ) -> P:
-        """As `Transport`."""
+        """Connects within an event loop, by the loop's own sockets."""
         _, protocol = await loop.create_connection(made, host, port)
         return protocol
 
@@ -97,7 +97,7 @@ class Transports:
         self._made: dict[SecurityProtocol, Transport] = {}
 
     def of(self, protocol: SecurityProtocol) -> Transport:
-        """As `transport_of`."""
+        """The transport of a security protocol, made when it is first asked for."""
         found = self._made.get(protocol)
         if found is None:
             found = self._made[protocol] = transport_of(protocol, self._properties)

@@ -71,7 +71,7 @@ class ClusterControl:
 
     @property
     def between_changes(self) -> ChangeLock:
-        """As that of the controller."""
+        """The controller's lock, held during each change."""
         return self._controller.between_changes
 
     # ---- the life of a broker

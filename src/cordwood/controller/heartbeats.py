@@ -17,7 +17,7 @@ _NOT_SHUTTING_DOWN = -1
 
 
 class Next(enum.Enum):
-    """What a heartbeat makes of a broker.
+    """Transition of a broker at a heartbeat.
 
     Source: org.apache.kafka.controller.BrokerControlState.
     """
@@ -121,7 +121,7 @@ class Heartbeats:
         registered_at: int,
         leads: Callable[[], bool],
     ) -> Next:
-        """What a heartbeat makes of a registered broker.
+        """The transition that a heartbeat causes in a registered broker.
 
         Args:
             broker_id: of the broker.

@@ -71,15 +71,15 @@ class LocalControllerChannel:
         self.observers: Callable[[], tuple[QuorumReplica, ...]] = tuple
 
     async def register_broker(self, broker: BrokerRegistration) -> int:
-        """As `ControllerChannel`."""
+        """Registers the broker; returns its epoch."""
         return await self._ask(lambda: self._controller.register_broker(broker))
 
     async def unfence_broker(self) -> None:
-        """As `ControllerChannel`."""
+        """Unfences this broker."""
         await self._ask(self._controller.unfence)
 
     async def shut_down_broker(self) -> None:
-        """As `ControllerChannel`; runs at once, as no other change is under way."""
+        """Takes this broker out of service at once, as no other change is in progress."""
         self._controller.shut_down_broker()
 
     async def leave(self) -> None:
@@ -89,23 +89,23 @@ class LocalControllerChannel:
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> Sequence[CreatedTopic | KafkaError]:
-        """As `ControllerChannel`."""
+        """Creates topics."""
         return await self._ask(
             lambda: self._controller.create_topics(wanted, validate_only=validate_only)
         )
 
     async def delete_topics(self, wanted: Sequence[uuid.UUID | str]) -> Sequence[KafkaError | None]:
-        """As `ControllerChannel`."""
+        """Deletes topics."""
         return await self._ask(lambda: self._controller.delete_topics(wanted))
 
     async def restore_topic(self, topic: RestoredTopic, prepare: Callable[[], object]) -> None:
-        """As `Controller.restore_topic`."""
+        """Restores a deleted topic; `prepare` brings its logs back before the topic exists."""
         await self._ask(lambda: self._controller.restore_topic(topic, prepare))
 
     async def create_partitions(
         self, wanted: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> Sequence[KafkaError | None]:
-        """As `ControllerChannel`."""
+        """Adds partitions."""
         return await self._ask(
             lambda: self._controller.create_partitions(wanted, validate_only=validate_only)
         )
@@ -113,7 +113,7 @@ class LocalControllerChannel:
     async def elect_leaders(
         self, wanted: Iterable[tuple[str, int]] | None, *, election_type: int
     ) -> Sequence[ElectionResult]:
-        """As `ControllerChannel`."""
+        """Elects leaders."""
         return await self._ask(
             lambda: self._controller.elect_leaders(wanted, election_type=election_type)
         )
@@ -121,7 +121,7 @@ class LocalControllerChannel:
     async def alter_partition_reassignments(
         self, wanted: Sequence[Reassignment], *, allow_replication_factor_change: bool = True
     ) -> Sequence[KafkaError | None]:
-        """As `ControllerChannel`."""
+        """Moves partitions to other replicas."""
         return await self._ask(
             lambda: self._controller.alter_partition_reassignments(
                 wanted, allow_replication_factor_change=allow_replication_factor_change
@@ -131,7 +131,7 @@ class LocalControllerChannel:
     async def alter_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> Sequence[KafkaError | None]:
-        """As `ControllerChannel`."""
+        """Changes settings."""
         return await self._ask(
             lambda: self._controller.alter_configs(changes, validate_only=validate_only)
         )
@@ -139,7 +139,7 @@ class LocalControllerChannel:
     async def alter_client_quotas(
         self, changes: Sequence[QuotaChange], *, validate_only: bool = False
     ) -> Sequence[KafkaError | None]:
-        """As `ControllerChannel`; names of hosts are looked up first, which may take seconds."""
+        """Changes quotas; names of hosts are looked up first, which may take seconds."""
         names = hosts_to_look_up(changes)
         known_hosts = await look_up_hosts(names) if names else frozenset()
         return await self._ask(
@@ -151,39 +151,39 @@ class LocalControllerChannel:
     async def update_features(
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
     ) -> None:
-        """As `ControllerChannel`."""
+        """Sets levels of features."""
         await self._ask(
             lambda: self._controller.update_features(updates, validate_only=validate_only)
         )
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """As `ControllerChannel`."""
+        """Removes the registration of a broker."""
         await self._ask(lambda: self._controller.unregister_broker(broker_id))
 
     async def describe_quorum(self) -> QuorumInfo:
-        """As `ControllerChannel`."""
+        """Describes the quorum, whose observers are the nodes that follow the metadata log."""
         return replace(self._controller.describe_quorum(), observers=self.observers())
 
     async def allocate_producer_ids(self) -> tuple[int, int]:
-        """As `ControllerChannel`."""
+        """Allocates a block of producer ids to this node's broker."""
         controller = self._controller
         return await self._ask(
             lambda: controller.allocate_producer_ids(controller.node_id, controller.broker_epoch)
         )
 
     async def alter_partitions(self, changes: Sequence[IsrChange]) -> Sequence[AlteredIsr]:
-        """As `ControllerChannel`."""
+        """Changes ISRs, for this node's broker."""
         controller = self._controller
         return await self._ask(lambda: controller.alter_partitions(controller.node_id, changes))
 
     async def assign_directories(self, assigned: Iterable[DirectoryAssignment]) -> None:
-        """As `ControllerChannel`."""
+        """Records directories, if the metadata version has them."""
         controller = self._controller
         if has_directories(controller.image.metadata_version):
             await self._ask(lambda: controller.assign_directories(controller.node_id, assigned))
 
     async def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
-        """As `ControllerChannel`."""
+        """Records offline directories."""
         await self._ask(lambda: self._controller.directories_failed(directories))
 
     async def _ask(self, operation: Callable[[], T]) -> T:

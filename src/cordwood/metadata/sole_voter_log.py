@@ -71,7 +71,7 @@ class SoleVoterLog(MetadataLog):
 
     @property
     def high_watermark(self) -> int:
-        """As in `MetadataLog`: the log's end, once an epoch has begun."""
+        """The log's end once an epoch has begun: the only voter commits what it appends."""
         return self._log.high_watermark
 
     @property

@@ -42,7 +42,7 @@ class AppliedSetting:
     source: str = ""
 
     def __str__(self) -> str:
-        """As a line of the log has it."""
+        """The setting as a line of the log shows it."""
         own = f"{self.name}={self.value}"
         given = "" if self.given == own else self.given
         where = ", ".join(each for each in (given, self.level, self.source) if each)
@@ -57,7 +57,7 @@ class Requester(NamedTuple):
     host: str
 
     def __str__(self) -> str:
-        """As a line of the log has it."""
+        """The requester as a line of the log shows it."""
         return f"{self.principal}, client {self.client_id} at {self.host}"
 
 
@@ -108,7 +108,7 @@ class SegmentDeleted(AuditEvent):
     trash: str | None = None
 
     def __str__(self) -> str:
-        """As Kafka's `Deleting segment ... due to ...`."""
+        """The line of the log, as Kafka's `Deleting segment ... due to ...`."""
         return (
             f"[{self.partition}] Deleted segment {self.base_offset} of {self.size_bytes} bytes "
             f"(offsets {self.base_offset} to {self.last_offset}) in dir {self.log_dir} due to "
@@ -191,7 +191,7 @@ class LogDeleted(AuditEvent):
     in_trash: bool = False
 
     def __str__(self) -> str:
-        """As Kafka's `Deleted log for partition ... in ...`."""
+        """The line of the log, as Kafka's `Deleted log for partition ... in ...`."""
         done = "Moved to the trash the" if self.in_trash else "Deleted"
         return (
             f"[{self.partition}] {done} log for partition {self.partition} in {self.directory} "
@@ -234,7 +234,7 @@ class LogTruncated(AuditEvent):
     log_end_offset_before: int
 
     def __str__(self) -> str:
-        """As Kafka's `Truncating to offset ...`."""
+        """The line of the log, as Kafka's `Truncating to offset ...`."""
         return (
             f"[{self.partition}] Truncated to offset {self.offset} in dir {self.log_dir}: offsets "
             f"up to {self.log_end_offset_before - 1} are gone"

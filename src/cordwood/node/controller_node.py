@@ -49,7 +49,7 @@ class ControllerNode(NodeLifecycle):
     def __init__(
         self, settings: BrokerSettings, *, clock: Clock | None = None, fs: FileSystem = OS
     ) -> None:
-        """As `NodeLifecycle`."""
+        """The same arguments as `NodeLifecycle`."""
         super().__init__(settings, clock=clock, fs=fs)
 
     async def _start(self, _progress: LoadProgress | None) -> None:

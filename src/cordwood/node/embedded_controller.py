@@ -94,7 +94,7 @@ class EmbeddedController(ClusterMember):
         thread: NodeThread,
         _fail: Callable[[str], None],
     ) -> int:
-        """As `ClusterMember`; from now on other brokers are served."""
+        """Registers this node's broker, then serves other brokers."""
         controller, settings = self._controller, self._settings
         controller.check_topic_deletion = replicas.logs.why_not_to_delete
         epoch = await self.channel.register_broker(registration)

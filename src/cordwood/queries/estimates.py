@@ -1,4 +1,4 @@
-"""What the compactions of a dry run would free, by their estimates."""
+"""Sums of the estimated compactions of a dry run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cordwood.cleanup.plan.report import PartitionReport, Report
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Estimates:
-    """What the planned compactions of a dry run would free together.
+    """Estimated sum of the planned compactions of a dry run.
 
     `planned` is how many there are, `failed` those of them that have no estimate.
     """
@@ -23,7 +23,7 @@ class Estimates:
 
     @classmethod
     def of(cls, report: Report) -> Estimates:
-        """Those of a report."""
+        """Sums the estimates of a report."""
         planned = [each for each in report.partitions if each.is_compaction_planned]
         found = [each.estimate for each in report.partitions if each.estimate is not None]
         failed = tuple(each for each in planned if each.estimate is None)
@@ -43,5 +43,5 @@ class Estimates:
 
     @property
     def without(self) -> str:
-        """What is not counted; empty if all is."""
+        """A note on compactions without an estimate; empty if all have one."""
         return f"not counting {len(self.failed):,} that failed" if self.failed else ""

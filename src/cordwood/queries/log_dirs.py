@@ -1,4 +1,4 @@
-"""What is in log directories: disks, topics, what goes, what is wrong.
+"""Summary of log directories: disks, topics, data that retention removes, problems.
 
 Only names, sizes and what a plan needs are read; no segment is read as a whole, unless a compaction
 is due of so little that an estimate takes no time.
@@ -107,7 +107,7 @@ class NextCommand:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirsSummary:
-    """What is in log directories at `now_ms`.
+    """Summary of log directories at `now_ms`.
 
     `retention_assumed` are topics whose retention follows from no source. `problems` and `next` are
     those of the command.

@@ -50,7 +50,7 @@ class OverdueCleaning:
 def overdue_cleaning(
     view: LogView, *, log_dir: str, checkpoint_ms: int, now_ms: int
 ) -> OverdueCleaning | None:
-    """What is certain of a log; None where nothing is.
+    """Proof that a log's cleaning is overdue; None if there is none.
 
     Args:
         view: the log.

@@ -149,7 +149,7 @@ class EventLoop(uvloop.Loop):
         *args: *_Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """As in asyncio."""
+        """Schedules the callback, measured as part of an iteration; as do the methods below."""
         return super().call_soon(self._measured(callback), *args, context=context)
 
     def call_soon_threadsafe(
@@ -158,7 +158,7 @@ class EventLoop(uvloop.Loop):
         *args: *_Ts,
         context: Context | None = None,
     ) -> asyncio.Handle:
-        """As in asyncio."""
+        """Schedules the callback from any thread, measured."""
         return super().call_soon_threadsafe(self._measured(callback), *args, context=context)
 
     def call_later(
@@ -168,7 +168,7 @@ class EventLoop(uvloop.Loop):
         *args: *_Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As in asyncio."""
+        """Schedules the callback after a delay, measured."""
         return super().call_later(delay, self._measured(callback), *args, context=context)
 
     def call_at(
@@ -178,15 +178,15 @@ class EventLoop(uvloop.Loop):
         *args: *_Ts,
         context: Context | None = None,
     ) -> asyncio.TimerHandle:
-        """As in asyncio."""
+        """Schedules the callback at a time, measured."""
         return super().call_at(when, self._measured(callback), *args, context=context)
 
     def add_reader(self, fd: Any, callback: Callable[[*_Ts], Any], *args: *_Ts) -> None:
-        """As in asyncio."""
+        """Calls back when the descriptor is readable, measured."""
         super().add_reader(fd, self._measured(callback), *args)
 
     def add_writer(self, fd: Any, callback: Callable[[*_Ts], Any], *args: *_Ts) -> None:
-        """As in asyncio."""
+        """Calls back when the descriptor is writable, measured."""
         super().add_writer(fd, self._measured(callback), *args)
 
 

@@ -1,4 +1,4 @@
-"""What a cluster's metadata say of the partitions in log directories, for a check of their logs."""
+"""Facts from a cluster's metadata about partitions in log directories, for checks of their logs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ClusterFacts:
         self._images: dict[Path, MetadataImage | None] = {}
 
     def of(self, log_dir: Path, partition: TopicPartition) -> PartitionFacts:
-        """What is known of a partition in a log directory; nothing without a metadata log."""
+        """The facts about a partition in a log directory; none without a metadata log."""
         image = self._image_of(log_dir)
         topic = None if image is None else image.topics.get(partition.topic)
         if image is None or topic is None:

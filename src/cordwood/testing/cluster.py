@@ -70,7 +70,7 @@ class NodeView:
 
     @property
     def log(self) -> str:
-        """What the node has logged, over all its starts."""
+        """The lines that the node has logged, over all its starts."""
         return self.log_file.read_text(encoding="utf-8", errors="replace")
 
 

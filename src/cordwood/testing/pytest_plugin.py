@@ -128,7 +128,7 @@ def pytest_load_initial_conftests(
 
 
 def _short_names_in(args: Sequence[str]) -> argparse.Namespace:
-    """What the arguments say of `--kafka` and what belongs to it, before pytest knows of them."""
+    """The values of `--kafka` and related options, before pytest has parsed them."""
     short = argparse.ArgumentParser(add_help=False, allow_abbrev=False, exit_on_error=False)
     for suffix, attributes in _OPTIONS.items():
         short.add_argument(f"--kafka{suffix}", **attributes)
@@ -211,7 +211,7 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 @contextmanager
 def _running(name: str, make: Callable[[], AbstractContextManager[T]]) -> Iterator[T]:
-    """What a fixture yields; a start that fails is one line in the output."""
+    """The value that a fixture yields; a start that fails is one line in the output."""
     from cordwood.model.errors import CordwoodError  # noqa: PLC0415  # only where it is used
 
     failure = ""
@@ -233,7 +233,7 @@ def cordwood_properties() -> Mapping[str, SettingValue]:
 
 @pytest.fixture(scope="session")
 def cordwood_engine() -> EngineFactory | None:
-    """What the brokers of the fixtures compact with; that of `RunningBroker` if None."""
+    """The engine factory for the fixtures' brokers; that of `RunningBroker` if None."""
     return None
 
 

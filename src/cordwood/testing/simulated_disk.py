@@ -221,11 +221,11 @@ class NothingLasted(Outcome):
     """Only synced changes persist."""
 
     def names_kept(self, nodes: Mapping[int, Node]) -> dict[int, int]:
-        """As `Outcome.names_kept`."""
+        """None of the names: each directory is as it was last synced."""
         return {}
 
     def content_of(self, file: FileNode) -> Content:
-        """As `Outcome.content_of`."""
+        """The content that was last synced."""
         return file.durable
 
 
@@ -233,11 +233,11 @@ class EverythingLasted(Outcome):
     """All changes persist, except those that a failed sync has lost."""
 
     def names_kept(self, nodes: Mapping[int, Node]) -> dict[int, int]:
-        """As `Outcome.names_kept`."""
+        """All of the names."""
         return {node_id: len(node.pending) for node_id, node in _with_pending_names(nodes)}
 
     def content_of(self, file: FileNode) -> Content:
-        """As `Outcome.content_of`."""
+        """The whole content."""
         return file.synced().durable
 
 
@@ -256,7 +256,7 @@ class ByChance(Outcome):
         return self._rng.random() < self._leaning
 
     def names_kept(self, nodes: Mapping[int, Node]) -> dict[int, int]:
-        """As `Outcome.names_kept`."""
+        """Of each directory no, some or all of the names."""
         kept = {}
         for node_id, node in _with_pending_names(nodes):
             count = len(node.pending)
@@ -267,7 +267,7 @@ class ByChance(Outcome):
         return kept
 
     def content_of(self, file: FileNode) -> Content:
-        """As `Outcome.content_of`."""
+        """The synced content, all of it, or a mixture; writes may be torn."""
         if not file.pending and not file.damaged:
             return file.durable
         if self._rng.random() < 0.4:

@@ -229,7 +229,7 @@ class SimulatedFileSystem(FileSystem):
     # ---- looking
 
     def entries_in(self, directory: Path) -> list[Entry]:
-        """As `FileSystem.entries_in`."""
+        """Lists a directory of the tree."""
         with self._mutex:
             _, node = self._tree.find_directory(directory)
             self._announce(Operation(Kind.LIST, directory))
@@ -240,17 +240,17 @@ class SimulatedFileSystem(FileSystem):
             return found
 
     def exists(self, path: Path) -> bool:
-        """As `FileSystem.exists`."""
+        """Looks the path up in the tree."""
         with self._mutex:
             return self._tree.look(path) is not None
 
     def is_directory(self, path: Path) -> bool:
-        """As `FileSystem.is_directory`."""
+        """Looks the path up in the tree."""
         with self._mutex:
             return isinstance(self._tree.look(path), DirectoryNode)
 
     def facts_of(self, path: Path) -> FileFacts:
-        """As `FileSystem.facts_of`."""
+        """Facts by the simulated ownership and times."""
         with self._mutex:
             node = self._tree.nodes[self._tree.find(path)]
             self._announce(Operation(Kind.LOOK, path))
@@ -265,18 +265,18 @@ class SimulatedFileSystem(FileSystem):
             )
 
     def identity_of(self, path: Path) -> object:
-        """As `FileSystem.identity_of`: a file that replaces another is another one."""
+        """The number of the node: a file that replaces another is another one."""
         with self._mutex:
             return self._tree.find(path)
 
     def free_bytes(self, path: Path) -> int:
-        """As `FileSystem.free_bytes`."""
+        """The rest of the simulated disk."""
         with self._mutex:
             self._tree.find(path)
             return self._room()
 
     def open(self, path: Path, *, write: bool = False) -> File:
-        """As `FileSystem.open`."""
+        """Opens a file of the tree."""
         with self._mutex:
             node_id = self._tree.find(path)
             if isinstance(self._tree.nodes[node_id], DirectoryNode):
@@ -287,7 +287,7 @@ class SimulatedFileSystem(FileSystem):
     # ---- changing
 
     def create(self, path: Path) -> File:
-        """As `FileSystem.create`."""
+        """Creates a file in the tree, or empties one."""
         with self._mutex:
             place = self._tree.place_of(path)
             node_id = self._tree.named(place)
@@ -302,7 +302,7 @@ class SimulatedFileSystem(FileSystem):
             return self._opened(node_id, path, write=True)
 
     def rename(self, path: Path, target: Path) -> None:
-        """As `FileSystem.rename`."""
+        """Renames in the tree; the new name lasts after a sync of the directory."""
         with self._mutex:
             try:
                 node_id, source_place, target_place = self._rename_of(path, target)
@@ -335,7 +335,7 @@ class SimulatedFileSystem(FileSystem):
         return node_id, source_place, target_place
 
     def remove(self, path: Path) -> None:
-        """As `FileSystem.remove`."""
+        """Removes a name; it stays removed after a sync of the directory."""
         with self._mutex:
             try:
                 place = self._tree.place_of(path)
@@ -350,7 +350,7 @@ class SimulatedFileSystem(FileSystem):
             self._change_names((*place, None))
 
     def make_directory(self, path: Path) -> None:
-        """As `FileSystem.make_directory`."""
+        """Creates a directory and its parents."""
         with self._mutex:
             self._make_directories(path, announce=True)
 
@@ -371,7 +371,7 @@ class SimulatedFileSystem(FileSystem):
         self._change_names((*place, node_id))
 
     def remove_directory(self, path: Path) -> None:
-        """As `FileSystem.remove_directory`."""
+        """Removes an empty directory."""
         with self._mutex:
             _, node = self._tree.find_directory(path)
             if node.live:
@@ -381,14 +381,14 @@ class SimulatedFileSystem(FileSystem):
             self._change_names((*place, None))
 
     def sync_directory(self, path: Path) -> None:
-        """As `FileSystem.sync_directory`."""
+        """Makes the names of the directory last."""
         with self._mutex:
             node_id, _ = self._tree.find_directory(path)
             self._announce(Operation(Kind.SYNC_DIRECTORY, path))
             sync_names(self._tree.nodes, node_id)
 
     def set_modified(self, path: Path, modified_ns: int) -> None:
-        """As `FileSystem.set_modified`."""
+        """Sets the time of modification."""
         with self._mutex:
             node_id = self._tree.find(path)
             self._announce(Operation(Kind.SET_MODIFIED, path))
@@ -396,7 +396,7 @@ class SimulatedFileSystem(FileSystem):
             self._tree.own(node_id, owner._replace(modified_ns=modified_ns))
 
     def take_after(self, path: Path, model: FileFacts) -> None:
-        """As `FileSystem.take_after`, for root."""
+        """Copies owner and mode, as root can."""
         with self._mutex:
             node_id = self._tree.find(path)
             self._announce(Operation(Kind.TAKE_AFTER, path))
@@ -404,7 +404,7 @@ class SimulatedFileSystem(FileSystem):
             self._tree.own(node_id, Ownership(model.mode, model.uid, model.gid, owner.modified_ns))
 
     def lock(self, directory: Path) -> Lock:
-        """As `FileSystem.lock`; a lock held by the same process counts as held."""
+        """Locks a directory; a lock held by the same process counts as held."""
         with self._mutex:
             node_id, _ = self._tree.find_directory(directory)
             if node_id in self._locked:

@@ -63,11 +63,11 @@ class ReplicaLog:
 
     @property
     def gap_offset(self) -> int | None:
-        """As `FollowedLog`."""
+        """The start of what the log may lack since a crash; None without a gap."""
         return self.log.gap_offset
 
     def end_of_epoch(self, epoch: int) -> EpochEndOffset | None:
-        """As `FollowedLog`."""
+        """The end of the newest epoch up to `epoch`, by the leader epoch cache; None if unknown."""
         found = self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset)
         return None if found.epoch == UNDEFINED_EPOCH else found
 

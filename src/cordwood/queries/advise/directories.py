@@ -57,7 +57,7 @@ class AdviceQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Taken:
-    """What retention takes of a topic now, and in the next 24 hours on top."""
+    """Bytes that retention removes from a topic now, and in the next 24 hours after that."""
 
     bytes: int
     bytes_next_24h: int
@@ -65,7 +65,7 @@ class Taken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TakenBoth:
-    """What retention takes with the settings in force, and with those advised, None without any."""
+    """Removal by retention with the settings in force, and with those advised, None without."""
 
     now: Taken
     then: Taken | None
@@ -80,7 +80,7 @@ class Promises:
 
     @property
     def made(self) -> list[Promise]:
-        """Those that were asked for."""
+        """The promises that were asked for."""
         return [each for each in (self.max_age_ms, self.max_bytes) if each is not None]
 
     @property
@@ -175,7 +175,7 @@ class _Kept:
 
     @classmethod
     def of(cls, logs: Sequence[LogFacts], asked: AdviceQuestion) -> _Kept:
-        """Those that are asked for."""
+        """The promises that were asked for a topic, and the settings that keep them."""
         config, delays = logs[0].view.config, logs[0].delays
         kept = cls()
         try:
@@ -227,7 +227,7 @@ def _topic(
 def _retention(
     kept: Mapping[str, _Kept], found: Survey, request: CleanRequest
 ) -> dict[str, TakenBoth]:
-    """What retention takes of each topic, with its settings and with those advised."""
+    """Removal by retention from each topic, with its settings and with the advised ones."""
     logs = []
     for log in found.shared:
         changes: dict[str, Any] = kept[log.view.topic_partition.topic].promises.changes

@@ -130,7 +130,7 @@ class ExplainedLog:
 
 
 class RecordState(enum.StrEnum):
-    """What a compaction makes of a record."""
+    """State of a record for compaction."""
 
     NEWEST = "newest"
     SUPERSEDED = "superseded"
@@ -144,7 +144,7 @@ class RecordState(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedRecord:
-    """What becomes of a record.
+    """Fate of a record under retention and compaction.
 
     `segment` is the base offset of its segment, `superseded_by` the offset of the newest record of
     its key, None for that record itself. From `gone_by_ms` on no file of the log has the record, if
@@ -204,7 +204,7 @@ class Outlook:
     stays: SegmentsByReason
 
     def part(self, when: When) -> SegmentsByReason:
-        """Those that go then."""
+        """The segments that go at that time, by the reason."""
         found: SegmentsByReason = getattr(self, when)
         return found
 

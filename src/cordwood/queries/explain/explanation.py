@@ -136,7 +136,7 @@ class LogExplanation:
         return tuple(found)
 
     def blockers(self, fate: SegmentFate) -> tuple[Blocker, ...]:
-        """What is in the way of a segment: of its compaction, then of its deletion."""
+        """Blockers of a segment: of its compaction, then of its deletion."""
         return (*self._compaction_blockers_of(fate), *fate.blockers)
 
     def _compaction_blockers_of(self, fate: SegmentFate) -> tuple[Blocker, ...]:

@@ -70,7 +70,7 @@ def online_facts(
 def cleaner_blockers(
     manager: CleanerManager, settings: CleanerSettings, log: PartitionLog, now_ms: int
 ) -> tuple[Blocker, ...]:
-    """What keeps the cleaner from a log that is compacted, whatever it holds."""
+    """Reasons why the cleaner skips a compacted log, whatever the log holds."""
     if not settings.enable:
         text = "log.cleaner.enable=false: no log is compacted"
         return (Blocker(code=Code.CLEANER_OFF, setting="log.cleaner.enable", text=text),)

@@ -1,4 +1,4 @@
-"""What goes of logs by retention, when, and why the rest stays: sums over explained logs."""
+"""Sums over explained logs: bytes that retention removes, when, and why the rest stays."""
 
 from __future__ import annotations
 

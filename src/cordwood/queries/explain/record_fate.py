@@ -26,7 +26,7 @@ from cordwood.queries.explain.record_search import FoundRecord
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordFate:
-    """What becomes of a record.
+    """Fate of a record under retention and compaction.
 
     `superseded_by` is the offset of the newest record of its key, None for that record itself.
     `gone_by_ms` is the moment (ms) from which on no file of the log has the record, if nothing is
@@ -201,7 +201,7 @@ def _state_of(explanation: LogExplanation, found: FoundRecord, newer: Sequence[i
 
 
 class _Compacted:
-    """What a compaction does to one record of a log."""
+    """Fate of one record under the compaction of its log."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ from cordwood.cleanup.rules.retention import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFate:
-    """What retention does to one segment.
+    """Fate of one segment under retention.
 
     `rule` and `text` are those of `Expired` where it goes now. `goes_ms` is the first moment (ms)
     at which a check removes it, None where no moment does; it is `now_ms` where it goes now.
@@ -71,7 +71,7 @@ class _Kept:
         self._guard = GroupGuard(view.config, view.consumed, view.high_watermark)
 
     def fates(self, first: int) -> list[SegmentFate]:
-        """Those of the segments from number `first` on."""
+        """The fates of the segments from index `first` on."""
         view = self._view
         latest_ms, latest_base = -1, -1
         goes_ms: int | None = -1
@@ -123,7 +123,7 @@ class _Kept:
         return self._view.config.delete and self._retention_ms >= 0
 
     def _blockers(self, number: int, left: int, latest_ms: int, latest_base: int) -> list[Blocker]:
-        """What is in the way of a segment; the most important first.
+        """Reasons why a segment stays, the most important first.
 
         Args:
             number: of the segment.

@@ -26,7 +26,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Difference:
-    """What `then` of one partition has more than `now`."""
+    """Segments and bytes that `then` has in excess of `now`, of one partition."""
 
     segments: int
     bytes: int
@@ -60,7 +60,7 @@ class Totals:
     then: Total
 
     def of(self, side: str) -> Total:
-        """That of one of `SIDES`."""
+        """The total of one of `SIDES`."""
         return self.now if side == NOW else self.then
 
 
@@ -102,11 +102,11 @@ class ComparedPartition:
     node_id: int | None = field(default=None, metadata=ABSENT)
 
     def outcome(self, side: str) -> Outcome | None:
-        """That of one of `SIDES`."""
+        """The outcome on one of `SIDES`, None if it is unknown."""
         return self.now if side == NOW else self.then
 
     def known(self, side: str) -> Outcome:
-        """That of one of `SIDES`, where both are known."""
+        """The outcome on one of `SIDES`; both must be known."""
         found = self.outcome(side)
         assert found is not None, f"{self.topic}-{self.partition}: {side} is not known"
         return found
@@ -114,7 +114,7 @@ class ComparedPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """What a cleaning at `now_ms` would do with the settings in force, and with changed ones.
+    """Effect of a cleaning at `now_ms` with the settings in force, and with changed ones.
 
     `changes` are by topic and setting, `broker_changes` those of limits that all topics share.
     `groups` is what groups would lose, None if they were not looked at. `broker` was asked, or
@@ -141,7 +141,7 @@ class WhatIf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked beside the settings.
+    """Parameters of a comparison beside the settings.
 
     `days` is how far to look ahead. `cleaners` are the settings of the cleaner on each of `SIDES`,
     and `cores` how many a cleaning uses: both are for costs.

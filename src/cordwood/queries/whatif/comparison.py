@@ -53,7 +53,7 @@ class Compared:
         return f"{self.topic}-{self.partition}"
 
     def outcome(self, side: str) -> Outcome | None:
-        """That of one of `SIDES`."""
+        """The outcome on one of `SIDES`, None if it is unknown."""
         return self.now if side == NOW else self.then
 
     def view_of(self, side: str) -> LogView:
@@ -74,7 +74,7 @@ class Overruled:
 def overruled_by_topics(
     origins: Mapping[str, Mapping[str, Origin]], changed: Collection[str]
 ) -> list[Overruled]:
-    """What topics have of their own of settings that change for the broker.
+    """Topics' own values of settings that change for the broker, which the change does not affect.
 
     Args:
         origins: by topic and setting, where the value comes from.
@@ -135,7 +135,7 @@ class BothSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedBoth:
-    """What a check of retention does to a log on both sides.
+    """Checks of retention of a log with both groups of settings.
 
     `next_24h` are the bytes, on each of `SIDES`, that checks of the next 24 hours remove beyond
     this one, if nothing is appended or compacted.

@@ -1,4 +1,4 @@
-"""What changed settings would do to log directories; their files are only read."""
+"""Effect of changed settings on log directories; their files are only read."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _request(question: DirectoryQuestion, settings: Settings, now_ms: int) -> Cl
 def _unread(
     request: CleanRequest, comparison: Comparison, reading: Callable[[str, int, int], None]
 ) -> list[Unread] | None:
-    """What groups lose where the log start offset moves; None if there are no groups to look at."""
+    """Records that groups would lose where a log start offset moves; None without groups."""
     starts = starts_of(comparison)
     if not starts:
         return []

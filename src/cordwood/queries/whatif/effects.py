@@ -52,7 +52,7 @@ class How(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cost:
-    """What `cordwood clean` takes, and how often Kafka's own cleaner reads the log.
+    """Cost of `cordwood clean`, beside the number of passes of Kafka's own cleaner over the log.
 
     The time is between that of a plain log and that of one compressed with zstd, at the rates of
     README.md. `memory_bytes` is a process and its table of keys, of one task. `kafka_passes` is how
@@ -99,7 +99,7 @@ class Outcome:
 
 
 def settled(view: LogView, check: CheckPlan, *, now_ms: int) -> Outcome | None:
-    """What a cleaning at `now_ms` does, if no record has to be read to know it; else None.
+    """The outcome of a cleaning at `now_ms` if it is known without reading records, else None.
 
     Args:
         view: the log.
@@ -112,7 +112,7 @@ def settled(view: LogView, check: CheckPlan, *, now_ms: int) -> Outcome | None:
 
 
 def retention_outcome(view: LogView, check: CheckPlan, *, now_ms: int) -> Outcome:
-    """What retention at `now_ms` removes, whether or not a compaction is due, too; as `settled`.
+    """The outcome of retention at `now_ms`, whether or not a compaction is due; as `settled`.
 
     A compaction is due if it is before retention, or after it: a running cleaner may compact a log
     first.
@@ -304,7 +304,7 @@ class Unread:
 def unread(
     committed: Mapping[tuple[str, str], int], starts: Mapping[str, tuple[int, int]]
 ) -> list[Unread]:
-    """What each group would lose, by offsets: those from its committed one to the new log start.
+    """Ranges of offsets that groups would lose: from the committed offset to the new log start.
 
     Args:
         committed: offsets by (group, partition).

@@ -1,4 +1,4 @@
-"""What a cleaning does to one log, by the estimate of a dry run."""
+"""Effect of a cleaning on one log, by the estimate of a dry run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What changed settings would do to the logs of a running broker.
+"""Effect of changed settings on the logs of a running broker.
 
 The settings are checked and put in force as IncrementalAlterConfigs would, in a copy of the
 broker's configs. Views and committed offsets are of this moment; nothing is changed.
@@ -174,7 +174,7 @@ def _suppose(
 def _overruled(
     configs: EffectiveConfigs, resources: Sequence[Resource], topics: Collection[str]
 ) -> list[Overruled]:
-    """What the topics have of their own of the settings that change for the broker."""
+    """The topics' own values of the settings that change for the broker."""
     changed = {
         alteration.name
         for each in resources
@@ -232,7 +232,7 @@ def _compared(
 
 
 def _warnings(node: Node, comparison: Comparison, *, now_ms: int) -> list[str]:
-    """What keeps the cleaner from a log, whatever its settings, and what is not looked at."""
+    """Warnings: logs that the cleaner skips whatever their settings, and unknown groups."""
     cleaner, found = node.cleaner, []
     for each in comparison.partitions:
         log = cleaner.manager.logs.get(each.view.topic_partition)
@@ -248,7 +248,7 @@ def _warnings(node: Node, comparison: Comparison, *, now_ms: int) -> list[str]:
 
 
 def _unread(node: Node, comparison: Comparison) -> list[Unread]:
-    """What groups lose where the log start offset moves, by what they have committed."""
+    """Records that groups would lose where a log start offset moves, by their committed offsets."""
     starts = starts_of(comparison)
     if not starts:
         return []

@@ -1,4 +1,4 @@
-"""What retention of running logs does with the settings in force, and with changed ones.
+"""Retention of running logs with the settings in force, and with changed ones.
 
 The plans are those that the next checks of a running broker execute, on one view of each log. What
 a compaction would discard is not known without reading records, so it is not said: see

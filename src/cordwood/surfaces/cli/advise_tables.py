@@ -1,4 +1,4 @@
-"""What `cordwood advise` prints: a row for each topic, the remarks, and details of topics."""
+"""Tables of `cordwood advise`: a row for each topic, the remarks, and details of topics."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _summary(topics: Sequence[TopicAdvice]) -> str:
 
 
 def _retention(topics: Sequence[TopicAdvice]) -> str:
-    """What retention takes of topics now and in the next day, also with the settings advised."""
+    """Bytes that retention removes now and in the next day, also with the advised settings."""
     now = _taken([each.retention.now for each in topics])
     if all(each.retention.then is None for each in topics):
         return f"retention takes {now}"

@@ -1,4 +1,4 @@
-"""What a dry run of `cordwood clean` says about compactions that it has not run."""
+"""Lines of a dry run of `cordwood clean` about compactions that it estimates."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def with_error(count: int, error: float) -> str:
 
 
 def estimated_line(report: Report) -> str:
-    """What the last line of a dry run adds about compactions; empty if none is planned."""
+    """The part of a dry run's last line about compactions; empty if none is planned."""
     found = Estimates.of(report)
     if not found.planned:
         return ""

@@ -1,4 +1,4 @@
-"""What `cordwood clean` prints at its end: a summary, the largest partitions, and what failed."""
+"""Final output of `cordwood clean`: a summary, the largest partitions, and failures."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _summary(report: Report) -> str:
 
 
 def _by_rule(report: Report, freed: int) -> str:
-    """What retention removes by each of its rules, and compaction; empty without retention."""
+    """Bytes by each rule of retention, and by compaction; empty without retention."""
     sizes: Counter[str] = Counter()
     is_planned = report.dry_run and not report.measured
     for found in report.plan if is_planned else [each.to_json() for each in report.partitions]:
@@ -90,7 +90,7 @@ def _before(partition: PartitionReport) -> int:
 
 
 def _reduction(partition: PartitionReport) -> int:
-    """What goes, as far as it is known: by retention alone where a compaction is not estimated."""
+    """Bytes that go, as far as known: by retention alone where a compaction is not estimated."""
     if partition.bytes_left is None:
         return partition.bytes_freed
     return _before(partition) - partition.bytes_left

@@ -106,7 +106,7 @@ def _cleaner_line(answer: Value) -> str:
 
 
 def _backlog_line(backlog: Value) -> str:
-    """What is due, of all topics."""
+    """The line about due cleanings of all topics."""
     logs = "1 log" if backlog["logs"] == 1 else f"{backlog['logs']} logs"
     line = f"Due: {logs}, {format_bytes(backlog['bytes_to_read'])} to read"
     if backlog["bytes_freed"] is not None:

@@ -1,4 +1,4 @@
-"""What Tab completes behind a flag: names of settings, topics and groups of a broker, files.
+"""Completion by Tab behind a flag: names of settings, topics and groups of a broker, files.
 
 A shell asks while somebody types, so that a broker has a second to answer, and an error completes
 nothing.
@@ -31,7 +31,7 @@ class Completion(NamedTuple):
 
 
 def complete_tool(name: str, typed: Sequence[str], incomplete: str) -> list[Completion]:
-    """What may follow in a command line of one of Kafka's tools.
+    """Completions in a command line of one of Kafka's tools.
 
     Args:
         name: the tool's.
@@ -80,7 +80,7 @@ def complete_setting(incomplete: str, *, closed_by: str = "") -> list[Completion
 
 
 def complete_set(incomplete: str) -> list[str]:
-    """What `--set [TOPIC:]KEY=VALUE` may begin with: settings of the topic, else of both kinds."""
+    """Completions of `--set [TOPIC:]KEY=VALUE`; settings of the broker only without a topic."""
     topic, colon, typed = incomplete.rpartition(":")
     names = TOPIC_SETTINGS if colon else {**TOPIC_SETTINGS, **LOG_BROKER_SETTINGS}
     return [f"{topic}{colon}{name}=" for name in names if name.startswith(typed)]

@@ -1,4 +1,4 @@
-"""What `cordwood erase` searches and rewrites with: this process, or Spark where there is much.
+"""Searcher and engine of `cordwood erase`: in this process, or on Spark where there is much.
 
 An SQL expression is always Spark's. What is small is done here by the same code that tasks run, in
 less time than Spark takes to start.
@@ -106,6 +106,6 @@ class _All:
         self._searchers = searchers
 
     def find(self, segments: Sequence[Searched]) -> list[Found]:
-        """As `Searcher.find`."""
+        """Searches by each searcher in turn, and joins what they find in each segment."""
         found = [searcher.find(segments) for searcher in self._searchers]
         return [joined(ones) for ones in zip(*found, strict=True)]

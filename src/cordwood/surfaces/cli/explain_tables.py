@@ -1,4 +1,4 @@
-"""What `cordwood explain` prints: a timeline and a table of segments for each log."""
+"""Tables of `cordwood explain`: a timeline and a table of segments for each log."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Detail(Enum):
 
     @classmethod
     def of(cls, *, segments: bool, all_segments: bool) -> Detail:
-        """What --segments and --all-segments ask for."""
+        """The detail that --segments and --all-segments ask for."""
         if all_segments:
             return cls.EVERY_SEGMENT
         return cls.SEGMENTS if segments else cls.ROW
@@ -269,7 +269,7 @@ def _row(group: Sequence[ExplainedSegment], now_ms: int) -> list[str]:
 
 
 def _reasons(segment: ExplainedSegment) -> str:
-    """What is in the way; the policy of a compacted log is said above the table."""
+    """The blockers of a segment, in words; the table's heading has the policy."""
     blockers = [each for each in segment.blockers if each.code != "policy"]
     if not blockers:
         return "the next compaction rewrites it"

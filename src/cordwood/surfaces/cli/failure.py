@@ -71,7 +71,7 @@ def print_error(text: str) -> None:
 
 
 def error_document(error: str, code: int) -> dict[str, Any]:
-    """What a command that failed prints with `--json`."""
+    """The JSON document of a command that failed."""
     return {"error": error, "exit_code": code}
 
 

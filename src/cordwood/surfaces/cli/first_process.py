@@ -1,4 +1,4 @@
-"""What the first process of a container does for the command that runs in it.
+"""Duties of a container's first process, for the command that runs in it.
 
 The kernel gives process 1 of a PID namespace two duties: the processes whose parents have ended
 become its children, and stay as zombies until it waits for them; and a signal without a handler

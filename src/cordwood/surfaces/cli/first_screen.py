@@ -1,4 +1,4 @@
-"""What `cordwood` alone prints: its commands by what they are for, on one screen of 80 columns."""
+"""First screen: the commands of `cordwood` by purpose, in 80 columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WIDTH: Final = 80
 
 
 class Group(StrEnum):
-    """What a command is for; the groups in the order in which they are listed."""
+    """Purpose of a command; the groups are in the order in which they are listed."""
 
     LOOK = "Look"
     CLEAN = "Clean"

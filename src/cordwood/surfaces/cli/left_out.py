@@ -1,4 +1,4 @@
-"""What is said beside the tables of an answer: warnings, and which partitions are not in it."""
+"""Lines beside the tables of an answer: warnings, and the partitions that are not in it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with log directories, and the commands that follow: from a summary."""
+"""Problems of log directories, and the commands that follow: from a summary."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _problems(answer: LogDirsSummary) -> Iterator[tuple[str, str]]:
 
 
 def _overdue(overdue: Sequence[OverdueCleaning]) -> Iterator[tuple[str, str]]:
-    """What no cleaner has cleaned for a day and more, though it was due: a line a directory."""
+    """Lines about logs whose cleaning is overdue by a day or more: one for each directory."""
     for log_dir in dict.fromkeys(each.log_dir for each in overdue):
         here = [each for each in overdue if each.log_dir == log_dir]
         here.sort(key=lambda each: -each.dirty_bytes)
@@ -101,7 +101,7 @@ def _overdue(overdue: Sequence[OverdueCleaning]) -> Iterator[tuple[str, str]]:
 
 
 def _cleaner_problems(log_dir: Path) -> Iterator[tuple[str, str]]:
-    """What the cleaner of a running Cordwood broker says; a Kafka says nothing."""
+    """Problems that the cleaner of a running Cordwood broker reports; a Kafka reports none."""
     try:
         expected = read_runtime_file(log_dir)
         if expected is None or expected.http_url is None or expected.role == CONTROLLER:
@@ -117,7 +117,7 @@ def _cleaner_problems(log_dir: Path) -> Iterator[tuple[str, str]]:
 
 
 def said_by_cleaner(answer: Any) -> Iterator[tuple[str, str]]:
-    """What is wrong, by the answer to `GET /cleaner`.
+    """Problems by the response to `GET /cleaner`.
 
     Raises:
         CorruptError: it is not such an answer.

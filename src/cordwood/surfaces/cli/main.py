@@ -180,7 +180,7 @@ def _tool(name: str) -> Any:
 
 
 def _complete(name: str, context: Any, incomplete: str) -> list[Any]:
-    """What follows in the command line of a tool: typer does not know its flags and values."""
+    """Completions in the command line of a tool: typer does not know its flags and values."""
     from cordwood.surfaces.cli.completion import complete_tool  # noqa: PLC0415  # when Tab is hit
 
     return list(complete_tool(name, context.args, incomplete))

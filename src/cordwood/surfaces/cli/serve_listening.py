@@ -151,7 +151,7 @@ def _parsed(advertise: str) -> tuple[str, int]:
 
 
 def notices(settings: BrokerSettings, http: HttpPlace) -> list[tuple[int, str]]:
-    """What is to be said of the addresses, with the levels of the log; none for loopback alone."""
+    """Notices about the addresses, with levels of logging; none for loopback alone."""
     from cordwood.serving.addresses import is_loopback  # noqa: PLC0415
 
     said = []

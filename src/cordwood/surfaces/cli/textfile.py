@@ -32,7 +32,7 @@ MetricsTextfileOption = Annotated[
 
 @dataclass(slots=True)
 class RunMetrics:
-    """What the file is to say: the result of the run, None while there is none."""
+    """Content of the file: the result of the run, None while there is none."""
 
     result: Any = None
     is_success: bool = False

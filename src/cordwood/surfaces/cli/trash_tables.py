@@ -1,4 +1,4 @@
-"""What `cordwood trash` shows of removals and of deleted topics."""
+"""Tables of `cordwood trash`: removals and deleted topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who runs a command, for what is written down of it."""
+"""The user that runs a command, for the records of what it did."""
 
 from __future__ import annotations
 

@@ -118,11 +118,11 @@ class _Bar(Watch):
         self._row = progress.add_task("verifying", total=None)
 
     def begin(self, total_bytes: int) -> None:
-        """As `Watch.begin`."""
+        """Sets the length of the bar."""
         self._progress.update(self._row, total=total_bytes)
 
     def advance(self, name: str, size_bytes: int) -> None:
-        """As `Watch.advance`."""
+        """Moves the bar, with the name of the log."""
         self._progress.update(self._row, advance=size_bytes, description=f"verifying {name}")
 
 
@@ -189,7 +189,7 @@ def _row(name: str, finding: Finding) -> list[str]:
 
 
 def _show_remedies(result: Verification) -> None:
-    """What to do, once for each rule, in the order of the findings."""
+    """Prints remedies, once for each rule, in the order of the findings."""
     findings = [*result.findings, *(each for log in result.logs for each in log.findings)]
     for rule, count in Counter(each.rule for each in findings).items():
         of = ""

@@ -1,4 +1,4 @@
-"""What `cordwood --version` prints, found without loading numpy or typer: a tenth of a second."""
+"""Output of `cordwood --version`, without loading numpy or typer: a tenth of a second."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ def show_answer(answer: WhatIf, screen: Screen, choice: Choice) -> None:
 
 
 def _summary(answer: WhatIf) -> str:
-    """What is left of the partitions on both sides, in a sentence."""
+    """A sentence about the data left on both sides."""
     total = answer.total
     difference = total.then.bytes - total.now.bytes
     topics = {each.topic for each in answer.partitions}
@@ -96,7 +96,7 @@ def _summary(answer: WhatIf) -> str:
 
 
 def _next_day(total: Totals) -> str:
-    """What retention takes in the next day on both sides; empty where it is nothing."""
+    """Bytes that retention removes in the next day on both sides; empty if none."""
     now, then = total.now.bytes_next_24h, total.then.bytes_next_24h
     if not now and not then:
         return ""
@@ -105,7 +105,7 @@ def _next_day(total: Totals) -> str:
 
 
 def _without_effect(answer: WhatIf) -> list[str]:
-    """What has no effect, and why."""
+    """Lines about changes that have no effect, with the reason."""
     own = [
         (each.topic, f"it has its own {each.setting}={_shown(each)} ({each.source})")
         for each in answer.overruled
@@ -229,7 +229,7 @@ def _show_not_measured(answer: WhatIf, screen: Screen) -> None:
 
 
 def _show_costs(answer: WhatIf, shown: Sequence[ComparedPartition]) -> None:
-    """What the compactions take of the partitions that are shown."""
+    """Prints the costs of the compactions of the partitions that are shown."""
     rows = []
     for each in shown:
         outcomes = (each.now, each.then)

@@ -1,1 +1,1 @@
-"""What the machine has of what a broker and its cleanup need."""
+"""Checks of the machine for what a broker and its cleanup need."""

@@ -42,7 +42,7 @@ class Verdict(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What was looked at, what was found, and what to do about it, '' if nothing."""
+    """Result of a check: its subject, the state found, and a remedy, '' if none is needed."""
 
     verdict: Verdict
     subject: str

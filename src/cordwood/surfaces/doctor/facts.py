@@ -1,4 +1,4 @@
-"""What `cordwood doctor` knows of the machine, the installation and a log directory.
+"""Facts about the machine, the installation and a log directory, for `cordwood doctor`.
 
 `gather` reads it once; `checks` judges it, and asks nothing else. None stands for what cannot be
 known here, such as on another system than Linux.
@@ -31,7 +31,7 @@ class Java:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Installation:
-    """What is installed; `missing` has the packages that each extra lacks."""
+    """Installed packages; `missing` has the packages that each extra lacks."""
 
     version: str
     python: str

@@ -286,7 +286,7 @@ def process_name(pid: int) -> str:
 
 
 def log_directory(path: Path, *, now_ms: int) -> LogDirectory:
-    """What is known of a log directory."""
+    """The facts about a log directory."""
     try:
         found = path.stat()
     except OSError as error:
@@ -326,7 +326,7 @@ def _group(number: int) -> str:
 
 
 def _contents(facts: LogDirectory, path: Path, home: Path, *, now_ms: int) -> LogDirectory:
-    """What is in a directory; `home` is the log directory if `path` is one of its partitions."""
+    """The facts about a directory's files; `home` is its log directory if it is a partition's."""
     node, meta_error = _meta(home)
     holder = None
     with suppress(OSError):
@@ -373,7 +373,7 @@ def _names(directory: Path) -> list[str] | None:
 
 
 def _meta(path: Path) -> tuple[str, str]:
-    """Whose the directory is, or why that cannot be read; neither if there is no file."""
+    """The node that owns the directory, or why it cannot be read; neither if there is no file."""
     file = path / META_PROPERTIES
     try:
         found = parse_meta_properties(OS.read_bytes(file))

@@ -218,7 +218,7 @@ def _group_value_json(value: MessageValue) -> dict[str, Any]:
 
 
 def _read_metadata_record(value: bytes | None) -> MetadataRecord:
-    """As `decode_metadata_record`, with the error texts of Kafka's tool.
+    """Decodes a record, with the error texts of Kafka's tool.
 
     Source: AbstractApiMessageSerde.read.
     """

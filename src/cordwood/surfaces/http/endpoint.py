@@ -332,7 +332,7 @@ class HttpEndpoint:
     # ---- the event loop
 
     def _on_loop(self, work: Callable[[], T]) -> T:
-        """As `OnLoop`.
+        """Runs work on the event loop and waits for the result.
 
         Raises:
             Refusal: the loop is busy, or stopped.

@@ -1,4 +1,4 @@
-"""What the HTTP endpoint shows of a node: a broker, or a controller alone.
+"""Nodes as the HTTP endpoint sees them: a broker, or a controller alone.
 
 Everything that differs between the kinds of nodes is here; the endpoint has no cases.
 """
@@ -56,7 +56,7 @@ class ObservedNode(Protocol):
 
     @property
     def documents(self) -> Mapping[str, Document]:
-        """What makes the JSON at each path that only some kinds of nodes have, and at /health."""
+        """Makers of the JSON at /health, and at paths that only some kinds of nodes have."""
 
     @property
     def questions(self) -> Mapping[str, Document]:
@@ -64,7 +64,7 @@ class ObservedNode(Protocol):
 
     @property
     def actions(self) -> Mapping[str, Action]:
-        """What a POST does at each path that only some kinds of nodes have."""
+        """Actions of a POST, by path."""
 
     def identity(self, http_url: str | None) -> NodeIdentity:
         """The node's identity, with the URL of its endpoint."""
@@ -74,7 +74,7 @@ class ObservedNode(Protocol):
         """The other brokers of its cluster, in order of their ids; none for a controller."""
 
     def result_of(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
-        """What `work` gives, which runs in slices of the event loop.
+        """Runs `work` in slices of the event loop; the future has its result.
 
         Raises:
             RuntimeError: the event loop has ended.
@@ -103,18 +103,18 @@ class ObservedBroker:
 
     @property
     def clock(self) -> Clock:
-        """As `ObservedNode`."""
+        """The broker's clock."""
         return self._node.clock
 
     @property
     def host_names(self) -> set[str]:
-        """As `ObservedNode`."""
+        """Hosts of the broker's listeners, bound and advertised."""
         settings = self._node.settings
         return {each.host for each in (*settings.listeners, *settings.advertised_listeners)}
 
     @property
     def documents(self) -> Mapping[str, Document]:
-        """As `ObservedNode`."""
+        """Makers of the JSON of a broker."""
         return {
             "/holds": self._show_holds,
             "/erasures": self._show_erasures,
@@ -124,7 +124,7 @@ class ObservedBroker:
 
     @property
     def questions(self) -> Mapping[str, Document]:
-        """As `ObservedNode`."""
+        """Questions to a broker."""
         return {
             "/cleaner": self._cleaner,
             "/explain": self._explain,
@@ -134,7 +134,7 @@ class ObservedBroker:
 
     @property
     def actions(self) -> Mapping[str, Action]:
-        """As `ObservedNode`."""
+        """Actions on a broker."""
         return {
             "/holds/add": self._add_hold,
             "/holds/release": self._release_hold,
@@ -144,7 +144,7 @@ class ObservedBroker:
         }
 
     def identity(self, http_url: str | None) -> NodeIdentity:
-        """As `ObservedNode`."""
+        """The broker's identity."""
         broker = self._node.broker
         return NodeIdentity.here(
             node_id=broker.node_id,
@@ -156,7 +156,7 @@ class ObservedBroker:
 
     @property
     def other_brokers(self) -> Sequence[OtherBroker]:
-        """As `ObservedNode`; the addresses are those of a listener that this broker has, too."""
+        """The other brokers, by their addresses at a listener that this broker has, too."""
         broker = self._node.broker
         names = [each.name for each in self._node.settings.listeners]
         found = []
@@ -167,19 +167,19 @@ class ObservedBroker:
         return found
 
     def result_of(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
-        """As `ObservedNode`."""
+        """Runs `work` on the broker's event loop."""
         return self._node.broker.thread.result_of(work)
 
     def registry(self, on_loop: OnLoop) -> CollectorRegistry:
-        """As `ObservedNode`."""
+        """The metrics of a broker."""
         return registry(METRICS, lambda: on_loop(lambda: take(self._node)))
 
     def run_due(self, *, compact: bool) -> None:
-        """As `ObservedNode`."""
+        """Runs what is due in the broker."""
         self._node.run_due(compact=compact)
 
     def published(self, http_url: str) -> None:
-        """As `ObservedNode`; DescribeConfigs returns it."""
+        """Has DescribeConfigs return the URL."""
         configs = self._node.broker.configs
         self._node.broker.thread.call_soon(lambda: setattr(configs, "http_url", http_url))
 
@@ -274,33 +274,33 @@ class ObservedController:
 
     @property
     def clock(self) -> Clock:
-        """As `ObservedNode`."""
+        """The controller's clock."""
         return self._node.clock
 
     @property
     def host_names(self) -> set[str]:
-        """As `ObservedNode`."""
+        """Hosts of the controller's listeners, bound and advertised."""
         settings = self._node.settings
         listeners = settings.controller_listeners, settings.advertised_controller_listeners
         return {each.host for both in listeners for each in both}
 
     @property
     def documents(self) -> Mapping[str, Document]:
-        """As `ObservedNode`."""
+        """Makers of the JSON of a controller: its health."""
         return {"/health": self._health}
 
     @property
     def questions(self) -> Mapping[str, Document]:
-        """As `ObservedNode`."""
+        """No questions: a controller has no logs of topics."""
         return {}
 
     @property
     def actions(self) -> Mapping[str, Action]:
-        """As `ObservedNode`."""
+        """No actions."""
         return {}
 
     def identity(self, http_url: str | None) -> NodeIdentity:
-        """As `ObservedNode`; the only log directory is that of the metadata log."""
+        """The controller's identity; the only log directory is that of the metadata log."""
         node = self._node
         return NodeIdentity.here(
             node_id=node.settings.node_id,
@@ -312,24 +312,24 @@ class ObservedController:
 
     @property
     def other_brokers(self) -> Sequence[OtherBroker]:
-        """As `ObservedNode`."""
+        """No brokers: a controller alone is not asked about them."""
         return ()
 
     def result_of(self, work: Callable[[], T]) -> concurrent.futures.Future[T]:
-        """As `ObservedNode`."""
+        """Runs `work` on the controller's event loop."""
         return self._node.thread.result_of(work)
 
     def registry(self, on_loop: OnLoop) -> CollectorRegistry:
-        """As `ObservedNode`."""
+        """The metrics of a controller."""
         return registry(CONTROLLER_METRICS, lambda: on_loop(lambda: take_controller(self._node)))
 
     def run_due(self, *, compact: bool) -> None:
-        """As `ObservedNode`; nothing of a controller is compacted."""
+        """Runs what is due in the controller, which compacts nothing."""
         del compact
         self._node.run_due()
 
     def published(self, http_url: str) -> None:
-        """As `ObservedNode`; no request asks a controller for it."""
+        """Does nothing: no request asks a controller for the URL."""
 
     def _health(self, on_loop: OnLoop, _: Request) -> Any:
         node = self._node

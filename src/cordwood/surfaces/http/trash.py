@@ -17,7 +17,7 @@ _MILLISECONDS = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
 def show(node: Node) -> Any:
-    """What is in the trash, the oldest first."""
+    """The entries of the trash, the oldest first."""
     return _trash(node).status()
 
 

@@ -76,7 +76,7 @@ class ChildProcess:
 
     @property
     def log(self) -> str:
-        """What it has printed."""
+        """The output of the process since its start."""
         with self._log_file.open("rb") as file:
             file.seek(self._log_start)
             return file.read().decode("utf-8", "replace")

@@ -52,7 +52,7 @@ _CALL_MS: Final = 5_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterOptions:
-    """What a cluster consists of.
+    """Composition of a cluster.
 
     `kafka` runs the last `kafka_brokers` of the brokers. With `base_port` the brokers listen there
     and at the ports after it, then the controller; otherwise at free ports. `properties` are lines
@@ -93,14 +93,14 @@ class DirectWiring:
     """Nodes reach each other where they listen."""
 
     def advertised_port(self, _node_id: int, port: int) -> int:
-        """As `Wiring`."""
+        """The node's own port."""
         return port
 
     def started(self, node_id: int, pid: int) -> None:
-        """As `Wiring`."""
+        """Does nothing."""
 
     def is_cut_off(self, _node_id: int) -> bool:
-        """As `Wiring`."""
+        """False: nothing is between the nodes."""
         return False
 
 
@@ -121,13 +121,13 @@ class SilentListener:
     """A `ClusterListener` that does nothing."""
 
     def waiting(self) -> None:
-        """As `ClusterListener`."""
+        """Does nothing."""
 
     def started(self, node: LocalNode) -> None:
-        """As `ClusterListener`."""
+        """Does nothing."""
 
     def stopped(self, node: LocalNode) -> None:
-        """As `ClusterListener`."""
+        """Does nothing."""
 
 
 class LocalCluster:

@@ -32,14 +32,14 @@ class NodeEndedError(NodeError):
 
 
 class Role(enum.Enum):
-    """What a node is."""
+    """Role of a node."""
 
     BROKER = "broker"
     CONTROLLER = "controller"
 
 
 class State(enum.Enum):
-    """What a node's process does."""
+    """State of a node's process."""
 
     STOPPED = "stopped"
     RUNNING = "running"
@@ -62,7 +62,7 @@ class Listening(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodePlace:
-    """Who a node is, and where it is; `http_port` is None of a node of Kafka's."""
+    """Identity and place of a node; `http_port` is None for a node of Kafka's."""
 
     node_id: int
     role: Role
@@ -128,7 +128,7 @@ class LocalNode:
 
     @property
     def kind(self) -> str:
-        """Whose program it is."""
+        """The program of the node: Cordwood or Kafka."""
         return "Cordwood" if self.place.kafka is None else "Kafka"
 
     @property
@@ -149,7 +149,7 @@ class LocalNode:
 
     @property
     def log_file(self) -> Path:
-        """What it logs."""
+        """The node's log file."""
         return self.place.directory / "server.log"
 
     @property
@@ -277,7 +277,7 @@ class LocalNode:
             ask(self.http_url, f"/clock/advance?ms={ms}&wait={wait}", "POST")
 
     def health(self, timeout_s: float) -> Any:
-        """What its endpoint says of its health.
+        """The node's health, from its endpoint.
 
         Raises:
             EndpointError: it does not answer.

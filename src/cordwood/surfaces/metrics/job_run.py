@@ -38,7 +38,7 @@ class JobRun(Generic[R]):
 
 
 def run_metrics(command: str, *, success: str) -> tuple[Metric[JobRun[Any]], ...]:
-    """What every run has: when it ended, when one succeeded last, whether, how long it took.
+    """Metrics of every run: its end, the last success, the result, the duration.
 
     Args:
         command: whose run.

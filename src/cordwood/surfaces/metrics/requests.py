@@ -17,7 +17,7 @@ _KINDS_OF_FETCH = (FROM_CONSUMER, FROM_FOLLOWER)
 
 
 def _by_request(snapshot: NodeSnapshot) -> Iterator[tuple[str, Requests]]:
-    """As in Kafka: fetches by who fetches, and all of them together."""
+    """Statistics by request; fetches, as in Kafka, by consumers and followers, and all together."""
     yield from snapshot.requests.items()
     kinds = [snapshot.requests[kind] for kind in _KINDS_OF_FETCH if kind in snapshot.requests]
     if kinds:

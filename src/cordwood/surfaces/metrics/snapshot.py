@@ -76,7 +76,7 @@ class DelayedCounts(NamedTuple):
 
 
 class Transactions(NamedTuple):
-    """What happens to transactions; times in ms."""
+    """Statistics of transactions; times in ms."""
 
     waiting_for_partitions: int
     unwritten_ends: int

@@ -71,7 +71,7 @@ def _began_ms(each: BlockingTransaction) -> int:
 
 
 def _advice(each: BlockingTransaction, now_ms: int) -> str:
-    """What ends a transaction."""
+    """The action that ends a transaction, in words."""
     tp = each.partition
     what = f"{tp} from offset {each.start_offset}:"
     if each.known is None:

@@ -92,14 +92,14 @@ def _explain(error: CordwoodError, terminal: Terminal) -> None:
 
 
 class Request(NamedTuple):
-    """What the flags ask for; a `directory` of None is a temporary one."""
+    """Values of the flags; a `directory` of None is a temporary one."""
 
     options: ClusterOptions
     directory: Path | None
 
 
 def requested(options: Options) -> Request:
-    """What the flags ask for.
+    """Values of the flags, checked.
 
     Raises:
         ConfigError: a value is not served or out of its bounds, or there is no Kafka.

@@ -1,4 +1,4 @@
-"""Whose settings `cordwood configs` is about, and which flags go together.
+"""Entities of `cordwood configs`, and the flags that go together.
 
 Source: kafka.admin.ConfigCommand.ConfigCommandOptions (4.3.0).
 """

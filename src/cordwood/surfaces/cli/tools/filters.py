@@ -42,7 +42,7 @@ class TopicFilter:
 def topics_meant(
     names: Iterable[str], expression: str | None, *, exclude_internal: bool
 ) -> list[str]:
-    """Those of `names` that match, sorted.
+    """The names that match, sorted.
 
     Source: TopicCommand.doGetTopics.
     """

@@ -142,7 +142,7 @@ class LineSource:
             self._read()
 
     def _complete_line(self) -> bytes | None:
-        """As BufferedReader.readLine: lines end with LF, CR LF or CR."""
+        """The next complete line, by BufferedReader.readLine's rule: LF, CR LF or CR ends it."""
         match = re.search(rb"\r\n|\n|\r", self._pending)
         if match is None or (match[0] == b"\r" and match.end() == len(self._pending)):
             if self._is_over and self._pending:
