@@ -71,7 +71,7 @@ class BrokerChannels:
         return await connection.call(request)
 
     def ask_soon(self, broker_id: int, request: Message, answered: Callable[[Any], object]) -> None:
-        """From slices, too: calls `answered` with the answer, or with None if there is none."""
+        """Sends a request, from slices, too; `answered` gets the response, or None without one."""
 
         api = APIS[api_key(request)].snake_name
 

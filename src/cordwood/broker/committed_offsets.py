@@ -104,7 +104,7 @@ class CommittedOffsets:
         ]
 
     def _ask(self, listed: _Listed, answers: BrokerAnswers) -> Collection[int]:
-        """On the event loop's thread: asks every coordinator for its groups."""
+        """Asks every coordinator for its groups, on the event loop's thread."""
         topic = self._metadata.image.topics.get(GROUP_METADATA_TOPIC)
         leaders = set() if topic is None else {p.leader for p in topic.partitions.values()}
         if NO_LEADER in leaders:

@@ -14,7 +14,7 @@ A = TypeVar("A")
 
 
 class CoordinatorAnswer(Generic[A]):
-    """Called once by the coordinator, with the answer."""
+    """Callback for the coordinator's answer, called once."""
 
     def __init__(self, thread: NodeThread) -> None:
         """Nothing is answered yet."""

@@ -150,7 +150,7 @@ class DirectoryMoves:
             waiting.set_result(None)
 
     def _run(self, paused: PausedMove, move: _Move) -> bool:
-        """In a thread of the pool, until the move is over: whether the partition was moved.
+        """Moves the partition, in a thread of the pool; whether it was moved.
 
         Raises:
             CordwoodError: it cannot be.

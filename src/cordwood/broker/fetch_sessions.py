@@ -172,7 +172,7 @@ class FetchSession:
 
 
 class FetchContext(NamedTuple):
-    """How a fetch is answered; `session` is None for a fetch without a session.
+    """Kind of answer to a fetch; `session` is None for a fetch without a session.
 
     `asked` are the partitions of the request. `is_incremental` leaves out of the answer the
     partitions without changes.

@@ -69,7 +69,7 @@ class GroupOffsets:
         return found.consumed()
 
     def _ask(self, found: _Found, answers: BrokerAnswers) -> Collection[int]:
-        """On the event loop's thread: asks every coordinator; returns the other brokers asked."""
+        """Asks every coordinator, on the event loop's thread; returns the other brokers asked."""
         remote = self._ask_here(found)
         for leader, groups in remote.items():
             self._ask_there(found, answers, leader, groups)

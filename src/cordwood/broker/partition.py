@@ -160,7 +160,7 @@ class Partition:
         )
 
     def resign(self) -> None:
-        """This broker leads the partition no more."""
+        """Stops this broker's leadership of the partition."""
         self._is_led = False
         self.wake(0)
 

@@ -360,7 +360,7 @@ class ReplicaManager:
             self.replication.unfollow(key)
 
     def removed(self, topic_id: UUID, index: int) -> None:
-        """This broker has no replica of a partition any more."""
+        """Forgets the replica of a partition that this broker has no more."""
         key = LedBy(topic_id, index)
         followed = self._followed.get(key)
         self.unfollow(topic_id, index)
@@ -423,7 +423,7 @@ class ReplicaManager:
             each.remove_lagging()
 
     def _log_start_moved(self, partition: TopicPartition) -> None:
-        """From any thread: the log of a partition begins later."""
+        """Handles a new log start offset, from any thread."""
         with suppress(RuntimeError):  # the event loop has ended
             self._call_soon(lambda: self._take_log_start(partition))
 

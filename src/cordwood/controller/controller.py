@@ -199,7 +199,7 @@ class Controller:
 
     @property
     def endpoints(self) -> tuple[Endpoint, ...]:
-        """Where the controller is reached, as it has registered."""
+        """The controller's endpoints, as it has registered."""
         return self._endpoints
 
     @property

@@ -76,7 +76,7 @@ def update_features(
 
 
 def _elr_records(view: ClusterView) -> Records:
-    """With ELR, min.insync.replicas is one of the whole cluster.
+    """Records that make min.insync.replicas a setting of the whole cluster, for ELR.
 
     Source: ConfigurationControlManager.maybeGenerateElrSafetyRecords.
     """

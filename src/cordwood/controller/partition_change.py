@@ -42,7 +42,7 @@ def check_partition(partition: PartitionImage) -> None:
 
 
 class Election(enum.Enum):
-    """Which leader is wanted."""
+    """Kind of leader election."""
 
     ONLINE = enum.auto()
     """Any that is eligible; the one there is stays."""

@@ -1,4 +1,4 @@
-"""Where the replicas of new partitions are placed: over racks, and over the brokers of each rack.
+"""Places the replicas of new partitions over racks, and over the brokers of each rack.
 
 Leaders take turns; a broker has at most one replica of a partition; brokers that are not fenced
 come first, and only they lead.

@@ -185,7 +185,7 @@ def _scram(fields: Fields) -> None:
 
 
 def _anything(_: Fields) -> None:
-    """For records whose fields are ids, epochs and names of what is recorded already."""
+    """Accepts records whose fields are ids, epochs and names that are recorded already."""
 
 
 _CHECKS: Final[Mapping[str, Callable[[Fields], None]]] = {

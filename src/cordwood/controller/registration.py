@@ -331,7 +331,7 @@ def _after_stop(view: ClusterView, registration: BrokerRegistration) -> Records:
 
 
 def sorted_directories(directories: Iterable[uuid.UUID]) -> tuple[uuid.UUID, ...]:
-    """In Kafka's order, in which both halves of an id are signed numbers."""
+    """Sorts ids in Kafka's order, in which both halves of an id are signed numbers."""
     return tuple(sorted(directories, key=lambda each: struct.unpack(">qq", each.bytes)))
 
 

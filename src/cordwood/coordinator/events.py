@@ -16,5 +16,5 @@ class CoordinatorEvent:
 
     @property
     def reply_to(self) -> ReplyTo[Any] | None:
-        """Where the answer to the request goes."""
+        """The receiver of the answer to the request."""
         return None

@@ -42,7 +42,7 @@ S = TypeVar("S")
 
 
 class LoadTime(NamedTuple):
-    """How long the load of a partition took, and when it ended, by the monotonic clock."""
+    """Duration of the load of a partition, and its end by the monotonic clock."""
 
     ended_s: float
     duration_ms: float
@@ -56,7 +56,7 @@ class RuntimeHost(Protocol):
         """The time of records, and when offsets expire."""
 
     def call_soon(self, run: Callable[[], object], /) -> object:
-        """From any thread: calls a function on the thread that owns the broker's state."""
+        """Calls a function on the thread that owns the broker's state, from any thread."""
 
     def call_later_ms(self, delay_ms: int, run: Callable[[], object], /) -> Timer:
         """Schedules a function on that thread after `delay_ms` of wall-clock time."""

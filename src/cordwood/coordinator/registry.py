@@ -65,7 +65,7 @@ class Coordinators:
         return found if found is not None and found.has_transactional_records else None
 
     def on_elected(self, topic: str, partition: int) -> None:
-        """This broker leads a partition in a new leader epoch: what is coordinated is loaded.
+        """Loads the coordinator of a partition that this broker leads in a new leader epoch.
 
         Source: GroupCoordinatorService.onElection, TransactionCoordinator.onElection.
         """
@@ -74,7 +74,7 @@ class Coordinators:
             found.runtime.partitions.elect(partition)
 
     def on_resigned(self, topic: str, partition: int) -> None:
-        """This broker does not lead a partition any more: what is coordinated is unloaded.
+        """Unloads the coordinator of a partition that this broker does not lead any more.
 
         Source: GroupCoordinatorService.onResignation, TransactionCoordinator.onResignation.
         """

@@ -52,7 +52,7 @@ class CoordinatorEvent(Protocol):
 
     @property
     def reply_to(self) -> ReplyTo[Any] | None:
-        """Where the answer to the request goes; None if the event is no request."""
+        """The receiver of the answer to the request; None if the event is no request."""
 
     @property
     def is_long(self) -> bool:

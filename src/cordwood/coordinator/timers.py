@@ -16,7 +16,7 @@ AfterInput = Callable[[Callable[[], None]], None]
 
 
 def at_once(run: Callable[[], None]) -> None:
-    """For timers whose owner has no input to wait for."""
+    """Runs the function, for timers whose owner has no input to wait for."""
     run()
 
 
@@ -35,7 +35,7 @@ class Timers:
         return key in self._pending
 
     def count_of(self, kind: str) -> int:
-        """How many are set whose key is a tuple that begins with `kind`."""
+        """The number of timers whose key is a tuple that begins with `kind`."""
         return sum(isinstance(key, tuple) and key[0] == kind for key in self._pending)
 
     def set(self, key: Hashable, delay_ms: int, fn: Callable[[], None]) -> None:

@@ -160,7 +160,7 @@ class LegacyBatch:
         ]
 
     def messages(self, *, size_max: int = DECOMPRESSED_BYTES_MAX) -> list[LegacyBatch]:
-        """This message, or those of the compressed set, with absolute offsets.
+        """The message itself, or those of the compressed set, with absolute offsets.
 
         Raises:
             CorruptError: as `records`.

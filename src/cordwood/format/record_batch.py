@@ -162,7 +162,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers of this batch may go, or None."""
+        """The moment (ms) from which on tombstones and markers of this batch may go, or None."""
         return self.base_timestamp if self.has_delete_horizon else None
 
     @property

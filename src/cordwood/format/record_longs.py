@@ -40,7 +40,7 @@ def duration_ms(value: bytes | None) -> int | None:
 
 
 def expiry_ms(record: Record, key: str) -> int | None:
-    """When a record expires (ms): its timestamp, and the time to live in its last header `key`.
+    """The expiry of a record (ms): its timestamp, and the time to live in its last header `key`.
 
     None where it has no such header, an unreadable one, or no timestamp, and beyond 2^63 - 1.
     """

@@ -148,7 +148,7 @@ class MetadataLoader:
         self._published_offset = image.next_offset
 
     def _caught_up(self, done: asyncio.Future[None]) -> None:
-        """On the event loop's thread: completes the waiters whose offset is published."""
+        """Completes the waiters whose offset is published, on the event loop's thread."""
         error = done.exception()
         if error is not None:
             level = logging.DEBUG if self._is_stopping else logging.ERROR

@@ -148,7 +148,7 @@ class MetadataLog(ABC):
         return snapshots_in(self.directory, self._fs)
 
     def read_snapshot(self, snapshot: SnapshotFile, position: int, count: int) -> bytes:
-        """At most `count` bytes of a snapshot, from a byte on.
+        """Reads at most `count` bytes of a snapshot, from a position on.
 
         Raises:
             FileNotFoundError: it is there no more.

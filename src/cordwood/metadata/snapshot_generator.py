@@ -1,4 +1,4 @@
-"""When a snapshot of the metadata log is written, and which old ones go.
+"""Decides when a snapshot of the metadata log is written, and which old ones are deleted.
 
 Source: org.apache.kafka.image.publisher.SnapshotGenerator, KafkaRaftLog.maybeClean; KIP-630.
 """

@@ -275,7 +275,7 @@ class FileErased(AuditEvent):
     erasure: str
 
     def __str__(self) -> str:
-        """Which."""
+        """The line of the log."""
         return f"Removed {self.path} by {self.erasure}"
 
 
@@ -291,7 +291,7 @@ class OffsetsExpired(AuditEvent):
     at_ms: int
 
     def __str__(self) -> str:
-        """Which."""
+        """The line of the log."""
         return (
             f"[GroupId {self.group}] Expired the committed offsets of {_committed(self.offsets)} "
             f"due to offsets.retention.minutes: {self.retention_ms} ms"
@@ -359,7 +359,7 @@ class HoldReleased(AuditEvent):
     released_by: str
 
     def __str__(self) -> str:
-        """Which, and who."""
+        """The line of the log, with the user."""
         why = f" ({self.reason})" if self.reason else ""
         by = f" by {self.released_by}" if self.released_by else ""
         return (
@@ -386,7 +386,7 @@ class TrashEmptied(AuditEvent):
     segments: tuple[int, ...] = ()
 
     def __str__(self) -> str:
-        """Which."""
+        """The line of the log."""
         which = f"segments {_listed(self.segments)} of " if self.segments else "topic "
         return (
             f"Deleted from the trash {self.trash}: {which}{self.what} ({self.size_bytes} bytes), "

@@ -50,7 +50,7 @@ def parse_start(frame: memoryview) -> RequestHeader:
 
 
 def skip_tags(frame: memoryview, at: int) -> int:
-    """Where the tagged fields that begin at `at` end; a request's header has none that is known.
+    """The end of the tagged fields that begin at `at`; none of a request's header is known.
 
     Raises:
         MalformedMessageError: they do not end within the frame.

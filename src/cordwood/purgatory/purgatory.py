@@ -31,10 +31,10 @@ class Operation(Protocol):
         """
 
     def on_complete(self) -> None:
-        """Called once: its condition holds, or its time is up."""
+        """Completes the operation once: its condition holds, or its time is up."""
 
     def on_expiration(self) -> None:
-        """Called before `on_complete` if its time is up."""
+        """Notes the expiration, before `on_complete`."""
 
 
 class Delayed(Generic[K]):

@@ -40,7 +40,7 @@ _BAD_REQUEST: Final = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """Where a running broker is, as a user names it: one of the three is given."""
+    """Address of a running broker, as a user names it: one of the three is given."""
 
     log_dir: Path | None = None
     bootstrap_server: str | None = None
@@ -110,7 +110,7 @@ class AddressedBroker:
 
     @property
     def not_asked_line(self) -> str | None:
-        """Which brokers are not addressed; None if there are no others."""
+        """A line about the brokers that are not addressed; None if there are no others."""
         if not self.not_asked:
             return None
         others = [f"{each.node_id} ({each.address})" for each in self.not_asked]
@@ -156,7 +156,7 @@ class Brokers:
 
     @property
     def not_asked_line(self) -> str | None:
-        """Which brokers of the cluster are not asked, and why; None if all are."""
+        """A line about the brokers of the cluster that are not asked, and why; None if all are."""
         if not self.not_asked:
             return self.brokers[0].not_asked_line
         others = [f"broker {e.node_id} ({e.address}): {e.reason}" for e in self.not_asked]

@@ -75,7 +75,7 @@ class TopicSize:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueCompactions:
-    """How many compactions are due, and what they would free, if that is quickly known.
+    """Number of due compactions, and the bytes that they would free, if that is quickly known.
 
     `bytes_freed` is None where it is not, for the reason `why_not`; `failed` have no estimate.
     """
@@ -147,7 +147,7 @@ class Looked:
 
 
 def readable(log_dirs: Sequence[Path]) -> Looked:
-    """Which of the directories can be read; one alone is not looked at.
+    """The directories that can be read; one alone is not looked at.
 
     Raises:
         CordwoodError, OSError: none can; it is what is wrong with the first.
@@ -258,7 +258,7 @@ def _overdue(found: Survey, *, now_ms: int) -> list[OverdueCleaning]:
 
 
 def _cleaned_ms(log_dir: Path) -> int | None:
-    """When a cleaning has last ended in a directory, or later; None if nothing says so."""
+    """Upper bound (ms) of the end of the last cleaning in a directory; None if nothing shows it."""
     try:
         return OS.facts_of(log_dir / CLEANER_OFFSET_CHECKPOINT).modified_ms
     except OSError:

@@ -1,4 +1,4 @@
-"""How the HTTP endpoint's threads get at state that belongs to the event loop's thread."""
+"""Access of the HTTP endpoint's threads to state that belongs to the event loop's thread."""
 
 from __future__ import annotations
 

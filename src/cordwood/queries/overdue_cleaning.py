@@ -93,7 +93,7 @@ def overdue_cleaning(
 
 
 def _appended_ms(view: LogView, *, after: CleanedSegment) -> Iterator[int]:
-    """When segments behind one were last appended to, as far as their records say the same."""
+    """The times of the last appends to segments behind one, where their records agree."""
     for segment in view.segments:
         if segment.base_offset > after.base_offset and segment.largest_record_timestamp >= 0:
             apart_ms = abs(segment.modified_ms - segment.largest_record_timestamp)

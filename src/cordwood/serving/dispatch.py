@@ -1,4 +1,4 @@
-"""From a request's bytes to its handler, and from the handler's answer to bytes.
+"""Takes a request's bytes to its handler, and the handler's answer to bytes.
 
 The steps of a request, in this order: its session admits it, it is read, its client is authorized
 for what its API needs, it is handled, its answer is encoded, and it is counted. What it changes is

@@ -51,7 +51,7 @@ class NodeThread:
         self._wait_for_input: Callable[[Callable[[], None]], None] | None = None
 
     def call_soon(self, run: Callable[[], Any]) -> None:
-        """From any thread: calls `run` on the event loop's thread."""
+        """Calls `run` on the event loop's thread, from any thread."""
         self.loop.call_soon_threadsafe(run)
 
     def call_later_ms(self, delay_ms: float, run: Callable[[], Any]) -> Timer:
@@ -83,7 +83,7 @@ class NodeThread:
         self.slices.run(run).add_done_callback(ended)
 
     def result_of(self, run: Callable[[], T]) -> concurrent.futures.Future[T]:
-        """From any thread: what `run` gives, which runs in slices.
+        """Runs `run` in slices, from any thread; the future has its result.
 
         Raises:
             RuntimeError: the event loop has ended.

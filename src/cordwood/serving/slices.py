@@ -73,7 +73,7 @@ class Slices:
         self._pool.shutdown(wait=True)  # its threads have no work left
 
     def wait_for_turn(self, work: _Work) -> None:
-        """From the work's thread: puts it behind those that wait already."""
+        """Queues the work behind the works that wait already, from the work's thread."""
         self._loop.call_soon_threadsafe(self._add, work)
 
     def _add(self, work: _Work) -> None:

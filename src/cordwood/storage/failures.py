@@ -103,7 +103,7 @@ class FailureChannel:
 
 
 class RaisedFailures(FailureChannel):
-    """For logs that no broker serves: errors of files reach the caller as they are.
+    """Failure channel of logs that no broker serves: errors of files reach the caller unchanged.
 
     No directory goes offline: what fails in one log says nothing about the others.
     """

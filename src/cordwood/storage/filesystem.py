@@ -66,7 +66,7 @@ class File(Protocol):
     """An open file. It closes itself when nothing refers to it any more."""
 
     def read_at(self, size_bytes: int, position: int) -> bytes:
-        """Up to `size_bytes` from `position`; fewer at the end of the file."""
+        """Reads up to `size_bytes` from `position`; fewer at the end of the file."""
 
     def read_into(self, view: memoryview, position: int) -> int:
         """Reads from `position` into `view`; how many bytes came, 0 at the end of the file."""
@@ -138,7 +138,7 @@ class FileSystem(ABC):
         """The free bytes of the file system of `path`."""
 
     def open_files_max(self) -> int:
-        """How many files this process may have open at a time."""
+        """The number of files that this process may have open at a time."""
         return 1024
 
     def space(self, path: Path) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""How a log takes the place of another one, which lies in another log directory.
+"""Marks a log that takes the place of another one, which lies in another log directory.
 
 A move ends with a rename in either directory, and a crash may come between. Two live logs of one
 partition are found then; Kafka leaves the choice to people. The mark is a file beside the segments,

@@ -41,7 +41,7 @@ class LoadProgress(Protocol):
         """`total` logs are about to be loaded from `log_dir`."""
 
     def advance(self, log_dir: Path, name: str) -> None:
-        """Called when a log is loaded."""
+        """Counts a log that has been loaded."""
 
     def segment(self, name: str, number: int, total: int) -> None:
         """Segment `number` of `total` of a log is about to be recovered."""

@@ -66,7 +66,7 @@ Dispose = Callable[[Path], None]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedSegment:
-    """Where a task writes a rewritten segment: names that no other attempt uses."""
+    """File names of a task's rewritten segment, which no other attempt uses."""
 
     directory: str
     base_offset: int

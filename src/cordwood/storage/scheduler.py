@@ -79,7 +79,7 @@ class Scheduler:
         return task
 
     def next_due_ms(self) -> int | None:
-        """When the next task is due, in ms since the epoch; None when there is none."""
+        """The time of the next task, in ms since the epoch; None when there is none."""
         with self._lock:
             while self._queue and self._queue[0][2].cancelled:
                 heapq.heappop(self._queue)

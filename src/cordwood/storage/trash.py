@@ -1,4 +1,4 @@
-"""Where removed files go that are not to be deleted, and the notes of how they can come back.
+"""Directory of removed files that are not deleted, and the notes for their restoration.
 
 A removal is noted before a file of it is touched; `trash_restore` undoes it.
 """
@@ -207,7 +207,7 @@ class TrashedPartition:
         return [name for name in names if name not in {*noted, TRASH_NOTES}]
 
     def place_of(self, name: str) -> Path | None:
-        """Where a file that was removed under this name goes; None if no note waits for it."""
+        """The path for a file that was removed under this name; None if no note waits for it."""
         for removal in reversed(self.removals()):
             for each in removal.files:
                 if each.name == name and not self._fs.exists(self.directory / each.stored):

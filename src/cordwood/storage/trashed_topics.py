@@ -43,7 +43,7 @@ class TrashedTopics:
         self._lock = threading.RLock()
 
     def directory(self, topic_id: UUID) -> Path:
-        """Where a topic's notes and partitions are, or would be."""
+        """The directory of a topic's notes and partitions, whether or not it exists."""
         return self._trash / (uuid_text(topic_id) + TRASHED_TOPIC_SUFFIX)
 
     # ---- what is there
@@ -79,7 +79,7 @@ class TrashedTopics:
             raise error.located(path=str(path)) from error
 
     def partition_directory(self, topic: RemovedTopic, partition: int) -> Path:
-        """Where the directory of a partition is, or goes."""
+        """The directory for a partition, whether or not it exists."""
         return self.directory(topic.topic_id) / str(TopicPartition(topic.name, partition))
 
     def missing(self, topic: RemovedTopic) -> list[int]:

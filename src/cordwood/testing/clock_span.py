@@ -1,4 +1,4 @@
-"""How far a test advances a clock: what `advance` takes, in milliseconds."""
+"""Time by which a test advances a clock, in milliseconds."""
 
 from __future__ import annotations
 

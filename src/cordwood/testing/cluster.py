@@ -178,7 +178,7 @@ class Cluster:
 
     @property
     def directory(self) -> Path:
-        """Where all files are."""
+        """The directory of all files."""
         return self._running.directory
 
     @property

@@ -28,11 +28,11 @@ class Content(NamedTuple):
 
     @classmethod
     def of(cls, data: bytes) -> Content:
-        """These bytes."""
+        """The content with these bytes."""
         return cls().written(0, data)
 
     def read(self, position: int, size: int) -> bytes:
-        """Up to `size` bytes from `position`; fewer at the end."""
+        """Reads up to `size` bytes from `position`; fewer at the end."""
         end = min(position + size, self.size)
         if position >= end:
             return b""
@@ -41,7 +41,7 @@ class Content(NamedTuple):
         return whole[position - first * PAGE_BYTES : end - first * PAGE_BYTES]
 
     def written(self, position: int, data: bytes) -> Content:
-        """With `data` at `position`; zeros fill the gap when that lies beyond the end."""
+        """A copy with `data` at `position`; zeros fill the gap when that lies beyond the end."""
         if not data:
             return self
         if position > self.size:
@@ -109,7 +109,7 @@ class FileNode(NamedTuple):
     damaged: bool = False
 
     def changed(self, change: DataChange, modified_ns: int) -> FileNode:
-        """With one change that is not on disk yet."""
+        """A copy with one change that is not on disk yet."""
         return self._replace(
             ownership=self.ownership._replace(modified_ns=modified_ns),
             live=change.on(self.live),
@@ -117,7 +117,7 @@ class FileNode(NamedTuple):
         )
 
     def synced(self) -> FileNode:
-        """With all pending changes on disk."""
+        """A copy with all pending changes on disk."""
         if not self.damaged:
             return self._replace(durable=self.live, pending=())
         content = self.durable
@@ -126,7 +126,7 @@ class FileNode(NamedTuple):
         return self._replace(durable=content, pending=(), damaged=content != self.live)
 
     def failed_to_sync(self) -> FileNode:
-        """With all pending changes given up: programs see them as long as the system runs."""
+        """A copy with all pending changes lost: programs see them as long as the system runs."""
         return self._replace(pending=(), damaged=self.damaged or bool(self.pending))
 
 
@@ -210,7 +210,7 @@ class Outcome(ABC):
 
     @abstractmethod
     def names_kept(self, nodes: Mapping[int, Node]) -> dict[int, int]:
-        """By directory, the number of its pending changes that last; none where it is not named."""
+        """The number of each directory's pending changes that last; none if not named."""
 
     @abstractmethod
     def content_of(self, file: FileNode) -> Content:
@@ -218,7 +218,7 @@ class Outcome(ABC):
 
 
 class NothingLasted(Outcome):
-    """Only synced changes persist."""
+    """Outcome in which only synced changes persist."""
 
     def names_kept(self, nodes: Mapping[int, Node]) -> dict[int, int]:
         """None of the names: each directory is as it was last synced."""

@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 class Cut(Enum):
-    """How a node is cut off.
+    """Way in which a node is cut off.
 
     `CLOSED`: connections are closed, and new ones closed as soon as they are made; the peers notice
     at once. `SILENT`: connections stay, and no byte passes, as when a cable is unplugged; the peers

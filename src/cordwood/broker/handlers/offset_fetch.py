@@ -134,7 +134,7 @@ def _answer(context: BrokerContext, asked: _Asked, commits: Mapping[str, int] | 
 
 
 def _checked(context: BrokerContext, request: Any) -> _Checked:
-    """Which offsets of a group the client may read."""
+    """Selects the offsets of a group that the client may read."""
     version = context.api_version
     by_id = version >= _TOPIC_IDS_SINCE
     if not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):

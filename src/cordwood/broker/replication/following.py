@@ -42,7 +42,7 @@ class FollowedLog(Protocol):
 
     @property
     def gap_offset(self) -> int | None:
-        """From where on records that the log had may be missing since a crash; None if nowhere."""
+        """The offset from which records may be missing since a crash; None if none are."""
 
     def end_of_epoch(self, epoch: int) -> EpochEndOffset | None:
         """The newest epoch that it knows up to `epoch`, and its end; None if that is not known."""
@@ -181,7 +181,7 @@ class PartitionFollowing:
         return [TruncateTo(keeps)] if keeps < log.log_end_offset else []
 
     def next_fetch(self, log: FollowedLog, now_ms: float) -> FetchPosition | float | None:
-        """From where to fetch; or after how many ms to call again; None if not in this epoch."""
+        """The next fetch; or the ms after which to call again; or None outside this epoch."""
         assert self._has_begun, "begin comes first"
         if self._is_fenced or self._is_asking:
             return None

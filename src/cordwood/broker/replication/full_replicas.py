@@ -115,7 +115,7 @@ class FullReplicas:
             )
 
     def forget(self, key: LedBy) -> None:
-        """This broker has no such replica any more."""
+        """Forgets a replica that this broker has no more."""
         self._given_up.pop(key, None)
 
     def has_log(self, key: LedBy) -> None:

@@ -1,4 +1,4 @@
-"""From a log to a frozen view of it: what planners see, and what the stages behind them need.
+"""Captures a log as a frozen view for planners, with the handles that later stages need.
 
 What a log has in memory is taken from there. Of an online log, a segment's indexes and times are
 looked up only where a planner asks for them; the log's lock is held for as long as it takes to note
@@ -54,7 +54,7 @@ class SegmentInUse:
 
     @property
     def appended_ms(self) -> int:
-        """When its newest record was appended, or later (ms)."""
+        """Upper bound (ms) of the time at which the newest record was appended."""
         return self._segment.appended_ms
 
     @property
@@ -74,12 +74,12 @@ class SegmentInUse:
 
     @property
     def modified_ms(self) -> int:
-        """When its log was last written to (ms)."""
+        """Time (ms) of the last write to the segment's log file."""
         return self._segment.last_modified_ms
 
     @property
     def due(self) -> DueMoments:
-        """When things of it become removable; the first time it is asked for, it is read."""
+        """The due moments of the segment; the first call reads it."""
         if self._due is None:
             return NOTHING_DUE
         return self._due.of_online(self._segment, self.size_bytes)

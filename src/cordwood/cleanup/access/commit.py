@@ -38,7 +38,7 @@ class StalePlanError(CordwoodError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexStats:
-    """How the keys of a dirty section were gathered.
+    """Statistics of indexing the keys of a dirty section.
 
     `utilization` is how much of the memory for keys they took, 1 where they had to be spilled.
     """
@@ -51,7 +51,7 @@ class IndexStats:
 
 @dataclass(slots=True)
 class CompactionResult:
-    """How the compaction of one partition ended; `error` is None when it is committed.
+    """Result of the compaction of one partition; `error` is None when it is committed.
 
     `placing_s` is how many seconds it took to put its groups in place.
     """
@@ -72,7 +72,7 @@ class CompactionResult:
 
 
 class Placement(Protocol):
-    """How rewritten groups take the place of their sources."""
+    """Places rewritten groups instead of their sources."""
 
     def require_wanted(self) -> None:
         """Checks that the compaction may continue; called before every group, and while tasks work.

@@ -79,7 +79,7 @@ class _Scan:
         return found
 
     def _expiry_of(self, block: Block) -> int:
-        """When a rule removes the first record of some batches."""
+        """The earliest moment at which a rule removes a record of some batches."""
         first = NEVER
         if self._removals is not None:
             for payload in self._reader.payloads(block, block.has_data):

@@ -79,7 +79,9 @@ class LogFiles(Protocol):
         """Commits the groups of a compaction; `captured` is the log before."""
 
     def note_compacted(self, captured: Captured, committer: CompactionCommitter) -> None:
-        """Every group is in place; `captured` is the log before. Raises as `delete_oldest`."""
+        """Records that every group is in place; `captured` is the log before. Raises as
+        `delete_oldest`.
+        """
 
     def end(self, captured: Captured) -> None:
         """Writes the log start offset to its checkpoint. Raises as `delete_oldest`."""
@@ -112,7 +114,7 @@ class LogOnDisk:
         self._due: KnownDue = {}
 
     def read(self) -> Captured:
-        """As `LogFiles.read`; what Kafka repairs at every start is repaired, unless only read."""
+        """Captures the log on disk; repairs what Kafka repairs at every start, unless only read."""
         request = self._run.request
         checkpoints, warnings = self._log_dir.checkpoints()
         for warning in warnings:
@@ -150,16 +152,16 @@ class LogOnDisk:
 
     @property
     def is_whole(self) -> bool:
-        """As `LogFiles.is_whole`."""
+        """Whether the directory's broker stopped cleanly."""
         return self._log_dir.is_whole
 
     def roll(self, captured: Captured) -> None:
-        """As `LogFiles.roll`."""
+        """Writes an empty active segment at the log's end."""
         require_closed(self._place.path)
         _new_segment(captured, captured.view.log_end_offset).write(self._place.path)
 
     def delete_oldest(self, captured: Captured, plan: RetentionPlan) -> None:
-        """As `LogFiles.delete_oldest`."""
+        """Deletes the oldest segments, or moves them to the trash."""
         require_closed(self._place.path)
         view, bases = captured.view, [segment.base_offset for segment in plan.expired]
         self._note_removal(
@@ -192,7 +194,7 @@ class LogOnDisk:
         return None if self._run.trash is None else str(self._run.trash.directory)
 
     def restart(self, captured: Captured, offset: int) -> None:
-        """As `LogFiles.restart`."""
+        """Replaces all segments by an empty one at an offset."""
         bases = [segment.base_offset for segment in captured.view.segments]
         rolled = _new_segment(captured, offset)
         end_offset = captured.view.log_end_offset
@@ -210,19 +212,19 @@ class LogOnDisk:
         )
 
     def set_cleaner_offset(self, offset: int) -> None:
-        """As `LogFiles.set_cleaner_offset`."""
+        """Writes the cleaner checkpoint of the directory."""
         self._log_dir.set_cleaner_offset(self._place.topic_partition, offset)
 
     def cleaner_offset(self) -> int | None:
-        """As `LogFiles.cleaner_offset`."""
+        """The offset in the cleaner checkpoint of the directory, None without one."""
         return self._log_dir.checkpoints()[0].cleaner.get(self._place.topic_partition)
 
     def free_bytes(self) -> int:
-        """As `LogFiles.free_bytes`."""
+        """The free space of the log's file system."""
         return OS.free_bytes(self._place.path)
 
     def committer(self, compaction: LogCompaction, captured: Captured) -> CompactionCommitter:
-        """As `LogFiles.committer`; the segments that an erasure replaces go to no trash."""
+        """Makes the committer; the segments that an erasure replaces go to no trash."""
         is_erasure = compaction.erased is not None
 
         def note(compaction: LogCompaction, number: int, manifest: Manifest) -> None:
@@ -252,12 +254,12 @@ class LogOnDisk:
         return CompactionCommitter(compaction, placement)
 
     def note_compacted(self, captured: Captured, committer: CompactionCommitter) -> None:
-        """As `LogFiles.note_compacted`; the journal goes after the checkpoint is written."""
+        """Writes the cleaner checkpoint; the journal is removed after that."""
         if committer.compaction.erased is None:
             self.set_cleaner_offset(committer.compaction.first_uncleanable)
 
     def end(self, captured: Captured) -> None:
-        """As `LogFiles.end`."""
+        """Writes the log start offset to the directory's checkpoint."""
         write_log_start(
             self._log_dir,
             self._place.path,

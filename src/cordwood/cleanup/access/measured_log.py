@@ -67,7 +67,7 @@ class MeasuredLog:
         return any(not _is_as_captured(source) for source in self._sources.values())
 
     def read(self) -> Captured:
-        """As `LogFiles.read`.
+        """Captures the log, once; afterwards as the predicted changes leave it.
 
         Raises:
             NotMeasurableError: a cleaning was interrupted, and would be finished first.
@@ -90,31 +90,31 @@ class MeasuredLog:
 
     @property
     def is_whole(self) -> bool:
-        """As `LogFiles.is_whole`."""
+        """Whether the directory's broker stopped cleanly."""
         return self._on_disk.is_whole
 
     def roll(self, captured: Captured) -> None:
-        """As `LogFiles.roll`."""
+        """Predicts the log after a roll."""
         self._predicted = captured.seen_as(after_roll(captured.view, now_ms=self._now_ms))
 
     def delete_oldest(self, captured: Captured, plan: RetentionPlan) -> None:
-        """As `LogFiles.delete_oldest`."""
+        """Predicts the log after retention."""
         self._predicted = captured.seen_as(
             after_retention(captured.view, plan, now_ms=self._now_ms)
         )
 
     def restart(self, captured: Captured, offset: int) -> None:
-        """As `LogFiles.restart`."""
+        """Predicts the log with one empty segment."""
         segments = (empty_segment(offset, now_ms=self._now_ms),)
         restarted = with_segments(captured.view, segments, log_start_offset=offset)
         self._predicted = replace(captured.seen_as(restarted), beyond_end=None)
 
     def set_cleaner_offset(self, offset: int) -> None:
-        """As `LogFiles.set_cleaner_offset`."""
+        """Keeps the offset for later reads of it."""
         self._cleaner_offset = offset
 
     def cleaner_offset(self) -> int | None:
-        """As `LogFiles.cleaner_offset`."""
+        """The predicted cleaner offset, else that on disk."""
         if self._cleaner_offset is not None:
             return self._cleaner_offset
         return self._on_disk.cleaner_offset()
@@ -124,7 +124,7 @@ class MeasuredLog:
         return _ROOMY_BYTES
 
     def committer(self, compaction: LogCompaction, captured: Captured) -> CompactionCommitter:
-        """As `LogFiles.committer`: nothing is put in place.
+        """Makes a committer that puts nothing in place.
 
         Raises:
             OSError, NoSpaceError: the scratch directory cannot be created.
@@ -139,7 +139,7 @@ class MeasuredLog:
         return CompactionCommitter(compaction.measured_in(self._scratch), _Nowhere())
 
     def note_compacted(self, captured: Captured, committer: CompactionCommitter) -> None:
-        """As `LogFiles.note_compacted`."""
+        """Predicts the log after the compaction, from its manifests."""
         end = committer.compaction.first_uncleanable
         by_base = {segment.base_offset: segment for segment in captured.view.segments}
         groups = committer.compaction.groups
@@ -166,7 +166,7 @@ class _Nowhere:
     """A `Placement` that places nothing."""
 
     def require_wanted(self) -> None:
-        """It always is."""
+        """Returns: a measurement is always wanted."""
 
     def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
         """The manifest is all that is wanted."""

@@ -178,7 +178,7 @@ class OfflineOwner:
 
     @contextmanager
     def held(self) -> Iterator[LogView]:
-        """As `LogOwner.held`; the directory is locked for the whole run."""
+        """Yields the view; the directory is locked for the whole run."""
         yield self.view
 
     @property
@@ -200,7 +200,7 @@ class OfflineOwner:
         return view
 
     def roll_idle(self, now_ms: int) -> None:
-        """As `LogOwner.roll_idle`."""
+        """Rolls an active segment that is idle, by the time of the request."""
         del now_ms  # that of the request
         if self.view_when_rolled() is self.view:
             return
@@ -216,7 +216,7 @@ class OfflineOwner:
         self.capture()
 
     def note_retention(self, plan: RetentionPlan) -> None:
-        """As `LogOwner.note_retention`."""
+        """Reports the plan and its warnings."""
         self.planned_s = self._run.clock.monotonic_s()
         self._warn(plan.warnings)
         self.report.expired += [
@@ -240,7 +240,7 @@ class OfflineOwner:
                 self.report.reason = waits
 
     def delete(self, plan: RetentionPlan) -> int:
-        """As `LogOwner.delete`.
+        """Deletes the planned segments.
 
         Raises:
             StalePlanError: the segments are not those that were captured.
@@ -284,7 +284,7 @@ class OfflineOwner:
         return plan_cleanable(view, now_ms=self._request.now_ms, force=self._request.force)
 
     def interrupted(self) -> LogCompaction | None:
-        """As `LogOwner.interrupted`: where what is left of it is still as it was planned."""
+        """The compaction of the journal, if the log is still as it was planned."""
         compaction, self._interrupted = self._interrupted, None
         if compaction is None or _still_holds(compaction, self.captured):
             # Where records have versions, one in a group in place may beat one that is left.
@@ -296,7 +296,7 @@ class OfflineOwner:
         return None
 
     def cleanable(self) -> Cleanable | None:
-        """As `LogOwner.cleanable`; an invalid cleaner checkpoint is replaced."""
+        """The cleanable section; an invalid cleaner checkpoint is replaced."""
         if not self.config.compact:
             return None
         cleanable = self._cleanable(self.view)
@@ -308,15 +308,15 @@ class OfflineOwner:
         return cleanable
 
     def pin(self, _: Cleanable) -> Captured:
-        """As `LogOwner.pin`."""
+        """The captured log, which nobody changes."""
         return self.captured
 
     def note_compaction(self, cleanable: Cleanable, plan: CompactionPlan) -> None:
-        """As `LogOwner.note_compaction`."""
+        """Reports the plan."""
         self.note_plan(None, cleanable, plan)
 
     def attempt(self) -> Attempt:
-        """As `LogOwner.attempt`."""
+        """Draws token and seed; limits by the run's request and the disk."""
         return Attempt(
             token=secrets.token_hex(4),
             seed=secrets.randbits(127),
@@ -327,11 +327,11 @@ class OfflineOwner:
     def committer(
         self, compaction: LogCompaction, _: Captured | None = None
     ) -> CompactionCommitter:
-        """As `LogOwner.committer`."""
+        """Makes the committer of the log's files."""
         return self._files.committer(compaction, self.captured)
 
     def finish(self, committer: CompactionCommitter) -> None:
-        """As `LogOwner.finish`; the journal goes after the checkpoint is written."""
+        """Reports the result, and writes the checkpoint; the journal is removed after that."""
         result = committer.result
         self._changed = self._changed or any(not m.unchanged for m in result.manifests)
         self.report.discarded = self.report.discarded.plus(result.discarded)
@@ -353,7 +353,7 @@ class OfflineOwner:
         self.capture()
 
     def abandon(self, committer: CompactionCommitter) -> None:
-        """As `LogOwner.abandon`; it is cleared again when the engine has ended."""
+        """Clears the staged files, and once more when the engine has ended."""
         self._run.interrupted.append(committer)
         with suppress(OSError, NoSpaceError):
             committer.clear()

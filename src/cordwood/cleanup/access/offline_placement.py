@@ -54,7 +54,7 @@ class OfflinePlacement:
         """A compaction of an offline log always continues."""
 
     def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
-        """As `Placement.place`; the intent is made to last first."""
+        """Puts a group in place; the intent is made durable first."""
         self._await_removal()
         require_closed(self._directory, fs=self._fs)
         self._before(compaction, number, manifest)

@@ -98,7 +98,7 @@ class RetainedOnline:
 
     @contextmanager
     def held(self) -> Iterator[RetainedLog]:
-        """As `RetentionOwner.held`."""
+        """Yields the log, locked."""
         with self._locked() as log:
             yield _Held(log, self._consumed)
 
@@ -110,7 +110,7 @@ class RetainedOnline:
             yield log
 
     def roll_idle(self, now_ms: int) -> None:
-        """As `RetentionOwner.roll_idle`."""
+        """Rolls an active segment that has expired or is idle."""
         self.roll_expired(now_ms)
         if not self._log.config.cordwood_segment_roll_idle:
             return
@@ -160,12 +160,12 @@ class RetainedOnline:
         )
 
     def note_retention(self, plan: RetentionPlan) -> None:
-        """As `RetentionOwner.note_retention`."""
+        """Logs the warnings."""
         for warning in plan.warnings:
             _future_timestamps.warning("%s %s", self._prefix, warning)
 
     def delete(self, plan: RetentionPlan) -> int:
-        """As `RetentionOwner.delete`: rule by rule, as Kafka does."""
+        """Deletes rule by rule, as Kafka does."""
         try:
             return self._delete(plan)
         finally:
@@ -258,26 +258,26 @@ class OnlineOwner(RetainedOnline):
         self._cleaner = prefix
 
     def guard(self) -> AbstractContextManager[None]:
-        """As `LogOwner.guard`: errors reach the caller."""
+        """Returns a context that does nothing: errors reach the caller."""
         return nullcontext()
 
     def interrupted(self) -> None:
-        """As `LogOwner.interrupted`: an online log has no journal."""
+        """Returns None: an online log has no journal."""
 
     def cleanable(self) -> Cleanable:
-        """As `LogOwner.cleanable`."""
+        """The section that the cleaner manager has chosen."""
         _log.info("%sBeginning cleaning of log %s", self._cleaner, self._log.topic_partition)
         return self._cleanable
 
     def pin(self, cleanable: Cleanable) -> Captured:
-        """As `LogOwner.pin`."""
+        """Captures the log up to the end of the section."""
         return capture(self._log, end=cleanable.cleaned_to)
 
     def note_compaction(self, cleanable: Cleanable, plan: CompactionPlan) -> None:
-        """As `LogOwner.note_compaction`: what is logged names the segments, too."""
+        """Logs nothing: the committer's line names the segments, too."""
 
     def attempt(self) -> Attempt:
-        """As `LogOwner.attempt`."""
+        """Draws token and seed by the log's random numbers."""
         context = self._log.context
         return Attempt(
             seed=int(context.rng.unique_id(), 16) >> 1,
@@ -289,7 +289,7 @@ class OnlineOwner(RetainedOnline):
     def committer(
         self, compaction: LogCompaction, captured: Captured | None
     ) -> CompactionCommitter:
-        """As `LogOwner.committer`."""
+        """Makes a committer that places groups in the running log."""
         assert captured is not None, "an online log is always pinned"
         _announce(compaction, self._cleaner)
         placement = OnlinePlacement(
@@ -307,12 +307,12 @@ class OnlineOwner(RetainedOnline):
         )
 
     def finish(self, committer: CompactionCommitter) -> None:
-        """As `LogOwner.finish`; the cleaner manager writes the checkpoint."""
+        """Keeps the result; the cleaner manager writes the checkpoint."""
         self.abandon(committer)
         self.result = committer.result
 
     def abandon(self, committer: CompactionCommitter) -> None:
-        """As `LogOwner.abandon`; what the disk keeps, the next compaction removes."""
+        """Closes the committer; the next compaction removes what the disk keeps."""
         with suppress(OSError, NoSpaceError):
             committer.close()
 
@@ -345,5 +345,5 @@ def _announce_cleaning(compaction: LogCompaction, prefix: str) -> None:
 
 
 def _date(ms: int) -> str:
-    """As java.util.Date prints itself, in UTC."""
+    """A date in the format of java.util.Date, in UTC."""
     return datetime.fromtimestamp(ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")

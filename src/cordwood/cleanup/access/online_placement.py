@@ -56,11 +56,11 @@ class OnlinePlacement:
         self._prefix = prefix
 
     def require_wanted(self) -> None:
-        """As `Placement.require_wanted`."""
+        """Raises if the cleaning was aborted."""
         self._require_wanted()
 
     def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
-        """As `Placement.place`; a group of which retention has taken every source is dropped.
+        """Replaces segments by a group; one of which retention has taken every source is dropped.
 
         Of what an erasure replaces nothing goes to a trash, or waits for its removal.
 

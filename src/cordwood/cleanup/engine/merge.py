@@ -20,7 +20,7 @@ def merge(
     *,
     expected: int,
 ) -> Iterator[npt.NDArray[np.uint64]]:
-    """For each generation of one shard, newest first, the ordinals that a newer one supersedes.
+    """Yields for each generation of one shard, newest first, the ordinals that newer ones beat.
 
     Args:
         generations: (of the clean section, uint64 of shape (n, 4): identities, and ordinals within
@@ -52,7 +52,7 @@ class Versions:
 def merge_versions(
     generations: Sequence[Versions], secrets: Secrets, *, expected: int
 ) -> Iterator[tuple[npt.NDArray[np.uint64], npt.NDArray[np.uint64]]]:
-    """For each generation of one shard, the ordinals that others beat, and those that are pinned.
+    """Yields for each generation of one shard the ordinals that others beat, and the pinned ones.
 
     Args:
         generations: the oldest first, which is what breaks ties.

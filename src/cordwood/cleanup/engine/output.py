@@ -39,7 +39,7 @@ class _SegmentOutput:
         self.appended_bytes = 0
 
     def append(self, data: memoryview, written: Ints, count: int) -> None:
-        """As `Output.append`; there is a batch, and all fit."""
+        """Appends; there is a batch, and all fit."""
         if not self.appended_bytes:
             self._first_batch_timestamp = int(written[0, 2])
         self.appended_bytes += len(data)
@@ -109,7 +109,7 @@ class _SegmentOutput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputLimits:
-    """How much a group may take.
+    """Limits of the output of a group.
 
     A segment takes `segment_bytes`, or one batch, `SEGMENT_BYTES_MAX` at most; what does not fit
     begins the next one if it `may_split`. All of them take `space_bytes`, if set.

@@ -376,5 +376,5 @@ class GroupRewriter:
 
 
 def _growth(records: int) -> int:
-    """How many bytes more so many records may take once they are encoded again."""
+    """The number of bytes by which so many records may grow when they are encoded again."""
     return rebuild.GROWTH_PER_RECORD * records

@@ -47,7 +47,7 @@ def removable_by_age(expired: bytes, pinned: bytes) -> bytes:
 
 
 def count_set(bits: bytes) -> int:
-    """How many bits are set."""
+    """The number of bits that are set."""
     return int.from_bytes(bits, "little").bit_count()
 
 

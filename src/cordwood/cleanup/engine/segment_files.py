@@ -1,4 +1,4 @@
-"""Where the bytes of a rewritten segment go: staged files, or nowhere.
+"""Destinations for the bytes of a rewritten segment: staged files, or counters.
 
 `StagedFiles` writes the segment beside the log, under names that no Kafka knows. `CountedFiles`
 writes nothing: a compaction that is measured takes no space, and its manifest has the same numbers.
@@ -20,11 +20,11 @@ from cordwood.storage.replace import StagedSegment
 
 
 class SegmentFiles(Protocol):
-    """Where the bytes of a rewritten segment go."""
+    """Destination for the bytes of a rewritten segment."""
 
     @property
     def log_bytes(self) -> int:
-        """How many bytes of the log there are so far."""
+        """The number of bytes of the log so far."""
 
     def write_log(self, data: Buffer) -> None:
         """Appends to the log.
@@ -66,16 +66,16 @@ class StagedFiles:
 
     @property
     def log_bytes(self) -> int:
-        """As `SegmentFiles.log_bytes`."""
+        """The number of bytes written."""
         return self._log.size_bytes
 
     def write_log(self, data: Buffer) -> None:
-        """As `SegmentFiles.write_log`."""
+        """Appends to the staged log; errors name its path."""
         with staging_errors(self._log.path):
             self._log.write(data)
 
     def finish(self, indexes: Mapping[str, bytes]) -> None:
-        """As `SegmentFiles.finish`."""
+        """Writes the indexes, and syncs all files; after an error nothing is left of them."""
         try:
             with staging_errors(self._log.path):
                 self._finish(indexes)
@@ -99,7 +99,7 @@ class StagedFiles:
                 self._fs.set_modified(path, self._modified_ns)
 
     def discard(self) -> None:
-        """As `SegmentFiles.discard`; the compaction's end removes what could not be."""
+        """Removes the files; those that the disk keeps are removed at the compaction's end."""
         if not self._is_closed:
             self._log.close(durably=False)
         for path in self._paths.values():

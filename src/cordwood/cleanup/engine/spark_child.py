@@ -43,16 +43,16 @@ class Keeper(Protocol):
     """The receiver of a child's reports, called in the child's thread."""
 
     def heard(self, child: SparkChild, message: Message) -> None:
-        """Called for a message of the child."""
+        """Handles a message of the child."""
 
     def idle_s(self, child: SparkChild) -> float | None:
-        """How long it may be idle; None while it has something to do."""
+        """The number of seconds that it may be idle; None while it has work."""
 
     def retire(self, child: SparkChild) -> bool:
         """Retires the child if it is idle; returns whether it was."""
 
     def ended(self, child: SparkChild) -> None:
-        """Called when the child and all its processes have ended."""
+        """Handles the end of the child and all its processes."""
 
 
 class SparkChild:

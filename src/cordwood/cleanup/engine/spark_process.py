@@ -266,7 +266,7 @@ class SparkProcess:
     # ---- what the child says, in its thread
 
     def heard(self, child: SparkChild, message: dict[str, Any]) -> None:
-        """As `Keeper.heard`."""
+        """Handles a message of the child: of its state, or of a run."""
         kind = message["of"]
         if kind == "ready":
             with self._lock:
@@ -301,7 +301,7 @@ class SparkProcess:
                 run.over.set()
 
     def idle_s(self, child: SparkChild) -> float | None:
-        """As `Keeper.idle_s`; 0 for one that others have taken the place of."""
+        """The idle time that is allowed; 0 for a child that another has replaced."""
         with self._lock:
             if any(of is child for of, _ in self._runs):
                 return None
@@ -310,7 +310,7 @@ class SparkProcess:
             return self._settings.spark_idle_ms / 1000
 
     def retire(self, child: SparkChild) -> bool:
-        """As `Keeper.retire`."""
+        """Gives the child up unless it has a run."""
         with self._lock:
             if any(of is child for of, _ in self._runs):
                 return False
@@ -319,7 +319,7 @@ class SparkProcess:
             return True
 
     def ended(self, child: SparkChild) -> None:
-        """As `Keeper.ended`: the compactions that it took with it may be run again."""
+        """Forgets the child; the compactions that ended with it may be run again."""
         trouble = child.trouble
         with self._lock:
             if self._child is child:

@@ -26,10 +26,10 @@ class Owner(Protocol):
         """A phase over so many bytes begins, of which `done` count as done."""
 
     def skip(self, name: str, manifests: Mapping[int, Manifest]) -> None:
-        """These groups of a compaction, by number, stay as they are."""
+        """Leaves groups of a compaction, by number, as they are."""
 
     def indexed(self, name: str, index: IndexStats) -> None:
-        """How a compaction's keys were gathered."""
+        """Records the statistics of indexing of a compaction."""
 
     def fail(self, name: str, error: Exception) -> None:
         """A compaction went wrong; the first error counts."""
@@ -48,20 +48,20 @@ class CommittersOwner:
         """Ignored."""
 
     def skip(self, name: str, manifests: Mapping[int, Manifest]) -> None:
-        """As `Owner.skip`."""
+        """Keeps the manifests of skipped groups."""
         self._by_name[name].skip(dict(manifests))
 
     def indexed(self, name: str, index: IndexStats) -> None:
-        """As `Owner.indexed`."""
+        """Keeps the statistics of the index."""
         self._by_name[name].result.index = index
 
     def fail(self, name: str, error: Exception) -> None:
-        """As `Owner.fail`; an error after the task was stopped is ignored."""
+        """Keeps the first error; an error after the task was stopped is ignored."""
         result = self._by_name[name].result
         result.error = result.error or error
 
     def is_wanted(self, name: str) -> bool:
-        """As `Owner.is_wanted`."""
+        """Whether the compaction has no error yet."""
         return self._by_name[name].result.error is None
 
 

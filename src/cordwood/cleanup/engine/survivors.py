@@ -1,4 +1,4 @@
-"""Which records survive, as one bit a record: index the dirty section, probe the clean one.
+"""Finds surviving records, as one bit a record: indexes the dirty section, probes the clean one.
 
 The key of every record of the dirty section goes into a table that keeps its newest record. Within
 a chunk (some consecutive segments that one task reads) records are numbered by their order: the
@@ -105,7 +105,7 @@ class Walk:
         rules: RecordRules,
         fs: FileSystem = OS,
     ) -> None:
-        """Where `rules` have versions, the table has the record of the highest of each key."""
+        """Creates a walk; with versions in `rules` the table has the highest one of each key."""
         versions = rules.versions
         self._removals = RemovalReader.of(rules)
         self._versions = None if versions is None else RecordLongs.of_versions(versions)
@@ -190,7 +190,7 @@ class Walk:
         return facts
 
     def _capacity(self, entries_max: int) -> int:
-        """How many keys take the memory of so many; slots with versions are wider."""
+        """The number of keys that fit where `entries_max` do; versions need wider slots."""
         return entries_max if self._versions is None else max(1, entries_max // 2)
 
     def _read(self, block: Block, wanted: Flags, walk: _SegmentWalk) -> Iterator[Payload]:
@@ -208,7 +208,7 @@ class Walk:
             kernels.mark_pinned(self.table, pinned)
 
     def _pinned_of(self, fact: SegmentFacts) -> int:
-        """How many bits say which records are pinned."""
+        """The number of bits for pinned records."""
         return 0 if self._versions is None else fact.records
 
     def _insert(
@@ -230,7 +230,7 @@ class Walk:
         return Spill(generation, entries, starts)
 
     def probe(self, segments: Sequence[SegmentSource]) -> list[SegmentFacts]:
-        """Which records of `segments` below the first dirty offset have no newer one in the table.
+        """Marks records below the first dirty offset that have no newer one in the table.
 
         Records at or above it are left clear; `index` has judged them.
         """
@@ -478,7 +478,7 @@ def verdict_of(tracker: TransactionTracker, block: Block, row: int) -> bool:
 
 
 def discardable(tracker: TransactionTracker, block: Block) -> Flags:
-    """For each batch of a block, the next one of the tracker: `verdict_of`. Raises as that."""
+    """Flags the batches of a block by `verdict_of`, each as the tracker's next. Raises as that."""
     found = np.zeros(block.rows, dtype=np.bool_)
     attributes = block.table[:, rows_of.ATTRIBUTES]
     for row in np.flatnonzero(attributes & (_CONTROL | _TRANSACTIONAL)).tolist():

@@ -59,7 +59,7 @@ _ONE_LANE: Final = (Lane(),)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Indexed:
-    """How many keys a dirty section has, and how long it took to know what survives them."""
+    """Number of keys in a dirty section, and the time until its survivors were known."""
 
     elapsed_s: float
     keys: int

@@ -70,7 +70,7 @@ class Criteria:
         _require_allowed(self.where)
 
     def described(self, salt: bytes) -> dict[str, Any]:
-        """For a report: no key can be read in it."""
+        """The criteria for a report, in which no key can be read."""
         if self.where is not None:
             return {"where": self.where}
         hashes = sorted(hash_of_key(key, salt) for key in self.keys)

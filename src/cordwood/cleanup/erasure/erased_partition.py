@@ -25,7 +25,7 @@ from cordwood.storage.reading.source import SegmentSource
 
 @dataclass(slots=True, kw_only=True)
 class LogOutcome:
-    """How a partition fared; `error` is empty unless it failed.
+    """Result of a partition; `error` is empty unless it failed.
 
     `is_refused`: it must not be erased, and what was planned of it is given up.
     """

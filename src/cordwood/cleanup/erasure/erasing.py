@@ -122,7 +122,7 @@ class _Stray:
         return str(self.file.path.absolute())
 
     def entry(self, *, is_done: bool, fs: FileSystem) -> dict[str, Any]:
-        """As that of a log."""
+        """The entry of the report, in the form of a log's."""
         part = self.part
         assert part is not None, "there are entries only for what was searched"
         entry: dict[str, Any] = {
@@ -508,7 +508,7 @@ class Erasing:
         return [Ledger(path, salt=request.ledger_salt, fs=self._fs) for path in paths]
 
     def _suppression(self, salt: bytes, targets: tuple[Target, ...]) -> Suppression:
-        """This erasure as a line of a ledger; of what is refused nothing is in it."""
+        """The line of this erasure in a ledger, without the partitions that are refused."""
         request = self._request
         counts: dict[str, int] = {}
         until: dict[str, int] = {}
@@ -697,7 +697,7 @@ class Erasing:
         return Erasure(report=report, failed=self._failed, warnings=tuple(warnings))
 
     def _counts_of_keys(self) -> dict[str, int]:
-        """How many records each key was found in, by its hash.
+        """The number of records found for each key, by the key's hash.
 
         Nothing where an interrupted run was completed: of what it had done, nobody counts.
         """

@@ -236,7 +236,7 @@ class _Progress:
         self._require_wanted = require_wanted
 
     def begin(self, phase: str, total: int) -> None:
-        """As `Listener.begin`; a phase of bytes gets its total by `begin_bytes`."""
+        """Begins a phase; one of bytes gets its total by `begin_bytes`."""
         self._begin(phase, total, in_bytes=False)
 
     def begin_bytes(self, phase: str, total: int) -> None:
@@ -249,14 +249,14 @@ class _Progress:
         operation.in_bytes = in_bytes
 
     def advance(self, name: str) -> None:
-        """As `Listener.advance`."""
+        """Counts a step, and ends the erasure if it is not wanted any more."""
         del name
         self._require_wanted()
         if not self._operation.in_bytes:
             self._operation.done += 1
 
     def bytes_done(self, size_bytes: int) -> None:
-        """So many bytes more were read.
+        """Counts bytes that were read.
 
         Raises:
             EngineError: the broker is being stopped.

@@ -76,7 +76,7 @@ class Erasure:
     warnings: tuple[str, ...] = ()
 
     def with_elsewhere(self, nodes: Mapping[str, Sequence[int]]) -> Erasure:
-        """With the replicas of each partition on other brokers as failed."""
+        """A copy in which the replicas of each partition on other brokers count as failed."""
         failed = dict(self.report["failed"])
         for partition, ids in nodes.items():
             for node in ids:

@@ -68,7 +68,7 @@ class RunningLog(ErasedPartition):
     # ---- what there is
 
     def recover(self) -> None:
-        """As `ErasedPartition.recover`; a loader has done the rest when the broker started."""
+        """Removes staged and deleted files; a loader did the rest when the broker started."""
         self._remove_deleted()
         remove_staged(self.directory, fs=self._fs)
 
@@ -77,7 +77,7 @@ class RunningLog(ErasedPartition):
         self.outcome.removed += [f"{self.directory.name}/{name}" for name in removed]
 
     def capture(self) -> None:
-        """As `ErasedPartition.capture`."""
+        """Captures the running log."""
         self._require_allowed()
         self._captured = capture(self._log)
         self._end = self.captured.view.log_end_offset
@@ -103,11 +103,11 @@ class RunningLog(ErasedPartition):
 
     @property
     def end(self) -> int:
-        """As `ErasedPartition.end`."""
+        """The log end offset at the capture."""
         return self._end
 
     def roll_if_touched(self, erased: OffsetRanges) -> tuple[SegmentSource, ...]:
-        """As `ErasedPartition.roll_if_touched`; a dry run rolls nothing."""
+        """Rolls the active segment if it is touched; a dry run rolls nothing."""
         before = self.captured
         active = before.sources[-1]
         if self._request.dry_run or not erased or erased[-1][1] < active.base_offset:
@@ -125,10 +125,10 @@ class RunningLog(ErasedPartition):
     # ---- the work
 
     def cut_tail(self) -> None:
-        """As `ErasedPartition.cut_tail`: a running log has no broken append."""
+        """Does nothing: a running log has no broken append."""
 
     def committer(self, erased: OffsetRanges) -> CompactionCommitter | None:
-        """As `ErasedPartition.committer`."""
+        """Makes the committer, if a segment is touched."""
         touched = self.touched(erased)
         if not touched:
             return None
@@ -146,7 +146,7 @@ class RunningLog(ErasedPartition):
         return CompactionCommitter(compaction, placement, fs=self._fs)
 
     def finish(self, committer: CompactionCommitter) -> None:
-        """As `ErasedPartition.finish`."""
+        """Closes the committer, and checks that all segments are rewritten."""
         self.abandon(committer)
         if not committer.done:
             raise committer.result.error or EngineError("the engine stopped before the end")
@@ -158,12 +158,12 @@ class RunningLog(ErasedPartition):
         self._captured = replace(self.captured, sources=tuple(sources))
 
     def abandon(self, committer: CompactionCommitter) -> None:
-        """As `ErasedPartition.abandon`; what the disk keeps, the next rewriting removes."""
+        """Closes the committer; the next rewriting removes what the disk keeps."""
         with suppress(OSError, NoSpaceError):
             committer.close()
 
     def conclude(self) -> None:
-        """As `ErasedPartition.conclude`."""
+        """Removes deleted files, and requires the same log without a future replica."""
         self._require_same_log()
         self._remove_deleted()
         if self._logs.get(self.partition, future=True) is not None:
@@ -183,7 +183,7 @@ class RunningLog(ErasedPartition):
     # ---- report
 
     def files(self, known: dict[str, Any] | None = None) -> dict[str, Any]:
-        """As `ErasedPartition.files`: those of segments that are not appended to any more."""
+        """The files of segments that are not appended to any more."""
         known = known or {}
         end = self.captured.sources[-1].base_offset if self._has_active else self.end
         found = {}

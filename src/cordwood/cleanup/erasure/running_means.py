@@ -34,7 +34,7 @@ class ByteProgress(Protocol):
         """A phase over so many bytes begins."""
 
     def bytes_done(self, size_bytes: int) -> None:
-        """So many bytes more were read; may raise an EngineError to end the erasure."""
+        """Counts bytes that were read; may raise an EngineError to end the erasure."""
 
 
 @runtime_checkable
@@ -70,7 +70,7 @@ class RunningMeans:
         self._fs = fs
 
     def means(self) -> Means:
-        """For the erasure."""
+        """The searcher and the engine of the erasure."""
         return Means(searcher=self._searcher, engine=self._engine)
 
     def _searcher(self, size_bytes: int) -> Searcher:
@@ -108,7 +108,7 @@ class _WhereSearcher:
         self._require_wanted = require_wanted
 
     def find(self, segments: Sequence[Searched]) -> list[Found]:
-        """As `Searcher.find`."""
+        """Has the engine search with the expressions."""
         asked = [
             {"partition": str(each.partition), "source": asdict(each.source)} for each in segments
         ]

@@ -108,11 +108,11 @@ class StoppedLog(ErasedPartition):
 
     @property
     def end(self) -> int:
-        """As `ErasedPartition.end`."""
+        """The log end offset at the capture."""
         return self.captured.view.log_end_offset
 
     def roll_if_touched(self, erased: OffsetRanges) -> tuple[SegmentSource, ...]:
-        """As `ErasedPartition.roll_if_touched`: it is rolled with the rewriting; nobody appends."""
+        """Rolls nothing: the rewriting does, as nobody appends."""
         del erased
         return ()
 
@@ -146,7 +146,7 @@ class StoppedLog(ErasedPartition):
         )
 
     def committer(self, erased: OffsetRanges) -> CompactionCommitter | None:
-        """As `ErasedPartition.committer`."""
+        """Makes the committer, if a segment is touched."""
         touched = self.touched(erased)
         if not touched:
             return None
@@ -180,7 +180,7 @@ class StoppedLog(ErasedPartition):
             committer.clear()
 
     def conclude(self) -> None:
-        """As `ErasedPartition.conclude`: nothing else changes a log whose directory is locked."""
+        """Does nothing: nothing else changes a log whose directory is locked."""
 
     # ---- report
 

@@ -50,7 +50,7 @@ class StrayFile:
 
     @property
     def index_paths(self) -> dict[str, Path]:
-        """Where its indexes are, by suffix."""
+        """The paths of its indexes, by suffix."""
         offset, _, tail = self.path.name.partition(LOG_SUFFIX)
         return {
             suffix: self.path.with_name(offset + suffix + tail)

@@ -1,4 +1,4 @@
-"""How many different keys have raised the registers of a HyperLogLog.
+"""Estimates the number of different keys from the registers of a HyperLogLog.
 
 Source: O. Ertl, New cardinality estimation algorithms for HyperLogLog sketches (2017), algorithm 6:
 no bias for small and large counts, and no table of corrections. The standard error is 0.8 % with

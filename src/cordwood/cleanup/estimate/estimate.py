@@ -309,7 +309,7 @@ def _changed(source: SegmentSource) -> CorruptError:
 
 
 def _kept_by_key(block: Block, keep: Bytes, nulls: Bytes) -> Ints:
-    """How many records of each batch no later one supersedes."""
+    """The number of records of each batch that no later one supersedes."""
     counts = block.table[:, rows_of.COUNT]
     kept, kept_nulls = np.empty((2, block.rows), dtype=np.int64)
     none = np.zeros(block.rows, dtype=np.uint8)

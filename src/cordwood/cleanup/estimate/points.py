@@ -53,7 +53,7 @@ class NestedPoints:
         return highest
 
     def _half(self, level: int, strata: Ints) -> Ints:
-        """Which half of each stratum has the point, 0 or 1. The hash is splitmix64."""
+        """The half of each stratum that has the point, 0 or 1. The hash is splitmix64."""
         mixed = strata.astype(np.uint64) + self._salts[level]
         mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -185,7 +185,7 @@ class WatchedSample:
         return np.concatenate([np.empty((0, COLUMNS), dtype=np.int64), *self._rows])
 
     def keys(self) -> int:
-        """How many keys are above the first dirty offset; about, but for a sample of all."""
+        """The number of keys above the first dirty offset; an estimate, but for a sample of all."""
         if self.level:
             return distinct_keys(self._registers)
         newest = self._table[:, 3] & np.uint64((1 << records.WATCHED_LEVEL_SHIFT) - 1)
@@ -245,7 +245,7 @@ class WatchedSample:
             raise payload.block.bad_record(row)
 
     def by_point(self, size_bytes: int, values: Ints) -> npt.NDArray[np.float64]:
-        """For each point, how much of something the bytes have that it stands for; in order.
+        """Scales a value of the sampled batches to the bytes for which each point stands; in order.
 
         Args:
             size_bytes: of the whole compaction.

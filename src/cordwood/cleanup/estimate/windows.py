@@ -47,9 +47,7 @@ Words = npt.NDArray[np.uint64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowLimits:
-    """How much of a log is read: a share of its bytes, at least so many windows, at most so many
-    bytes. It is read in at most `blocks` places.
-    """
+    """Limits of the part of a log that is read, in `blocks` places at most."""
 
     share: float = 1 / 32
     windows_min: int = 16
@@ -125,7 +123,7 @@ class _Sample:
         )
 
     def _choice(self, windows: int) -> tuple[int, int, list[int]]:
-        """How many windows a block has, how many blocks there are, and which of them are read."""
+        """The number of windows of a block, the number of blocks, and the blocks that are read."""
         limits = self._limits
         each = self._size_bytes / max(1, windows)
         wanted = max(limits.share * self._size_bytes, limits.windows_min * each)
@@ -213,7 +211,7 @@ def _hashed(entries: Words) -> Words:
 
 
 def _distinct(found: Sequence[Words], blocks: int) -> float:
-    """How many keys all blocks have, of the keys that each of some of them has."""
+    """The number of keys in all blocks, estimated from the keys of some."""
     read = len(found)
     if not read:
         return 0.0

@@ -1,4 +1,4 @@
-"""Which segments are rewritten into one: a pure function of view and settings.
+"""Plans which segments are rewritten into one: a pure function of view and settings.
 
 Source: org.apache.kafka.storage.internals.log.Cleaner.groupSegmentsBySize.
 """

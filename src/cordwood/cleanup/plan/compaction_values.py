@@ -61,7 +61,7 @@ class SegmentEvidence:
 
 @dataclass(slots=True)
 class Discarded:
-    """How many records went, by reason."""
+    """Numbers of discarded records, by reason."""
 
     superseded: int = 0
     tombstone: int = 0

@@ -56,7 +56,7 @@ class QuickEstimate:
 
     @property
     def share(self) -> float:
-        """How much of the log's bytes goes, 0 to 1: what is freed for each byte that is read."""
+        """The share of the log's bytes that is freed, 0 to 1, for each byte that is read."""
         return self.bytes_freed / self.bytes_before if self.bytes_before else 0.0
 
 

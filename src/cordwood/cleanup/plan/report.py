@@ -14,7 +14,7 @@ from cordwood.storage.offline_directories import InUse
 
 
 class Status(enum.StrEnum):
-    """How a partition fared."""
+    """Result of a partition."""
 
     CLEANED = "cleaned"
     UNCHANGED = "unchanged"
@@ -68,7 +68,7 @@ class PartitionReport:
 
     @property
     def bytes_freed(self) -> int:
-        """How many bytes of logs went, or would go."""
+        """The number of bytes of logs that were freed, or would be."""
         return (self.before.bytes - self.after.bytes) if self.before and self.after else 0
 
     @property

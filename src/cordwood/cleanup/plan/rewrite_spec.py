@@ -69,7 +69,7 @@ class RewriteSpec:
 
     @property
     def segment_bytes_max(self) -> int:
-        """How many bytes of batches a segment of the output may take.
+        """The largest number of bytes of batches in a segment of the output.
 
         Sources that are larger than `segment_bytes` already may stay as large as they are.
         """

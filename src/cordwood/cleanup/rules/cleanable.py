@@ -116,7 +116,7 @@ def plan_cleanable(view: LogView, *, now_ms: int, force: bool = False) -> Cleana
 
 
 def due_end(view: LogView, first_dirty: int) -> int:
-    """Where the segments end, exclusive, that are cleaned when something of them is removable.
+    """The offset, exclusive, up to which segments are cleaned when something in them is due.
 
     It is the log start where no setting asks for that. What reaches beyond the last stable offset
     has to stay as it is.
@@ -219,7 +219,7 @@ def _first_uncleanable(view: LogView, first_dirty: int, now_ms: int) -> tuple[in
 
 
 def _compaction_delay_ms(view: LogView, first_dirty: int, now_ms: int) -> int:
-    """By how long max.compaction.lag.ms is passed."""
+    """The ms by which max.compaction.lag.ms is exceeded."""
     clean_until = now_ms - view.config.max_compaction_lag_ms
     if clean_until <= 0:  # a lag that never passes: no segment need be looked into
         return 0

@@ -1,4 +1,4 @@
-"""When something becomes removable in a log to which nothing is written: a pure function.
+"""Finds when something becomes removable in a log without writes: a pure function.
 
 The *due moment* of a segment is the earliest moment at which a cleaning removes something of it
 although no newer record has come: a tombstone or a marker behind its delete horizon
@@ -46,7 +46,7 @@ class DueRule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DueMoments:
-    """When things of one segment become removable (ms), at the earliest of each kind; NEVER if not.
+    """Earliest moments (ms) at which parts of one segment become removable, by kind; NEVER if not.
 
     `tombstone_ms` is the delete horizon of a batch that has a record with a null value, AT_ONCE
     where such a batch of magic 2 has none; `marker_ms` that of a batch with a marker. A batch keeps
@@ -97,16 +97,16 @@ class DueSegment(Protocol):
 
     @property
     def due(self) -> DueMoments:
-        """When things of it become removable."""
+        """The moments at which parts of the segment become removable."""
 
 
 def lag_ends_ms(segment: DueSegment, config: LogConfig) -> int:
-    """Until when min.compaction.lag.ms keeps the records of a segment (ms)."""
+    """The moment (ms) until which min.compaction.lag.ms keeps the records of a segment."""
     lag_ms = config.min_compaction_lag_ms
     return segment.largest_timestamp + lag_ms if lag_ms > 0 else 0
 
 
 def due_clean_ms(segment: DueSegment, config: LogConfig, settled_ms: int) -> int:
-    """When a segment of the clean section is rewritten because it is due; NEVER if it is not."""
+    """The moment at which a clean segment is rewritten because it is due; NEVER if it is not."""
     moment = segment.due.clean_ms(settled_ms)
     return moment if moment == NEVER else max(moment, lag_ends_ms(segment, config))

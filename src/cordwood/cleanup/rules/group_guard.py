@@ -27,7 +27,7 @@ NOT_ASKED: Final = "its committed offset has not been looked up"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupPosition:
-    """How far a group has consumed a partition.
+    """Position of a group in a partition.
 
     `committed` is its committed offset: that of the next record it reads. It is None if the group
     has committed none for the partition, or if it is not known, for which `unknown` is the reason.
@@ -43,7 +43,7 @@ class GroupPosition:
 
     @property
     def text(self) -> str:
-        """Where it is, in words."""
+        """The position, in words."""
         if self.unknown:
             return f"group {self.group}: {self.unknown}"
         if self.committed is None:
@@ -64,7 +64,7 @@ class Consumed:
     others: str = NOT_ASKED
 
     def position(self, group: str) -> GroupPosition:
-        """How far a group is."""
+        """The position of a group."""
         if group in self.committed:
             return GroupPosition(group=group, committed=self.committed[group])
         return GroupPosition(group=group, unknown=self.unknown.get(group, self.others))
@@ -96,7 +96,7 @@ class GroupLoss:
 
     @property
     def offsets(self) -> int:
-        """How many offsets are lost."""
+        """The number of offsets that are lost."""
         return self.last_offset - self.first_offset + 1
 
     @property

@@ -60,7 +60,7 @@ class GroupLosses:
             return tuple([each for key, each in self._noted.items() if key[0] == partition])
 
     def offsets(self) -> Mapping[tuple[str, str], int]:
-        """How many offsets were lost since the start, by (topic, group)."""
+        """The number of offsets lost since the start, by (topic, group)."""
         with self._lock:
             return dict(self._offsets)
 

@@ -38,7 +38,7 @@ class RetainedSegment(Protocol):
 
     @property
     def appended_ms(self) -> int:
-        """When its newest record was appended, or later (ms)."""
+        """Upper bound (ms) of the time at which the newest record was appended."""
 
 
 class CleanedSegment(RetainedSegment, Protocol):
@@ -58,11 +58,11 @@ class CleanedSegment(RetainedSegment, Protocol):
 
     @property
     def modified_ms(self) -> int:
-        """When its log was last written to (ms)."""
+        """Time (ms) of the last write to the segment's log file."""
 
     @property
     def due(self) -> DueMoments:
-        """When things of it become removable; NOTHING_DUE where no setting asks."""
+        """The moments at which parts become removable; NOTHING_DUE if no setting asks for them."""
 
 
 class Segments(Protocol):
@@ -145,7 +145,7 @@ class SegmentView:
 
     @property
     def appended_ms(self) -> int:
-        """When its newest record was appended, or later (ms): its modification time."""
+        """Upper bound (ms) of the newest record's append: the modification time."""
         return self.modified_ms
 
 

@@ -82,7 +82,7 @@ class RemovalReader:
         return found
 
     def moments(self, payload: Payload) -> Ints:
-        """When each record of the block goes; NEVER if it does not, or is not in the payload.
+        """The moment at which each record of the block goes; NEVER if none, or not in the payload.
 
         Raises:
             CorruptError: a record is malformed.

@@ -39,7 +39,7 @@ class RemovalRule(ABC):
 
     @abstractmethod
     def goes_ms(self, record: Record) -> int | None:
-        """From when on a record may go (ms); None if the rule does not concern it."""
+        """The moment (ms) from which on a record may go; None if the rule does not concern it."""
 
     def moments(self, numbers: Any) -> Any:
         """The same for the numbers of several records, int64; those are moments already."""

@@ -1,4 +1,4 @@
-"""Which segments go by log start offset, size or age: a pure function of log, settings and time.
+"""Plans deletions by log start offset, size or age: a pure function of log, settings and time.
 
 Source: org.apache.kafka.storage.internals.log.UnifiedLog.deleteOldSegments and the functions it
 calls; KAFKA-2136, KIP-32 for record timestamps.
@@ -53,7 +53,7 @@ class RetentionPlan:
 
     @property
     def bytes_freed(self) -> int:
-        """How many bytes of logs go."""
+        """The number of bytes of logs that go."""
         return sum(segment.size_bytes for segment in self.expired)
 
 

@@ -89,7 +89,7 @@ def plan_shared_retention(
     free_bytes: Mapping[str, int],
     now_ms: int,
 ) -> list[RetentionPlan]:
-    """For each of `logs`, in their order, what goes for a limit that it shares.
+    """Plans, for each of `logs` in their order, the segments that go for a limit that it shares.
 
     Topics first, then directories by size, then by free space; each limit sees what the ones before
     it have left.

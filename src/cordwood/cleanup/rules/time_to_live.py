@@ -26,11 +26,11 @@ class TimeToLive(RemovalRule):
     why_due = "a dirty record has expired (cordwood.record.ttl.header)"
 
     def goes_ms(self, record: Record) -> int | None:
-        """When it expires."""
+        """The moment at which the record expires."""
         return expiry_ms(record, self.header)
 
     def text(self, goes_ms: int, now_ms: int) -> str:
-        """When its time ends."""
+        """The end of its time to live, in words."""
         left_ms = goes_ms - now_ms
         return f"its time to live {f'ends in {left_ms} ms' if left_ms > 0 else 'has ended'}"
 

@@ -1,4 +1,4 @@
-"""Which transactional batches a cleaning may discard, batch by batch.
+"""Decides which transactional batches a cleaning may discard, batch by batch.
 
 `TransactionTracker` walks batches in offset order and says, for each, whether it may go: the data
 of an aborted transaction may go at once; a marker may go once none of its transaction's batches was

@@ -1,4 +1,4 @@
-"""Which record of a key survives where records have versions: KIP-280.
+"""Decides which record of a key survives where records have versions: KIP-280.
 
 A pure rule; `cordwood.cleanup.rules.record_longs` reads versions of whole blocks.
 """

@@ -68,7 +68,7 @@ class CleanerBacklog:
         self._is_behind = growth is not None
 
     def growth(self) -> Growth | None:
-        """How what is due has grown; None while the cleaner keeps up, as far as is known."""
+        """The growth of the backlog; None while the cleaner keeps up, as far as is known."""
         with self._lock:
             if not self._looks:
                 return None

@@ -129,7 +129,7 @@ class CleanerCheckpoints:
         return log_dir in self._failed
 
     def check_invariants(self) -> None:
-        """Only directories of the logs have lines that are not saved, and offsets are positions."""
+        """Asserts that unsaved lines are of the logs' directories, and offsets positions."""
         with self._lock:
             assert self._unsaved.keys() <= self._files.keys(), "lines of an unknown directory"
             for lines in self._unsaved.values():

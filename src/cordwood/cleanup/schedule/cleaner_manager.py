@@ -1,4 +1,4 @@
-"""Which running log is cleaned next, and what must not be cleaned now.
+"""Chooses the running log that is cleaned next, and excludes those that must not be cleaned now.
 
 The states of partitions (`CleaningStates`) and their checkpoints (`CleanerCheckpoints`) are guarded
 by one lock. Code that truncates, deletes or moves a log, or takes `compact` from its policy, first
@@ -295,7 +295,7 @@ class CleanerManager:
     # ---- the end of a cleaning
 
     def check_cleaning_aborted(self, log: PartitionLog) -> None:
-        """Called by the cleaner of a log before each step.
+        """Checks, before each step of a cleaner, that its log may still be cleaned.
 
         Raises:
             LogCleaningAbortedError: the log is needed by somebody else, or its directory failed.
@@ -332,7 +332,7 @@ class CleanerManager:
                 self.quarantine.move(log, source, destination)
 
     def _removed(self, partition: TopicPartition, log_dir: Path) -> None:
-        """Called when a log will be deleted, was moved, or was lost with its directory."""
+        """Handles a log that will be deleted, was moved, or was lost with its directory."""
         if log_dir in self.logs.context.failures.offline:
             # Not a moment to wait in: the thread that met the failure may be the cleaner's own.
             self.checkpoints.handle_log_dir_failure(log_dir)

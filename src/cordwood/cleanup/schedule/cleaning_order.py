@@ -1,4 +1,4 @@
-"""In which order logs that are due are compacted: cordwood.cleaner.order.
+"""Order in which due logs are compacted: cordwood.cleaner.order.
 
 With `ratio`, as in Kafka, the log with the highest dirty ratio is the next. With `freed` it is the
 one of which a compaction frees the most for each byte that it reads, by an estimate from a sample:
@@ -66,7 +66,7 @@ Sampler = Callable[[DueLog], QuickEstimate]
 
 
 def sample(due: DueLog) -> QuickEstimate:
-    """As `Sampler`, from windows of the log."""
+    """Estimates a compaction from windows of the log."""
     # Compiled code is loaded when it is first needed.
     from cordwood.cleanup.estimate.windows import estimate_from_windows  # noqa: PLC0415
 

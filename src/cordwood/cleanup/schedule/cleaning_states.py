@@ -109,7 +109,7 @@ class CleaningStates:
             self.resume_cleaning([partition])
 
     def abort_and_pause(self, partition: TopicPartition) -> None:
-        """As `abort_cleaning`; it is not cleaned again before `resume_cleaning`.
+        """Aborts a cleaning, and excludes the log from cleaning until `resume_cleaning`.
 
         Differs: Kafka refuses what another caller is stopping; here that is waited for.
 

@@ -48,7 +48,7 @@ class ManagedEngine(Protocol):
     """An engine with a life of its own: one that runs compactions in another process."""
 
     def run(self, committers: Any) -> None:
-        """As `Engine.run`."""
+        """Runs the compactions of committers."""
 
     def configure(self, settings: CleanerSettings) -> None:
         """Applies other settings; compactions in progress keep the old ones."""
@@ -455,7 +455,7 @@ class LogCleaner:
         return int(100 * max(used, default=0.0))
 
     def max_compaction_delay_secs(self) -> int:
-        """By how long a log was past max.compaction.lag.ms, at most, when threads last chose."""
+        """The longest excess over max.compaction.lag.ms when threads last chose a log."""
         chosen = [c.last_chosen for c in self._cleaners if c.last_chosen is not None]
         return int(max((c.max_delay_ms for c in chosen), default=0) / 1000)
 

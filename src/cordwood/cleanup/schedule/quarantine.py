@@ -118,7 +118,7 @@ class Quarantine:
         return last_ms <= now_ms < mark.retry_at_ms
 
     def keeps_from_retention(self, log: PartitionLog, now_ms: int) -> bool:
-        """As `keeps_out`, of a log whose retention has failed; that of others continues."""
+        """Whether a mark of retention keeps the log from retention; that of others continues."""
         mark = self.of(log)
         return mark is not None and mark.stage is Stage.RETENTION and self.keeps_out(log, now_ms)
 

@@ -44,7 +44,7 @@ class StartedEngine:
         return self
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
-        """As `Engine.run`."""
+        """Runs compactions on the started engine, and measures the time."""
         assert self._engine is not None, "it is started before it runs anything"
         self.runs += 1
         begun = self._clock.monotonic_s()

@@ -272,7 +272,7 @@ class _Comparison:
         )
 
     def _expired_in(self, source: SegmentSource, count: int) -> Flags:
-        """Which records of a segment rules remove whatever their keys, in an array of so many."""
+        """Flags the records of a segment that rules remove whatever their keys."""
         found = np.zeros(count, dtype=np.bool_)
         if self._removals is None:
             return found

@@ -89,7 +89,7 @@ class Verification:
 
     @property
     def size_bytes(self) -> int:
-        """How much was read."""
+        """The number of bytes that were read."""
         return sum(log.facts.size_bytes for log in self.logs if log.facts)
 
     def to_json(self) -> dict[str, Any]:
@@ -113,10 +113,10 @@ class Watch:
     """Callbacks for the progress; this one ignores it."""
 
     def begin(self, total_bytes: int) -> None:
-        """So many bytes will be read."""
+        """Begins a verification that will read so many bytes."""
 
     def advance(self, name: str, size_bytes: int) -> None:
-        """So many more of a partition were."""
+        """Counts bytes of a partition that were read."""
 
 
 def verify(

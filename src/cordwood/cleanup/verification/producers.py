@@ -382,7 +382,7 @@ class ProducerCheck:
                 )
 
     def _open_in_log(self, producer_id: int) -> int | None:
-        """Where the open transaction of a producer begins, if a broker's replay has seen that."""
+        """The first offset of a producer's open transaction, if a broker's replay has seen it."""
         known = self._open.get(producer_id)
         if known is None or known.first_offset < self._log_start_offset:
             return None

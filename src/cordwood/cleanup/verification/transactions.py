@@ -79,7 +79,7 @@ class Transactions:
             )
 
     def aborted(self, table: Ints) -> Flags:
-        """Which rows of a batch table are data of a transaction that was aborted."""
+        """Flags the rows of a batch table that are data of an aborted transaction."""
         found = np.zeros(len(table), dtype=np.bool_)
         rows = _data_rows(table)
         for producer_id in np.unique(table[rows, rows_of.PRODUCER_ID]).tolist():
@@ -95,7 +95,7 @@ class Transactions:
         return found
 
     def undecided(self, table: Ints) -> Flags:
-        """Which rows of a batch table are data of a transaction without a marker behind it."""
+        """Flags the rows of a batch table that are data of a transaction without a later marker."""
         found = np.zeros(len(table), dtype=np.bool_)
         rows = _data_rows(table)
         for producer_id in np.unique(table[rows, rows_of.PRODUCER_ID]).tolist():
@@ -118,7 +118,7 @@ class Transactions:
         return place < len(data) and int(data[place]) < end
 
     def markers_to_stay(self, block: Block, now_ms: int) -> Flags:
-        """Which control batches of a block must keep their record."""
+        """Flags the control batches of a block that must keep their record."""
         table = block.table
         found = np.zeros(block.rows, dtype=np.bool_)
         attributes = table[:, rows_of.ATTRIBUTES]

@@ -83,7 +83,7 @@ class PutBackOffsets(GroupEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireOffsets(GroupEvent):
-    """It is time to look for offsets of these groups that have expired."""
+    """Timer event: looks for expired offsets of these groups."""
 
     group_ids: tuple[str, ...]
     reply_to: ReplyTo[None]

@@ -1,4 +1,4 @@
-"""When the committed offsets of a group expire.
+"""Expiry of the committed offsets of a group.
 
 Source: org.apache.kafka.coordinator.group.OffsetMetadataManager.cleanupExpiredOffsets,
 OffsetExpirationConditionImpl; KIP-211.
@@ -37,7 +37,7 @@ class Expiry(NamedTuple):
 
 
 def forecast(shard: GroupShard, group: Group, *, retention_ms: int | None) -> list[Expiry]:
-    """When each committed offset of a group expires, if nothing changes until then.
+    """The time at which each committed offset of a group expires, if nothing changes until then.
 
     A `retention_ms` of None has no limit. Offsets with an expiry timestamp expire nevertheless.
     """

@@ -14,7 +14,7 @@ _CODECS = tuple(Codec)
 
 
 class MigrationPolicy(enum.Enum):
-    """Which groups move from one protocol to the other while they have members."""
+    """Directions in which groups with members may move between the protocols."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -49,7 +49,7 @@ class ConsumerGroupSettings:
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> ConsumerGroupSettings:
-        """From a broker's properties, parsed or as text; Kafka's defaults for those not there."""
+        """Settings from a broker's properties, parsed or as text, with Kafka's defaults."""
         given: dict[str, Any] = {
             field: int(str(values[name]))
             for field, name in _CONSUMER_PROPERTIES.items()
@@ -67,7 +67,7 @@ class ConsumerGroupSettings:
 
 
 def _assignment_interval(settings: ConsumerGroupSettings, values: Mapping[str, object]) -> int:
-    """In its bounds: a value recorded earlier may be outside of those that hold now.
+    """The interval within its bounds: a value recorded earlier may be outside of today's.
 
     Source: GroupCoordinatorConfig.clampDynamicConfigs.
     """
@@ -111,7 +111,7 @@ class GroupSettings:
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> GroupSettings:
-        """From a broker's properties, parsed or as text; Kafka's defaults for those not there."""
+        """Settings from a broker's properties, parsed or as text, with Kafka's defaults."""
         given = {
             field: int(str(values[name])) * factor
             for field, (name, factor) in _PROPERTIES.items()
@@ -122,7 +122,7 @@ class GroupSettings:
 
 
 def retention_ms_of(group_minutes: int | None, broker_ms: int) -> int | None:
-    """How long the offsets of a group are retained, in ms; None without limit.
+    """The retention of a group's offsets, in ms; None without limit.
 
     `group_minutes` is the group's own setting: -1 without limit, None if it has none.
     """

@@ -86,7 +86,7 @@ class MarkersWritten(TransactionEvent):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpireIds(TransactionEvent):
-    """It is time to look for transactional ids that have expired."""
+    """Timer event: looks for expired transactional ids."""
 
     is_long = True
     reply_to: ReplyTo[None]

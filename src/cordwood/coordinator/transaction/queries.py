@@ -61,7 +61,7 @@ def described(known: Transaction | None) -> DescribedTransaction:
 
 
 class Filter(NamedTuple):
-    """Which transactions a client wants to have listed."""
+    """Filter of ListTransactions."""
 
     states: Collection[str]
     producer_ids: Collection[int]
@@ -76,7 +76,7 @@ class Filter(NamedTuple):
         duration_ms: int,
         pattern: str | None,
     ) -> Filter:
-        """From the fields of a request.
+        """The filter that the fields of a request describe.
 
         Raises:
             InvalidRegularExpressionError: the pattern is not in RE2's syntax.

@@ -365,7 +365,7 @@ class TransactionCoordinator:
 
     @property
     def unwritten_ends(self) -> int:
-        """How many transactions have all markers, but no record yet that they have ended.
+        """The number of transactions that have all markers, but no record yet of their end.
 
         Source: TransactionMarkerChannelManager, the metric LogAppendRetryQueueSize.
         """

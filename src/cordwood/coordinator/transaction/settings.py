@@ -29,7 +29,7 @@ class TransactionSettings:
 
     @classmethod
     def of(cls, values: Mapping[str, object]) -> TransactionSettings:
-        """From a broker's properties, parsed or as text; Kafka's defaults for those not there."""
+        """Settings from a broker's properties, parsed or as text, with Kafka's defaults."""
         given: dict[str, Any] = {
             field: int(str(values[name]))
             for field, name in _PROPERTIES.items()

@@ -241,7 +241,7 @@ class Transaction:
         return self._moved(TransactionState.EMPTY, partitions=(), start_ms=-1, **changes)
 
     def fenced(self) -> Transaction:
-        """With the epoch that fences its producer, to be aborted in the same step.
+        """A copy with the epoch that fences its producer, to be aborted in the same step.
 
         The epoch is not bumped again if an earlier attempt to write it has failed: no client has
         been given that epoch.
@@ -271,7 +271,7 @@ class Transaction:
     def with_partitions(
         self, partitions: Iterable[TopicPartition], *, client_version: int, now_ms: int
     ) -> Transaction:
-        """With partitions added; the transaction begins if there is none.
+        """A copy with partitions added; the transaction begins if there is none.
 
         Source: TransactionMetadata.prepareAddPartitions.
         """
@@ -294,7 +294,7 @@ class Transaction:
         now_ms: int,
         next_producer_id: int = NO_PRODUCER_ID,
     ) -> Transaction:
-        """With the outcome decided: markers follow when this is committed.
+        """A copy with the outcome decided: markers follow when this is committed.
 
         Args:
             commit: whether it is committed.
@@ -334,7 +334,7 @@ class Transaction:
         )
 
     def completed(self, *, now_ms: int) -> Transaction:
-        """With all markers written.
+        """A copy with all markers written.
 
         Source: TransactionMetadata.prepareComplete.
         """

@@ -157,7 +157,7 @@ def skip_tags(data: Buffer, at: int) -> int:
 
 
 def read_numbers(data: Buffer, at: int, count: int, code: str) -> tuple[list[Any], int]:
-    """So many numbers of `struct`'s type `code`, and the position after them.
+    """Reads `count` numbers of `struct`'s type `code`; also returns the position after them.
 
     Raises:
         struct.error: the message ends before.
@@ -176,7 +176,7 @@ def read_numbers(data: Buffer, at: int, count: int, code: str) -> tuple[list[Any
 
 
 def read_uuids(data: Buffer, at: int, count: int) -> tuple[list[UUID], int]:
-    """So many UUIDs, and the position after them.
+    """Reads `count` UUIDs; also returns the position after them.
 
     Raises:
         CutOffError: the message ends before.

@@ -42,7 +42,7 @@ from cordwood.storage.reread import reread
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdviceQuestion:
-    """Which topics are asked for, and what is to be promised of them, if anything.
+    """Topics that are asked for, and the promises that are wanted for them, if any.
 
     `now_ms` is None for the time of this machine, `bytes_a_second` for the peak of the log.
     """
@@ -167,7 +167,7 @@ def advise_directories(question: AdviceQuestion) -> Advice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Kept:
-    """Which promises a topic can keep, and why it cannot keep another."""
+    """Promises that a topic can keep, and the reason why it cannot keep another."""
 
     promises: Promises = field(default_factory=Promises)
     refused: str = ""

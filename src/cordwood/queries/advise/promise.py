@@ -236,7 +236,7 @@ def peak_bytes_a_second(view: LogView) -> float:
 
 
 def disk_overhead(config: LogConfig) -> float | None:
-    """How many times the size of its newest values a compacted log may take; None without limit."""
+    """The size of a compacted log, as a multiple of its newest values; None without limit."""
     ratio = config.min_cleanable_dirty_ratio
     return None if ratio >= 1 else 1 / (1 - ratio)
 
@@ -268,7 +268,7 @@ def _lowered(value: int, limit: int) -> int:
 
 
 def _wait_within(config: LogConfig, setting: str, limit: int) -> int:
-    """How long, or how large, a log that waits for groups may get; unchanged where it does not."""
+    """The limit of time or size for a log that waits for groups; unchanged for others."""
     value: int = getattr(config, setting.replace(".", "_"))
     return _lowered(value, limit) if config.cordwood_retention_groups else value
 

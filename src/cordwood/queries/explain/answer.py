@@ -166,7 +166,7 @@ class ExplainedRecord:
 
 
 class When(enum.StrEnum):
-    """When retention removes a segment, if nothing is appended."""
+    """Time at which retention removes a segment, if nothing is appended."""
 
     NOW = "now"
     DAY = "next_24h"
@@ -176,7 +176,7 @@ class When(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentSum:
-    """How many segments, and their bytes."""
+    """Number of segments, and their bytes."""
 
     segments: int = 0
     bytes: int = 0

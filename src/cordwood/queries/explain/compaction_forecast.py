@@ -87,7 +87,7 @@ def _first_ms(
 
 
 def _moments(view: LogView, cleanable: Cleanable) -> list[int]:
-    """When a lag of a dirty segment ends, or something of a clean one becomes removable."""
+    """The moments at which lags of dirty segments end, or parts of clean ones become removable."""
     config = view.config
     dirty = view.values(cleanable.first_dirty, view.active.base_offset)
     clean = clean_segments(view, cleanable.first_dirty)

@@ -30,7 +30,7 @@ Reading = Callable[[int], AbstractContextManager[Callable[[int], None]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordQuestion:
-    """Which records are asked for: one by partition and offset, or all of a key."""
+    """Records that are asked for: one by partition and offset, or all of a key."""
 
     partition: TopicPartition | None = None
     offset: int = -1
@@ -65,7 +65,7 @@ class RecordQuestion:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryQuestion:
-    """Which directories and topics are asked for, with which settings, at which moment.
+    """Directories and topics that are asked for, the settings, and the moment.
 
     `now_ms` is None for the time of this machine, `records` if no record is asked for.
     """

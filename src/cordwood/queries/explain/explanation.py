@@ -72,18 +72,18 @@ class LogExplanation:
 
     @property
     def cleaned_by_ms(self) -> int | None:
-        """When the next compaction has ended at the latest, as far as settings limit it (ms)."""
+        """The latest end (ms) of the next compaction, as far as settings limit it."""
         return None if self.compaction is None else self._ended_ms(self.compaction.due_ms)
 
     def compacted_by_ms(self, offset: int) -> int | None:
-        """When a compaction that reaches beyond `offset` has removed files, at the latest (ms)."""
+        """The latest moment (ms) at which a compaction beyond `offset` has removed files."""
         if self.compaction is None:
             return None
         ended_ms = self._ended_ms(covered_ms(self.facts.view, self.compaction, offset))
         return None if ended_ms is None else ended_ms + self.facts.delays.removal_ms
 
     def removed_by_ms(self, due_ms: int) -> int | None:
-        """When a compaction that is due at `due_ms` has removed files, at the latest (ms)."""
+        """The latest moment (ms) at which a compaction due at `due_ms` has removed files."""
         ended_ms = self._ended_ms(due_ms)
         return None if ended_ms is None else ended_ms + self.facts.delays.file_delete_ms
 
@@ -93,7 +93,7 @@ class LogExplanation:
         return due_ms + self.facts.delays.backoff_ms + (self._throttled_ms() or 0)
 
     def gone_by_ms(self, fate: SegmentFate) -> int | None:
-        """When the files of a segment are removed at the latest (ms); None if they stay."""
+        """The latest moment (ms) at which the files of a segment are removed; None if they stay."""
         if fate.goes_ms is None:
             return None
         return fate.goes_ms + self.facts.delays.check_ms + self.facts.delays.removal_ms
@@ -175,7 +175,7 @@ class LogExplanation:
         )
 
     def due_ms(self, fate: SegmentFate) -> int | None:
-        """When a clean segment is cleaned for what becomes removable in it (ms); None if never."""
+        """The moment (ms) at which a clean segment is cleaned as due; None if never."""
         view = self.facts.view
         if self.compaction is None or view.holds:
             return None
@@ -186,7 +186,7 @@ class LogExplanation:
         return None if moment == NEVER else max(moment, self.now_ms)
 
     def _throttled_ms(self) -> int | None:
-        """How long a cleaning takes at least that reads all, and writes as much."""
+        """The least time (ms) of a throttled cleaning that reads all, and writes as much."""
         if self.facts.throttle_bytes is None or self.compaction is None:
             return None
         cleanable = self.compaction.cleanable

@@ -25,7 +25,7 @@ class OpenTransaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delays:
-    """How long after a plan is due its effect may come at the latest, in ms.
+    """Longest delays between the moment at which a plan is due and its effect, in ms.
 
     `check_ms` is between two checks of retention, `backoff_ms` between two checks of the cleaner,
     `file_delete_ms` until the files of a removed segment go. A broker's trash keeps them from the
@@ -40,7 +40,7 @@ class Delays:
 
     @property
     def removal_ms(self) -> int:
-        """From the removal of a segment until no file has its records."""
+        """The time from the removal of a segment until no file has its records."""
         in_trash_ms = self.trash_ms + self.check_ms if self.trash_ms else 0
         return max(self.file_delete_ms, in_trash_ms)
 

@@ -1,4 +1,4 @@
-"""When one record is gone from every file at the latest, and what decides it: a pure function.
+"""Finds the latest moment at which a record is in any file, and the reason: a pure function.
 
 Retention removes it with its segment. A compaction removes it when the section that it cleans holds
 a newer record of the same key, or a reason that needs none: it has no key, its transaction was
@@ -118,7 +118,7 @@ def key_fates(explanation: LogExplanation, records: Sequence[FoundRecord]) -> li
 def winners(
     records: Sequence[FoundRecord], rule: VersionRule | None, log_start_offset: int
 ) -> list[list[int]]:
-    """For each record of a key, the offsets of those that beat it, the highest last.
+    """The offsets of the records that beat each record of a key, the highest last.
 
     Those of aborted transactions beat none, nor does a version below the log start offset.
 
@@ -134,7 +134,7 @@ def winners(
 def beaten_newer(
     records: Sequence[FoundRecord], rule: VersionRule | None, log_start_offset: int
 ) -> list[int | None]:
-    """For each record of a key, the offset of the newest that it beats though it is older.
+    """The offset of the newest record that each record of a key beats though it is older.
 
     A compaction that finds that one keeps a tombstone past its horizon. The arguments are those of
     `winners`.
@@ -265,7 +265,7 @@ class _Compacted:
         return None, f"{why}, but that one is clean: only dirty records are compared with others"
 
     def _at_next(self, offset: int, why: str) -> tuple[int | None, str]:
-        """It goes with a compaction that covers `offset` and the record."""
+        """The fate of a record that goes with a compaction that covers it and `offset`."""
         gone_ms = self._explanation.compacted_by_ms(max(offset, self._found.record.offset))
         if gone_ms is not None:
             return gone_ms, f"{why}; a compaction removes it"
@@ -320,7 +320,7 @@ class _Compacted:
         )
 
     def removal(self) -> tuple[int, RemovalRule] | None:
-        """When a rule removes the record whatever its key (ms), and which; None if none does."""
+        """The moment (ms) at which a rule removes the record whatever its key, and the rule."""
         if self._found.is_control:
             return None
         rules = removal_rules(self._explanation.facts.view.config)
@@ -354,7 +354,7 @@ class _Compacted:
         return self._from(max(removed_ms, lags_end_ms), why)
 
     def _from(self, moment_ms: int, why: str) -> tuple[int | None, str]:
-        """It goes with the first check from a moment on."""
+        """The fate of a record that goes with the first check from a moment on."""
         explanation = self._explanation
         view = explanation.facts.view
         if view.holds:

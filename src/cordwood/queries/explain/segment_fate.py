@@ -1,4 +1,4 @@
-"""When each segment goes by retention, and what is in the way of it: a pure function.
+"""Finds when retention removes each segment, and why it stays till then: a pure function.
 
 The plan of a check says what goes now; the moments after that follow from the same functions that
 the planner compares with the time. They hold for as long as nothing is appended.
@@ -98,7 +98,7 @@ class _Kept:
         return found
 
     def _goes_ms(self, number: int, left: int, latest_ms: int) -> int | None:
-        """When a segment goes by itself, at the earliest; the arguments are those of `_blockers`.
+        """The earliest moment for the segment itself; the arguments are those of `_blockers`.
 
         Segments before it may take longer. None where no moment is known.
         """

@@ -74,7 +74,7 @@ class NotMeasured:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleaningSeconds:
-    """How long a cleaning takes on each side, as measured without writing; None if it was not."""
+    """Durations of a cleaning on each side, measured without writing; None if not measured."""
 
     now: float | None
     then: float | None
@@ -154,7 +154,7 @@ class Question:
 
 
 def starts_of(comparison: Comparison) -> dict[str, tuple[int, int]]:
-    """By partition, the log start offset now and after the changed cleaning, where it moves."""
+    """The log start offsets now and after the changed cleaning, by partition, where they differ."""
     return {
         each.name: (each.view.log_start_offset, each.then.log_start_offset)
         for each in comparison.partitions

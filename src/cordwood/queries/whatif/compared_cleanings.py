@@ -162,7 +162,7 @@ def _changes(topic: str, now: CleanRequest, then: CleanRequest) -> dict[str, tup
 
 
 def _origins(topic: str, request: CleanRequest) -> Mapping[str, Origin]:
-    """Where the settings of a topic come from; empty if they are not known."""
+    """The origins of a topic's settings; empty if they are not known."""
     resolved = request.resolve(topic)
     return {} if resolved is None else resolved.origin
 
@@ -213,7 +213,7 @@ class _Measuring:
         *,
         is_whole: bool,
     ) -> None:
-        """With `is_whole`, what goes depends on logs of other topics, too."""
+        """Creates a measurement; with `is_whole`, the plan depends on logs of other topics, too."""
         self._comparison = comparison
         self._side = side
         self._plans = plans

@@ -36,7 +36,7 @@ _SEGMENTS_A_DAY_MAX: Final = 500
 
 
 class How(StrEnum):
-    """How an outcome is known.
+    """Method by which an outcome is known.
 
     `planned`: from names, sizes and indexes. `measured`: from a cleaning that wrote nothing.
     `estimated`: retention is planned, and the compaction estimated from a sample.
@@ -144,7 +144,7 @@ def _outcome(view: LogView, after: LogView) -> Outcome:
 
 
 def bytes_to_read(check: CheckPlan, *, now_ms: int) -> int:
-    """How many bytes the compaction that is due reads, after retention."""
+    """The number of bytes that the due compaction reads, after retention."""
     return plan_cleanable(check.after, now_ms=now_ms).bytes_to_read
 
 
@@ -191,7 +191,7 @@ def cost_of(bytes_read: int, keys: int, *, cores: int, cleaner: CleanerSettings)
 
 
 def kafka_passes(keys: int, cleaner: CleanerSettings) -> int:
-    """How many cleanings Kafka's cleaner needs at least for so many keys.
+    """The least number of cleanings that Kafka's cleaner needs for so many keys.
 
     Source: org.apache.kafka.storage.internals.log.SkimpyOffsetMap, Cleaner.buildOffsetMap.
     """
@@ -199,7 +199,7 @@ def kafka_passes(keys: int, cleaner: CleanerSettings) -> int:
 
 
 def kafka_keys_a_pass(cleaner: CleanerSettings) -> int:
-    """How many keys the offset map of one thread of Kafka's cleaner holds.
+    """The number of keys that the offset map of one thread of Kafka's cleaner holds.
 
     Source: org.apache.kafka.storage.internals.log.SkimpyOffsetMap, LogCleaner.
     """

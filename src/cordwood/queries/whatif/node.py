@@ -151,7 +151,7 @@ class _Supposed:
 def _suppose(
     node: Node, resources: Sequence[Resource], topics: set[str], shown: set[str]
 ) -> _Supposed:
-    """In slices of the event loop; the configs are a copy. `shown` are the topics asked for.
+    """Applies the changes to a copy of the configs, in slices of the event loop.
 
     Raises:
         ConfigError: the broker would refuse them; the text is Kafka's.

@@ -17,7 +17,7 @@ DAYS_MAX: Final = 366
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIfQuestion:
-    """Which settings change, as --set gives them, and of which topics, all without a glob.
+    """Changes of settings, as --set gives them, and their topics, all without a glob.
 
     `days` is how far to look ahead. With `alone`, other brokers are not asked: the answer warns of
     partitions that this one does not have.

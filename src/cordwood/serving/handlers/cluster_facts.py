@@ -55,7 +55,7 @@ def endpoint_for(context: RequestContext, broker: BrokerImage) -> Endpoint | Non
 
 
 class BrokerPlace(NamedTuple):
-    """Where a client reaches a broker."""
+    """Address at which clients reach a broker."""
 
     broker_id: int
     host: str

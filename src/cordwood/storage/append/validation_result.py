@@ -16,7 +16,7 @@ from cordwood.format.varint import Buffer
 
 @dataclass(slots=True)
 class ValidationMetrics:
-    """How many records were refused, and why; the names are those of Kafka's meters per second.
+    """Numbers of refused records, by reason; the names are those of Kafka's meters per second.
 
     Source: LogValidator.MetricsRecorder, org.apache.kafka.storage.log.metrics.BrokerTopicMetrics.
     """

@@ -50,7 +50,7 @@ class LocatedLog(Protocol):
 
     @property
     def directory(self) -> Path:
-        """Where they are now."""
+        """The present directory of the files."""
 
 
 class DeletedFiles:

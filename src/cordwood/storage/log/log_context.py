@@ -24,7 +24,7 @@ _RECENT_MAX = 1028
 
 
 class FlushTimes:
-    """How often segments were flushed, and how long that took, in all and lately; in seconds.
+    """Statistics of flushes of segments: number and duration, in all and lately; in seconds.
 
     Source: org.apache.kafka.storage.internals.log.LogSegment (LogFlushRateAndTimeMs).
     """
@@ -88,7 +88,7 @@ class LogContext:
         """For each setting of a topic where its value comes from; any thread may call it."""
 
     def draw_jitter_ms(self, config: LogConfig) -> int:
-        """By how much earlier than after segment.ms a new segment rolls.
+        """Draws the time (ms) by which a new segment rolls earlier than after segment.ms.
 
         Source: LogConfig.randomSegmentJitter.
         """

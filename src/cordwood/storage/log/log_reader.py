@@ -65,7 +65,7 @@ class Fetched:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes there are to send."""
+        """The number of bytes to send."""
         return self.range.size_bytes if self.range is not None else 0
 
     def read(self) -> bytes:
@@ -246,7 +246,7 @@ class LogReader:
         return known
 
     def position_of(self, offset: int) -> LogPosition:
-        """Where the first batch that ends at or after `offset` begins, or the log's end."""
+        """The position of the first batch that ends at or after `offset`, or the log's end."""
         log = self._log
         segments, end = log.segments, log.end
         if offset < end.offset or end.position < 0:
@@ -340,7 +340,7 @@ class LogReader:
         return found or Fetched(position=log.end, range=None, aborted=nothing)
 
     def _bound_position(self, isolation: Isolation) -> LogPosition:
-        """Where a reader of that isolation stops."""
+        """The position at which a reader of that isolation stops."""
         log = self._log
         if isolation is Isolation.LOG_END:
             end = log.end

@@ -57,7 +57,7 @@ def is_trashed(log: NotedLog) -> bool:
 
 
 def trash_path(log: NotedLog) -> str | None:
-    """Where what is removed from a log goes; None if it is deleted."""
+    """The directory for files that are removed from a log; None if they are deleted."""
     trash = log.context.trash
     return str(trash.directory) if trash is not None and is_trashed(log) else None
 

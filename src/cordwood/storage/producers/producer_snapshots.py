@@ -60,7 +60,7 @@ class ProducerSnapshots:
         return min(self._offsets, default=None)
 
     def path(self, offset: int) -> Path:
-        """Where the snapshot at `offset` lies, or would lie."""
+        """The path of the snapshot at `offset`, whether or not it exists."""
         return self._directory / segment_file_name(offset, PRODUCER_SNAPSHOT_SUFFIX)
 
     def list_again(self) -> None:

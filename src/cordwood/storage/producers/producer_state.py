@@ -153,7 +153,7 @@ class ProducerStateManager:
 
     @property
     def producer_count(self) -> int:
-        """How many producers are known."""
+        """The number of producers."""
         return len(self._producers)
 
     @property

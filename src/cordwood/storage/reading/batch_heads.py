@@ -53,7 +53,7 @@ assert _PREFIX.size == MAGIC_BYTES_MIN
 
 
 class BatchPosition(NamedTuple):
-    """Where a batch lies in its log file; both offsets are inclusive."""
+    """Position of a batch in its log file; both offsets are inclusive."""
 
     base_offset: int
     last_offset: int

@@ -71,7 +71,7 @@ class Block:
         return found
 
     def position_of(self, row: int) -> int:
-        """Where in the file a batch starts."""
+        """The position in the file at which a batch starts."""
         return self.position + int(self.table[row, rows_of.POSITION])
 
     def codec_of(self, row: int) -> int:

@@ -257,7 +257,7 @@ class LogSegment:
 
     @property
     def last_modified_ms(self) -> int:
-        """When the log file was last written.
+        """Time (ms) of the last write to the log file.
 
         Raises:
             OSError: it is gone.
@@ -266,7 +266,7 @@ class LogSegment:
 
     @property
     def appended_ms(self) -> int:
-        """When its newest record was appended, or later, by the log's clock (ms).
+        """Upper bound (ms, by the log's clock) of the time at which the newest record was appended.
 
         It is when this process appended last, or where it has not, the modification time: each
         append changes it, a compaction keeps that of the newest segment it merges, and whatever
@@ -412,7 +412,7 @@ class LogSegment:
         return self.indexes.end(self)[0]
 
     def valid_bytes(self) -> int:
-        """Where the last whole batch ends, as far as headers tell; less than the size if torn."""
+        """The end of the last whole batch by its header; less than the size if torn."""
         return self.indexes.end(self)[1]
 
     def has_overflow(self) -> bool:

@@ -52,7 +52,7 @@ class Walk(Protocol):
 
     @property
     def end(self) -> int:
-        """How many bytes of it there are."""
+        """The number of bytes."""
 
     @property
     def builder(self) -> IndexBuilder:
@@ -64,7 +64,7 @@ class Walk(Protocol):
 
     @property
     def reach(self) -> int:
-        """By how much an offset may be above the base offset."""
+        """The largest distance of an offset from the base offset."""
 
     @property
     def on_batch(self) -> Callable[[BatchHeader, EndTxnMarker | None], None] | None:

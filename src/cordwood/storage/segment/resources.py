@@ -28,7 +28,7 @@ class FileOwner(Protocol):
 
     @property
     def path(self) -> Path:
-        """Where the file is now."""
+        """The present path of the file."""
 
     @property
     def naming_lock(self) -> threading.Lock:
@@ -64,12 +64,12 @@ class ResourceCache:
 
     @property
     def files_open(self) -> int:
-        """How many files are kept open."""
+        """The number of files that are kept open."""
         return len(self._files)
 
     @property
     def index_bytes(self) -> int:
-        """How many bytes the noted indexes take."""
+        """The number of bytes of the noted indexes."""
         return self._index_bytes
 
     def file(self, owner: FileOwner) -> File:

@@ -121,12 +121,12 @@ class SegmentIndex(ABC):
 
     @property
     def entries(self) -> int:
-        """How many entries there are."""
+        """The number of entries."""
         return len(self.columns()[0])
 
     @property
     def max_entries(self) -> int:
-        """How many entries it may hold."""
+        """The largest number of entries that fit."""
         capacity = self._capacity
         if capacity is None:
             self.columns()

@@ -60,7 +60,7 @@ class SegmentList:
     # ---- made from this one
 
     def with_added(self, *segments: LogSegment) -> SegmentList:
-        """This list with more segments; they replace those with the same base offset."""
+        """A copy with more segments; they replace those with the same base offset."""
         if len(segments) == 1 and self._bases and segments[0].base_offset > self._bases[-1]:
             # A roll, which is not to take longer the more segments there are.
             made = self._of((*self._bases, segments[0].base_offset), (*self._segments, *segments))
@@ -69,7 +69,7 @@ class SegmentList:
         return SegmentList((*self._segments, *segments))
 
     def without(self, segments: Iterable[LogSegment]) -> SegmentList:
-        """This list without those very segments; another one with the same base offset stays."""
+        """A copy without those very segments; another one with the same base offset stays."""
         gone = {id(segment) for segment in segments}
         kept = [segment for segment in self._segments if id(segment) not in gone]
         return self._of(tuple([segment.base_offset for segment in kept]), tuple(kept))

@@ -403,7 +403,7 @@ class SegmentWalk:
 
 
 class _Effort:
-    """How many batches all walks of this process have checked plainly."""
+    """Number of batches that all walks of this process have checked plainly."""
 
     plain_batches = 0
 

@@ -117,7 +117,7 @@ def _first(
 
 
 def _first_of(raw: bytes, least: int, most: int, starting_offset: int) -> TimestampAndOffset | None:
-    """Only size and timestamp are decoded of a record that is skipped."""
+    """Finds the first such record; only size and timestamp are decoded of records before it."""
     header = parse_header(raw)
     payload, position = raw, HEADER_BYTES
     if header.attributes & _CODEC_MASK:

@@ -40,7 +40,7 @@ def show_topics(topics: Sequence[TopicAdvice], choice: Choice, *, details: bool)
 
 
 def _summary(topics: Sequence[TopicAdvice]) -> str:
-    """How many topics have which answer."""
+    """A sentence with the numbers of topics by answer."""
     unlimited = sum(each.age.bound is None for each in topics)
     parts = [
         f"{counted(len(topics), 'topic')}, of which {unlimited:,} have no largest age of a record"

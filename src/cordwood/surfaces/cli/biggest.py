@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """Which rows are shown, and in which order: `sort` is the name of a key; `top` None for all."""
+    """Selection and order of rows: `sort` is the name of a key; `top` None for all."""
 
     sort: str
     top: int | None = TOP
@@ -53,7 +53,7 @@ class Measure(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing(Generic[T]):
-    """How things are listed.
+    """Form of a list of things.
 
     `heading` is the title of the first column, which `name` gives; `keys` is what they are sorted
     by, the largest first; `order` says so in the title, where not by the name of the key.

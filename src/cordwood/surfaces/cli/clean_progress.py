@@ -51,7 +51,7 @@ class _CountColumn(ProgressColumn):
 
 
 class _TimeLeftColumn(ProgressColumn):
-    """How long a row that is estimated will still take, once a tenth of it is done."""
+    """Time left for a row that is estimated, shown once a tenth of it is done."""
 
     def render(self, task: Task) -> Text:
         """The column's text."""

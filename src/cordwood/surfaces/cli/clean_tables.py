@@ -41,7 +41,7 @@ def show_report(report: Report, screen: Screen, choice: Choice) -> None:
 
 
 def _summary(report: Report) -> str:
-    """How many partitions fared how, and what is or would be freed, by which rule."""
+    """A sentence: partitions by result, and bytes freed by each rule, or to be freed."""
     freed = sum(p.bytes_freed for p in report.partitions)
     counts = {status: sum(p.status is status for p in report.partitions) for status in Status}
     words = ", ".join(f"{count:,} {status}" for status, count in counts.items() if count)
@@ -124,7 +124,7 @@ def _reduction_text(partitions: Sequence[PartitionReport]) -> str:
 
 
 def _records(partitions: Sequence[PartitionReport]) -> str:
-    """How many records go; empty where nobody counted."""
+    """The numbers of records that go; empty if they were not counted."""
     counts = []
     for each in partitions:
         if each.before is not None and each.before.records is not None:

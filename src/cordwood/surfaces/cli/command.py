@@ -1,4 +1,4 @@
-"""How a command is declared: options that commands share, its log, and how it ends for an error."""
+"""Declaration of a command: options that commands share, its log, its end after an error."""
 
 from __future__ import annotations
 

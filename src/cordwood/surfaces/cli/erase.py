@@ -351,7 +351,7 @@ class _Keys:
         return frozenset(self._named)
 
     def counts(self, by_hash: dict[str, int], salt: bytes) -> list[tuple[str, int]]:
-        """How many records were found for each key that a report counts, in the order given."""
+        """The number of records found for each key that a report counts, in the order given."""
         hashes = [(name, hash_of_key(key, salt)) for key, name in self._named.items()]
         return [(name, by_hash[each]) for name, each in hashes if each in by_hash]
 

@@ -52,7 +52,7 @@ class ErasureMeans:
             self._conditions += each.conditions()
 
     def means(self) -> Means:
-        """For `erase`."""
+        """The searcher and the engine for `erase`."""
         return Means(searcher=self._searcher, engine=self._engine)
 
     def _searcher(self, size_bytes: int) -> Searcher:

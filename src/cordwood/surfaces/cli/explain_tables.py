@@ -63,7 +63,7 @@ _RECORDS: Final = (
 
 
 class Detail(Enum):
-    """How much is shown of each partition that is shown."""
+    """Detail in which a partition is shown."""
 
     ROW = "a row"
     SEGMENTS = "its segments, those alike in one row"
@@ -277,7 +277,7 @@ def _reasons(segment: ExplainedSegment) -> str:
 
 
 def _span(moments: Sequence[int | None], now_ms: int) -> str:
-    """When the first and the last of some segments go."""
+    """The times at which the first and the last of some segments go."""
     first, last = moments[0], moments[-1]
     if first is None or last is None:
         return "no limit"

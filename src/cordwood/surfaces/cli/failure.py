@@ -1,4 +1,4 @@
-"""How a command says that it failed: a line on standard error, and a document with `--json`.
+"""Report of a failed command: a line on standard error, and a document with `--json`.
 
 With `--json` standard output has one JSON document, also of a command that failed: `error`, the
 text of the line, and `exit_code`. A command that has printed its own document, such as a report

@@ -23,7 +23,7 @@ _OWN: Final = {
 
 
 def run_below_first_process() -> None:
-    """Where this is process 1, returns in a child of it; process 1 ends with the child's code.
+    """Forks if this is process 1, and returns in the child; process 1 ends with the child's code.
 
     Elsewhere it does nothing. To be called before there are threads, and before the command has
     opened anything.

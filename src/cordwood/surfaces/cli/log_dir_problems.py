@@ -146,7 +146,7 @@ def said_by_cleaner(answer: Any) -> Iterator[tuple[str, str]]:
 def next_commands(
     answer: LogDirsSummary, paths: Sequence[Path], *, sources: Sequence[str], changes: Sequence[str]
 ) -> list[NextCommand]:
-    """At most three commands that follow.
+    """Commands that may follow, at most three.
 
     Args:
         answer: the summary.

@@ -1,4 +1,4 @@
-"""Where `cordwood serve` listens, and which address its clients get: options, settings, notices."""
+"""Listeners of `cordwood serve`, and the addresses for its clients: options, settings, notices."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ _log = logging.getLogger("cordwood.serve")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpPlace:
-    """Where HTTP is served: a port of None is the usual one or any free, a negative one is none.
+    """Address of HTTP: a port of None is the usual one or any free, a negative one is none.
 
     `remote_changes`: whether other machines may change something.
     """

@@ -91,7 +91,7 @@ def set_option(text: str) -> str:
 
 
 def _instead_of_words(name: str, text: str) -> str:
-    """How a duration in words is written; empty if it is none."""
+    """The right form of a duration in words; empty if the text is none."""
     unit, spoken = _DURATIONS_MS.get(unit_of(name)), _SPOKEN.fullmatch(text.strip())
     word = "" if spoken is None else spoken[2].lower().removesuffix("s")
     if unit is None or spoken is None or word not in _WORDS_MS:

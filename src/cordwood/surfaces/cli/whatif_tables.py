@@ -215,7 +215,7 @@ def _known_by(how: How) -> str:
 
 
 def _show_not_measured(answer: WhatIf, screen: Screen) -> None:
-    """Where the sizes shown are without a compaction, and what measures it."""
+    """Prints which sizes are without a compaction, and the option that measures it."""
     names = list(dict.fromkeys([*answer.not_measured.now, *answer.not_measured.then]))
     if names:
         some = ", ".join(names[:_TOPICS_NAMED])

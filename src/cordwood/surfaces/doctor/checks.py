@@ -174,7 +174,7 @@ def check_memory(machine: Machine, *, has_spark: bool) -> Finding:
 
 
 def check_processors(machine: Machine) -> Finding:
-    """How many there are, and what the control group allows."""
+    """Compares the number of processors with the control group's limit."""
     if machine.group_cpus is None or machine.group_cpus >= machine.cpus:
         return _ok("processors", f"{machine.cpus}")
     text = f"{machine.group_cpus:g} by the control group, of {machine.cpus}"

@@ -387,7 +387,7 @@ def _meta(path: Path) -> tuple[str, str]:
 
 
 def _described(path: Path) -> tuple[int | None, str]:
-    """How many topics the metadata log here has, or why it cannot be read."""
+    """The number of topics in the metadata log here, or why it cannot be read."""
     from cordwood.queries.settings import metadata_topics  # noqa: PLC0415
 
     try:

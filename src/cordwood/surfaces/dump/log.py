@@ -27,7 +27,7 @@ _SNAPSHOT_NAME = re.compile(r"(\d{20})-(\d{10})\.checkpoint(?:\.deleted|\.part)?
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogOptions:
-    """Which parts of a log are printed; without a `decoder` the payload is left out."""
+    """Parts of a log that are printed; without a `decoder` the payload is left out."""
 
     is_deep: bool
     decoder: PayloadDecoder | None

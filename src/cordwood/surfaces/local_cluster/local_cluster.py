@@ -77,13 +77,13 @@ class ClusterOptions:
 
 
 class Wiring(Protocol):
-    """How nodes reach each other: directly, or through something that may cut them off."""
+    """Connections between nodes: direct, or through a proxy that may cut them off."""
 
     def advertised_port(self, node_id: int, port: int) -> int:
         """The port at which others reach a node that listens at `port`."""
 
     def started(self, node_id: int, pid: int) -> None:
-        """From now on this process is the node."""
+        """Takes this process as the node from now on."""
 
     def is_cut_off(self, node_id: int) -> bool:
         """Whether neither clients nor other nodes reach the node."""
@@ -105,10 +105,10 @@ class DirectWiring:
 
 
 class ClusterListener(Protocol):
-    """Is called while a cluster starts and stops; may raise to give a start up."""
+    """Callbacks while a cluster starts and stops; they may raise an error to end a start."""
 
     def waiting(self) -> None:
-        """Called again and again while something is waited for."""
+        """Runs repeatedly during a wait."""
 
     def started(self, node: LocalNode) -> None:
         """A node serves."""

@@ -49,14 +49,14 @@ class State(enum.Enum):
 
 
 class Listening(NamedTuple):
-    """Where a node listens, and where others reach it: the same port, or that of a proxy."""
+    """Port on which a node listens, and the port for others: the same, or that of a proxy."""
 
     port: int
     advertised_port: int
 
     @property
     def address(self) -> str:
-        """Where clients and other nodes reach it."""
+        """The address for clients and other nodes."""
         return f"{HOST}:{self.advertised_port}"
 
 
@@ -133,7 +133,7 @@ class LocalNode:
 
     @property
     def address(self) -> str:
-        """Where clients and other nodes reach it."""
+        """The address for clients and other nodes."""
         return self.place.listening.address
 
     @property

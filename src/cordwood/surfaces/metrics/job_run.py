@@ -107,7 +107,7 @@ def topic_metric(
 
 
 def last_success_s(file: Path, command: str, log_dirs: str) -> float:
-    """When a run of these directories succeeded, by the file of the last one; 0 if it has none."""
+    """The time of the last success for these directories by the last run's file; 0 for none."""
     name = f"cordwood_{command}_last_success_timestamp_seconds"
     try:
         families = list(text_string_to_metric_families(file.read_text(encoding="utf-8")))

@@ -175,7 +175,7 @@ def _open_transactions(snapshot: Snapshot) -> Iterator[Value]:
 
 
 def _lost_offsets(snapshot: Snapshot) -> Iterator[Value]:
-    """From 0 on for every group that a log here waits for."""
+    """Numbers of lost offsets, 0 for every group that a log here waits for and that lost none."""
     found = {
         (log.topic_partition.topic, group): 0
         for log, _ in snapshot.logs

@@ -32,7 +32,7 @@ class Value(NamedTuple):
 
 
 class Times(NamedTuple):
-    """How often something happened, its total duration, and each of the last durations; in ms."""
+    """Number of events, their total duration, and each of the last durations; in ms."""
 
     labels: Mapping[str, str]
     happened: int

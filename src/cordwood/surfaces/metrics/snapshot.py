@@ -155,7 +155,7 @@ class Snapshot(NodeSnapshot):
 
     @property
     def own(self) -> BrokerImage | None:
-        """This broker's registration."""
+        """The registration of this broker."""
         return self.image.brokers.get(self.node_id)
 
     @cached_property

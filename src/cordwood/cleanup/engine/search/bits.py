@@ -1,4 +1,4 @@
-"""From offsets to bits: one bit for each record of a segment, clear for those that are erased.
+"""Turns erased offsets into bits: one for each record of a segment, clear if it is erased.
 
 Offsets of a batch that has lost no record yet follow from its header. Only a batch with gaps that
 overlaps an erased range is decompressed.
@@ -42,7 +42,7 @@ def facts_without(
 
 
 def facts_of_one(source: SegmentSource, erased: OffsetRanges, *, fs: FileSystem) -> SegmentFacts:
-    """As `facts_without`, of one file that is no part of a compaction."""
+    """Like `facts_without`, for one file that is no part of a compaction."""
     return _facts_of(source, erased, SegmentReader(fs=fs), no_progress)
 
 
@@ -69,7 +69,7 @@ def _facts_of(
 
 
 def present_in(source: SegmentSource, ranges: OffsetRanges, *, fs: FileSystem = OS) -> OffsetRanges:
-    """Which offsets of `ranges` have a record of data in a file.
+    """The offsets of `ranges` that have a record of data in a file.
 
     Raises:
         CorruptError: the file is damaged.
@@ -108,7 +108,7 @@ def rows_overlapping(block: Block, ranges: Ints) -> Ints:
 
 
 def contains(ranges: Ints, offsets: Ints) -> npt.NDArray[np.bool_]:
-    """Which offsets are in `ranges`, of which there is at least one."""
+    """Flags of the offsets that are in `ranges`, of which there is at least one."""
     at = np.searchsorted(ranges[:, 1], offsets)
     inside = at < len(ranges)
     inside &= ranges[np.minimum(at, len(ranges) - 1), 0] <= offsets

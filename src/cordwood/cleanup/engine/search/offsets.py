@@ -36,5 +36,5 @@ def within(ranges: OffsetRanges, first: int, end: int) -> OffsetRanges:
 
 
 def count_in(ranges: OffsetRanges) -> int:
-    """How many offsets there are."""
+    """The number of offsets in the ranges."""
     return sum(last - first + 1 for first, last in ranges)

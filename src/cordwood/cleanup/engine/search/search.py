@@ -90,7 +90,7 @@ class ExactKeys:
     def search(
         self, searched: Searched, *, progress: Progress = no_progress, fs: FileSystem = OS
     ) -> Found:
-        """As `Matcher.search`."""
+        """Finds the records with these keys."""
         return _KeySearch(self.keys, fs=fs).search(searched.source, progress)
 
 
@@ -189,7 +189,7 @@ class ByRecord:
     def search(
         self, searched: Searched, *, progress: Progress = no_progress, fs: FileSystem = OS
     ) -> Found:
-        """As `Matcher.search`."""
+        """Finds the records that the function accepts, one by one."""
         offsets: list[int] = []
         records = 0
         matches, partition = self._matches, searched.partition
@@ -217,7 +217,7 @@ class SearcherHere:
         self._fs = fs
 
     def find(self, segments: Sequence[Searched]) -> list[Found]:
-        """As `Searcher.find`."""
+        """Searches in this process, one segment after another."""
         return [search_one(each, self._matchers, self._progress, self._fs) for each in segments]
 
 

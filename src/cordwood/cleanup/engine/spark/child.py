@@ -75,27 +75,27 @@ class RemoteOwner:
         self._marks = {r.name: wanted_mark(Path(r.directory), r.attempt.token) for r in compactions}
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
-        """As `Owner.begin`."""
+        """Sends the phase to the owner's process."""
         self._line.say(of="phase", run=self._number, names=list(names), phase=phase)
 
     def skip(self, name: str, manifests: Mapping[int, Manifest]) -> None:
-        """As `Owner.skip`."""
+        """Sends the manifests of skipped groups."""
         found = {str(number): manifest.to_json() for number, manifest in manifests.items()}
         self._line.say(of="skip", run=self._number, name=name, manifests=found)
 
     def indexed(self, name: str, index: IndexStats) -> None:
-        """As `Owner.indexed`."""
+        """Sends the statistics of the index."""
         self._line.say(of="indexed", run=self._number, name=name, index=asdict(index))
 
     def fail(self, name: str, error: Exception) -> None:
-        """As `Owner.fail`."""
+        """Sends the error, and notes whether Spark has given up."""
         from cordwood.cleanup.engine.spark.job import SparkGaveUpError  # noqa: PLC0415  # loaded by now
 
         self.gave_up |= isinstance(error, SparkGaveUpError)
         self._line.say(of="failed", run=self._number, name=name, failure=failure_to_json(error))
 
     def is_wanted(self, name: str) -> bool:
-        """As `Owner.is_wanted`: the compaction's mark says so."""
+        """Whether the compaction's mark exists."""
         return self._fs.exists(self._marks[name])
 
 

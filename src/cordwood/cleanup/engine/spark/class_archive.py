@@ -101,5 +101,5 @@ def find(command: Command) -> ClassArchive | None:
 
 
 def path_in(cache: Path, command: Command) -> Path:
-    """Where the archive of a command is."""
+    """The path of the archive of a command."""
     return cache / f"spark-classes-{command.key()}.jsa"

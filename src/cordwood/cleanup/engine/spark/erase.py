@@ -54,7 +54,7 @@ class SparkSearcher:
         self._fs = fs
 
     def find(self, segments: Sequence[Searched]) -> list[Found]:
-        """As `Searcher.find`."""
+        """Searches in tasks of Spark, each with a share of the segments."""
         shares = shared_out(segments, 4 * self._slots)
         matchers, fs = self._matchers, self._fs
 
@@ -105,7 +105,7 @@ class WhereSearcher:
             _analyzed(frame, condition).schema  # noqa: B018  # Connect analyzes it here
 
     def find(self, segments: Sequence[Searched]) -> list[Found]:
-        """As `Searcher.find`."""
+        """Finds the records for which an SQL expression holds."""
         self.require_valid()
         counts = [_count_of(each) for each in segments]
         ranges: list[list[tuple[int, int]]] = [[] for _ in segments]

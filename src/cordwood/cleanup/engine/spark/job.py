@@ -218,7 +218,7 @@ class SparkCompactions:
         return replace(compaction, batch_bytes_max=self._limits.batch_bytes_max)
 
     def _lanes_for(self, compactions: Sequence[LogCompaction]) -> int:
-        """How many tasks may rewrite at once: fewer where space is limited and groups are large."""
+        """The number of tasks that may rewrite at once: fewer for large groups on limited space."""
         lanes = self._slots
         for compaction in compactions:
             space_max = compaction.attempt.limits.space_max
@@ -273,7 +273,7 @@ class SparkCompactions:
         return full
 
     def _waves(self, compactions: Sequence[LogCompaction]) -> int:
-        """How many tasks there are for each slot: more even out what they take longer than thought.
+        """The number of tasks for each slot: more of them even out wrong estimates of their time.
 
         Where there is little to do, the wait between two tasks would take longer than that.
         """
@@ -420,7 +420,7 @@ class SparkCompactions:
         dirty: Sequence[SegmentSource],
         clean: Sequence[SegmentSource],
     ) -> tasks.Survivors:
-        """For a dirty section of few keys: one task indexes it, all look up the clean section."""
+        """Indexes a dirty section of few keys in one task, and probes the clean section in all."""
         plan, entries_max = json.dumps(compaction.to_json()), self._limits.entries_max
         fs = self._fs
 
@@ -502,7 +502,7 @@ class SparkEngine:
         self._watch = watch or Watch()
 
     def require_visible(self, directories: Sequence[Path]) -> None:
-        """As `SparkCompactions.require_visible`."""
+        """Has tasks look for the directories."""
         self._compactions.require_visible(directories)
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
@@ -554,7 +554,7 @@ class _Watched(CommittersOwner):
         self._size_bytes = sum(c.compaction.size_bytes for c in committers)
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
-        """As `Owner.begin`; the phase before is over."""
+        """Begins a phase, which ends the one before."""
         self.end()
         self._phase = names, phase, total, done
         self._begun_s = self._clock.monotonic_s()
@@ -597,7 +597,7 @@ class _Watched(CommittersOwner):
 
 
 def _bytes_read(compaction: LogCompaction, cores: int = 1) -> int:
-    """How many bytes one task reads: to index and to write; to verify once, and on each core."""
+    """The number of bytes that one task reads: to index and to write; to verify, on each core."""
     passes = 3 + cores if compaction.is_verified else 2
     return passes * compaction.size_bytes
 

@@ -403,7 +403,7 @@ def _settings(master: str, directory: Path) -> dict[str, str]:
 
 
 def driver_host(master: str) -> str | None:
-    """Where workers find the driver; None if Spark is to find that out, or its settings say it.
+    """The driver's address for workers; None if Spark finds it, or its settings have it.
 
     Source: spark.driver.host and SPARK_LOCAL_IP of Spark's page on configuration.
     """

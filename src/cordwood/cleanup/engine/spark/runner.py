@@ -45,11 +45,11 @@ class Runner(Protocol):
 
     @property
     def slots(self) -> int:
-        """How many tasks run at once."""
+        """The number of tasks that run at once."""
 
     @property
     def cores(self) -> int:
-        """How many cores a task that runs alone may use."""
+        """The number of cores that a task may use that runs alone."""
 
     def session(self) -> Any:
         """The session for DataFrames, whose times are UTC; started when it is first asked for."""
@@ -65,25 +65,25 @@ class Runner(Protocol):
 
 
 class RddRunner:
-    """As `Runner`, on a SparkContext."""
+    """`Runner` on a SparkContext."""
 
     def __init__(self, context: Any) -> None:
         self.context = context
 
     @property
     def slots(self) -> int:
-        """As `Runner.slots`."""
+        """The default parallelism of the context."""
         return max(1, int(self.context.defaultParallelism))
 
     @property
     def cores(self) -> int:
-        """As `Runner.cores`: here all that Spark has, on a cluster those that it gives a task."""
+        """All cores of a local Spark; on a cluster those that it gives a task."""
         if self.context.master.startswith("local"):
             return self.slots
         return max(1, int(self.context.getConf().get("spark.task.cpus", "1")))
 
     def session(self) -> Any:
-        """As `Runner.session`."""
+        """A session on the context, in UTC."""
         from pyspark.sql import SparkSession  # noqa: PLC0415  # only an SQL expression needs it
 
         session = SparkSession(self.context)
@@ -91,7 +91,7 @@ class RddRunner:
         return session
 
     def run(self, count: int, task: Task) -> list[Row]:
-        """As `Runner.run`."""
+        """Runs tasks as partitions of an RDD."""
 
         def rows(numbers: Iterator[int]) -> Iterator[Row]:
             for number in numbers:
@@ -100,7 +100,7 @@ class RddRunner:
         return self._collected(self._numbers(count).mapPartitions(rows))
 
     def merge(self, count: int, index: IndexTask, shards: int, merge: Merge) -> list[Row]:
-        """As `Runner.merge`."""
+        """Shuffles blocks of an RDD to shards, and merges each."""
 
         def blocks(numbers: Iterator[int]) -> Iterator[tuple[int, Block]]:
             for number in numbers:
@@ -131,28 +131,28 @@ _BLOCK_DDL = "shard int, chunk int, generation int, kind byte, payload binary"
 
 
 class DataFrameRunner:
-    """As `Runner`, on a session of Spark Connect."""
+    """`Runner` on a session of Spark Connect."""
 
     def __init__(self, session: Any) -> None:
         self._session = session
 
     @property
     def slots(self) -> int:
-        """As `Runner.slots`: the server does not say, and is taken for a machine like this one."""
+        """The number of cores here: the server's is unknown."""
         return os.cpu_count() or 1
 
     @property
     def cores(self) -> int:
-        """As `Runner.cores`."""
+        """One: the server's number is unknown."""
         return 1
 
     def session(self) -> Any:
-        """As `Runner.session`."""
+        """The session, in UTC."""
         self._session.conf.set("spark.sql.session.timeZone", "UTC")
         return self._session
 
     def run(self, count: int, task: Task) -> list[Row]:
-        """As `Runner.run`."""
+        """Runs tasks by mapInArrow."""
 
         def rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:
@@ -162,7 +162,7 @@ class DataFrameRunner:
         return self._collected(self._numbers(count).mapInArrow(rows, _ROW_DDL))
 
     def merge(self, count: int, index: IndexTask, shards: int, merge: Merge) -> list[Row]:
-        """As `Runner.merge`."""
+        """Shuffles rows of a DataFrame to shards, and merges each."""
 
         def blocks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for batch in batches:

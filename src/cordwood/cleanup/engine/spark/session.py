@@ -69,7 +69,7 @@ def starting_runner(
     leads_session: bool = False,
     locks: Sequence[int] = (),
 ) -> Iterator[Callable[[], Runner]]:
-    """As `spark_runner`, but gives a function that waits for the runner, to be called once.
+    """Starts Spark in the background; yields a function that waits for the runner, for one call.
 
     A virtual machine for a local master starts meanwhile.
     """
@@ -205,7 +205,7 @@ def _quiet() -> Iterator[None]:
 
 
 def cores_here() -> int:
-    """How many cores a cleaning with `local[*]` uses."""
+    """The number of cores that a cleaning with `local[*]` uses."""
     return os.cpu_count() or 1
 
 

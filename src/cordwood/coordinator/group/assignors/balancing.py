@@ -1,4 +1,4 @@
-"""Which subscriber of a topic gets the next partition, and which gives the next one up.
+"""Selects the subscriber that gets a topic's next partition, and the one that gives one up.
 
 Both cursors walk over one list of members, those with the fewest partitions first. A cursor has a
 range of members of one size, its level, and returns each of them once before the level changes by

@@ -191,12 +191,12 @@ class ConsumerGroup(Group):
         return topic in self.subscriptions.topics
 
     def subscribers_of(self, regex: str) -> int:
-        """How many members subscribe to a regular expression."""
+        """The number of members that subscribe to a regular expression."""
         return self.subscriptions.regexes.get(regex, 0)
 
     @property
     def resolved_at_ms(self) -> int | None:
-        """When its regular expressions were resolved last; None if they never were."""
+        """The time (ms) at which its regular expressions were last resolved; None if never."""
         return next((each.timestamp_ms for each in self.resolved.values()), None)
 
     @property
@@ -242,7 +242,7 @@ class ConsumerGroup(Group):
         return max(votes, key=votes.__getitem__, default=None)
 
     def _votes(self) -> dict[str, int]:
-        """How many members ask for each assignor, in the order of Kafka's table of them."""
+        """The number of members that ask for each assignor, in the order of Kafka's table."""
         names = [each.assignor for each in self.members() if each.assignor is not None]
         return {name: names.count(name) for name in sorted(set(names), key=_assignor_slot)}
 

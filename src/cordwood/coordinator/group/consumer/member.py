@@ -28,7 +28,7 @@ _NO_CLIENT = Client("", "")
 
 
 class MemberState(enum.IntEnum):
-    """How far a member is on its way to its target assignment."""
+    """State of a member's reconciliation with its target assignment."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -135,6 +135,6 @@ class ConsumerMember:
         return self.state is MemberState.STABLE and self.member_epoch == epoch
 
     def assignment_epoch(self, topic_id: UUID, partition: int) -> int | None:
-        """Since which member epoch it has a partition, or gives it up; None if it does neither."""
+        """The assignment's epoch of a partition that it has or revokes; None for others."""
         found = self.assigned.get(topic_id, {}).get(partition)
         return self.revoking.get(topic_id, {}).get(partition) if found is None else found

@@ -21,7 +21,7 @@ class ResolvedRegex(NamedTuple):
 
 
 class Subscribers(NamedTuple):
-    """How many members name a topic, and how many regular expressions match it."""
+    """Numbers of the members that name a topic, and of the regular expressions that match it."""
 
     by_name: int = 0
     by_regex: int = 0

@@ -27,7 +27,7 @@ class TopicFacts(NamedTuple):
 
     @property
     def partition_count(self) -> int:
-        """How many partitions it has."""
+        """The number of its partitions."""
         return len(self.racks)
 
 
@@ -92,7 +92,7 @@ def _text(text: str) -> list[bytes]:
 
 
 def _length(text: str) -> int:
-    """How many UTF-16 code units a text has."""
+    """The number of UTF-16 code units of a text."""
     return len(_java_order(text)) // 2
 
 

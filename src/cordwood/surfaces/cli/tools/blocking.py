@@ -65,7 +65,7 @@ def _row(each: BlockingTransaction, now_ms: int) -> Sequence[Any]:
 
 
 def _began_ms(each: BlockingTransaction) -> int:
-    """When it began; for one that no coordinator knows, the time of its last record."""
+    """The start of the transaction; if no coordinator knows it, the time of its last record."""
     known = each.known
     return each.last_timestamp_ms if known is None or known.started_ms < 0 else known.started_ms
 

@@ -1,4 +1,4 @@
-"""Which topics a tool is about.
+"""Filters of topics for tools.
 
 Source: org.apache.kafka.tools.filter.TopicFilter; org.apache.kafka.common.internals.Topic.
 """

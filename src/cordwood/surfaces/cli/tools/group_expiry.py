@@ -1,4 +1,4 @@
-"""When the committed offsets of groups expire: `cordwood consumer-groups --describe --expiry`.
+"""Forecast of the expiry of committed offsets: `cordwood consumer-groups --describe --expiry`.
 
 The groups are read from their partition of `__consumer_offsets`, and judged by the rules that the
 coordinator applies. So it works with any broker of Kafka, too. What an open transaction may change

@@ -1,4 +1,4 @@
-"""How `cordwood console-consumer` shows records.
+"""Formats in which `cordwood console-consumer` prints records.
 
 Source: org.apache.kafka.tools.consumer.*MessageFormatter (4.3.0);
 org.apache.kafka.common.serialization.

@@ -123,7 +123,7 @@ class Terminal:
         return self.stdin.isatty() and self._out.isatty()
 
     def print_json(self) -> None:
-        """From now on stdout has documents alone: lines of text go to stderr."""
+        """Reserves stdout for documents from now on: lines of text go to stderr."""
         self._is_json = True
 
     def line(self, text: str) -> None:
