@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from cordwood.queries.documents import schema_of
+from cordwood.model.documents import schema_of
 from cordwood.surfaces.cli.answers import ANSWERS
 
 DIRECTORY = Path(__file__).resolve().parent.parent / "docs" / "schemas"

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (
 from typer.testing import CliRunner
 
 from cordwood.format.file_names import RUNTIME_FILE
-from cordwood.queries.documents import to_document
+from cordwood.model.documents import to_document
 from cordwood.queries.identity import NodeIdentity
 from cordwood.surfaces.cli.main import app
 from support.commits import commit

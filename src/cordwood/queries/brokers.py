@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, TypeVar
 from urllib.parse import urlsplit
 
+from cordwood.model.documents import from_document
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError
-from cordwood.queries.documents import from_document
 from cordwood.queries.http_client import (
     ANSWER_S,
     EndpointError,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from cordwood.model.clock import Clock, MovableClock
-from cordwood.queries.documents import ABSENT
+from cordwood.model.documents import ABSENT
 from cordwood.queries.identity import NodeIdentity
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
+from cordwood.model.documents import ABSENT
 from cordwood.queries.brokers import Asked
-from cordwood.queries.documents import ABSENT
 from cordwood.storage.holds import HoldRegistry
 
 

@@ -19,8 +19,8 @@ from typing import Final
 
 from cordwood import __version__
 from cordwood.format.file_names import RUNTIME_FILE
+from cordwood.model.documents import ABSENT, from_document, to_document
 from cordwood.model.errors import CordwoodError, CorruptError
-from cordwood.queries.documents import ABSENT, from_document, to_document
 from cordwood.storage.filesystem import OS, FileSystem
 
 _log = logging.getLogger(__name__)

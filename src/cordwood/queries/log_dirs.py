@@ -22,9 +22,9 @@ from cordwood.cleanup.schedule.clean import clean
 from cordwood.cleanup.schedule.survey import Survey, survey
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT, LOG_SUFFIX
 from cordwood.model.clock import Clock
+from cordwood.model.documents import ABSENT
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.extras import NATIVE, missing_packages
-from cordwood.queries.documents import ABSENT
 from cordwood.queries.estimates import Estimates
 from cordwood.queries.explain.answer import ExplainedLog, Outlook
 from cordwood.queries.explain.explanation import explain

@@ -12,6 +12,7 @@ from cordwood.cleanup.plan.report import Status
 from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.cleanup.schedule.survey import Survey, survey
 from cordwood.model.clock import SystemClock
+from cordwood.model.documents import ABSENT
 from cordwood.model.errors import ConfigError
 from cordwood.queries.advise.lint import Remark, remarks
 from cordwood.queries.advise.promise import (
@@ -22,7 +23,6 @@ from cordwood.queries.advise.promise import (
     keep_size,
     peak_bytes_a_second,
 )
-from cordwood.queries.documents import ABSENT
 from cordwood.queries.explain.log_facts import LogFacts
 from cordwood.queries.explain.offline_facts import offline_facts
 from cordwood.queries.partitions import LeftOut, left_out

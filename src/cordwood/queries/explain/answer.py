@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from cordwood.cleanup.rules.blockers import Blocker
 from cordwood.configs.sources import Origin
-from cordwood.queries.documents import ABSENT
+from cordwood.model.documents import ABSENT
 from cordwood.queries.explain.log_facts import OpenTransaction
 from cordwood.queries.identity import NodeIdentity
 from cordwood.queries.partitions import LeftOut, replica_name

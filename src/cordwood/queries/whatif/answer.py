@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
-from cordwood.queries.documents import ABSENT
+from cordwood.model.documents import ABSENT
 from cordwood.queries.identity import NodeIdentity
 from cordwood.queries.partitions import LeftOut, replica_name
 from cordwood.queries.whatif.comparison import NOW, SIDES, THEN, Compared, Comparison, Overruled

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 
 import typer
 
+from cordwood.model.documents import to_document
 from cordwood.queries.brokers import find_broker
-from cordwood.queries.documents import to_document
 from cordwood.surfaces.cli.command import PlaceOptions, command, print_not_addressed
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.values import format_bytes, format_duration

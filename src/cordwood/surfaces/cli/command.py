@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, get_args
 
 import typer
 
+from cordwood.model.documents import to_document
 from cordwood.model.errors import (
     ConfigError,
     CordwoodError,
@@ -21,7 +22,6 @@ from cordwood.model.errors import (
     NotALogDirError,
 )
 from cordwood.queries.brokers import AddressedBroker, Brokers, Place
-from cordwood.queries.documents import to_document
 from cordwood.queries.settings import SettingOptions
 from cordwood.surfaces.cli.error_text import os_error_text
 from cordwood.surfaces.cli.failure import fail

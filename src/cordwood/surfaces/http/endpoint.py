@@ -47,13 +47,13 @@ from prometheus_client.exposition import choose_encoder
 
 from cordwood import __version__
 from cordwood.model.clock import MovableClock
+from cordwood.model.documents import to_document
 from cordwood.model.errors import (
     ConfigError,
     CordwoodError,
     NotCompactedError,
 )
 from cordwood.queries.clock import clock_answer
-from cordwood.queries.documents import to_document
 from cordwood.queries.identity import NodeIdentity
 from cordwood.serving.addresses import in_url, is_address, is_loopback, is_wildcard
 from cordwood.serving.request_errors import UnansweredRequestError

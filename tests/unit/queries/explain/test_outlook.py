@@ -7,7 +7,7 @@ from typing import Any
 
 from typer.testing import CliRunner
 
-from cordwood.queries.documents import from_document
+from cordwood.model.documents import from_document
 from cordwood.queries.explain.answer import Explanation, When
 from cordwood.queries.explain.outlook import outlook
 from cordwood.surfaces.cli.main import app

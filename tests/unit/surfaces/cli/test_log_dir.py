@@ -24,8 +24,8 @@ from cordwood.format.file_names import (
     LEADER_EPOCH_CHECKPOINT,
     RUNTIME_FILE,
 )
+from cordwood.model.documents import to_document
 from cordwood.model.errors import CorruptError
-from cordwood.queries.documents import to_document
 from cordwood.queries.explain.answer import When
 from cordwood.queries.identity import BROKER, CONTROLLER, NodeIdentity
 from cordwood.storage.filesystem import DirectoryLock

@@ -2,7 +2,7 @@
 
 An answer is a dataclass; each of its fields is a key of the document, in the same order. Fields are
 texts, numbers, flags, None, enumerations of texts, sequences, mappings with texts as keys, unions
-with None, and other dataclasses.
+with None, and other dataclasses, of which a union is read as the first that fits.
 
 Source: JSON Schema, draft 2020-12.
 """
@@ -12,9 +12,10 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
-from functools import cache
+from functools import cache, partial
 from pathlib import PurePath
 from typing import Any, Final, TypeVar, cast
 
@@ -87,7 +88,7 @@ def _reader_of(kind: Any) -> Callable[[Any], Any]:
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in {types.UnionType, typing.Union}:
         readers = [_reader_of(each) for each in arguments if each is not type(None)]
-        (reader,) = readers
+        reader = readers[0] if len(readers) == 1 else partial(_first, readers)
         return lambda value: None if value is None else reader(value)
     if origin is not None and issubclass(origin, Mapping):
         reader = _reader_of(arguments[1])
@@ -102,6 +103,14 @@ def _reader_of(kind: Any) -> Callable[[Any], Any]:
         return _dataclass_reader(kind)
     assert issubclass(kind, StrEnum), f"{kind} is not a type of an answer"
     return cast("Callable[[Any], Any]", kind)
+
+
+def _first(readers: Sequence[Callable[[Any], Any]], value: Any) -> Any:
+    """The value as the first type of a union reads it whose keys it has."""
+    for reader in readers:
+        with suppress(KeyError):
+            return reader(value)
+    raise TypeError(f"{value!r} is of no type of the union")
 
 
 def _checked(kind: Any, value: Any) -> Any:

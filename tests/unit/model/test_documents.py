@@ -12,8 +12,8 @@ from typing import Any
 import jsonschema
 import pytest
 
+from cordwood.model.documents import ABSENT, from_document, schema_of, to_document
 from cordwood.model.errors import CorruptError
-from cordwood.queries.documents import ABSENT, from_document, schema_of, to_document
 
 
 class Color(StrEnum):
@@ -117,3 +117,17 @@ def test_the_schema_takes_the_documents_of_answers_and_no_other_keys() -> None:
     assert fits(DOCUMENT)
     assert fits(DOCUMENT | {"texts": ["a"]})
     assert not fits(DOCUMENT | {"new": 1})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Either:
+    found: Sequence[Inner | Outer | None]
+
+
+def test_a_part_of_a_union_is_read_as_the_first_type_whose_keys_it_has() -> None:
+    either = Either(found=(OUTER, INNER, None))
+    assert from_document(Either, to_document(either)) == either
+    validator = jsonschema.Draft202012Validator(schema_of(Either, "either"))
+    assert validator.is_valid(to_document(either))
+    with pytest.raises(CorruptError, match="no type of the union"):
+        from_document(Either, {"found": [{"color": "red"}]})
