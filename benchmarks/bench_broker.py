@@ -68,7 +68,7 @@ _BATCHED = ("linger.ms=10", "batch.size=131072")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much is measured: bytes of records in a turn, seconds of a load."""
+    """Sizes of the measurements: bytes of records in a turn, seconds of a load."""
 
     turn_bytes: int = 500_000_000
     load_s: float = 10.0
@@ -128,7 +128,7 @@ class Bench:
     # ---- start and memory
 
     def start_rows(self) -> Iterator[Row]:
-        """From the command to the first answer, on a directory that is formatted."""
+        """Measures the time from the command to the first answer, on a formatted directory."""
         row = Row(what="start to serving", unit="s", other_name="Kafka", at_most=1.0)
         for _ in range(self.sizes.turns):
             sides = [lambda: start_seconds(self.work, kafka=False)]
@@ -418,7 +418,7 @@ class Bench:
         return seconds, records * size * count
 
     def _consumed(self, side: Side, topic: str, count: int) -> tuple[float, float]:
-        """When a consumer began and ended, in seconds since the epoch."""
+        """The times at which a consumer began and ended, in seconds since the epoch."""
         start, end = self._consumer_line(side, topic, count)[:2]
         began, ended = (
             datetime.strptime(each, "%Y-%m-%d %H:%M:%S:%f").replace(tzinfo=UTC).timestamp()

@@ -107,7 +107,7 @@ class Result:
 
     @property
     def ratio(self) -> float:
-        """How many times faster than Kafka's cleaner: the median over turns."""
+        """The factor by which it is faster than Kafka's cleaner: the median over turns."""
         pairs = zip(self.chosen(self.kafka), self.chosen(self.ours), strict=True)
         return median(kafka.seconds / ours.seconds for kafka, ours in pairs)
 
@@ -257,7 +257,7 @@ class Bench:
         return seconds, report["timing_s"]
 
     def phases(self, source: Path) -> dict[str, Any]:
-        """What the same work takes without Spark, the second time in one machine's caches."""
+        """Measures the same work without Spark, the second time in one machine's caches."""
         found: dict[str, Any] = {}
         program = Path(__file__).with_name("phases.py")
         for log_dir in (self.small, source):
@@ -419,7 +419,7 @@ def show(results: Sequence[Result], plain: dict[str, Any] | None) -> None:
 
 
 def show_phases(result: Result) -> None:
-    """Where the time of one case goes, beside the least that any program could take."""
+    """Prints the phases of one case, beside the least time that any program could take."""
     runs = result.chosen(result.ours)
     floor = result.floor
     assert floor is not None, "measured with this case"

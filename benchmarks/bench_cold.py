@@ -37,7 +37,7 @@ _ARCHIVE_S_MAX = 900
 
 
 class Bench:
-    """Where the logs are, and how often each thing is measured."""
+    """Directory of the logs, and the number of turns of each measurement."""
 
     def __init__(self, work: Path, turns: int) -> None:
         self.work = work
@@ -197,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def show(rows: Sequence[Row]) -> None:
-    """What the lines do not say, and the rows of the page."""
+    """Prints details that the lines lack, and the rows of the page."""
     for row in rows:
         if "archive_s" in row.detail:
             print(

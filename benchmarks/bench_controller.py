@@ -43,7 +43,7 @@ _PROPERTIES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurements."""
 
     topics: int = 10
     partitions: int = 1000

@@ -58,7 +58,7 @@ Found = tuple[list[float], list[float]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurements."""
 
     load_s: float = 5.0
     members: tuple[int, ...] = (1, 10, 100)
@@ -206,7 +206,7 @@ class Bench:
         first: list[float],
         p99: list[float],
     ) -> float:
-        """From the start of the process until every partition is served."""
+        """Measures the time from the start of the process until every partition is served."""
         begun, (times, latencies) = start(
             made, lambda port: until_served(port, self.sizes.groups, self.sizes.offsets)
         )
@@ -259,7 +259,7 @@ def _commit(wire: Wire, group: str, count: int, turn: int) -> bool:
 
 
 def until_served(port: int, groups: int, count: int) -> tuple[list[float], list[float]]:
-    """When a group of each partition was served, and how long the first one's commits took then."""
+    """The time at which a group of each partition was served, and the first one's latencies."""
     waiting: dict[int, str] = {}
     for number in range(groups):
         name = f"group-{number}"
@@ -304,7 +304,7 @@ def _has_offsets(wire: Wire, group: str, count: int) -> bool:
 
 
 def seconds_to_join(address: str, group: str, protocol: str, count: int, partitions: int) -> float:
-    """From the subscription of the members until all of them have their share of partitions."""
+    """Measures the time from the members' subscription until all have their share of partitions."""
     config = {
         "bootstrap.servers": address,
         "group.id": group,

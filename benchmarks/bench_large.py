@@ -46,7 +46,7 @@ _ROW = re.compile(r"all compactions\s.*?(\d+)%(?:.*?(\d+):(\d\d):(\d\d) left)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Said:
-    """What the progress said at a moment: seconds since the start, percent done, seconds left."""
+    """Progress at a moment: seconds since the start, percent done, seconds left."""
 
     at_s: float
     percent: int

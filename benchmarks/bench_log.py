@@ -25,7 +25,7 @@ from log_rows import HEADING, Row, print_markdown
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurements."""
 
     append_bytes: int = 256 << 20
     segments: tuple[int, ...] = (10, 100, 1_000, 10_000)
@@ -52,7 +52,7 @@ _QUICK = Sizes(
 
 
 def sections(sizes: Sizes, *, kafka: bool) -> dict[str, Callable[[Path], Iterator[Row]]]:
-    """What can be measured, by name; each is given an empty directory."""
+    """The measurements, by name; each is given an empty directory."""
 
     def by_segments(work: Path) -> Iterator[Row]:
         for count in sizes.segments:
@@ -121,7 +121,7 @@ def _sized(options: argparse.Namespace) -> Sizes:
 
 
 def show(rows: Sequence[Row]) -> None:
-    """What the lines do not say."""
+    """Prints details that the lines lack."""
     for row in rows:
         if "descriptors" in row.detail:
             print(

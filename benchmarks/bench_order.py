@@ -28,7 +28,7 @@ _SHARE, _READ_MAX = 0.8, 0.6
 
 
 def compared(work: Path, *, records: int) -> dict[CleaningOrder, list[Step]]:
-    """What each order did."""
+    """Measures each order."""
     write_skewed_logs(work / "logs", records=records)
     found = {}
     for order in CleaningOrder:

@@ -43,7 +43,7 @@ _CONFIGS = {"min.insync.replicas": "2"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurements."""
 
     records: int = 100_000
     record_bytes: int = 100

@@ -1,4 +1,4 @@
-"""What other clients notice of one client's large request: Cordwood beside a real Kafka.
+"""Delays of other clients during one client's large request: Cordwood beside a real Kafka.
 
     .venv/bin/python benchmarks/bench_stalls.py            # all cases, both brokers
     .venv/bin/python benchmarks/bench_stalls.py --no-kafka --cases create-2500,metadata-names

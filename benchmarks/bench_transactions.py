@@ -53,7 +53,7 @@ _PAUSE_S = 0.02
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sizes:
-    """How much is measured."""
+    """Sizes of the measurements."""
 
     load_s: float = 5.0
     producers: tuple[int, ...] = (1, 10, 100)
@@ -126,7 +126,7 @@ class Bench:
     # ---- latency
 
     def latency_rows(self) -> Iterator[Row]:
-        """How long a record is under way to a reader of what is committed."""
+        """Measures the latency of a record for a reader of committed records."""
         ours, kafka = self.sides
         p50 = Row(what="read_committed: p50 of a record", unit="ms", other_name="Kafka")
         p99 = Row(what="read_committed: p99 of a record", unit="ms", other_name="Kafka")
@@ -146,7 +146,7 @@ class Bench:
     # ---- load
 
     def load_rows(self) -> Iterator[Row]:
-        """From the start of the process until all transactional ids are served."""
+        """Measures the time from the process's start until all transactional ids are served."""
         loads = LoadTime(self.work, _PROPERTIES)
         made = loads.made_by_kafka(self._fill)
         size = sum(each.stat().st_size for each in made.glob("__transaction_state-*/*.log"))
@@ -177,7 +177,7 @@ class Bench:
 
 
 def load(port: int, job: Mapping[str, Any]) -> dict[str, Any]:
-    """What the load, in a process of its own, has measured."""
+    """Runs the load in a process of its own; returns its measurements."""
     whole = {"port": port, "topic": TOPIC, "records": 10, "record_bytes": 100, **job}
     command = [sys.executable, str(LOAD)]
     done = subprocess.run(
@@ -235,7 +235,7 @@ def read_committed(address: str, commits: int) -> list[float]:
 
 
 def until_served(port: int, ids: int) -> list[float]:
-    """When an id of each partition of `__transaction_state` was described, in that order."""
+    """The times at which an id of each partition of `__transaction_state` was described."""
     waiting: dict[int, str] = {}
     for number in range(ids):
         name = id_of(number)

@@ -53,13 +53,13 @@ def report(measured: Iterable[Row], target: Path) -> list[Row]:
 
 
 class Sizes(Protocol):
-    """How much is measured: a dataclass."""
+    """Sizes of the measurements: a dataclass."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 
     @property
     def turns(self) -> int:
-        """How often each is measured."""
+        """The number of turns of each measurement."""
 
 
 S = TypeVar("S", bound=Sizes)

@@ -74,7 +74,7 @@ class Side:
         return all(each["error_code"] == "none" for each in answer["topics"][0]["partitions"])
 
     def record_count(self, topic: str) -> int:
-        """How many records have been written to a topic."""
+        """The number of records that have been written to a topic."""
         if topic not in self._wires:
             parts = self._admin.list_topics(topic).topics[topic].partitions
             self._wires[topic] = Wire(self.port), len(parts)
@@ -180,7 +180,7 @@ def memory_mb(pid: int) -> float:
 
 
 def start_seconds(work: Path, *, kafka: bool) -> float:
-    """From the command to the first answer, on a directory that the same broker has formatted."""
+    """The time from the command to the first answer, on a directory of the same broker."""
     if kafka:
         with jvm_flags(JVM_FLAGS), RealKafka(work / "start-kafka") as broker:
             broker.start()

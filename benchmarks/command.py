@@ -1,4 +1,4 @@
-"""What the commands of all benchmarks have: their common options, and the file of figures."""
+"""Common parts of all benchmarks: options, and the file of figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a side left of a log, to be compared with what the other left."""
+"""Content of a log after one side's cleaning, to be compared with the other's."""
 
 from __future__ import annotations
 

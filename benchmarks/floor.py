@@ -1,4 +1,4 @@
-"""What the machine takes for reading a log twice and writing the result once: nobody is faster."""
+"""Time of the machine for reading a log twice and writing the result once: a lower bound."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ def _moment(text: str) -> dt.datetime:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaRun:
-    """How long Kafka's cleaner took.
+    """Time that Kafka's cleaner took.
 
     `seconds` is what the cleaner itself says of a single partition; of several, the time from the
     first beginning to the last end. `wall_seconds` is the latter always.

@@ -1,4 +1,4 @@
-"""How long each broker takes to load what a directory holds, from the start of its process."""
+"""Time that each broker takes to load a directory, from the start of its process."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ class LoadTime:
             return kafka.log_dirs[0]
 
     def ours(self, made: Path, watch: Callable[[int], T]) -> tuple[float, T]:
-        """When the process was started (monotonic), and what `watch` found at its port."""
+        """The time of the process's start (monotonic), and the result of `watch` at its port."""
         broker = ServedBroker(self._copy(made), self._properties, flags=())
         return _watched(broker.start, broker.kill, broker.port, watch)
 
     def kafkas(self, made: Path, watch: Callable[[int], T]) -> tuple[float, T]:
-        """As `ours`, for a Kafka."""
+        """Starts a Kafka; the result is that of `ours`."""
         directory = self._copy(made)
         kafka = RealKafka(self._work / "loads", log_dirs=[directory], properties=self._properties)
 

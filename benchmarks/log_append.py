@@ -142,7 +142,7 @@ def read_rows(work: Path, *, size_bytes: int, turns: int) -> Iterator[Row]:
 def _fetch(
     log: PartitionLog, records: int, batch_bytes: int, take: Callable[[FileRange], int]
 ) -> float:
-    """As a consumer reads that asks each time for the first record that it has not got whole."""
+    """Reads as a consumer that asks each time for the first record that it has not got whole."""
     begun = time.perf_counter()
     offset = total = 0
     while offset < log.log_end_offset:

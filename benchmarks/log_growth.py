@@ -1,4 +1,4 @@
-"""What grows with the number of segments: look-ups, append, roll, open; and retention."""
+"""Costs that grow with the number of segments: look-ups, append, roll, open; and retention."""
 
 from __future__ import annotations
 

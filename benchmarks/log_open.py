@@ -49,7 +49,7 @@ _LOADED = re.compile(r"Loaded (\d+) logs in (\d+)ms( \(unclean log dirs)?")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """What our side says of a directory that it has opened; memory in bytes."""
+    """State of a directory that our side has opened; memory in bytes."""
 
     seconds: float
     cpu_seconds: float
@@ -162,7 +162,7 @@ def recovery_rows(work: Path, *, size_bytes: int, turns: int, kafka: bool) -> It
 
 
 def idle_rows() -> Iterator[Row]:
-    """What it costs to have the storage layer at hand: its import."""
+    """Measures the cost of the storage layer: its import."""
     row = Row(what="import cordwood.storage.log_manager", unit="ms")
     code = (
         "import sys, time; t = time.perf_counter(); import cordwood.storage.log_manager; "

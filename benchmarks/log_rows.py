@@ -22,7 +22,7 @@ HEADING = (
 
 @dataclass(slots=True, kw_only=True)
 class Row:
-    """What was measured of one thing, turn by turn.
+    """Measurements of one thing, turn by turn.
 
     `other_name` says what stands beside ours. The ratio says how many times as fast as that ours
     is; a target is a least ratio or, where there is no other side, a largest median.
@@ -40,7 +40,7 @@ class Row:
 
     @property
     def ratios(self) -> list[float]:
-        """That of each turn, in ascending order."""
+        """The ratio of each turn, in ascending order."""
         pairs = zip(self.ours, self.other, strict=False)
         return sorted(o / p if self.unit in SPEEDS else p / o for o, p in pairs)
 
@@ -61,7 +61,7 @@ class Row:
 
     @property
     def target(self) -> str:
-        """In words."""
+        """The target, in words."""
         wanted = []
         if self.ratio_min is not None and self.ratio is not None:
             wanted.append(f">= {self.ratio_min:g}x")
@@ -71,7 +71,7 @@ class Row:
         return " ".join(wanted) + {True: " yes", False: " NO", None: ""}[met]
 
     def line(self) -> str:
-        """For the table."""
+        """The row of the table."""
         other = _number(median(self.other)) if self.other else ""
         ratio = f"{self.ratio:.2f}" if self.ratio is not None else ""
         cores = f"{median(self.others_cores):.2f} cores" if self.others_cores else ""
@@ -93,7 +93,7 @@ class Row:
         return f"| {label or self.what} | {' | '.join(sides)} | {ratio} |"
 
     def document(self) -> dict[str, Any]:
-        """For a file."""
+        """The row's JSON."""
         return {
             "what": self.what,
             "unit": self.unit,

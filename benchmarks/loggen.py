@@ -71,7 +71,7 @@ Bytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What a topic holds; records and keys are counted over all its partitions.
+    """Content of a topic; records and keys are counted over all its partitions.
 
     `steady` is a log that was cleaned before: nine tenths of the records have keys of their own and
     lie below the cleaner's checkpoint; the last tenth overwrites, many times over, the keys that

@@ -43,7 +43,7 @@ class Spent:
 
     @property
     def others_cores(self) -> float:
-        """How many cores other programs kept busy."""
+        """The number of cores that other programs kept busy."""
         return self.others / self.wall if self.wall else 0.0
 
 
@@ -103,7 +103,7 @@ def _busy() -> float:
 
 
 def busy_cores(seconds: float) -> float:
-    """How many cores are busy during some time of doing nothing."""
+    """The number of cores that are busy while this process sleeps."""
     before = _busy()
     time.sleep(seconds)
     return (_busy() - before) / seconds
@@ -173,7 +173,7 @@ def drop_page_cache() -> bool:
 
 
 def machine() -> dict[str, Any]:
-    """What a reader needs to know of the machine."""
+    """Facts about the machine, for readers of the figures."""
     cpu = next(
         (
             line.partition(":")[2].strip()
@@ -199,7 +199,7 @@ def machine() -> dict[str, Any]:
 
 
 def results_file(name: str = "") -> Path:
-    """Where a benchmark's figures go if nothing is said; the directory is there.
+    """The default file for a benchmark's figures; the directory exists.
 
     Args:
         name: what the name of the file begins with.

@@ -1,4 +1,4 @@
-"""Where the time of a cleaning goes: the same work in this process, by one thread, without Spark.
+"""Phases of a cleaning: the same work in this process, by one thread, without Spark.
 
 What Spark costs is then the difference: processor time of the whole tree of processes less this.
 
@@ -68,7 +68,7 @@ class _IndexingFirst:
         self._inner = CompiledEngine()
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
-        """As `Engine.run`."""
+        """Indexes all compactions, then rewrites them, and times both."""
         with _timed(self._index):
             for committer in committers:
                 survivors_of(committer.compaction)

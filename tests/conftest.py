@@ -163,7 +163,7 @@ def log_of_a_shop(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path, i
 
 @pytest.fixture
 def no_gc_callbacks() -> Iterator[None]:
-    """For tests that raise a signal: its handler's error would be lost in Hypothesis's callback."""
+    """Removes GC callbacks: a signal's error would be lost in Hypothesis's."""
     callbacks = gc.callbacks[:]
     gc.callbacks.clear()
     yield

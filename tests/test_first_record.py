@@ -1,4 +1,4 @@
-"""From nothing to a first record, without a C compiler: by pip, uvx and pipx.
+"""Steps from nothing to a first record, without a C compiler: by pip, uvx and pipx.
 
 The wheel is found in a directory instead of a package index; what it needs comes from the index.
 """
@@ -33,7 +33,7 @@ def environment(tmp_path: Path, plain_wheel_dir: Path) -> dict[str, str]:
 
 
 def command_by(way: str, python: Path, directory: Path) -> tuple[list[list[str]], list[str]]:
-    """What is run once, and the words that stand for `cordwood` after it."""
+    """Commands to run once, and the words that stand for `cordwood` after them."""
     if way == "pip":
         venv = directory / "venv"
         install = [str(venv / "bin" / "pip"), "install", "-q", "cordwood"]

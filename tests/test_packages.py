@@ -1,4 +1,4 @@
-"""What is published: the sdist, the plain wheel, and what each is made from."""
+"""Published packages: the sdist, the plain wheel, and their sources."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def _unavailable(reason: str) -> None:
 
 
 def _print_of(mark: str, directory: Path) -> list[str]:
-    """What the commands of a block print, typed on the directory of a broker that has stopped.
+    """Output of the commands of a block, typed on the directory of a broker that has stopped.
 
     There is no Java, as where only the base is installed.
     """
@@ -282,7 +282,7 @@ def site_packages(python: Path) -> Path:
 
 
 def megabytes(directory: Path) -> float:
-    """What the files of a directory take on disk."""
+    """The size of a directory's files on disk."""
     seen = {}
     for path in directory.rglob("*"):
         facts = path.lstat()

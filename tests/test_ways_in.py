@@ -1,4 +1,4 @@
-"""What four strangers type, as the documentation has it, up to their first useful answers.
+"""Commands of four strangers, as documented, up to their first useful answers.
 
 How many commands that takes is checked; how long it takes is shown.
 """

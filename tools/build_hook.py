@@ -45,7 +45,7 @@ class CompiledCodeHook(BuildHookInterface):  # type: ignore[type-arg,misc]  # ha
     PLUGIN_NAME = "compiled-code"
 
     def dependencies(self) -> list[str]:
-        """What the environment of a build needs."""
+        """The dependencies of the environment of a build."""
         if self.target_name != "wheel":
             return []
         return [*self.metadata.core.dependencies, *(COMPILERS if is_asked_for() else [])]

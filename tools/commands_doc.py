@@ -58,7 +58,7 @@ def written(text: str, described: list[CommandFacts]) -> str:
 
 
 def pages() -> Mapping[Path, str]:
-    """What the pages with markers should contain."""
+    """The content of the pages with markers."""
     return {
         PAGES / f"{name}.md": written((PAGES / f"{name}.md").read_text(encoding="utf-8"), described)
         for name, described in by_page().items()
@@ -87,7 +87,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def exit_codes_page() -> str:
-    """What docs/exit-codes.md should contain."""
+    """The content of docs/exit-codes.md."""
     described = list(commands())
     *tools, last = [f"`{each.name}`" for each in described if each.exit_codes is TOOL_EXIT_CODES]
     own = {"LOG_DIR": exit_codes_in(log_dir.EPILOG)}

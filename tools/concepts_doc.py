@@ -110,7 +110,7 @@ def segment() -> str:
 
 
 def lookup(wanted: int = 16) -> str:
-    """How the batch of an offset is found."""
+    """The look-up of the batch of an offset."""
     with _place(segment_bytes=1 << 20, index_interval_bytes=300) as place:
         with place.log() as log:
             for number in range(10):
@@ -204,7 +204,7 @@ def dirty_ratio() -> str:
 
 
 def tombstone() -> str:
-    """What becomes of a tombstone, from hour to hour."""
+    """The states of a tombstone, from hour to hour."""
     with _place(cleanup_policy="compact", segment_bytes=200, min_cleanable_dirty_ratio=0) as place:
         begun_ms = place.clock.now_ms()
         rows: dict[str, list[str]] = {}

@@ -86,7 +86,7 @@ def read_partition(directory: Path) -> Partition:
 
 @dataclass(slots=True)
 class Proof:
-    """What was looked for in all partitions together."""
+    """Numbers of things that were checked in all partitions together."""
 
     read_back: int = 0
     keys: int = 0

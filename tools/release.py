@@ -123,7 +123,7 @@ def require_committed(checkout: Path) -> None:
 
 
 def git(checkout: Path, *arguments: str) -> str:
-    """What git prints."""
+    """The output of git."""
     done = subprocess.run(
         ["git", "-C", str(checkout), *arguments], capture_output=True, text=True, check=True
     )
@@ -131,7 +131,7 @@ def git(checkout: Path, *arguments: str) -> str:
 
 
 def notes(changelog: str, version: str) -> str:
-    """What CHANGELOG.md says of a version.
+    """The section of CHANGELOG.md on a version.
 
     Raises:
         SystemExit: nothing.
@@ -144,7 +144,7 @@ def notes(changelog: str, version: str) -> str:
 
 
 def faults(path: Path) -> list[str]:
-    """What is wrong with the tags of a wheel, compared with what is in it."""
+    """Faults of a wheel's tags, compared with its files."""
     named = _NAME.fullmatch(path.name)
     if named is None:
         return [f"{path.name} is not the name of a wheel of Cordwood"]

@@ -88,7 +88,7 @@ class Result:
     cases: tuple[Case, ...]
 
     def count(self, outcome: str) -> int:
-        """How many tests ended so."""
+        """The number of tests with an outcome."""
         return sum(case.outcome == outcome for case in self.cases)
 
     def to_json(self) -> str:

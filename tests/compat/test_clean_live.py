@@ -67,7 +67,7 @@ class Rounds:
     pairs: list[Pair]
 
     def checkpoint(self, number: int, partition: str) -> int | None:
-        """Up to where Kafka has cleaned the partition after a round."""
+        """The offset up to which Kafka has cleaned the partition after a round."""
         found = [
             read_checkpoint(after / "cleaner-offset-checkpoint").get(partition)
             for after in self.pairs[number - 1].after
@@ -95,7 +95,7 @@ def cleaned(rounds: Rounds, tmp_path_factory: pytest.TempPathFactory) -> list[li
 
 @pytest.fixture(scope="module")
 def differences(rounds: Rounds, cleaned: list[list[Path]]) -> list[list[Difference]]:
-    """What the two sides do not have in common, round by round."""
+    """Differences between the two sides, round by round."""
     return list(map(differences_of, rounds.pairs, cleaned))
 
 

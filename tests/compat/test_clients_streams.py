@@ -45,7 +45,7 @@ class Table:
         self._read = 0
 
     def now(self) -> Mapping[str, str]:
-        """As far as the topic goes now."""
+        """The table up to the present end of the topic."""
         end = self._neutral.end_offset(self.topic)
         for record in self._neutral.read(self.topic, end - self._read, start=self._read):
             assert record.key is not None
@@ -124,7 +124,7 @@ def run(stock_broker: str, neutral: Neutral, tmp_path: Path) -> Run:
 
 
 def listed_group(port: int) -> Plain:
-    """What the broker lists, and describes, of the word count's group."""
+    """The broker's list entry and description of the word count's group."""
     with Wire(port) as wire:
         listed = wire.ask("list_groups", 5, {"states_filter": [], "types_filter": []})
         [found] = [each for each in listed["groups"] if each["group_id"] == GROUP]

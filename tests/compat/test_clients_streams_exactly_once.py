@@ -75,7 +75,7 @@ class Ranks(Feeder):
 
 
 class Output:
-    """What a topic with one partition has for a reader of committed records."""
+    """Content of a topic with one partition for a reader of committed records."""
 
     def __init__(self, bootstrap_servers: str, topic: str) -> None:
         self._values: dict[str, list[str]] = {}
@@ -151,7 +151,7 @@ class Run:
         )
 
     def cleaned(self) -> int:
-        """How far the changelogs of counts are compacted, in all partitions together."""
+        """The offsets up to which the changelogs of counts are compacted, summed up."""
         directory = (
             self.server.log_dirs[0] if isinstance(self.server, RealKafka) else self.server.log_dir
         )

@@ -55,7 +55,7 @@ class Clients:
             self.written += 1
 
     def read_on(self) -> list[int]:
-        """What the group has not read yet, in order; it commits."""
+        """Reads and commits the records that the group has not read yet, in order."""
         consumer = Consumer(
             self._cluster.client(
                 {

@@ -74,7 +74,7 @@ class Cluster:
         self.admin = AdminClient({"bootstrap.servers": self.servers, "log_level": 0})
 
     def partition(self, broker: ServedBroker | KafkaBroker) -> PartitionMetadata | None:
-        """What a broker says of the partition; nothing where it does not know of it yet."""
+        """The broker's metadata of the partition; None if it does not know the partition yet."""
         servers = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": servers, "log_level": 0})
         topics = admin.list_topics(timeout=20).topics

@@ -103,7 +103,7 @@ def compare(both: Both, seed: int, count: int) -> None:
 
 
 def require_same_records(both: Both) -> int:
-    """How many records of groups both have, which are the same."""
+    """Compares the records of groups that both have; returns their number."""
     first, second = (list(records(log_dir)) for log_dir in both.log_dirs)
     for number, (one, other) in enumerate(zip(first, second, strict=True)):
         assert one == other, f"record {number}"

@@ -306,7 +306,7 @@ def comparable(answer: Any) -> Any:
 
 
 def known_in(image: MetadataImage) -> dict[str, Any]:
-    """What the requests have left behind."""
+    """Everything that the requests have changed."""
     return {
         "topics": {name: len(topic.partitions) for name, topic in image.topics.items()},
         "configs": {key: dict(values) for key, values in image.configs.items()},

@@ -53,7 +53,7 @@ Described = dict[str, tuple[str, dict[int, int], dict[str, str]]]
 
 
 def run(tool: str, *args: str) -> str:
-    """What one of Kafka's tools prints; it has to succeed."""
+    """The output of one of Kafka's tools; it has to succeed."""
     done = kafka_tool(tool, *args)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout

@@ -25,7 +25,7 @@ _STOP_SECONDS_MAX = 60
 
 @pytest.fixture(scope="module", autouse=True)
 def environment() -> None:
-    """What the program needs is fetched, once."""
+    """Fetches the program's dependencies, once."""
     with nothing_missing():
         fetch([*UV, "sync", "-q", "--script", str(EXAMPLE)], EXAMPLE.parent)
 

@@ -189,7 +189,7 @@ class Case:
         )
 
     def dump(self, capsys: pytest.CaptureFixture[bytes]) -> Dump:
-        """What Kafka's tool finds in the log; ours prints the same.
+        """The findings of Kafka's tool in the log; ours prints the same.
 
         The newest commit of each running group is there.
         """

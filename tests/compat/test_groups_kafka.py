@@ -62,7 +62,7 @@ class KafkaGroups:
 
 @pytest.fixture(scope="module")
 def written(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaGroups]:
-    """What three members, an administrator and a deletion leave behind."""
+    """Records that three members, an administrator and a deletion leave behind."""
     with RealKafka(tmp_path_factory.mktemp("groups"), properties=_PROPERTIES) as kafka:
         admin = kafka.start_without_cleaning()
         admin.create_topics([NewTopic("t", PARTITIONS, 1)])["t"].result()
@@ -234,7 +234,7 @@ def test_records_are_kafkas_byte_for_byte(ours: GroupBroker) -> None:
 
 
 def _written_again(record: Record) -> EncodedRecord:
-    """What we write for what a record says."""
+    """Our encoding of a record's content."""
     found = decode(record.key, record.value)
     assert found is not None
     if isinstance(found, GroupMetadataRecord) and found.group is not None:

@@ -1,4 +1,4 @@
-"""What was recorded of the group APIs is what a real Kafka answers."""
+"""Recorded answers of the group APIs, compared with those of a real Kafka."""
 
 from __future__ import annotations
 

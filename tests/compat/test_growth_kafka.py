@@ -71,7 +71,7 @@ def test_a_kafka_opens_segments_that_became_several(tmp_path: Path) -> None:
 
 
 def state_of(directory: Path) -> tuple[bool, int, bool]:
-    """How far a replacement has come: names of the step before the swap, of it, and after it."""
+    """The state of a replacement: the names before the swap, of it, and after it."""
     names = [path.name for path in directory.iterdir()]
     swaps = sum(name.endswith(".log.swap") for name in names)
     return (

@@ -61,7 +61,7 @@ def own_settings(wire: WireClient, topic: str) -> dict[str, str]:
 
 
 class Turns(NamedTuple):
-    """What Metadata said of both brokers, settings, values, and checkpoints after both stops."""
+    """Observations of both brokers: Metadata, settings, values, checkpoints after both stops."""
 
     topics: tuple[dict[str, Plain], dict[str, Plain]]
     settings: tuple[dict[str, dict[str, str]], dict[str, dict[str, str]]]

@@ -123,7 +123,7 @@ def fact(name: str, line: str) -> str:
 
 
 def consume(kafka: RealKafka, topic: str, isolation: str) -> list[tuple[int, int, int]]:
-    """What a stock consumer reads from a partition's start to its end."""
+    """Reads a partition from its start to its end with a stock consumer."""
     settings = {
         "group.id": f"reader-{topic}-{isolation}",
         "isolation.level": isolation,

@@ -229,7 +229,7 @@ def with_files(logs: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def stations(tmp_path_factory: pytest.TempPathFactory) -> tuple[Station, Station]:
-    """What all the commands said at both."""
+    """Runs all commands at both."""
     root = tmp_path_factory.mktemp("tools")
     lines = list(dict.fromkeys((*numbered(LINES), VERSIONS)))
     with KafkaTools() as tools, RealKafka(root / "kafka") as kafka:

@@ -1,4 +1,4 @@
-"""What clients are told of dead log directories, by a real Kafka and by Cordwood."""
+"""Answers about dead log directories, of a real Kafka and of Cordwood."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _is_offline(wire: WireClient, directory: Path) -> bool:
 
 
 def _of_partitions(wire: WireClient, directories: Sequence[Path]) -> list[Answers]:
-    """What is said of each partition, those of one directory together."""
+    """Answers about each partition, by directory."""
     told = wire.partitions("t")
     found = []
     for index in range(PARTITIONS):
@@ -76,7 +76,7 @@ def _of_partitions(wire: WireClient, directories: Sequence[Path]) -> list[Answer
 
 
 def _told(port: int, directories: Sequence[Path]) -> Answers:
-    """What clients are told while the second of three directories fails."""
+    """Answers while the second of three directories fails."""
     answers: Answers = {}
     with WireClient(port) as wire:
         _make(wire, "t")
@@ -101,7 +101,7 @@ def _told(port: int, directories: Sequence[Path]) -> Answers:
 
 
 def _after_restart(port: int, directories: Sequence[Path]) -> Answers:
-    """What is there when the directory is back."""
+    """Partitions and directories when the directory is back."""
     with WireClient(port) as wire:
         return {
             "directories": {

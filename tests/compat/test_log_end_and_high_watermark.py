@@ -65,14 +65,14 @@ class Replicas:
         return found
 
     def high_watermark(self) -> int:
-        """As the leader says it to consumers."""
+        """The high watermark that the leader returns to consumers."""
         consumer = Consumer({**self._settings, "group.id": "g"})
         _, high = consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=WAIT_S)
         consumer.close()
         return int(high)
 
     def visible(self) -> int:
-        """How many records a consumer reads."""
+        """The number of records that a consumer reads."""
         consumer = Consumer({**self._settings, "group.id": "g", "enable.partition.eof": True})
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         found = 0

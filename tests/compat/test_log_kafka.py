@@ -178,7 +178,7 @@ def fill(writers: dict[str, Writer], rng: random.Random, epochs: int, turns: int
 
 
 def consume(kafka: RealKafka, topic: str, isolation: str) -> list[Seen]:
-    """What a stock consumer reads from a partition's start to its end."""
+    """Reads a partition from its start to its end with a stock consumer."""
     settings = {
         "group.id": f"reader-{topic}-{isolation}",
         "isolation.level": isolation,
@@ -213,7 +213,7 @@ def consume(kafka: RealKafka, topic: str, isolation: str) -> list[Seen]:
 
 
 def read_all(log: PartitionLog, isolation: Isolation) -> list[Seen]:
-    """What a consumer makes of our log: batches by fetches, aborted ones left out, CRCs checked."""
+    """Reads our log as a consumer: by fetches, without aborted batches, with CRCs checked."""
     seen: list[Seen] = []
     offset = log.log_start_offset
     aborting: dict[int, int] = {}

@@ -94,7 +94,7 @@ def do_it(servers: str) -> None:
 
 
 class Jmx:
-    """What JmxTool prints, by MBean and attribute."""
+    """Output of JmxTool, by MBean and attribute."""
 
     def __init__(self, text: str) -> None:
         self._values = dict(line.rpartition("=")[::2] for line in text.splitlines())

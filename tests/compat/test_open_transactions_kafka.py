@@ -38,7 +38,7 @@ def stable(wire: WireClient) -> dict[str, tuple[int, int]]:
 
 
 def run_ours(servers: str, *words: str) -> ToolResult:
-    """What `cordwood transactions` prints."""
+    """The output of `cordwood transactions`."""
     out, err = io.BytesIO(), io.BytesIO()
     arguments = ["--bootstrap-server", servers, *words]
     code = transactions.run(arguments, Terminal(io.BytesIO(), out, err))
@@ -52,7 +52,7 @@ def rows_of(said: ToolResult) -> list[list[str]]:
 
 
 def found_hanging(servers: str, tools: KafkaTools) -> tuple[list[list[str]], list[list[str]]]:
-    """What Cordwood's tool finds, and what Kafka's finds in the same minute of their duration."""
+    """Hanging transactions by Cordwood's tool and by Kafka's, in one minute of their duration."""
     while True:
         before = rows_of(run_ours(servers, *FIND))
         theirs = rows_of(tools.run("transactions", "--bootstrap-server", servers, *FIND))

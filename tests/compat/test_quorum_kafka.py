@@ -57,7 +57,7 @@ def wait_for_snapshot(controller: KafkaController) -> None:
 
 
 def as_records(image: MetadataImage) -> list[str]:
-    """What the image consists of; a snapshot has topics in another order."""
+    """The content of the image; a snapshot has topics in another order."""
     return sorted(repr(each) for each in image_records(image))
 
 
@@ -129,7 +129,7 @@ def test_broker_joins_a_cluster_and_leaves_it(tmp_path: Path, controller: KafkaC
 
 
 async def leads(member: QuorumMember) -> None:
-    """As a leader it takes the other replica out of the ISR; a stale one does not get in."""
+    """Leads: takes the other replica out of the ISR; a stale one does not get in."""
 
     def propose(*members: tuple[int, int]) -> None:
         state = member.observer.image.topics["led"].partitions[0]

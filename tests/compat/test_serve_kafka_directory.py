@@ -32,7 +32,7 @@ Rows = list[tuple[int, bytes | None, bytes | None]]
 
 
 class Client:
-    """What is asked of either broker."""
+    """Questions to either broker."""
 
     def __init__(self, servers: str) -> None:
         self.settings = {"bootstrap.servers": servers}

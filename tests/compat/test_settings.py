@@ -272,7 +272,7 @@ def documented(java_class: str) -> dict[str, dict[str, str]]:
 
 
 def in_kafkas_notation(setting: Setting) -> dict[str, str]:
-    """What Kafka's documentation says of a setting, if the table is right."""
+    """A setting as Kafka's documentation prints it, if the table is right."""
     rule = setting.rule
     valid = ""
     if rule.or_equal is not None:

@@ -127,7 +127,7 @@ class Exchange:
             log.close()
 
     def end(self, wire: WireClient, now_ms: int, let_time_out: Callable[[], object]) -> None:
-        """What is left to be done at the other broker; then all have ended as they have to."""
+        """Ends at the other broker what is left, and checks that all have ended as they have to."""
         for version in self.versions:
             for kind in ("committed", "aborted", "prepared-commit", "prepared-abort"):
                 wanted = "CompleteCommit" if KINDS[kind] else "CompleteAbort"

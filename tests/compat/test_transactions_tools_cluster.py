@@ -105,7 +105,7 @@ class Cluster(MixedCluster):
         self._runs: Mapping[str, Run] = {"Kafka's": kafkas_tools(tools), "own": own_tools}
 
     def said(self, whose: str, node_id: int, *lines: Line) -> dict[str, ToolResult]:
-        """What Kafka's or Cordwood's tool says with a broker as its first one."""
+        """Output of Kafka's or Cordwood's tool with a broker as its first one."""
         station = Station(whose, self.brokers[node_id].bootstrap_servers, self.root)
         run_lines(station, lines, self._runs[whose])
         return station.said

@@ -54,7 +54,7 @@ _LOOKS: Final = (
 
 
 class Moment(NamedTuple):
-    """What is done, and the tools that are run then."""
+    """Action, and the tools that are run after it."""
 
     done: Callable[[WireClient], object]
     lines: tuple[Line, ...]
@@ -143,7 +143,7 @@ _MOMENTS: Final = (
 
 @pytest.fixture(scope="module")
 def stations(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Station]]:
-    """What the tools said at each moment: Kafka's at a Kafka, Kafka's and Cordwood's here."""
+    """Output of the tools at each moment: Kafka's at a Kafka, Kafka's and Cordwood's here."""
     root = tmp_path_factory.mktemp("tools")
     properties = {
         "offsets.topic.replication.factor": "1",

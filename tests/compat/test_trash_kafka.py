@@ -1,4 +1,4 @@
-"""What a cleaning has moved to a trash is put back, and a real Kafka and a broker here serve it."""
+"""Restoration of what a cleaning has moved to a trash: a real Kafka and a broker here serve it."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def produce(servers: str, topic: str, count: int) -> None:
 
 
 def resumed(servers: str, topic: str, count: int) -> list[tuple[int | None, int | None]]:
-    """What a group reads next."""
+    """The records that a group reads next."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,

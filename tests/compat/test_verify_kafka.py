@@ -35,7 +35,7 @@ TOPICS = {
 
 
 def damage_in(log_dirs: Sequence[Path]) -> list[str]:
-    """What is found but for notes, without the metadata log and with it."""
+    """Findings but for notes, without the metadata log and with it."""
     warnings: list[str] = []
     facts = ClusterFacts(log_dirs, warnings.append)
     results = [

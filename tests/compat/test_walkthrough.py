@@ -136,7 +136,7 @@ PLACES: dict[str, tuple[Place, str]] = {
 
 
 def walked(root: Path, run: Run, place: str) -> list[str]:
-    """What was seen at Cordwood.
+    """Observations at Cordwood.
 
     The sizes of batches are compared too. A producer that was held up between two records of a
     batch has written another size: the walk is done again.
@@ -154,7 +154,7 @@ def walked(root: Path, run: Run, place: str) -> list[str]:
 
 
 def expected(place: str) -> list[str]:
-    """What was seen at Kafka."""
+    """Observations at Kafka."""
     (found,) = (GOLDEN / PLACES[place][1]).glob("kafka-*.txt")
     return found.read_text(encoding="utf-8").splitlines()
 

@@ -1,4 +1,4 @@
-"""What `cordwood whatif` says of a running Kafka's directory is what that Kafka then does."""
+"""Predictions of `cordwood whatif` on a running Kafka's directory, compared with its actions."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def whatif(kafka: RealKafka, **changes: str) -> Any:
 
 
 def _if_all_is_flushed(answer: Any) -> Any:
-    """Until Kafka has written its recovery points, what is above them counts as not flushed.
+    """The answer once Kafka has written its recovery points: data above them counts as not flushed.
 
     The commit of the group is a record, too.
     """

@@ -158,7 +158,7 @@ class Writer:
 
 
 def settled(wire: WireClient) -> Path:
-    """Where the partition is when nothing moves any more."""
+    """The partition's directory when nothing moves any more."""
 
     def place() -> Path | None:
         described = wire.directories()

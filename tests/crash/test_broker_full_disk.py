@@ -62,7 +62,7 @@ def value(number: int) -> bytes:
 
 
 def produce_until_full(wire: WireClient, topic: str) -> int:
-    """How many batches were taken; large ones are refused first, then small ones too."""
+    """The number of batches that were taken; large ones are refused first, then small ones too."""
     taken = 0
     for size in (CHUNK, CHUNK // 10, CHUNK // 100, CHUNK // 1000):
         while (told := wire.produce(topic, batch_of(value(taken)[:size])))["error_code"] == "none":

@@ -252,7 +252,7 @@ def copy_of(prepared: Bench, root: Path) -> Bench:
 
 @dataclass(frozen=True)
 class Row:
-    """What became of one kind of operation that failed."""
+    """Result of one kind of operation that failed."""
 
     phase: str
     site: Site
@@ -272,7 +272,7 @@ class Row:
 
 
 def sites_of(prepared: Bench, root: Path, phase: str) -> list[Site]:
-    """What a phase does with files of the directory that is to fail."""
+    """Operations of a phase on files of the directory that is to fail."""
     found = all_sites_of(prepared, root, phase)
     return [site for site in found if site.file.startswith(ONLY.get(phase, ""))]
 

@@ -59,7 +59,7 @@ class Workers:
         return f"task | {where:52} | {error:6} | {outcome:8} | online | {kind}, then cleaned"
 
     def sites(self) -> list[Site]:
-        """What tasks do with files."""
+        """Operations of tasks on files."""
         self.bench.fill()
         self.faults.watch()
         self.bench.cleaner.run_once_now()

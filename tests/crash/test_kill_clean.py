@@ -130,7 +130,7 @@ def contents(top: Path) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where copies go."""
+    """A directory for copies."""
     return tmp_path_factory.mktemp("kill")
 
 

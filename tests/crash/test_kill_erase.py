@@ -48,7 +48,7 @@ def contents(top: Path) -> dict[str, bytes]:
 
 
 def proved(report: dict[str, Any]) -> list[dict[str, Any]]:
-    """What a report says of partitions and files, wherever the directory is."""
+    """A report's entries of partitions and files, without the directory."""
     changing = {"directory", "path"}
     return [
         {key: value for key, value in entry.items() if key not in changing}

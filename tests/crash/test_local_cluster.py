@@ -148,7 +148,7 @@ def test_a_broker_that_was_stopped_has_the_clusters_time_when_it_starts(cluster:
 
 
 def clock_of(cluster: Cluster, broker: int) -> int:
-    """How far a broker's clock is ahead of the machine's, in ms."""
+    """The ms by which a broker's clock is ahead of the machine's."""
     import json  # noqa: PLC0415
     from urllib.request import urlopen  # noqa: PLC0415
 
@@ -193,7 +193,7 @@ def test_brokers_and_controller_describe_the_quorum_alike_to_both_tools(cluster:
 
 
 def quorum(text: str) -> dict[str, str]:
-    """What `describe --status` prints, without what changes all the time."""
+    """Output of `describe --status`, without values that change all the time."""
     values = dict(line.split(":", 1) for line in text.splitlines())
     return {
         name: value.strip()

@@ -28,7 +28,7 @@ IMAGES_SMALL, IMAGES_NIGHTLY = 700, 10_000
 
 @pytest.fixture(autouse=True)
 def _quiet() -> Iterator[None]:
-    """What is damaged is warned of, thousands of times."""
+    """Silences thousands of warnings of damage."""
     logging.disable()
     yield
     logging.disable(logging.NOTSET)

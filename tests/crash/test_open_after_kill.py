@@ -70,7 +70,7 @@ def broker(root: Path) -> StoredLogs:
 
 
 def seen(logs: StoredLogs) -> State:
-    """What committed readers make of each partition."""
+    """The content of each partition for committed readers."""
     state = {}
     for log in logs.manager.logs():
         log.update_high_watermark(log.log_end_offset)

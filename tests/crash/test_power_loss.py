@@ -1,4 +1,4 @@
-"""What a broker has answered to changes of metadata lasts through a power loss, at once."""
+"""Durability of answered changes of metadata: each lasts through a power loss, at once."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def expected(*, is_committed: bool) -> dict[str, list[bytes | None]]:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a broker found the transaction, how it ended, and the moments of that."""
+    """State in which a broker found the transaction, its end, and the moments of both."""
 
     found: str
     outcome: str

@@ -1,4 +1,4 @@
-"""What no client of the HTTP endpoint should send: it is a wrong request, never an error here."""
+"""Requests that no client of the HTTP endpoint should send: wrong requests, never an error here."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def clean_log(seed: int, contents: Contents) -> LogBuilder:
 
 
 def whole_section(captured: Captured, compaction: LogCompaction) -> list[CleanedSegment]:
-    """What the reference makes of each segment of the clean section."""
+    """The reference's result for each segment of the clean section."""
     end = compaction.first_uncleanable
     sources = tuple(each for each in captured.sources if each.base_offset < end)
     return clean_by_reference(

@@ -1,4 +1,4 @@
-"""Whatever is damaged in a log directory: typed errors, an end, and no record that nobody wrote."""
+"""Damage in a log directory: typed errors, an end, and no record that nobody wrote."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def without_status(report: dict[str, Any], root: Path) -> list[dict[str, Any]]:
 def measured_and_cleaned(
     top: Path, logs: list[LogBuilder], configs: dict[str, LogConfig], **options: Any
 ) -> list[dict[str, Any]]:
-    """What a measurement reports, which is checked to be what a cleaning of a copy reports."""
+    """The report of a measurement, checked against that of a cleaning of a copy."""
     here, copy = write_log_dir(top / "here", logs), top / "copy"
     shutil.copytree(here, copy)
     before = digest_tree(here)

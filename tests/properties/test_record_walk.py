@@ -32,7 +32,7 @@ def _native_walk_is_loaded() -> None:
 
 
 def walk_both(payload: bytes, count: int) -> RecordSummary:
-    """What both ways find."""
+    """Walks in both ways, which must agree."""
     native = record_walk._native.walk
     assert native is not None
     plain = walk_plainly(payload, count)
@@ -43,7 +43,7 @@ def walk_both(payload: bytes, count: int) -> RecordSummary:
 
 
 def parsed(payload: bytes, count: int) -> list[Record] | None:
-    """What the parser of batches makes of the same bytes, based at 0; None if it refuses them."""
+    """The batch parser's result for the same bytes, based at 0; None if it refuses them."""
     header = parse_header(build_batch([Record(0, 0, None, None)], base_offset=0))
     header = header._replace(base_timestamp=0, records_count=count, last_offset_delta=0)
     try:

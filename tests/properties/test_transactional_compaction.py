@@ -218,7 +218,7 @@ def run(seed: int, steps: int, config: LogConfig = COMPACT) -> int:
 
 
 def run_all(count: int, config: LogConfig = COMPACT) -> int:
-    """So many histories; how many compactions they had."""
+    """Runs `count` histories; returns the number of their compactions."""
     return sum(run(seed, 60, config) for seed in range(count))
 
 

@@ -1,4 +1,4 @@
-"""Whatever a client sends, a log holds only what its readers can read, where its header says."""
+"""Validation of anything that a client may send: a log holds only what its readers can read."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _way(request: pytest.FixtureRequest) -> Any:
 
 
 def int64(value: int) -> int:
-    """With overflow."""
+    """The value as int64, with overflow."""
     return (value + (1 << 63)) % (1 << 64) - (1 << 63)
 
 
@@ -96,7 +96,7 @@ def random_batch(rng: random.Random, *, codec: Codec | None = None) -> bytes:
 
 
 def outcome(batch: bytes, config: LogConfig) -> ValidationResult | None:
-    """What becomes of the batch; None if it is refused by an error of the protocol."""
+    """The validation of the batch; None if it is refused by an error of the protocol."""
     try:
         return validate(batch, config, first_offset=FIRST_OFFSET, leader_epoch=LEADER_EPOCH)
     except KafkaError:
@@ -108,7 +108,7 @@ def without_place(record: Record) -> tuple[object, ...]:
 
 
 def require_readable(sent: bytes, config: LogConfig, result: ValidationResult) -> None:
-    """What was taken can be read, has its offsets, and says the truth about its records."""
+    """Checks that the accepted batch can be read, and has correct offsets and summaries."""
     data = written(result)
     header = parse_header(data)
     records = RecordBatch(header, data).records()

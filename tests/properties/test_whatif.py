@@ -1,4 +1,4 @@
-"""What a changed setting would do is what a cleaning with that setting then does."""
+"""Prediction of a changed setting, compared with a cleaning with that setting."""
 
 from __future__ import annotations
 

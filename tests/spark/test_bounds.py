@@ -1,4 +1,4 @@
-"""What a clean takes of memory and disk, measured on logs made for it.
+"""Bounds of memory and disk of a clean, measured on logs made for it.
 
 The nightly forms have the full sizes; the others show the same on small logs.
 """

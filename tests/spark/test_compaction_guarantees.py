@@ -1,4 +1,4 @@
-"""What compaction promises to readers, with a live cleaner.
+"""Guarantees of compaction for readers, with a live cleaner.
 
 Source: Kafka's documentation, "What guarantees does log compaction provide?".
 """

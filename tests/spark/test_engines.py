@@ -170,7 +170,7 @@ def address_of(master: str, scratch: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class Cleaned:
-    """What one engine made of it: with limits that split logs, the same again, and with others.
+    """Results of one engine: with limits that split logs, the same again, and with others.
 
     `crowded` was first tried on two cores, whose memory its keys did not fit. It and `on_cores`
     were compared with their sources before they were put in place.

@@ -87,7 +87,7 @@ def cut_off(root: Path, *, after_groups: int, with_signal: int) -> tuple[int, st
 
 
 def groups_of(root: Path) -> int:
-    """How many groups the journal of the first partition names."""
+    """The number of groups in the journal of the first partition."""
     try:
         return (root / "t-0" / "cordwood.round").read_bytes().count(b"\n") - 1
     except FileNotFoundError:
@@ -111,7 +111,7 @@ def test_killed_while_it_commits_the_next_run_ends_as_an_undisturbed_one(
 
 
 def records(root: Path) -> dict[str, list[tuple[int, bytes | None, bytes | None]]]:
-    """What a consumer reads of each partition: (offset, key, value)."""
+    """Records of each partition for a consumer: (offset, key, value)."""
     return {
         name: [
             (record.offset, record.key, record.value)

@@ -50,7 +50,7 @@ class Run(NamedTuple):
     temporary: Path
 
     def processes(self) -> dict[int, bytes]:
-        """Those of the command that have not ended, with their command lines."""
+        """Processes of the command that have not ended, with their command lines."""
         found = {}
         for entry in Path("/proc").iterdir():
             with suppress(OSError):

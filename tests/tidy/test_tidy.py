@@ -207,7 +207,7 @@ def _draws_ids(tree: ast.Module) -> bool:
 
 
 def _reaches(tree: ast.Module) -> set[str]:
-    """What of the guarded things a module uses."""
+    """The guarded things that a module uses."""
     found = {name for name in _imports(tree) if name in GUARDED_IMPORTS}
     if not _draws_ids(tree):
         found.discard("uuid")

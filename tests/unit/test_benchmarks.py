@@ -103,7 +103,7 @@ def test_a_generated_log_is_one_that_kafka_reads(
 
 
 def _run_benchmark(name: str, *options: str, work: Path) -> tuple[str, dict[str, Any]]:
-    """What a benchmark prints, and the document that it writes; nothing else is left of it."""
+    """Runs a benchmark: its output, and the document that it writes; nothing else is left of it."""
     scratch, out = work / "work", work / "figures.json"
     scratch.mkdir()
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""Called by MkDocs (`hooks` of mkdocs.yml): the search of the site works from files, too.
+"""Hooks for MkDocs (`hooks` of mkdocs.yml): the search of the site works from files, too.
 
 MkDocs's own search fetches its index, which a browser refuses for a page that was opened from a
 disk. The index is written as a script here, and `search.js` beside this file searches it.

@@ -1,4 +1,4 @@
-"""What a running broker removes is in its audit log."""
+"""Entries of the audit log for what a running broker removes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each API asks the authorizer, and what a client is answered that may do nothing.
+"""Questions of each API to the authorizer, and the answers to a client without permissions.
 
 The operations, resources and error codes are those of kafka.server.KafkaApis, ControllerApis,
 AclApis and ConfigHelper.

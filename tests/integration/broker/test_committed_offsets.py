@@ -1,4 +1,4 @@
-"""What all groups have committed, of coordinators here and on other brokers."""
+"""Committed offsets of all groups, of coordinators here and on other brokers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Addresses(ImageBrokers):
 
 
 def elsewhere(broker: RunningBroker, address: NodeAddress | None) -> AllCommitted:
-    """As a node that coordinates nothing itself sees it."""
+    """The committed offsets from a node that coordinates nothing itself."""
     inner = broker.broker
     node_id = inner.node_id + 1
     channels = BrokerChannels(

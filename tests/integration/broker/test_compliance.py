@@ -1,4 +1,4 @@
-"""How old records are when retention removes them, by a simulation of a month.
+"""Ages of records when retention removes them, by a simulation of a month.
 
 A record goes with its segment: the youngest of a segment decides, the oldest waits for it. With
 segment.ms S and retention.ms R a record is between R and R + S old, and a retention check.

@@ -1,4 +1,4 @@
-"""What a connection does with requests, slow clients, and bytes that are no requests."""
+"""Behaviour of a connection: requests, slow clients, and bytes that are no requests."""
 
 from __future__ import annotations
 
@@ -230,7 +230,7 @@ def _waiting_join(group: str) -> bytes:
 
 
 def _state(running: RunningBroker) -> tuple[int, int]:
-    """How many connections are open, and how many fetches wait."""
+    """The numbers of open connections and of fetches that wait."""
 
     def look(broker: Broker) -> tuple[int, int]:
         return running.node.server.connection_count, broker.replicas.delayed.fetch.delayed_count
@@ -425,7 +425,7 @@ def _unfinished(running: RunningBroker) -> int:
 
 
 def _unsent(running: RunningBroker) -> int:
-    """What the connection that takes least has not taken yet; 0 if there is none."""
+    """The largest number of unsent bytes of a connection; 0 if there is none."""
     server = running.node.server
     return running.call(lambda _: max([0, *(each.unsent_bytes for each in server.connections)]))
 
@@ -520,7 +520,7 @@ def test_buffers_of_sockets_are_those_given() -> None:
 
 
 def open_sockets() -> set[str]:
-    """By number and inode; those of an earlier test may still be closed: fewer are no fault."""
+    """Open sockets by number and inode; fewer are no fault: an earlier test's may close."""
     found = set()
     for number in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # such as the one that lists the directory

@@ -1,4 +1,4 @@
-"""What other clients notice while one client's request is long, or after the broker stood still."""
+"""Delays of other clients while one client's request is long, or after the broker stood still."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a running broker removes goes to its trash, and deleted topics come back from there."""
+"""Trash of a running broker: removed data goes there, and deleted topics come back from it."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def records_below(top: Path) -> int:
 
 
 def vanish(root: Path, *, leaves_directory: bool) -> Path:
-    """As an unmounted disk: the mount point is there or not, and has nothing in it."""
+    """Removes a disk as unmounting does: the mount point is there or not, and is empty."""
     away = (root / "mount").rename(root / "away")
     if leaves_directory:
         (root / "mount/trash").mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Which broker a call asks, and when it asks again: over a table, and over sockets."""
+"""Selection of the broker for a call, and repetitions: over a table, and over sockets."""
 
 from __future__ import annotations
 

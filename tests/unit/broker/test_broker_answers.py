@@ -12,14 +12,14 @@ from cordwood.broker.broker_answers import BrokerAnswers
 
 
 class EventLoop:
-    """As a `NodeThread` that is free: what it is given is done at once."""
+    """A `NodeThread` that is free: it runs calls at once."""
 
     def call_soon(self, run: Callable[[], Any]) -> None:
         run()
 
 
 class EndedLoop:
-    """As one whose event loop is closed."""
+    """A thread whose event loop is closed."""
 
     def call_soon(self, _run: Callable[[], Any]) -> None:
         raise RuntimeError("Event loop is closed")

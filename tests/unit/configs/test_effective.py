@@ -1,4 +1,4 @@
-"""What is in force, level over level, and who is told of changes."""
+"""Effective settings, level over level, and the notification of changes."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ NO_BROKER_DEFAULT = {
 
 
 def config_of(**given: str) -> LogConfig:
-    """What is in force with these settings of the broker; names with underscores for dots."""
+    """The effective settings with these of the broker; names with underscores for dots."""
     properties = {name.replace("_", "."): value for name, value in given.items()}
     resolved = resolve_topic(
         Sources(server_properties=properties, defaults=True), "topic", node_id=0

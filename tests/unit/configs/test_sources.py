@@ -83,7 +83,7 @@ class TestRetention:
         cluster: int | None,
         static: tuple[int | None, int | None, int | None],
     ) -> int | None:
-        """What is in force, in ms; None if Kafka refuses the broker's settings."""
+        """The effective value in ms; None if Kafka refuses the broker's settings."""
         units = (1, MINUTE_MS, HOUR_MS)
         written = [n * unit for n, unit in zip(static, units, strict=True) if n is not None]
         of_file = [*written, 168 * HOUR_MS][0]

@@ -1,4 +1,4 @@
-"""Where new replicas are placed, as StripedReplicaPlacer places them."""
+"""Placement of new replicas, as StripedReplicaPlacer places them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a start, a stop and a crash write, record by record as Kafka 4.3 does."""
+"""Records of a start, a stop and a crash, one by one as Kafka 4.3 writes them."""
 
 from __future__ import annotations
 

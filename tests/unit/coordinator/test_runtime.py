@@ -67,7 +67,7 @@ class Counts:
 
 
 class Machine:
-    """As `StateMachine`."""
+    """State machine of counts."""
 
     def __init__(self) -> None:
         self.handled = 0
@@ -120,7 +120,7 @@ class Machine:
 
 
 class Log:
-    """As `CoordinatorLog` and its loader: one partition, in memory."""
+    """Log and loader of one partition, in memory."""
 
     topic = "__counts"
     contents = "counts"
@@ -192,7 +192,7 @@ MACHINE = Machine()
 
 
 class Host:
-    """As `RuntimeHost`."""
+    """Host of the runtime."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -238,7 +238,7 @@ class Run:
         self.runtime.on_high_watermark(0, self.log.committed)
 
     def value(self, name: str, *, committed: bool = False) -> int | None:
-        """What the state has, or what of it is committed."""
+        """The value in the state, or its committed value."""
         state, at = self.runtime.partitions.read(0)
         return state.values.get(name, at if committed else LATEST)
 

@@ -88,7 +88,7 @@ class Schedule:
             self.members.append(found[1])
 
     def check(self) -> None:
-        """What holds after every event."""
+        """Checks what holds after every event."""
         waiting = [answer.reply_to for answer in self.run.machine.on_unloaded(self.run.state)]
         names = [reply_to.name for reply_to in waiting if isinstance(reply_to, NamedReply)]
         assert len(set(self.answered)) == len(self.answered), "answered twice"

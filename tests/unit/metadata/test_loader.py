@@ -1,4 +1,4 @@
-"""What a loader publishes of the metadata log, and when."""
+"""Publication of the metadata log by a loader: the images, and the times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which patterns RE2 takes, and what they match."""
+"""Patterns that RE2 takes, and their matches."""
 
 from __future__ import annotations
 

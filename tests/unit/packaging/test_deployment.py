@@ -1,4 +1,4 @@
-"""What the project is deployed with: the image file, Compose, Kubernetes, systemd."""
+"""Deployment of the project: the image file, Compose, Kubernetes, systemd."""
 
 from __future__ import annotations
 

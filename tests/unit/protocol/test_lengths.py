@@ -1,4 +1,4 @@
-"""What lengths, nulls and tags a request may have: the bounds of Kafka's generated readers.
+"""Lengths, nulls and tags of requests: the bounds of Kafka's generated readers.
 
 The expectations were observed on a Kafka 4.3 broker.
 """

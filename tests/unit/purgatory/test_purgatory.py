@@ -42,7 +42,7 @@ class Run:
 
     @property
     def counts(self) -> tuple[int, int, int]:
-        """What waits, what is watched, which timers are set."""
+        """Numbers of waiting operations, watched keys and set timers."""
         return self.purgatory.delayed_count, self.purgatory.watched_count, self.timers.pending
 
 

@@ -22,7 +22,7 @@ CLEANED_MS = NOW_MS - 8 * DAY_MS + HOUR_MS
 
 
 def segment(day: int, *, size_bytes: int = 1000) -> SegmentView:
-    """That of a day: it takes records until its end, the tenth until now."""
+    """The segment of a day: it takes records until its end, the tenth until now."""
     end_ms = NOW_MS - (9 - day) * DAY_MS
     return SegmentView(
         base_offset=10 * day,

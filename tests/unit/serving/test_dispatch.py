@@ -1,4 +1,4 @@
-"""Which requests are handled in a turn, which in slices, and which are refused."""
+"""Dispatch of requests: in a turn, in slices, or refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which versions of forwarded requests a broker names to its clients."""
+"""Versions of forwarded requests that a broker names to its clients."""
 
 from __future__ import annotations
 

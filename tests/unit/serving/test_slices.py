@@ -16,7 +16,7 @@ Scenario = Callable[[Slices], Awaitable[None]]
 
 
 def reported(scenario: Scenario) -> list[dict[str, Any]]:
-    """What asyncio reports as an error while the scenario runs."""
+    """Errors that asyncio reports while the scenario runs."""
     contexts: list[dict[str, Any]] = []
 
     async def main() -> None:

@@ -1,4 +1,4 @@
-"""What every `FileSystem` does: the machine's and the simulated one give the same, errors too."""
+"""Contract of every `FileSystem`: the machine's and the simulated one agree, in errors too."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 
 def refusal(number: int) -> pytest.RaisesExc[OSError]:
-    """What the operating system says with an error of that number."""
+    """The operating system's error of that number."""
     return pytest.raises(OSError, match=re.escape(f"[Errno {number}] {os.strerror(number)}"))
 
 

@@ -1,4 +1,4 @@
-"""What a cleaning has moved to a trash comes back as it was, or stays there with the reason."""
+"""Restoration from a trash: data comes back as it was, or stays there with the reason."""
 
 from __future__ import annotations
 
@@ -338,5 +338,5 @@ def test_a_cleaning_that_was_killed_and_run_again_is_undone_as_a_whole(
 
 
 def release_locks() -> None:
-    """What the end of the process does."""
+    """Releases locks, as the end of the process does."""
     DirectoryLock._held.clear()

@@ -1,4 +1,4 @@
-"""What the soak of clusters calls wrong."""
+"""Complaints of the soak of clusters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def complaints(
     transactions: list[bytes] | None = None,
     updates: dict[bytes, tuple[int, bytes | None]] | None = None,
 ) -> list[str]:
-    """With what readers find in partition 0."""
+    """Complaints about what readers find in partition 0."""
     return judge.complaints({0: numbers or []}, {0: transactions or []}, {0: updates or {}})
 
 

@@ -1,4 +1,4 @@
-"""How the outcomes of Sarama's tests are read."""
+"""Outcomes of Sarama's tests, as they are parsed."""
 
 from __future__ import annotations
 

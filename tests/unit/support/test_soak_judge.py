@@ -1,4 +1,4 @@
-"""What the soak of groups calls wrong."""
+"""Complaints of the soak of groups."""
 
 from __future__ import annotations
 

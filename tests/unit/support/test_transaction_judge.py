@@ -1,4 +1,4 @@
-"""What the soak of transactions calls wrong."""
+"""Complaints of the soak of transactions."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ _NEVER = Backoff(3600.0, 3600.0)
 
 
 class _Traces:
-    """What a broker could leave in this process: threads, descriptors, files, global settings.
+    """Traces of a broker in this process: threads, descriptors, files, global settings.
 
     Threads and descriptors of an earlier test may still end: fewer are no fault.
     """
@@ -62,7 +62,7 @@ class _Traces:
         self._things, self._settings = self._things_now(), self._settings_now()
 
     def left(self) -> list[str]:
-        """What was not there at the beginning."""
+        """Things that were not there at the beginning."""
         found = sorted(self._things_now() - self._things)
         settings = self._settings_now()
         return found if settings == self._settings else [*found, settings]

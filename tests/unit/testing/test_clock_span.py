@@ -1,4 +1,4 @@
-"""How far a test advances a clock."""
+"""Durations by which a test advances a clock."""
 
 from __future__ import annotations
 

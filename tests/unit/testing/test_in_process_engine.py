@@ -1,4 +1,4 @@
-"""What a broker in a test compacts with: the bytes of the product, and what it refuses."""
+"""Engine of a broker in a test: the bytes of the product, and its refusals."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def config_of(seed: int, contents: Contents) -> LogConfig:
 def cleaned(
     log_dir: Path, config: LogConfig, engine: InProcessEngine | None = None
 ) -> list[dict[str, Any]]:
-    """What is reported of each partition after a cleaning; with compiled code if engine is None."""
+    """Reports of each partition after a cleaning; with compiled code if engine is None."""
     options: dict[str, Any] = {} if engine is None else {"engine": lambda: nullcontext(engine)}
     report = clean_in_process(log_dir, {"log": config}, now_ms=NOW_MS, force=True, **options)
     return [each.to_json() | {"log_dir": "", "keys": None} for each in report.partitions]

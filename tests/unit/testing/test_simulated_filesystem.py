@@ -55,7 +55,7 @@ def trees(fs: SimulatedFileSystem, limit: int = IMAGES) -> list[dict[str, bytes 
 
 
 def contents(fs: SimulatedFileSystem, limit: int = IMAGES) -> list[bytes]:
-    """What may be found in the one file."""
+    """Possible contents of the one file."""
     return [image.read_bytes(FILE) for image in images(fs, limit)]
 
 

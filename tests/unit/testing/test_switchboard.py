@@ -62,7 +62,7 @@ def board() -> Iterator[Switchboard]:
 
 @pytest.fixture
 def port(board: Switchboard) -> Iterator[int]:
-    """Where node 1, an echo, is reached."""
+    """The port at which node 1, an echo, is reached."""
     with echo() as behind:
         yield board.advertised_port(1, behind)
 
@@ -72,7 +72,7 @@ def connected(port: int) -> socket.socket:
 
 
 def answer(sock: socket.socket, data: bytes) -> bytes:
-    """What comes back; nothing where the link is closed."""
+    """The echoed bytes; none where the link is closed."""
     try:
         sock.sendall(data)
         return sock.recv(1 << 16)

@@ -59,11 +59,11 @@ class Session:
 
     @property
     def due(self) -> int:
-        """How many partitions the next fetch reads."""
+        """The number of partitions that the next fetch reads."""
         return self.running.call(lambda it: it.replicas.fetch_sessions.due_count(self._id))
 
     def ends(self) -> dict[int, int]:
-        """Where each partition ends."""
+        """The end of each partition."""
         return self.running.call(
             lambda it: {
                 each.index: each.log.log_end_offset for each in it.replicas.led_partitions()

@@ -236,7 +236,7 @@ def test_a_request_that_wants_no_answer_is_written_or_the_connection_closed(
 
 
 class Answering:
-    """In place of `TransactionPartitions.handle`: answers with one error."""
+    """Replacement of `TransactionPartitions.handle` that answers with one error."""
 
     def __init__(self, code: ErrorCode, times: int) -> None:
         self.code = code

@@ -1,4 +1,4 @@
-"""What commands show in a terminal of 80 and of 120 columns, and of a thousand partitions.
+"""Screens of commands in a terminal of 80 and of 120 columns, and of a thousand partitions.
 
 The screens are in `screens/`; `CORDWOOD_SCREENS=write` in the environment writes them again.
 """

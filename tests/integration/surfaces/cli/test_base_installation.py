@@ -1,4 +1,4 @@
-"""What a base installation, without any extra, has to do: here the extras' packages are hidden."""
+"""Functions of a base installation without any extra: the extras' packages are hidden here."""
 
 from __future__ import annotations
 

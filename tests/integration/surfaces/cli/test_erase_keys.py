@@ -1,4 +1,4 @@
-"""What `cordwood erase` says of each key, of topics by glob, of trashes and of other brokers."""
+"""Report of `cordwood erase` on each key, topics by glob, trashes and other brokers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which broker `cordwood clock` and `cordwood cleaner` address."""
+"""Selection of the broker by `cordwood clock` and `cordwood cleaner`."""
 
 from __future__ import annotations
 

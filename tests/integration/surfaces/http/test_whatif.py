@@ -1,4 +1,4 @@
-"""What a running broker says a changed setting would do is what its next check then does."""
+"""Prediction by a running broker of a changed setting, compared with its next check."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a running broker's metrics say once something has been done to it."""
+"""Metrics of a running broker after actions on it."""
 
 from __future__ import annotations
 

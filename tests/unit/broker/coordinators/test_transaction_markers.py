@@ -60,7 +60,7 @@ class Image:
 
 
 class Cluster:
-    """As the broker's replicas, writer, metadata and thread, for a sender."""
+    """Replacement of the broker's replicas, writer, metadata and thread, for a sender."""
 
     def __init__(self) -> None:
         self.there = {A, B}

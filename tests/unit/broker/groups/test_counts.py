@@ -1,4 +1,4 @@
-"""What a coordinator counts since its start: Kafka's sensors."""
+"""Counters of a coordinator since its start: Kafka's sensors."""
 
 from __future__ import annotations
 

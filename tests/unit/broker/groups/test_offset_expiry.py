@@ -1,4 +1,4 @@
-"""When offsets and groups are forgotten: offsets.retention.minutes, by the movable clock."""
+"""Expiry of offsets and groups: offsets.retention.minutes, by the movable clock."""
 
 from __future__ import annotations
 

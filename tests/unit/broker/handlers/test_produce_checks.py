@@ -1,4 +1,4 @@
-"""What a Produce request is refused for before any log has seen it."""
+"""Checks of a Produce request before any log has seen it."""
 
 from __future__ import annotations
 

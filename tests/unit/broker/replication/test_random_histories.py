@@ -1,4 +1,4 @@
-"""What a partition's leader commits stays, whatever happens to brokers, requests and answers."""
+"""Durability of what a partition's leader commits, for random brokers, requests and answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which directories a cleaning locks, and where its trash may be."""
+"""Directories that a cleaning locks, and places for its trash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is refused: the partition is reported and left as it was, and the others are done."""
+"""Refusals: the partition is reported and left as it was, and the others are done."""
 
 from __future__ import annotations
 

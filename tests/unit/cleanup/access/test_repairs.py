@@ -1,4 +1,4 @@
-"""What is not as it should be and is repaired as Kafka repairs it, with Kafka's warning."""
+"""Repairs of what is wrong, as Kafka makes them, with Kafka's warning."""
 
 from __future__ import annotations
 

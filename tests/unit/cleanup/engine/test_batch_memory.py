@@ -1,4 +1,4 @@
-"""How much memory one batch may take: bounded, whatever it expands to, and said where it is not."""
+"""Memory of one batch: bounded, whatever it expands to, with an error where it is not."""
 
 from __future__ import annotations
 

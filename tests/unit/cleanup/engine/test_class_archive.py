@@ -1,4 +1,4 @@
-"""Which archive of Spark's classes a start uses, and which it passes over."""
+"""Selection of the archive of Spark's classes by a start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much memory a cleaning may take if nothing is said."""
+"""Default memory of a cleaning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cleaning leaves of single batches, in every codec.
+"""Filtering of single batches by a cleaning, in every codec.
 
 In a compacted log records without a key always go: the scenarios are told with them.
 
@@ -44,7 +44,7 @@ Row = tuple[int, bytes | None, bytes | None]  # timestamp, key, value
 def filtered(
     root: Path, batches: Sequence[bytes], *, build: Callable[[LogBuilder], object] | None = None
 ) -> tuple[Manifest, list[RecordBatch]]:
-    """What a compaction of these batches, and what `build` adds, makes of them."""
+    """Compacts these batches, and those that `build` adds."""
     log = LogBuilder()
     for data in batches:
         log.skip(parse_header(data).base_offset - log.next_offset)

@@ -77,7 +77,7 @@ def sizes_in(directory: Path) -> dict[int, int]:
 
 
 def served(root: Path) -> list[object]:
-    """What a broker that starts on the directory serves."""
+    """The records that a broker which starts on the directory serves."""
     logs = StoredLogs(root)
     logs.configs["t"] = GROWING
     manager = logs.start()

@@ -1,4 +1,4 @@
-"""What a process has to load before there is anything to compact."""
+"""Modules that a process loads before there is anything to compact."""
 
 from __future__ import annotations
 

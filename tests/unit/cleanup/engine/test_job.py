@@ -1,4 +1,4 @@
-"""What a job on Spark reports of the errors of its tasks."""
+"""Report of a job on Spark about errors of its tasks."""
 
 from __future__ import annotations
 

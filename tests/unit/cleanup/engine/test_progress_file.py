@@ -1,4 +1,4 @@
-"""What a task reads and writes, against the bytes a second that it may."""
+"""Throttling of a task's reads and writes."""
 
 from __future__ import annotations
 

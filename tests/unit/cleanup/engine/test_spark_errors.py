@@ -1,4 +1,4 @@
-"""What is said of a Spark that does not answer."""
+"""Errors about a Spark that does not answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cordwood.model.errors import EngineError
 
 
 class JavaError(Exception):
-    """As Py4J's: its text is asked of the virtual machine."""
+    """Error like Py4J's: its text is asked of the virtual machine."""
 
     def __str__(self) -> str:
         raise ConnectionRefusedError(111, "Connection refused")

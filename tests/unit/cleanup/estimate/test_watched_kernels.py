@@ -86,7 +86,7 @@ class Batches:
 
 
 class Watched:
-    """What a call of `watch_batches` leaves."""
+    """Results of a call of `watch_batches`."""
 
     def __init__(self, slots: int) -> None:
         self.table = key_table.new_table(slots)
@@ -95,7 +95,7 @@ class Watched:
         self.status = self.row = 0
 
     def entries(self) -> dict[tuple[int, ...], tuple[int, int]]:
-        """By identity: the level, and the newest record."""
+        """Level and newest record, by identity."""
         return {
             tuple(row[:3]): (row[3] >> records.WATCHED_LEVEL_SHIFT, row[3] & _MASK)
             for row in self.table.tolist()

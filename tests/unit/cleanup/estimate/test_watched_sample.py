@@ -1,4 +1,4 @@
-"""Which batches are sampled, and how a sample is thinned."""
+"""Selection of the batches of a sample, and its thinning."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How segments are grouped: the grouping tests of LogCleanerTest."""
+"""Grouping of segments: the grouping tests of LogCleanerTest."""
 
 from __future__ import annotations
 

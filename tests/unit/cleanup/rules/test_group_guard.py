@@ -1,4 +1,4 @@
-"""What waits for consumer groups: the planner, limits over several logs, running and stopped ones.
+"""Waiting for consumer groups: the planner, limits over several logs, running and stopped ones.
 
 The planner is compared with itself: with the plan without groups, and with what groups have read.
 """
@@ -83,7 +83,7 @@ def gone(plan: RetentionPlan) -> list[int]:
 
 
 def waits_of(plan: RetentionPlan) -> Blocker:
-    """What waits for a group."""
+    """The group guard's blocker."""
     (found,) = {each for each in plan.blockers if each.code is Code.GROUP_GUARD}
     return found
 

@@ -1,4 +1,4 @@
-"""Which segments expire: worked examples, and the scenarios of UnifiedLogTest."""
+"""Expiry of segments: worked examples, and the scenarios of UnifiedLogTest."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ def log_of(
 def planned(
     logs: Sequence[SharedLog], limits: DirectoryLimits = NO_LIMITS, free: int = 0
 ) -> dict[str, list[int]]:
-    """What goes, by partition: base offsets."""
+    """Base offsets of the segments that go, by partition."""
     free_bytes = {log.log_dir: free for log in logs}
     plans = plan_shared_retention(logs, limits, free_bytes=free_bytes, now_ms=NOW_MS)
     return {

@@ -1,4 +1,4 @@
-"""Which running log is cleaned next, and who may stop that: LogCleanerManagerTest."""
+"""Selection of the running log that is cleaned next, and its abort: LogCleanerManagerTest."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def grabbed(logs: RunningLogs) -> str | None:
 
 
 def section(logs: RunningLogs, log: PartitionLog) -> Cleanable:
-    """What could be cleaned of a log now."""
+    """The section of a log that could be cleaned now."""
     line = logs.cleaning.checkpoints.all().get(log.topic_partition)
     return plan_cleanable(view_of(log, line), now_ms=logs.clock.now_ms())
 

@@ -1,4 +1,4 @@
-"""In which order logs are compacted: cordwood.cleaner.order."""
+"""Order in which logs are compacted: cordwood.cleaner.order."""
 
 from __future__ import annotations
 

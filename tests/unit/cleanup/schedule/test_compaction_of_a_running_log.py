@@ -1,4 +1,4 @@
-"""What compaction leaves of a running log: the scenarios of LogCleanerTest."""
+"""Compaction of a running log: the scenarios of LogCleanerTest."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ class Compacted:
         return found
 
     def aborted(self) -> list[AbortedTransaction]:
-        """What the transaction indexes hold."""
+        """Entries of the transaction indexes."""
         segments = self.log.segments
         return collect_aborted(segments, segments.first, 0, self.log.log_end_offset)
 

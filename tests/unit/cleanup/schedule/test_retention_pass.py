@@ -46,7 +46,7 @@ def filled(
     high_watermark: int | None = None,
     **settings: int | str,
 ) -> PartitionLog:
-    """So many records of one size, five to a segment; with the high watermark at the end."""
+    """A log of `count` records of one size, five to a segment; the high watermark is at the end."""
     clock = clock or ManualClock()
     size = len(batch_of(b"test", key=key))
     if timestamp is None:

@@ -186,7 +186,7 @@ def test_a_damage_is_found_at_its_place_or_is_unknowable(
 
 @functools.cache
 def documented() -> dict[str, tuple[list[str], dict[str, str]]]:
-    """By kind of file, as docs/design/damages.md says: what is found; what is not, and why."""
+    """The table of docs/design/damages.md, by kind of file: damage found and not found."""
     lines = DOCS.read_text().splitlines()
     first = lines.index("| file | found | not found, and why |") + 2
     rows = {}

@@ -1,4 +1,4 @@
-"""When a compacted log is due: the moment is the first at which the planner says so."""
+"""Forecast of a log's compaction: its moment is the first at which the planner finds it due."""
 
 from __future__ import annotations
 

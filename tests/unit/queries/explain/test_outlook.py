@@ -1,4 +1,4 @@
-"""What goes of logs and when, on directories that a real Kafka wrote."""
+"""Outlook on removals and their times, on directories that a real Kafka wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a record is gone: what is said holds on the running log under the moved clock."""
+"""Forecast of a record's removal, checked on the running log under the moved clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a segment goes: the moments are those at which the planner takes it, and no others."""
+"""Forecast of a segment's removal: its moments are those at which the planner takes it."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ COMPACTED = LogConfig(cleanup_policy=frozenset({"compact"}))
 
 
 def running(view: LogView) -> Outcome:
-    """What a running broker says, which reads no records."""
+    """The outcome by a running broker, which reads no records."""
     return retention_outcome(view, plan_check_alone(view, now_ms=NOW_MS), now_ms=NOW_MS)
 
 

@@ -1,4 +1,4 @@
-"""What is checked of an append before its log is locked.
+"""Checks of an append before its log is locked.
 
 Scenarios: org.apache.kafka.storage.internals.log.UnifiedLogTest.
 """

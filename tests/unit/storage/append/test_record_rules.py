@@ -1,4 +1,4 @@
-"""What a topic asks of single records.
+"""Rules of a topic for single records.
 
 Scenarios: org.apache.kafka.storage.internals.log.LogValidatorTest, UnifiedLogTest.
 """

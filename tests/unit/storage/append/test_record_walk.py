@@ -133,7 +133,7 @@ def test_reason_of_a_malformed_count_is_told() -> None:
 
 
 def run(code: str) -> str:
-    """What a new process prints."""
+    """The output of a new process."""
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True
     )

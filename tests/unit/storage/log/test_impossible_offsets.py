@@ -42,7 +42,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def opened(model: Path, root: Path, case: Case) -> tuple[Opened, bool]:
-    """What the loader made of it, and whether the logs are as they were."""
+    """The loader's result, and whether the logs are as they were."""
     directory = root / case.name / "t-0"
     shutil.copytree(model, directory)
     damage(directory, case)

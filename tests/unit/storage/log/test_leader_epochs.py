@@ -27,7 +27,7 @@ def cache_of(path: Path, *entries: tuple[int, int]) -> LeaderEpochCache:
 
 
 def entries_of(path: Path) -> list[tuple[int, int]]:
-    """What the file holds, read anew."""
+    """The entries of the file, read again."""
     return list(LeaderEpochCache(path).epoch_entries)
 
 

@@ -1,4 +1,4 @@
-"""What an append takes and what it refuses (UnifiedLogTest)."""
+"""Appends: acceptance and refusal (UnifiedLogTest)."""
 
 from __future__ import annotations
 

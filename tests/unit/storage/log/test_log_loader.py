@@ -278,7 +278,7 @@ def test_records_deleted_up_to_a_segment_leave_one_producer_known_after_a_reload
 
 
 def described(log: PartitionLog) -> dict[str, object]:
-    """What the indexes of the active segment say."""
+    """The entries of the active segment's indexes."""
     active = log.active
     time_index = active.time_index
     return {
@@ -734,7 +734,7 @@ def test_a_recovery_point_beyond_the_log_is_its_end(tmp_path: Path) -> None:
 
 
 def check_over_compacted(stored: StoredLog, log: PartitionLog, expected: list[int]) -> None:
-    """What is on disk once such a log has been closed."""
+    """Checks the files of such a log once it has been closed."""
     assert bases(log) == expected
     for base in expected[1:]:
         assert segment_file_name(base, ".snapshot") in stored.files()

@@ -1,4 +1,4 @@
-"""What a reader of a log gets, and how far it sees (UnifiedLogTest, LocalLogTest)."""
+"""Reads of a log, and their bounds (UnifiedLogTest, LocalLogTest)."""
 
 from __future__ import annotations
 

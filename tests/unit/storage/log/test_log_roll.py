@@ -1,4 +1,4 @@
-"""When a log begins another segment, and where (UnifiedLogTest, LocalLogTest)."""
+"""Roll of a log to another segment: its time and its base offset (UnifiedLogTest, LocalLogTest)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a log answers for its ends and for timestamps below its start (UnifiedLogTest)."""
+"""Look-ups of a log's ends and of timestamps below its start (UnifiedLogTest)."""
 
 from __future__ import annotations
 

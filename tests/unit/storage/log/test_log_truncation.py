@@ -1,4 +1,4 @@
-"""What a truncation takes and what it leaves (UnifiedLogTest, LocalLogTest)."""
+"""Truncation of a log (UnifiedLogTest, LocalLogTest)."""
 
 from __future__ import annotations
 

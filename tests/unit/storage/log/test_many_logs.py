@@ -41,13 +41,13 @@ def fill(root: Path, count: int) -> None:
 
 
 def descriptors() -> int:
-    """How many are open, without those that nobody can reach any more."""
+    """The number of open descriptors, without those that nobody can reach any more."""
     gc.collect()
     return len(os.listdir("/proc/self/fd"))
 
 
 def files_below(root: Path) -> int:
-    """How many descriptors are of files below a directory."""
+    """The number of descriptors of files below a directory."""
     found = 0
     for entry in os.listdir("/proc/self/fd"):
         with suppress(FileNotFoundError):  # the one that lists the directory

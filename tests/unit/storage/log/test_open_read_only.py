@@ -291,7 +291,7 @@ def test_a_log_cannot_be_deleted_or_moved_from_outside(logs: StoredLogs) -> None
 
 
 def descriptors() -> int:
-    """How many are open, without those that nobody can reach any more."""
+    """The number of open descriptors, without those that nobody can reach any more."""
     gc.collect()
     return len(os.listdir("/proc/self/fd"))
 

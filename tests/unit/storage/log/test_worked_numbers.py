@@ -250,7 +250,7 @@ def test_a_power_loss_before_the_flush_behind_a_roll_may_leave_a_hole_as_in_kafk
 
 
 def sent(span: FileRange) -> bytes:
-    """What arrives at the other end of a socket."""
+    """The bytes that arrive at the other end of a socket."""
     here, there = socket.socketpair()
     with here, there:
         received = bytearray()

@@ -133,7 +133,7 @@ class Log:
         return found
 
     def snapshots(self) -> list[int]:
-        """By the names in the directory."""
+        """Offsets of snapshots, by the names in the directory."""
         return sorted(int(path.name.partition(".")[0]) for path in self.directory.iterdir())
 
 

@@ -418,7 +418,7 @@ def written(segments: Segments, count: int = 60) -> LogSegment:
 
 
 def answers(segment: LogSegment) -> list[object]:
-    """Whatever may be asked of it, by every offset and timestamp there is."""
+    """Answers of the segment to every offset and timestamp there is."""
     found: list[object] = [segment.translate_offset(o) for o in range(995, 1185)]
     found += [segment.find_offset_by_timestamp(t, 0) for t in range(4995, 5610, 3)]
     found += [segment.find_offset_by_timestamp(5000, o) for o in range(1000, 1180, 7)]

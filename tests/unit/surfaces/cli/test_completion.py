@@ -1,4 +1,4 @@
-"""What Tab completes behind the flags of tools and commands."""
+"""Completions by Tab behind the flags of tools and commands."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every command has: help with examples, options of the log, completion."""
+"""Common parts of every command: help with examples, options of the log, completion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command logs, and how."""
+"""Log of a command."""
 
 from __future__ import annotations
 

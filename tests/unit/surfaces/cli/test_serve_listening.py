@@ -1,4 +1,4 @@
-"""Where `cordwood serve` listens, and which address its clients get."""
+"""Listeners of `cordwood serve`, and the addresses for its clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `cordwood serve` tells systemd: over real datagram sockets, as sd_notify(3) says."""
+"""Notifications of `cordwood serve` to systemd: over real datagram sockets, by sd_notify(3)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def run(*arguments: object, command: str = "clean") -> Result:
 
 
 def samples(file: Path, command: str = "clean") -> dict[Sample, float]:
-    """What the file has, as Prometheus' own parser reads it."""
+    """Samples of the file, read by Prometheus' own parser."""
     found: dict[Sample, float] = {}
     for family in text_string_to_metric_families(file.read_text(encoding="utf-8")):
         assert family.documentation, family.name

@@ -346,7 +346,7 @@ def test_another_machine_changes_something_only_where_that_is_allowed(
 
 
 def status_of(endpoint: HttpEndpoint, request: Request) -> int:
-    """How a request of any address is answered."""
+    """Status of the answer to a request of any address."""
     try:
         endpoint._answer(request)
     except Refusal as refusal:

@@ -1,4 +1,4 @@
-"""When a broker is ready."""
+"""Readiness of a broker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How an installation of Kafka is found, and what is said where there is none."""
+"""Search for an installation of Kafka, and the error where there is none."""
 
 from __future__ import annotations
 

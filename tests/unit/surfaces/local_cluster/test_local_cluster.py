@@ -1,4 +1,4 @@
-"""What a local cluster is made of, without a process."""
+"""Composition of a local cluster, without a process."""
 
 from __future__ import annotations
 

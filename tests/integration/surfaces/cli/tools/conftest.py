@@ -17,7 +17,7 @@ from support.no_engine import NoEngine
 
 
 class Said(NamedTuple):
-    """What a tool printed."""
+    """Output of a tool."""
 
     code: int
     out: str

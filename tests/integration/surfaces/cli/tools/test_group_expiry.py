@@ -1,4 +1,4 @@
-"""What the forecast lists is what expires, at the time that it says."""
+"""Forecast of the expiry of offsets, compared with what expires then."""
 
 from __future__ import annotations
 

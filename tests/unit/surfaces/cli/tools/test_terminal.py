@@ -1,4 +1,4 @@
-"""What a tool said, for the document of a run that has none of its own."""
+"""Output of a tool, for the document of a run that has none of its own."""
 
 from __future__ import annotations
 
