@@ -59,7 +59,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/test_ways_in.py::test_a_developer_has_a_test_with_a_moved_clock_after_two_commands",
     "tests/integration/broker/test_compliance.py::"
     "test_records_are_deleted_at_the_ages_that_the_settings_promise[1 day and 5 days 23 h 55 min]",
-    "tests/unit/storage/log/test_many_logs.py",
+    "tests/unit/storage/test_log_manager_many_logs.py",
     "tests/unit/storage/test_trash_restore.py::"
     "test_a_restoration_that_is_killed_is_finished_by_the_next[False-compact in groups]",
     "tests/unit/storage/test_trash_restore.py::"
@@ -70,18 +70,18 @@ COMPAT: Final[Sequence[str]] = (
     "test_a_restoration_that_is_killed_is_finished_by_the_next[True-compact in groups]",
     "tests/unit/storage/test_trash_restore.py::"
     "test_a_restoration_that_is_killed_is_finished_by_the_next[True-both]",
-    "tests/unit/format/test_kernels_of_numba.py",
-    "tests/unit/test_compiled_form.py",
-    "tests/unit/test_benchmarks.py::test_a_generated_log_is_one_that_kafka_reads",
-    "tests/unit/test_benchmarks.py::test_a_warm_session_says_how_long_each_step_took",
-    "tests/unit/test_benchmarks.py::test_the_broker_benchmark_runs_without_kafka_too",
-    "tests/unit/test_benchmarks.py::test_the_benchmark_of_a_large_log_measures_memory_and_both_sides",
-    "tests/unit/test_benchmarks.py::test_the_benchmark_of_estimates_measures_both_sides",
-    "tests/unit/test_benchmarks.py::test_the_benchmark_of_groups_runs",
-    "tests/unit/test_benchmarks.py::test_the_benchmark_of_transactions_runs",
-    "tests/unit/test_benchmarks.py::test_the_benchmark_of_replication_runs",
-    "tests/unit/test_benchmarks.py::test_the_benchmark_of_a_controller_runs",
-    "tests/unit/test_benchmarks.py::test_the_stall_benchmark_runs",
+    "tests/unit/format/native/test_kernels_of_numba.py",
+    "tests/test_compiled_form.py",
+    "tests/test_benchmarks.py::test_a_generated_log_is_one_that_kafka_reads",
+    "tests/test_benchmarks.py::test_a_warm_session_says_how_long_each_step_took",
+    "tests/test_benchmarks.py::test_the_broker_benchmark_runs_without_kafka_too",
+    "tests/test_benchmarks.py::test_the_benchmark_of_a_large_log_measures_memory_and_both_sides",
+    "tests/test_benchmarks.py::test_the_benchmark_of_estimates_measures_both_sides",
+    "tests/test_benchmarks.py::test_the_benchmark_of_groups_runs",
+    "tests/test_benchmarks.py::test_the_benchmark_of_transactions_runs",
+    "tests/test_benchmarks.py::test_the_benchmark_of_replication_runs",
+    "tests/test_benchmarks.py::test_the_benchmark_of_a_controller_runs",
+    "tests/test_benchmarks.py::test_the_stall_benchmark_runs",
 )
 
 #: What `make test` runs of the above: for each comparison, by its name in tests/README.md, a form
@@ -121,7 +121,7 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
         "test_transactions_that_began_here_end_at_a_kafka[2]",
     ),
     "controller": (
-        "tests/unit/metadata/test_golden_log.py",
+        "tests/unit/metadata/test_loader_golden.py",
         "tests/compat/test_controller_requests_kafka.py::"
         "test_controllers_answer_and_write_alike[few]",
     ),
@@ -134,8 +134,8 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
     ),
     "replication": ("tests/compat/test_replication_kafka.py",),
     "settings": (
-        "tests/unit/configs/test_as_recorded.py",
-        "tests/unit/configs/test_values_as_recorded.py",
+        "tests/unit/configs/test_describe_as_recorded.py",
+        "tests/unit/configs/test_value_as_recorded.py",
     ),
     "groups": ("tests/integration/broker/groups/test_as_recorded.py",),
     "consumer groups": (
@@ -183,7 +183,7 @@ LONGEST: Final[Sequence[str]] = (
     "tests/crash/test_transaction_crash.py",
     "tests/compat/test_clean_live.py",
     "tests/compat/test_clients_sarama.py",
-    "tests/unit/test_compiled_form.py",
+    "tests/test_compiled_form.py",
     "tests/spark/test_stop_signals.py",
     "tests/spark/test_spark_process.py",
     "tests/crash/test_kill_clean.py",
@@ -197,7 +197,7 @@ LONGEST: Final[Sequence[str]] = (
     "tests/properties/test_reference_cleaner.py",
     "tests/properties/test_log_model.py",
     "tests/crash/test_log_crash.py",
-    "tests/unit/test_benchmarks.py",
+    "tests/test_benchmarks.py",
     "tests/compat/test_kafka_goes_on.py",
     "tests/compat/test_log_kafka.py",
 )

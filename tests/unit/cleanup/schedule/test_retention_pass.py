@@ -1,6 +1,7 @@
 """Retention of a running log: the scenarios of UnifiedLogTest, and the worked examples.
 
-`test_online` has retention beside readers, restarts and what is logged.
+`tests/unit/cleanup/access/test_capture.py` has retention beside readers, restarts and what is
+logged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Scenarios of transactions in text files: each event, and the effects that it must have.
 
 `support.transaction_scenarios` says what the files contain. `python
-tests/unit/coordinator/transaction/test_scenarios.py FILE...` writes the effects of today into
-files, to be reviewed line by line.
+tests/unit/coordinator/transaction/test_machine_scenarios.py FILE...` writes the effects of today
+into files, to be reviewed line by line.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from cordwood.format.properties import parse_properties
 from cordwood.surfaces.cli.main import app
 from cordwood.surfaces.cli.serve_listening import listening_settings
 
-PACKAGING = Path(__file__).resolve().parents[3] / "packaging"
+PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 BIN = Path(sys.executable).parent
 MANIFESTS = sorted((PACKAGING / "kubernetes").glob("*.yaml"))
 UNITS = sorted((PACKAGING / "systemd").iterdir())

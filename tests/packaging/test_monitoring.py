@@ -19,7 +19,7 @@ from cordwood.surfaces.metrics.jobs import CLEAN, VERIFY
 from cordwood.surfaces.metrics.metric import Metric
 from cordwood.surfaces.metrics.table import METRICS
 
-PACKAGING = Path(__file__).resolve().parents[3] / "packaging"
+PACKAGING = Path(__file__).resolve().parents[2] / "packaging"
 RULES = yaml.safe_load((PACKAGING / "prometheus/alerts.yaml").read_text(encoding="utf-8"))
 ALERTS: list[dict[str, Any]] = [rule for group in RULES["groups"] for rule in group["rules"]]
 DASHBOARD: dict[str, Any] = json.loads((PACKAGING / "grafana/cordwood.json").read_text("utf-8"))

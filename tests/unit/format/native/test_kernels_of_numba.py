@@ -9,16 +9,16 @@ from pathlib import Path
 
 from cordwood.format.native import kernels
 
-TESTS = Path(__file__).resolve().parents[2]
+TESTS = Path(__file__).resolve().parents[3]
 CALLERS = (
-    "unit/cleanup/engine/test_native_kernels.py",
+    "unit/format/native/test_kernels.py",
     "unit/cleanup/engine/test_rewrite.py",
     "unit/storage/reading/test_segment_reader.py",
-    "unit/cleanup/access/test_replace.py",
-    "unit/cleanup/schedule/test_odd_logs.py",
+    "unit/storage/test_replace.py",
+    "unit/cleanup/schedule/test_cleaner_odd_logs.py",
     "unit/cleanup/rules/test_transactions.py",
-    "unit/cleanup/estimate/test_watched_kernels.py",
-    "unit/cleanup/verification/test_contents_kernels.py",
+    "unit/cleanup/estimate/test_distinct_kernels.py",
+    "unit/format/native/test_contents.py",
     "unit/storage/append/test_record_walk.py",
     "unit/storage/segment/test_segment_recovery.py",
     "properties/test_estimate.py",

@@ -24,7 +24,7 @@ from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from support.class_archive import ASKED_BY as QUICK_START_ASKED_BY
 from support.compare import dump_files
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
 SAID = """\
 [2026-11-21 11:16:54,205] INFO Cleaner 0: Beginning cleaning of log bench-0 (org.apache.kafka.storage.internals.log.Cleaner)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 CARD: dict[str, Any] = runpy.run_path(str(ROOT / "tools" / "report_card.py"))
 Case, Result = CARD["Case"], CARD["Result"]
 

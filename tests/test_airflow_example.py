@@ -21,7 +21,7 @@ from cordwood.testing.broker import RunningBroker
 from support.pages import DOCS, session
 from support.sessions import placed
 
-DAG_FILE = Path(__file__).resolve().parents[2] / "examples" / "airflow_dag.py"
+DAG_FILE = Path(__file__).resolve().parents[1] / "examples" / "airflow_dag.py"
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "tools" / "build_modules.py"
 #: As in the Makefile: a copy of the same source is not compiled again.
 COPY = ROOT / "build" / "compiled"

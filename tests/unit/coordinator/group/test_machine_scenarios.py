@@ -1,8 +1,8 @@
 """Scenarios of groups in text files: each event, and the effects that it must have.
 
 `support.group_scenarios` says what the files contain. `python
-tests/unit/coordinator/test_scenarios.py FILE...` writes the effects of today into files, to be
-reviewed line by line.
+tests/unit/coordinator/group/test_machine_scenarios.py FILE...` writes the effects of today into
+files, to be reviewed line by line.
 """
 
 from __future__ import annotations
