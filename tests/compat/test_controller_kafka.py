@@ -36,7 +36,7 @@ from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.clock import SystemClock
 from cordwood.model.uuids import fresh_uuid, uuid_text
 from support.applied import wait_until_applied
-from support.controller_under_test import put_together
+from support.controller_under_test import put_together, requests_to
 from support.kafka import RealKafka, kafka_tool
 from support.ports import free_port
 
@@ -133,19 +133,19 @@ def closed(controller: Controller, log_dirs: list[Path]) -> None:
 def changed_here(log_dirs: list[Path]) -> Described:
     """Makes, changes and deletes in Cordwood's controller, with a snapshot between."""
     controller = opened(log_dirs)
-    made = controller.create_topics(
+    made = requests_to(controller).create_topics(
         [
             NewTopicHere(name="here", num_partitions=2, configs={"retention.ms": "7000"}),
             NewTopicHere(name="gone-here"),
         ]
     )
     assert all(isinstance(each, CreatedTopic) for each in made), made
-    assert controller.delete_topics(["gone-here", "kafkas-2"]) == [None, None]
+    assert requests_to(controller).delete_topics(["gone-here", "kafkas-2"]) == [None, None]
     changes = [
         ConfigChange(resource_type=2, name="kafkas", values={"cleanup.policy": "compact"}),
         ConfigChange(resource_type=2, name="here", values={"max.message.bytes": "2000000"}),
     ]
-    assert controller.alter_configs(changes[:1]) == [None]
+    assert requests_to(controller).alter_configs(changes[:1]) == [None]
     snapshots = SnapshotGenerator(
         controller.log, settings=controller.settings, context=controller.context
     )
@@ -153,10 +153,12 @@ def changed_here(log_dirs: list[Path]) -> Described:
     loader.install(snapshots)
     loader.catch_up()
     snapshots.write()
-    assert controller.alter_configs(changes[1:]) == [None]
+    assert requests_to(controller).alter_configs(changes[1:]) == [None]
     quota = QuotaChange(entity={"user": "here"}, ops=[("producer_byte_rate", 1024.0)])
-    assert controller.alter_client_quotas([quota]) == [None]
-    assert controller.create_partitions([NewPartitions(topic="here", count=3)]) == [None]
+    assert requests_to(controller).alter_client_quotas([quota]) == [None]
+    assert requests_to(controller).create_partitions([NewPartitions(topic="here", count=3)]) == [
+        None
+    ]
     found = described_in(controller.image)
     closed(controller, log_dirs)
     return found
@@ -286,7 +288,7 @@ def test_a_controller_that_never_saw_a_real_kafka_hands_over_to_one(tmp_path: Pa
         controller_endpoints=[Endpoint(name="CONTROLLER", host="127.0.0.1", port=controller_port)],
     )
     controller = opened(log_dirs)
-    controller.create_topics([NewTopicHere(name="t", num_partitions=2)])
+    requests_to(controller).create_topics([NewTopicHere(name="t", num_partitions=2)])
     topic = controller.image.topics["t"]
     second = controller.directory_ids[1]
     controller.assign_directories(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 from cordwood.controller.controller import Controller
+from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.controller.settings import ControllerSettings
 from cordwood.format.control_record import parse_control_key, parse_kraft_control_value
 from cordwood.format.file_names import CLUSTER_METADATA_DIR, META_PROPERTIES, FileKind, classify
@@ -30,6 +31,41 @@ NODE_ID = 1
 CLUSTER_ID = "Y29yZHdvb2QtdGVzdHMtMQ"
 
 LoggedRecord = tuple[str, dict[str, Any]]
+
+
+class _Requests:
+    """Sends requests to a controller; each is answered when the call returns."""
+
+    def __init__(self, controller: Controller) -> None:
+        self._channel = LocalControllerChannel(
+            controller, run=run_at_once, published=published_at_once
+        )
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._channel, name)
+
+        def request(*args: Any, **named: Any) -> Any:
+            try:
+                method(*args, **named).send(None)
+            except StopIteration as end:
+                return end.value
+            raise AssertionError(f"{name} waits")
+
+        return request
+
+
+def requests_to(controller: Controller) -> _Requests:
+    """The requests of a `LocalControllerChannel`, without an event loop."""
+    return _Requests(controller)
+
+
+async def run_at_once(run: Callable[[], Any]) -> Any:
+    """Runs a controller's operation in one slice."""
+    return run()
+
+
+async def published_at_once(_offset: int) -> None:
+    """Publishes nothing."""
 
 
 class ControllerUnderTest:

@@ -12,12 +12,11 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable, Collection, Container, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Self, TypeVar
 
-from cordwood.configs.resource import ConfigChange
-from cordwood.controller import configs, features, partitions, quotas, registration, topics
+from cordwood.controller import partitions, registration, topics
 from cordwood.controller.cluster_view import ClusterView
 from cordwood.controller.metadata_writer import MetadataWriter
 from cordwood.controller.registration import ControllerRegistration
@@ -25,18 +24,8 @@ from cordwood.controller.settings import ControllerSettings
 from cordwood.metadata.controller_requests import (
     AlteredIsr,
     BrokerRegistration,
-    CreatedTopic,
     DirectoryAssignment,
-    ElectionResult,
-    FeatureUpdate,
     IsrChange,
-    NewPartitions,
-    NewTopic,
-    QuorumInfo,
-    QuorumReplica,
-    QuotaChange,
-    Reassignment,
-    RestoredTopic,
 )
 from cordwood.metadata.image import Endpoint, MetadataImage
 from cordwood.metadata.records import ApiRecord
@@ -45,8 +34,7 @@ from cordwood.model.change_lock import ChangeLock, one_at_a_time
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import NoSpaceError
-from cordwood.model.kafka_errors import KafkaError, StorageError, TopicDeletionDisabledError
-from cordwood.model.pauses import background
+from cordwood.model.kafka_errors import StorageError
 from cordwood.model.uuids import fresh_uuid
 from cordwood.storage.disk_reserve import DiskReserve
 from cordwood.storage.filesystem import OS, FileSystem
@@ -54,6 +42,8 @@ from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.segment.resources import ResourceCache
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 class Controller:
@@ -153,7 +143,9 @@ class Controller:
             incarnation_id=fresh_uuid(self.context.rng),
             endpoints=self._endpoints,
         )
-        self._writer.commit_in_parts(registration.registering_controller(self.view(), controller))
+        self._writer.commit(
+            registration.registering_controller(self.view(), controller), in_parts=True
+        )
 
     def _remove_reserved_topics(self) -> None:
         """Deletes topics that an earlier version created under the name of the metadata log."""
@@ -175,7 +167,7 @@ class Controller:
             StorageError: the disk refused.
         """
         for records in registration.registering(self.view(), broker, self.log.end_offset):
-            self._writer.commit_in_parts(records)
+            self._writer.commit(records, in_parts=True)
         self._broker_incarnation_id = broker.incarnation_id
         return self.broker_epoch
 
@@ -188,7 +180,7 @@ class Controller:
         """
         broker = self.image.brokers[self.node_id]
         if broker.fenced:
-            self._writer.commit_in_parts(registration.unfencing(self.view(), broker))
+            self._writer.commit(registration.unfencing(self.view(), broker), in_parts=True)
         self._reserve.take()
 
     @property
@@ -226,9 +218,9 @@ class Controller:
         if broker is None or broker.fenced or broker.incarnation_id != self._broker_incarnation_id:
             return  # not in service, or not since this start
         try:
-            self._writer.commit_in_parts(registration.shutting_down(self.view(), broker))
-            self._writer.commit_in_parts(
-                registration.fencing_again(self.view(), self.image, broker)
+            self._writer.commit(registration.shutting_down(self.view(), broker), in_parts=True)
+            self._writer.commit(
+                registration.fencing_again(self.view(), self.image, broker), in_parts=True
             )
         except (OSError, NoSpaceError, StorageError) as error:
             self._abandon_for(error)
@@ -280,117 +272,39 @@ class Controller:
         Raises:
             StorageError: the disk returned an error.
         """
-        self._writer.commit_in_parts_at_need(records)
+        self._writer.commit(records, in_parts=True, at_need=True)
 
     def check_invariants(self) -> None:
         """Checks the image."""
         self._writer.check_invariants()
 
-    # ---- topics
-
     @one_at_a_time
-    def create_topics(
+    def change(
         self,
-        wanted: Sequence[NewTopic],
+        operation: Callable[[ClusterView], tuple[Sequence[ApiRecord], T]],
         *,
         validate_only: bool = False,
-    ) -> list[CreatedTopic | KafkaError]:
-        """Makes topics: what became of each, in their order.
+        in_parts: bool = False,
+        at_need: bool = False,
+    ) -> T:
+        """Writes the records of an operation, and returns its result.
 
         Args:
-            wanted: topics, each name once.
-            validate_only: nothing is made.
+            operation: gets the cluster as it is; gives records, and the result if they are written.
+            validate_only: nothing is written.
+            in_parts: the records need not be applied together.
+            at_need: a full disk does not refuse them.
 
         Raises:
-            PolicyViolationError: they are too large for one operation.
-            StorageError: the disk refused; none was made.
-        """
-        records, results = topics.create_topics(self.view(), wanted, self.check_topic_configs)
-        self._writer.commit([] if validate_only else records)
-        return results
-
-    @one_at_a_time
-    def delete_topics(self, wanted: Sequence[uuid.UUID | str]) -> list[KafkaError | None]:
-        """Deletes topics by id or name, and returns the error of each, in their order.
-
-        Raises:
-            TopicDeletionDisabledError: delete.topic.enable is false.
-            StorageError: the disk returned an error; no topic was deleted.
-        """
-        if not self.settings.delete_topic_enable:
-            raise TopicDeletionDisabledError("Topic deletion is disabled.")
-        records, results = topics.delete_topics(self.view(), wanted, self.check_topic_deletion)
-        self._writer.commit_at_need(records)
-        return results
-
-    @one_at_a_time
-    def restore_topic(self, topic: RestoredTopic, prepare: Callable[[], object]) -> None:
-        """Makes a deleted topic exist again.
-
-        Args:
-            topic: as it was.
-            prepare: brings its logs back; called when nothing is in the way of the topic, and
-                before it exists.
-
-        Raises:
-            KafkaError: its name or its id is in use, or its settings are not valid any more.
-            StorageError: the disk refused; it was not made.
-        """
-        records = topics.restore_topic(self.view(), topic, self.check_topic_configs)
-        with background():
-            prepare()
-        self._writer.commit_at_need(records)
-
-    @one_at_a_time
-    def create_partitions(
-        self, wanted: Sequence[NewPartitions], *, validate_only: bool = False
-    ) -> list[KafkaError | None]:
-        """Gives topics more partitions: what went wrong with each, in their order.
-
-        Raises:
-            PolicyViolationError: they are too many for one operation.
-            StorageError: the disk refused; nothing changed.
-        """
-        records, results = topics.create_partitions(self.view(), wanted)
-        self._writer.commit([] if validate_only else records)
-        return results
-
-    # ---- partitions
-
-    @one_at_a_time
-    def elect_leaders(
-        self, wanted: Iterable[tuple[str, int]] | None, *, election_type: int
-    ) -> list[ElectionResult]:
-        """Elects leaders: preferred ones (type 0), or any for leaderless partitions (1).
-
-        Args:
-            wanted: partitions; None for all, without results for those that need no election.
-            election_type: 0 or 1.
-
-        Raises:
-            InvalidRequestError: there is no such type.
+            KafkaError: the operation refuses; nothing changed.
             StorageError: the disk returned an error; nothing changed.
         """
-        records, results = partitions.elect_leaders(self.view(), wanted, election_type)
-        self._writer.commit_in_parts(records)
-        return results
+        records, result = operation(self.view())
+        if not validate_only:
+            self._writer.commit(records, in_parts=in_parts, at_need=at_need)
+        return result
 
-    @one_at_a_time
-    def alter_partition_reassignments(
-        self, wanted: Sequence[Reassignment], *, allow_replication_factor_change: bool = True
-    ) -> list[KafkaError | None]:
-        """Moves partitions to other replicas: what went wrong with each, in their order.
-
-        Raises:
-            StorageError: the disk refused; nothing changed.
-        """
-        records, results = partitions.alter_reassignments(
-            self.view(),
-            wanted,
-            allow_replication_factor_change=allow_replication_factor_change,
-        )
-        self._writer.commit(records)
-        return results
+    # ---- requests of brokers, of which this node's may be one
 
     @one_at_a_time
     def alter_partitions(self, broker_id: int, changes: Sequence[IsrChange]) -> list[AlteredIsr]:
@@ -399,8 +313,11 @@ class Controller:
         Raises:
             StorageError: the disk returned an error; nothing changed.
         """
-        records, errors = partitions.alter_isrs(self.view(), broker_id, changes)
-        self._writer.commit_in_parts_at_need(records)
+        errors = self.change(
+            lambda view: partitions.alter_isrs(view, broker_id, changes),
+            in_parts=True,
+            at_need=True,
+        )
         return [self._altered(change, error) for change, error in zip(changes, errors, strict=True)]
 
     def _altered(self, change: IsrChange, error: ErrorCode) -> AlteredIsr:
@@ -411,7 +328,6 @@ class Controller:
         found = topic.partitions[change.partition]
         return AlteredIsr(error, found.leader_epoch, found.partition_epoch, found.isr)
 
-    @one_at_a_time
     def assign_directories(
         self, broker_id: int, assigned: Iterable[DirectoryAssignment]
     ) -> list[ErrorCode]:
@@ -421,120 +337,19 @@ class Controller:
             UnsupportedRequestError: the metadata.version has no directories.
             StorageError: the disk returned an error; nothing changed.
         """
-        records, errors = partitions.assign_directories(self.view(), broker_id, assigned)
-        self._writer.commit_in_parts_at_need(records)
-        return errors
-
-    @one_at_a_time
-    def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
-        """Removes failed directories from this broker's registration, and their leaders.
-
-        Directories that are already known to have failed are skipped.
-
-        Raises:
-            StorageError: the disk returned an error; nothing changed.
-        """
-        broker = self.image.brokers[self.node_id]
-        records = registration.directories_failed(self.view(), broker, directories)
-        self._writer.commit_in_parts_at_need(records)
-
-    @one_at_a_time
-    def cordon_directories(self, directories: Sequence[uuid.UUID]) -> None:
-        """Records which directories of this broker take no new partitions (cordoned.log.dirs).
-
-        Raises:
-            StorageError: the disk refused; nothing changed.
-        """
-        broker = self.image.brokers[self.node_id]
-        self._writer.commit(registration.cordoning(self.view(), broker, directories))
-
-    # ---- settings, quotas, features
-
-    @one_at_a_time
-    def alter_configs(
-        self, changes: Sequence[ConfigChange], *, validate_only: bool = False
-    ) -> list[KafkaError | None]:
-        """Changes settings: what went wrong with each resource's, in their order.
-
-        Raises:
-            StorageError: the disk refused; nothing changed.
-        """
-        records, results = configs.alter_configs(self.view(), changes)
-        self._writer.commit([] if validate_only else records)
-        return results
-
-    @one_at_a_time
-    def alter_client_quotas(
-        self,
-        changes: Sequence[QuotaChange],
-        *,
-        known_hosts: Container[str] = (),
-        validate_only: bool = False,
-    ) -> list[KafkaError | None]:
-        """Changes quotas: what went wrong with each entity's, in their order.
-
-        Args:
-            changes: quotas by entity.
-            known_hosts: the names of hosts in them that have an address.
-            validate_only: nothing is changed.
-
-        Raises:
-            StorageError: the disk refused; nothing changed.
-        """
-        records, results = quotas.alter_client_quotas(self.view(), changes, known_hosts)
-        self._writer.commit([] if validate_only else records)
-        return results
-
-    @one_at_a_time
-    def update_features(
-        self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
-    ) -> None:
-        """Sets levels of features, all or none.
-
-        Raises:
-            InvalidUpdateVersionError: one of the levels is not possible.
-            StorageError: the disk returned an error; nothing changed.
-        """
-        records = features.update_features(
-            self.view(), self.node_id, updates, kraft_version=self.log.kraft_version
+        return self.change(
+            lambda view: partitions.assign_directories(view, broker_id, assigned),
+            in_parts=True,
+            at_need=True,
         )
-        self._writer.commit([] if validate_only else records)
 
-    # ---- producers, brokers, quorum
-
-    @one_at_a_time
     def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
         """A block of producer ids that nobody else has: (first id, count).
 
         Raises:
-            StorageError: the disk refused.
+            StorageError: the disk returned an error; nothing changed.
         """
-        record, first, count = registration.producer_ids(self.image, broker_id, broker_epoch)
-        self._writer.commit([record])
-        return first, count
-
-    @one_at_a_time
-    def unregister_broker(self, broker_id: int) -> None:
-        """Forgets a broker.
-
-        Raises:
-            BrokerIdNotRegisteredError: it is not registered.
-            StorageError: the disk refused; nothing changed.
-        """
-        self._writer.commit_in_parts(registration.unregistering(self.view(), broker_id))
-
-    def describe_quorum(self) -> QuorumInfo:
-        """The voters, the leader, and the end of the metadata log."""
-        now_ms = self.context.clock.now_ms()
-        directory = self.directory_ids[0] if self.log.kraft_version else uuid.UUID(int=0)
-        own = QuorumReplica(self.node_id, directory, self.log.end_offset, now_ms, now_ms)
-        return QuorumInfo(
-            leader_id=self.node_id,
-            leader_epoch=self.log.epoch,
-            high_watermark=self.log.end_offset,
-            voters=(own,),
-            endpoints=self._endpoints,
-        )
+        return self.change(lambda view: registration.producer_ids(view, broker_id, broker_epoch))
 
     def view(self) -> ClusterView:
         """The cluster as it is, for operations."""

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Protocol, TypeVar
 
 from cordwood.configs.resource import ConfigChange
+from cordwood.controller import configs, features, partitions, registration, topics
+from cordwood.controller.cluster_view import ClusterView
 from cordwood.controller.controller import Controller
 from cordwood.controller.host_lookup import look_up_hosts
-from cordwood.controller.quotas import hosts_to_look_up
+from cordwood.controller.quotas import alter_client_quotas, hosts_to_look_up
 from cordwood.metadata.controller_requests import (
     AlteredIsr,
     BrokerRegistration,
@@ -34,8 +35,9 @@ from cordwood.metadata.controller_requests import (
     Reassignment,
     RestoredTopic,
 )
-from cordwood.metadata.records import has_directories
+from cordwood.metadata.records import ApiRecord, Records, has_directories
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.pauses import background
 
 T = TypeVar("T")
 
@@ -71,15 +73,15 @@ class LocalControllerChannel:
         self.observers: Callable[[], tuple[QuorumReplica, ...]] = tuple
 
     async def register_broker(self, broker: BrokerRegistration) -> int:
-        """Registers the broker; returns its epoch."""
+        """Registers the broker, which is fenced until `unfence_broker`; its broker epoch."""
         return await self._ask(lambda: self._controller.register_broker(broker))
 
     async def unfence_broker(self) -> None:
-        """Unfences this broker."""
+        """Lets the broker lead and be seen."""
         await self._ask(self._controller.unfence)
 
     async def shut_down_broker(self) -> None:
-        """Takes this broker out of service at once, as no other change is in progress."""
+        """Takes the broker out of service at once, as no other change is under way."""
         self._controller.shut_down_broker()
 
     async def leave(self) -> None:
@@ -89,51 +91,72 @@ class LocalControllerChannel:
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
     ) -> Sequence[CreatedTopic | KafkaError]:
-        """Creates topics."""
-        return await self._ask(
-            lambda: self._controller.create_topics(wanted, validate_only=validate_only)
+        """Creates topics, each name once, or only checks them."""
+        check = self._controller.check_topic_configs
+        return await self._change(
+            lambda view: topics.create_topics(view, wanted, check), validate_only=validate_only
         )
 
     async def delete_topics(self, wanted: Sequence[uuid.UUID | str]) -> Sequence[KafkaError | None]:
-        """Deletes topics."""
-        return await self._ask(lambda: self._controller.delete_topics(wanted))
+        """Deletes topics by id or name."""
+        check = self._controller.check_topic_deletion
+        return await self._change(
+            lambda view: topics.delete_topics(view, wanted, check), at_need=True
+        )
 
     async def restore_topic(self, topic: RestoredTopic, prepare: Callable[[], object]) -> None:
-        """Restores a deleted topic; `prepare` brings its logs back before the topic exists."""
-        await self._ask(lambda: self._controller.restore_topic(topic, prepare))
+        """Makes a deleted topic exist again.
+
+        Args:
+            topic: as it was.
+            prepare: brings its logs back; called when nothing is in the way of the topic, and
+                before it exists.
+
+        Raises:
+            KafkaError: its name or its id is in use, or its settings are not valid any more.
+            StorageError: the disk returned an error; it was not made.
+        """
+
+        def restore(view: ClusterView) -> tuple[Records, None]:
+            records = topics.restore_topic(view, topic, self._controller.check_topic_configs)
+            with background():
+                prepare()
+            return records, None
+
+        await self._change(restore, at_need=True)
 
     async def create_partitions(
         self, wanted: Sequence[NewPartitions], *, validate_only: bool = False
     ) -> Sequence[KafkaError | None]:
-        """Adds partitions."""
-        return await self._ask(
-            lambda: self._controller.create_partitions(wanted, validate_only=validate_only)
+        """Adds partitions to topics."""
+        return await self._change(
+            lambda view: topics.create_partitions(view, wanted), validate_only=validate_only
         )
 
     async def elect_leaders(
         self, wanted: Iterable[tuple[str, int]] | None, *, election_type: int
     ) -> Sequence[ElectionResult]:
-        """Elects leaders."""
-        return await self._ask(
-            lambda: self._controller.elect_leaders(wanted, election_type=election_type)
+        """Elects preferred leaders (type 0), or any for leaderless partitions (1)."""
+        return await self._change(
+            lambda view: partitions.elect_leaders(view, wanted, election_type), in_parts=True
         )
 
     async def alter_partition_reassignments(
         self, wanted: Sequence[Reassignment], *, allow_replication_factor_change: bool = True
     ) -> Sequence[KafkaError | None]:
         """Moves partitions to other replicas."""
-        return await self._ask(
-            lambda: self._controller.alter_partition_reassignments(
-                wanted, allow_replication_factor_change=allow_replication_factor_change
+        return await self._change(
+            lambda view: partitions.alter_reassignments(
+                view, wanted, allow_replication_factor_change=allow_replication_factor_change
             )
         )
 
     async def alter_configs(
         self, changes: Sequence[ConfigChange], *, validate_only: bool = False
     ) -> Sequence[KafkaError | None]:
-        """Changes settings."""
-        return await self._ask(
-            lambda: self._controller.alter_configs(changes, validate_only=validate_only)
+        """Changes settings of resources."""
+        return await self._change(
+            lambda view: configs.alter_configs(view, changes), validate_only=validate_only
         )
 
     async def alter_client_quotas(
@@ -142,49 +165,88 @@ class LocalControllerChannel:
         """Changes quotas; names of hosts are looked up first, which may take seconds."""
         names = hosts_to_look_up(changes)
         known_hosts = await look_up_hosts(names) if names else frozenset()
-        return await self._ask(
-            lambda: self._controller.alter_client_quotas(
-                changes, known_hosts=known_hosts, validate_only=validate_only
-            )
+        return await self._change(
+            lambda view: alter_client_quotas(view, changes, known_hosts),
+            validate_only=validate_only,
         )
 
     async def update_features(
         self, updates: Sequence[FeatureUpdate], *, validate_only: bool = False
     ) -> None:
-        """Sets levels of features."""
-        await self._ask(
-            lambda: self._controller.update_features(updates, validate_only=validate_only)
-        )
+        """Sets levels of features, all or none."""
+        controller = self._controller
+
+        def update(view: ClusterView) -> tuple[Records, None]:
+            kraft_version = controller.log.kraft_version
+            records = features.update_features(
+                view, controller.node_id, updates, kraft_version=kraft_version
+            )
+            return records, None
+
+        await self._change(update, validate_only=validate_only)
 
     async def unregister_broker(self, broker_id: int) -> None:
         """Removes the registration of a broker."""
-        await self._ask(lambda: self._controller.unregister_broker(broker_id))
+        await self._change(
+            lambda view: (registration.unregistering(view, broker_id), None), in_parts=True
+        )
 
     async def describe_quorum(self) -> QuorumInfo:
-        """Describes the quorum, whose observers are the nodes that follow the metadata log."""
-        return replace(self._controller.describe_quorum(), observers=self.observers())
+        """Describes the only voter, which is the controller, and the nodes that follow it."""
+        controller = self._controller
+        log, now_ms = controller.log, controller.context.clock.now_ms()
+        directory = controller.directory_ids[0] if log.kraft_version else uuid.UUID(int=0)
+        own = QuorumReplica(controller.node_id, directory, log.end_offset, now_ms, now_ms)
+        return QuorumInfo(
+            leader_id=controller.node_id,
+            leader_epoch=log.epoch,
+            high_watermark=log.end_offset,
+            voters=(own,),
+            observers=self.observers(),
+            endpoints=controller.endpoints,
+        )
 
     async def allocate_producer_ids(self) -> tuple[int, int]:
-        """Allocates a block of producer ids to this node's broker."""
+        """Allocates a block of producer ids for this node's broker: (first id, count)."""
         controller = self._controller
         return await self._ask(
             lambda: controller.allocate_producer_ids(controller.node_id, controller.broker_epoch)
         )
 
     async def alter_partitions(self, changes: Sequence[IsrChange]) -> Sequence[AlteredIsr]:
-        """Changes ISRs, for this node's broker."""
+        """Changes the ISRs of partitions that this node's broker leads."""
         controller = self._controller
         return await self._ask(lambda: controller.alter_partitions(controller.node_id, changes))
 
     async def assign_directories(self, assigned: Iterable[DirectoryAssignment]) -> None:
-        """Records directories, if the metadata version has them."""
+        """Records in which directories this node's broker has partitions."""
         controller = self._controller
         if has_directories(controller.image.metadata_version):
             await self._ask(lambda: controller.assign_directories(controller.node_id, assigned))
 
     async def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
-        """Records offline directories."""
-        await self._ask(lambda: self._controller.directories_failed(directories))
+        """Records directories of this node's broker that have failed; known ones are skipped."""
+
+        def fail(view: ClusterView) -> tuple[Records, None]:
+            broker = view.image.brokers[self._controller.node_id]
+            return registration.directories_failed(view, broker, directories), None
+
+        await self._change(fail, in_parts=True, at_need=True)
+
+    async def _change(
+        self,
+        operation: Callable[[ClusterView], tuple[Sequence[ApiRecord], T]],
+        *,
+        validate_only: bool = False,
+        in_parts: bool = False,
+        at_need: bool = False,
+    ) -> T:
+        """As `Controller.change`, and published."""
+        return await self._ask(
+            lambda: self._controller.change(
+                operation, validate_only=validate_only, in_parts=in_parts, at_need=at_need
+            )
+        )
 
     async def _ask(self, operation: Callable[[], T]) -> T:
         def work() -> tuple[T, int]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from cordwood.configs.resource import ConfigResource
@@ -107,15 +108,29 @@ class MetadataWriter:
             all_records = [begin, *all_records, ApiRecord("EndTransactionRecord", 0, {})]
         self.commit(all_records)
 
-    def commit(self, records: Sequence[ApiRecord]) -> None:
+    def commit(
+        self, records: Sequence[ApiRecord], *, in_parts: bool = False, at_need: bool = False
+    ) -> None:
         """Writes records as one batch; the image has them when they are on disk.
+
+        Args:
+            records: what to write; nothing is written if there are none.
+            in_parts: they need not be applied together: batches are of limited size.
+            at_need: on a full disk, the disk reserve is released, and the batch written again.
 
         Raises:
             InvalidRequestError: a record has a value that no reader knows.
-            StorageError: the disk refused.
+            StorageError: the disk returned an error.
         """
-        if not records:
-            return
+        size = BATCH_RECORDS_MAX if in_parts else max(len(records), 1)
+        for start in range(0, len(records), size):
+            batch = partial(self._commit, records[start : start + size])
+            if at_need:
+                self._reserve.at_need(batch)
+            else:
+                batch()
+
+    def _commit(self, records: Sequence[ApiRecord]) -> None:
         delta = ImageDelta(self.image)
         for record in in_steps(records, every=16):
             require_values(record)
@@ -125,24 +140,6 @@ class MetadataWriter:
         self.image = delta.image(
             next_offset=self._log.end_offset, epoch=self._log.epoch, timestamp_ms=now_ms
         )
-
-    def commit_at_need(self, records: Sequence[ApiRecord]) -> None:
-        """Writes one batch; on a full disk it releases the disk reserve first and retries."""
-        self._reserve.at_need(lambda: self.commit(records))
-
-    def commit_in_parts_at_need(self, records: Sequence[ApiRecord]) -> None:
-        """Writes records that need not be applied together; a full disk does not refuse them.
-
-        Raises:
-            StorageError: the disk returned an error.
-        """
-        for start in range(0, len(records), BATCH_RECORDS_MAX):
-            self.commit_at_need(records[start : start + BATCH_RECORDS_MAX])
-
-    def commit_in_parts(self, records: Sequence[ApiRecord]) -> None:
-        """Writes records that need not be applied together, in batches of limited size."""
-        for start in range(0, len(records), BATCH_RECORDS_MAX):
-            self.commit(records[start : start + BATCH_RECORDS_MAX])
 
     def _append(self, records: Sequence[ApiRecord]) -> int:
         now_ms = self._clock.now_ms()

@@ -272,16 +272,16 @@ def unregistering(view: ClusterView, broker_id: int) -> Records:
 
 
 def producer_ids(
-    image: MetadataImage, broker_id: int, broker_epoch: int
-) -> tuple[ApiRecord, int, int]:
-    """The record of the next block of producer ids, its first id, and how many they are.
+    view: ClusterView, broker_id: int, broker_epoch: int
+) -> tuple[Records, tuple[int, int]]:
+    """The record of the next block of producer ids, and the block: (first id, count).
 
     Raises:
         KafkaError: there are none left.
 
     Source: ProducerIdControlManager.generateNextProducerId.
     """
-    first = max(image.next_producer_id, 0)
+    first = max(view.image.next_producer_id, 0)
     if first > _PRODUCER_ID_MAX - PRODUCER_ID_BLOCK:
         raise KafkaError(
             "Exhausted all producerIds as the next block's end producerId has exceeded the int64 "
@@ -292,7 +292,7 @@ def producer_ids(
         "brokerEpoch": broker_epoch,
         "nextProducerId": first + PRODUCER_ID_BLOCK,
     }
-    return ApiRecord("ProducerIdsRecord", 0, fields), first, PRODUCER_ID_BLOCK
+    return [ApiRecord("ProducerIdsRecord", 0, fields)], (first, PRODUCER_ID_BLOCK)
 
 
 def leaving(

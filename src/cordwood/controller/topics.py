@@ -37,6 +37,7 @@ from cordwood.model.kafka_errors import (
     KafkaError,
     PolicyViolationError,
     TopicAlreadyExistsError,
+    TopicDeletionDisabledError,
     UnknownTopicIdError,
     UnknownTopicOrPartitionError,
 )
@@ -258,7 +259,13 @@ def delete_topics(
     wanted: Sequence[uuid.UUID | str],
     check_deletion: CheckDeletion | None = None,
 ) -> tuple[Records, list[KafkaError | None]]:
-    """The records that delete topics by id or name, and the error of each that is not deleted."""
+    """The records that delete topics by id or name, and the error of each that is not deleted.
+
+    Raises:
+        TopicDeletionDisabledError: delete.topic.enable is false.
+    """
+    if not view.settings.delete_topic_enable:
+        raise TopicDeletionDisabledError("Topic deletion is disabled.")
     records: Records = []
     results: list[KafkaError | None] = []
     image = view.image
@@ -276,7 +283,7 @@ def delete_topics(
             error = check_deletion(image.topic_names[topic_id])
         results.append(error)
         if error is None:
-            records.append(ApiRecord("RemoveTopicRecord", 0, {"topicId": topic_id}))
+            records.append(_removal_record(topic_id))
     _require_bounded(records)
     return records, results
 
@@ -286,8 +293,13 @@ def remove_reserved(view: ClusterView) -> tuple[Records, list[str]]:
 
     Such a topic keeps a Kafka that is started on the directory from leading any partition.
     """
-    names = [name for name in view.image.topics if is_reserved(name)]
-    return delete_topics(view, names)[0], names
+    topics = view.image.topics
+    names = [name for name in topics if is_reserved(name)]
+    return [_removal_record(topics[name].topic_id) for name in names], names
+
+
+def _removal_record(topic_id: uuid.UUID) -> ApiRecord:
+    return ApiRecord("RemoveTopicRecord", 0, {"topicId": topic_id})
 
 
 def restore_topic(

@@ -28,7 +28,7 @@ from cordwood.model.kafka_errors import (
     StaleBrokerEpochError,
     UnsupportedRequestError,
 )
-from support.controller_under_test import ControllerUnderTest, names_of
+from support.controller_under_test import ControllerUnderTest, names_of, requests_to
 
 SESSION_MS = 9000
 CAUGHT_UP = 1 << 40
@@ -82,7 +82,7 @@ class Cluster:
 
     def create(self, *replicas: int, **configs: str) -> None:
         topic = NewTopic(name="t", assignments=[(0, replicas)], configs=configs)
-        self.controller.create_topics([topic])
+        requests_to(self.controller).create_topics([topic])
 
     @property
     def partition(self) -> PartitionImage:
@@ -251,7 +251,7 @@ def test_an_unclean_leader_is_elected_where_that_is_allowed(cluster: Cluster) ->
     cluster.beat(2)
     cluster.control.elect_unclean_leaders()
     assert cluster.leader() == -1
-    cluster.controller.create_topics(
+    requests_to(cluster.controller).create_topics(
         [
             NewTopic(
                 name="u",

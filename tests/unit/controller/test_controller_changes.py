@@ -10,6 +10,7 @@ import pytest
 
 from cordwood.configs.resource import ConfigChange, ConfigResource
 from cordwood.controller.controller import Controller
+from cordwood.controller.quotas import alter_client_quotas
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import FeatureUpdate, NewTopic, QuotaChange, Reassignment
 from cordwood.metadata.publisher import MetadataUpdate
@@ -20,7 +21,7 @@ from cordwood.model.kafka_errors import (
     KafkaError,
     UnknownServerError,
 )
-from support.controller_under_test import ControllerUnderTest, names_of
+from support.controller_under_test import ControllerUnderTest, names_of, requests_to
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ def place(tmp_path: Path) -> ControllerUnderTest:
 @pytest.fixture
 def controller(place: ControllerUnderTest) -> Controller:
     controller = place.serve()
-    controller.create_topics([NewTopic(name="t", num_partitions=2)])
+    requests_to(controller).create_topics([NewTopic(name="t", num_partitions=2)])
     return controller
 
 
@@ -44,18 +45,20 @@ def said(error: KafkaError | None) -> tuple[int, str]:
 class TestLeaders:
     def test_one_that_leads_needs_no_election(self, controller: Controller) -> None:
         for election_type in (0, 1):
-            (result,) = controller.elect_leaders([("t", 0)], election_type=election_type)
+            (result,) = requests_to(controller).elect_leaders(
+                [("t", 0)], election_type=election_type
+            )
             assert said(result.error) == (84, "Leader election not needed for topic partition.")
-        assert controller.elect_leaders(None, election_type=0) == []
+        assert requests_to(controller).elect_leaders(None, election_type=0) == []
 
     def test_what_is_not_there(self, controller: Controller) -> None:
-        results = controller.elect_leaders([("nope", 0), ("t", 7)], election_type=0)
+        results = requests_to(controller).elect_leaders([("nope", 0), ("t", 7)], election_type=0)
         assert [said(each.error) for each in results] == [
             (3, "No such topic as nope"),
             (3, "No such partition as t-7"),
         ]
         with pytest.raises(InvalidRequestError, match="Unknown election type 5"):
-            controller.elect_leaders([("t", 0)], election_type=5)
+            requests_to(controller).elect_leaders([("t", 0)], election_type=5)
 
     def test_while_the_broker_is_fenced_none_can_lead(
         self, place: ControllerUnderTest, controller: Controller
@@ -63,7 +66,7 @@ class TestLeaders:
         controller.close()
         fenced = place.open(previous_broker_epoch=controller.broker_epoch)
         preferred, unclean = (
-            fenced.elect_leaders([("t", 0)], election_type=election_type)[0].error
+            requests_to(fenced).elect_leaders([("t", 0)], election_type=election_type)[0].error
             for election_type in (0, 1)
         )
         assert said(preferred) == (80, "The preferred leader was not available.")
@@ -73,7 +76,9 @@ class TestLeaders:
 class TestReassignments:
     def test_to_where_it_is_changes_nothing(self, controller: Controller) -> None:
         before = controller.image
-        assert controller.alter_partition_reassignments([Reassignment("t", 0, [1])]) == [None]
+        assert requests_to(controller).alter_partition_reassignments(
+            [Reassignment("t", 0, [1])]
+        ) == [None]
         assert controller.image is before
 
     @pytest.mark.parametrize(
@@ -95,19 +100,19 @@ class TestReassignments:
     def test_what_cannot_be(
         self, controller: Controller, wanted: Any, expected: tuple[int, str]
     ) -> None:
-        (error,) = controller.alter_partition_reassignments([Reassignment(*wanted)])
+        (error,) = requests_to(controller).alter_partition_reassignments([Reassignment(*wanted)])
         assert said(error) == expected
 
 
 class TestSettings:
     def test_values_are_recorded_and_taken_away(self, controller: Controller) -> None:
         topic = (ConfigResource.TOPIC, "t")
-        assert controller.alter_configs(
+        assert requests_to(controller).alter_configs(
             [ConfigChange(resource_type=2, name="t", values={"a": "1", "b": "2"})]
         ) == [None]
         assert controller.image.configs[topic] == {"a": "1", "b": "2"}
         before = controller.image.offset
-        controller.alter_configs(
+        requests_to(controller).alter_configs(
             [ConfigChange(resource_type=2, name="t", values={"a": None, "b": "2", "c": None})]
         )
         assert controller.image.configs[topic] == {"b": "2"}
@@ -115,15 +120,15 @@ class TestSettings:
 
     def test_a_brokers_setting_given_again_is_recorded_again(self, controller: Controller) -> None:
         change = ConfigChange(resource_type=4, name="1", values={"log.retention.ms": "5"})
-        controller.alter_configs([change])
+        requests_to(controller).alter_configs([change])
         before = controller.image.offset
-        controller.alter_configs([change])
+        requests_to(controller).alter_configs([change])
         assert controller.image.offset == before + 1
 
     def test_min_insync_replicas_is_the_clusters(
         self, place: ControllerUnderTest, controller: Controller
     ) -> None:
-        errors = controller.alter_configs(
+        errors = requests_to(controller).alter_configs(
             [
                 ConfigChange(resource_type=4, name="1", values={"min.insync.replicas": "2"}),
                 ConfigChange(resource_type=4, name="", values={"min.insync.replicas": None}),
@@ -144,14 +149,14 @@ class TestSettings:
     def test_validate_only_records_nothing(self, controller: Controller) -> None:
         before = controller.image
         change = ConfigChange(resource_type=2, name="t", values={"a": "1"})
-        assert controller.alter_configs([change], validate_only=True) == [None]
+        assert requests_to(controller).alter_configs([change], validate_only=True) == [None]
         assert controller.image is before
 
 
 class TestQuotas:
     def test_values_are_recorded_and_taken_away(self, controller: Controller) -> None:
         entity = {"user": "u", "client-id": None}
-        controller.alter_client_quotas(
+        requests_to(controller).alter_client_quotas(
             [
                 QuotaChange(
                     entity=entity, ops=[("producer_byte_rate", 5.0), ("request_percentage", 0.5)]
@@ -164,10 +169,10 @@ class TestQuotas:
             "request_percentage": 0.5,
         }
         removed = [("producer_byte_rate", None), ("request_percentage", None)]
-        controller.alter_client_quotas([QuotaChange(entity=entity, ops=removed)])
+        requests_to(controller).alter_client_quotas([QuotaChange(entity=entity, ops=removed)])
         assert key not in controller.image.client_quotas
         before = controller.image
-        controller.alter_client_quotas([QuotaChange(entity=entity, ops=removed)])
+        requests_to(controller).alter_client_quotas([QuotaChange(entity=entity, ops=removed)])
         assert controller.image is before
 
     @pytest.mark.parametrize(
@@ -224,7 +229,8 @@ class TestQuotas:
         value: float,
         text: str,
     ) -> None:
-        (error,) = controller.alter_client_quotas([QuotaChange(entity=entity, ops=[(key, value)])])
+        change = QuotaChange(entity=entity, ops=[(key, value)])
+        (error,) = controller.change(lambda view: alter_client_quotas(view, [change], ()))
         assert said(error) == (42, text)
 
     @pytest.mark.parametrize("name", ["1.2.3.4", "::1", "1.2", "[::1]", "found.example", None])
@@ -232,7 +238,9 @@ class TestQuotas:
         self, controller: Controller, name: str | None
     ) -> None:
         change = QuotaChange(entity={"ip": name}, ops=[("connection_creation_rate", 1.0)])
-        (error,) = controller.alter_client_quotas([change], known_hosts={"found.example"})
+        (error,) = controller.change(
+            lambda view: alter_client_quotas(view, [change], known_hosts={"found.example"})
+        )
         assert error is None
 
     @pytest.mark.parametrize(
@@ -242,18 +250,22 @@ class TestQuotas:
         self, controller: Controller, name: str
     ) -> None:
         change = QuotaChange(entity={"ip": name}, ops=[("connection_creation_rate", 1.0)])
-        (error,) = controller.alter_client_quotas([change], known_hosts={"found.example"})
+        (error,) = controller.change(
+            lambda view: alter_client_quotas(view, [change], known_hosts={"found.example"})
+        )
         assert said(error) == (42, f"{name} is not a valid IP or resolvable host.")
         assert not controller.image.client_quotas
 
     def test_an_entity_or_a_key_twice(self, controller: Controller) -> None:
         rate = ("producer_byte_rate", 1.0)
         text = "Ignoring duplicate entity ClientQuotaEntity(entries={user=u})"
-        errors = controller.alter_client_quotas(
+        errors = requests_to(controller).alter_client_quotas(
             [QuotaChange(entity={"user": "u"}, ops=[rate, rate])]
         )
         assert [said(each) for each in errors] == [(42, text)]
-        errors = controller.alter_client_quotas([QuotaChange(entity={"user": "u"}, ops=[rate])] * 2)
+        errors = requests_to(controller).alter_client_quotas(
+            [QuotaChange(entity={"user": "u"}, ops=[rate])] * 2
+        )
         assert [said(each) for each in errors] == [(42, text)] * 2
 
 
@@ -262,9 +274,9 @@ ELR = "eligible.leader.replicas.version"
 
 class TestFeatures:
     def test_down_and_up_again(self, controller: Controller) -> None:
-        controller.update_features([FeatureUpdate(ELR, 0, 2)])
+        requests_to(controller).update_features([FeatureUpdate(ELR, 0, 2)])
         assert ELR not in controller.image.features
-        controller.update_features([FeatureUpdate(ELR, 1)])
+        requests_to(controller).update_features([FeatureUpdate(ELR, 1)])
         assert controller.image.features[ELR] == 1
 
     def test_levels_of_a_directory_that_are_not_served_can_be_lowered_only(
@@ -282,20 +294,24 @@ class TestFeatures:
         }
         for update in (FeatureUpdate("share.version", 1), FeatureUpdate("streams.version", 1)):
             with pytest.raises(InvalidUpdateVersionError, match="does not support this feature"):
-                controller.update_features([update])
-        controller.update_features([FeatureUpdate("share.version", 0, 2)])
+                requests_to(controller).update_features([update])
+        requests_to(controller).update_features([FeatureUpdate("share.version", 0, 2)])
         assert controller.image.features == {"metadata.version": 30, "group.version": 1}
-        controller.update_features([FeatureUpdate("transaction.version", 2)])
+        requests_to(controller).update_features([FeatureUpdate("transaction.version", 2)])
         assert controller.image.features["transaction.version"] == 2
 
     def test_with_eligible_leader_replicas_brokers_lose_their_own_min_insync_replicas(
         self, controller: Controller
     ) -> None:
-        controller.update_features([FeatureUpdate("eligible.leader.replicas.version", 0, 2)])
-        controller.alter_configs(
+        requests_to(controller).update_features(
+            [FeatureUpdate("eligible.leader.replicas.version", 0, 2)]
+        )
+        requests_to(controller).alter_configs(
             [ConfigChange(resource_type=4, name="1", values={"min.insync.replicas": "2"})]
         )
-        controller.update_features([FeatureUpdate("eligible.leader.replicas.version", 1)])
+        requests_to(controller).update_features(
+            [FeatureUpdate("eligible.leader.replicas.version", 1)]
+        )
         assert (ConfigResource.BROKER, "1") not in controller.image.configs
         assert controller.image.configs[ConfigResource.BROKER, ""]["min.insync.replicas"] == "1"
 
@@ -321,7 +337,7 @@ class TestFeatures:
     ) -> None:
         before = controller.image
         with pytest.raises(InvalidUpdateVersionError) as caught:
-            controller.update_features(
+            requests_to(controller).update_features(
                 [FeatureUpdate("share.version", 0, 2), FeatureUpdate(*update)]
             )
         name, level, _ = update
@@ -330,9 +346,9 @@ class TestFeatures:
 
     def test_a_metadata_version_that_would_lose_something(self, controller: Controller) -> None:
         with pytest.raises(InvalidUpdateVersionError, match="Refusing to perform"):
-            controller.update_features([FeatureUpdate("metadata.version", 25, 2)])
+            requests_to(controller).update_features([FeatureUpdate("metadata.version", 25, 2)])
         with pytest.raises(InvalidUpdateVersionError, match="Unsafe metadata downgrade"):
-            controller.update_features([FeatureUpdate("metadata.version", 25, 3)])
+            requests_to(controller).update_features([FeatureUpdate("metadata.version", 25, 3)])
 
     def test_the_voters_version_is_among_those_in_force(self, controller: Controller) -> None:
         assert controller.log.kraft_version == 1
@@ -341,13 +357,13 @@ class TestFeatures:
 
 def test_a_broker_that_is_not_registered_cannot_be_forgotten(controller: Controller) -> None:
     with pytest.raises(BrokerIdNotRegisteredError, match="Broker ID 7 is not currently registered"):
-        controller.unregister_broker(7)
+        requests_to(controller).unregister_broker(7)
 
 
 def test_a_broker_that_is_forgotten_leads_nothing(
     place: ControllerUnderTest, controller: Controller
 ) -> None:
-    controller.unregister_broker(1)
+    requests_to(controller).unregister_broker(1)
     assert 1 not in controller.image.brokers
     assert controller.image.topics["t"].partitions[0].leader == -1
     controller.close()
@@ -364,14 +380,14 @@ def test_a_value_that_no_record_can_hold_changes_nothing(
     config = ConfigChange(resource_type=ConfigResource.GROUP, name=name, values={"a": "1"})
     topic = NewTopic(name="new", configs={"a": name})
     changes: dict[str, Callable[[], object]] = {
-        "quota": lambda: controller.alter_client_quotas([quota]),
-        "configs": lambda: controller.alter_configs([config]),
-        "topic": lambda: controller.create_topics([topic]),
+        "quota": lambda: requests_to(controller).alter_client_quotas([quota]),
+        "configs": lambda: requests_to(controller).alter_configs([config]),
+        "topic": lambda: requests_to(controller).create_topics([topic]),
     }
     with pytest.raises(UnknownServerError, match="too long to be serialized"):
         changes[setting]()
     assert controller.image is before
     assert len(place.batches()) == batches
-    controller.create_topics([NewTopic(name="after")])
+    requests_to(controller).create_topics([NewTopic(name="after")])
     again = place.restarted(controller)
     assert set(again.image.topics) == {"t", "after"}

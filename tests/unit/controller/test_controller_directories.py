@@ -22,7 +22,7 @@ from cordwood.model.uuids import uuid_text, uuid_texts
 from cordwood.storage.disk_reserve import RESERVE
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
-from support.controller_under_test import ControllerUnderTest
+from support.controller_under_test import ControllerUnderTest, requests_to
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def place(tmp_path: Path) -> ControllerUnderTest:
 def with_topic(place: ControllerUnderTest) -> Controller:
     """A controller with a topic whose three partitions lie in one directory each."""
     controller = place.serve()
-    (made,) = controller.create_topics([NewTopic(name="t", num_partitions=3)])
+    (made,) = requests_to(controller).create_topics([NewTopic(name="t", num_partitions=3)])
     assert isinstance(made, CreatedTopic)
     topic_id = controller.image.topics["t"].topic_id
     controller.assign_directories(
@@ -51,7 +51,7 @@ def test_a_dead_directory_takes_leaders_away_and_leaves_the_registration(
 ) -> None:
     controller = with_topic(place)
     dead = place.ids[1]
-    controller.directories_failed({dead})
+    requests_to(controller).directories_failed({dead})
     changed, registration = place.batches()[-1]
     assert changed == (
         "PartitionChangeRecord",
@@ -79,9 +79,9 @@ def test_a_dead_directory_takes_leaders_away_and_leaves_the_registration(
 
 def test_what_is_known_to_have_failed_is_not_written_again(place: ControllerUnderTest) -> None:
     controller = with_topic(place)
-    controller.directories_failed({place.ids[1]})
+    requests_to(controller).directories_failed({place.ids[1]})
     count = len(place.batches())
-    controller.directories_failed({place.ids[1]})
+    requests_to(controller).directories_failed({place.ids[1]})
     assert len(place.batches()) == count
 
 
@@ -90,7 +90,7 @@ def test_partitions_lead_again_when_their_directory_is_registered_again(
 ) -> None:
     controller = with_topic(place)
     dead = place.ids[2]
-    controller.directories_failed({dead})
+    requests_to(controller).directories_failed({dead})
     controller.close()
     epoch = controller.broker_epoch
     controller = place.open(
@@ -121,8 +121,8 @@ def test_the_last_directory_that_is_left_is_where_new_partitions_are(
     place: ControllerUnderTest,
 ) -> None:
     controller = with_topic(place)
-    controller.directories_failed(set(place.ids[1:]))
-    controller.create_topics([NewTopic(name="u")])
+    requests_to(controller).directories_failed(set(place.ids[1:]))
+    requests_to(controller).create_topics([NewTopic(name="u")])
     assert controller.image.topics["u"].partitions[0].directories == (place.ids[0],)
 
 
@@ -159,15 +159,15 @@ def on_a_small_disk() -> tuple[ControllerUnderTest, SimulatedFileSystem]:
 def test_without_room_topics_are_deleted_in_the_room_that_is_kept() -> None:
     place, fs = on_a_small_disk()
     controller = place.serve()
-    controller.create_topics([NewTopic(name="t")])
+    requests_to(controller).create_topics([NewTopic(name="t")])
     reserve = place.log_dirs[0] / RESERVE
     assert fs.facts_of(reserve).size_bytes == 100_000
     fs.capacity_bytes = 1 << 30
     fs.capacity_bytes -= fs.free_bytes(place.log_dirs[0])
     with pytest.raises(StorageError, match="full"):
-        controller.create_topics([NewTopic(name="u")])
+        requests_to(controller).create_topics([NewTopic(name="u")])
     assert fs.exists(reserve)
-    assert controller.delete_topics(["t"]) == [None]
+    assert requests_to(controller).delete_topics(["t"]) == [None]
     assert not controller.image.topics
     assert 0 < fs.facts_of(reserve).size_bytes < 100_000
     fs.capacity_bytes = None

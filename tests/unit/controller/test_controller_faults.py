@@ -22,7 +22,7 @@ from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError, StorageError
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
-from support.controller_under_test import ControllerUnderTest
+from support.controller_under_test import ControllerUnderTest, requests_to
 
 DIRECTORY = Path("/data/d")
 IMAGES = 6
@@ -64,7 +64,7 @@ class Seen:
 def test_without_room_nothing_changes_and_with_room_it_goes_on() -> None:
     place = simulated()
     controller = place.serve()
-    controller.create_topics([NewTopic(name="t")])
+    requests_to(controller).create_topics([NewTopic(name="t")])
     fs = disk_of(place)
     before = controller.image
     loader, seen = MetadataLoader(controller.log), Seen()
@@ -72,14 +72,14 @@ def test_without_room_nothing_changes_and_with_room_it_goes_on() -> None:
     loader.catch_up()
     fs.capacity_bytes = 0
     with pytest.raises(StorageError, match="full"):
-        controller.create_topics([NewTopic(name="u")])
+        requests_to(controller).create_topics([NewTopic(name="u")])
     with pytest.raises(StorageError, match="full"):
-        controller.delete_topics(["t"])
+        requests_to(controller).delete_topics(["t"])
     assert controller.image is before
     loader.catch_up()
     assert len(seen.updates) == 1
     fs.capacity_bytes = None
-    (made,) = controller.create_topics([NewTopic(name="u")])
+    (made,) = requests_to(controller).create_topics([NewTopic(name="u")])
     assert isinstance(made, CreatedTopic)
     controller.abandon()
     assert set(reopened(place, fs.process_crash()).image.topics) == {"t", "u"}
@@ -116,10 +116,10 @@ def test_after_a_failed_sync_nothing_is_taken_any_more() -> None:
 
     fs.fail = fail
     with pytest.raises(StorageError):
-        controller.create_topics([NewTopic(name="u")])
+        requests_to(controller).create_topics([NewTopic(name="u")])
     fs.fail = None
     with pytest.raises(StorageError):
-        controller.create_topics([NewTopic(name="v")])
+        requests_to(controller).create_topics([NewTopic(name="v")])
     assert controller.image is before
 
 
@@ -136,10 +136,10 @@ def work(controller: Controller, done: list[str]) -> None:
 
     for number in range(3):
         name = f"t{number}"
-        told(controller.create_topics([NewTopic(name=name, num_partitions=3)]))
+        told(requests_to(controller).create_topics([NewTopic(name=name, num_partitions=3)]))
         done.append(f"+{name}")
         told(
-            controller.alter_configs(
+            requests_to(controller).alter_configs(
                 [ConfigChange(resource_type=2, name=name, values={"retention.ms": "5"})]
             )
         )
@@ -147,7 +147,7 @@ def work(controller: Controller, done: list[str]) -> None:
         loader.catch_up()
         snapshots.write()
         if number:
-            told(controller.delete_topics([f"t{number - 1}"]))
+            told(requests_to(controller).delete_topics([f"t{number - 1}"]))
             done.append(f"-t{number - 1}")
 
 
@@ -206,7 +206,7 @@ def test_a_power_loss_at_any_moment_takes_nothing_that_was_done(segment_bytes: i
                 for topic in again.image.topics.values()
                 for each in topic.partitions.values()
             )
-            (made,) = again.create_topics([NewTopic(name="after")])
+            (made,) = requests_to(again).create_topics([NewTopic(name="after")])
             assert isinstance(made, CreatedTopic)
             again.abandon()
             moments += 1

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 import pytest
@@ -21,20 +19,12 @@ from cordwood.metadata.controller_requests import (
 )
 from cordwood.metadata.image import Endpoint
 from cordwood.model.kafka_errors import BrokerIdNotRegisteredError, KafkaError
-from support.controller_under_test import ControllerUnderTest
+from support.controller_under_test import ControllerUnderTest, published_at_once, run_at_once
 
 
 @pytest.fixture
 def controller(tmp_path: Path) -> Controller:
     return ControllerUnderTest(tmp_path / "d").serve()
-
-
-async def at_once(run: Callable[[], Any]) -> Any:
-    return run()
-
-
-async def not_waited_for(_offset: int) -> None:
-    return
 
 
 def test_an_answer_comes_when_the_change_is_published(controller: Controller) -> None:
@@ -47,7 +37,7 @@ def test_an_answer_comes_when_the_change_is_published(controller: Controller) ->
             await reached.wait()
 
         channel: ControllerChannel = LocalControllerChannel(
-            controller, run=at_once, published=published
+            controller, run=run_at_once, published=published
         )
         asked = asyncio.ensure_future(channel.create_topics([NewTopic(name="t")]))
         while not offsets:
@@ -64,7 +54,7 @@ def test_an_answer_comes_when_the_change_is_published(controller: Controller) ->
 
 def test_a_refusal_is_the_controllers(controller: Controller) -> None:
     async def main() -> None:
-        channel = LocalControllerChannel(controller, run=at_once, published=not_waited_for)
+        channel = LocalControllerChannel(controller, run=run_at_once, published=published_at_once)
         with pytest.raises(BrokerIdNotRegisteredError):
             await channel.unregister_broker(77)
 
@@ -73,7 +63,7 @@ def test_a_refusal_is_the_controllers(controller: Controller) -> None:
 
 def test_hosts_of_quotas_are_looked_up(controller: Controller) -> None:
     async def main() -> None:
-        channel = LocalControllerChannel(controller, run=at_once, published=not_waited_for)
+        channel = LocalControllerChannel(controller, run=run_at_once, published=published_at_once)
         changes = [
             QuotaChange(entity={"ip": name}, ops=[("connection_creation_rate", 1.0)])
             for name in ("localhost", "not an ip")
@@ -98,7 +88,7 @@ def test_a_broker_registers_serves_and_is_shut_down(tmp_path: Path) -> None:
     )
 
     async def main() -> list[tuple[bool, bool]]:
-        channel = LocalControllerChannel(controller, run=at_once, published=not_waited_for)
+        channel = LocalControllerChannel(controller, run=run_at_once, published=published_at_once)
         states = []
         epoch = await channel.register_broker(registration)
         for act in (None, channel.unfence_broker, channel.shut_down_broker):

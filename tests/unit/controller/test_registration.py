@@ -15,7 +15,7 @@ from cordwood.metadata.controller_requests import NewTopic
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.model.errors import ConfigError, UnsupportedVersionError
 from cordwood.model.uuids import uuid_text
-from support.controller_under_test import ControllerUnderTest, names_of
+from support.controller_under_test import ControllerUnderTest, names_of, requests_to
 
 NO_ELR = {"metadata.version": 22, "group.version": 1}
 
@@ -69,7 +69,7 @@ def test_the_quorum_state_names_the_leader_of_each_epoch(place: ControllerUnderT
             "votedDirectoryId": "A" * 22,
             "data_version": 1,
         }
-        assert controller.describe_quorum().leader_epoch == epoch
+        assert requests_to(controller).describe_quorum().leader_epoch == epoch
         controller = place.restarted(controller)
 
 
@@ -77,7 +77,7 @@ def test_a_clean_stop_leaves_partitions_without_a_leader_and_a_start_elects_it(
     place: ControllerUnderTest,
 ) -> None:
     controller = place.serve()
-    controller.create_topics([NewTopic(name="t")])
+    requests_to(controller).create_topics([NewTopic(name="t")])
     count = len(place.batches())
     controller.close()
     stopped = place.batches()[count:]
@@ -132,7 +132,7 @@ def test_a_clean_stop_leaves_partitions_without_a_leader_and_a_start_elects_it(
 
 def test_after_a_crash_the_last_leader_is_elected_uncleanly(place: ControllerUnderTest) -> None:
     controller = place.serve()
-    controller.create_topics([NewTopic(name="t")])
+    requests_to(controller).create_topics([NewTopic(name="t")])
     count = len(place.batches())
     controller.abandon()
     again = place.serve()
@@ -158,7 +158,7 @@ def test_the_epoch_of_a_broker_is_the_offset_where_its_registration_begins(
     place: ControllerUnderTest,
 ) -> None:
     controller = place.serve()
-    controller.create_topics([NewTopic(name="t", num_partitions=3)])
+    requests_to(controller).create_topics([NewTopic(name="t", num_partitions=3)])
     controller.abandon()
     count = len(place.batches())
     again = place.serve()
@@ -174,7 +174,7 @@ def test_the_epoch_of_a_broker_is_the_offset_where_its_registration_begins(
 def test_without_eligible_leader_replicas_the_isr_stays(tmp_path: Path) -> None:
     place = ControllerUnderTest(tmp_path / "d", features=NO_ELR)
     controller = place.serve()
-    controller.create_topics([NewTopic(name="t")])
+    requests_to(controller).create_topics([NewTopic(name="t")])
     assert not controller.image.configs
     controller.close()
     partition = controller.image.topics["t"].partitions[0]
@@ -195,7 +195,7 @@ def test_without_eligible_leader_replicas_the_isr_stays(tmp_path: Path) -> None:
 def test_an_old_metadata_version_knows_no_directories_and_no_controllers(tmp_path: Path) -> None:
     place = ControllerUnderTest(tmp_path / "d", features={"metadata.version": 7})
     controller = place.serve()
-    controller.create_topics([NewTopic(name="t")])
+    requests_to(controller).create_topics([NewTopic(name="t")])
     names = [name for batch in place.batches() for name, _ in batch]
     assert "BeginTransactionRecord" not in names
     assert "RegisterControllerRecord" not in names
@@ -205,7 +205,7 @@ def test_an_old_metadata_version_knows_no_directories_and_no_controllers(tmp_pat
 
 def test_a_transaction_that_was_left_open_is_aborted(place: ControllerUnderTest) -> None:
     controller = place.serve()
-    controller.create_topics([NewTopic(name="t")])
+    requests_to(controller).create_topics([NewTopic(name="t")])
     controller.abandon()
     changes: list[tuple[str, dict[str, Any]]] = [
         ("BeginTransactionRecord", {"name": "half"}),
@@ -229,19 +229,19 @@ def test_a_transaction_that_was_left_open_is_aborted(place: ControllerUnderTest)
     assert ("AbortTransactionRecord", {"reason": "Controller failover"}) in [
         record for batch in place.batches() for record in batch
     ]
-    again.create_topics([NewTopic(name="u")])
+    requests_to(again).create_topics([NewTopic(name="u")])
     assert set(read_metadata_image(place.directory).topics) == {"t", "u"}
 
 
 def test_half_a_batch_at_the_end_is_cut_off(place: ControllerUnderTest) -> None:
     controller = place.serve()
-    controller.create_topics([NewTopic(name="t")])
+    requests_to(controller).create_topics([NewTopic(name="t")])
     controller.abandon()
     path = place.directory / f"{0:020}.log"
     whole = path.read_bytes()
     path.write_bytes(whole + whole[-50:])
     again = place.serve()
-    again.create_topics([NewTopic(name="u")])
+    requests_to(again).create_topics([NewTopic(name="u")])
     assert set(read_metadata_image(place.directory).topics) == {"t", "u"}
 
 
@@ -250,7 +250,7 @@ def test_without_a_quorum_state_the_epoch_still_rises(place: ControllerUnderTest
     controller = place.restarted(controller)
     controller.close()
     (place.directory / "quorum-state").unlink()
-    assert place.serve().describe_quorum().leader_epoch == 3
+    assert requests_to(place.serve()).describe_quorum().leader_epoch == 3
 
 
 def test_a_quorum_of_others_is_refused(place: ControllerUnderTest, tmp_path: Path) -> None:
@@ -274,8 +274,8 @@ def test_a_static_quorum_of_this_node_stays_static(tmp_path: Path) -> None:
     assert (state["currentVoters"], state["data_version"]) == ([{"voterId": 1}], 0)
     assert controller.log.kraft_version == 0
     again = place.restarted(controller)
-    assert again.describe_quorum().leader_epoch == 2
-    assert again.describe_quorum().voters[0].directory_id.int == 0
+    assert requests_to(again).describe_quorum().leader_epoch == 2
+    assert requests_to(again).describe_quorum().voters[0].directory_id.int == 0
 
 
 def test_a_cluster_of_a_later_kafka_is_refused(tmp_path: Path) -> None:

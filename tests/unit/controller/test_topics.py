@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cordwood.configs.resource import ConfigResource
+from cordwood.controller import registration
 from cordwood.controller.controller import Controller
 from cordwood.metadata.controller_requests import (
     CreatedTopic,
@@ -24,7 +26,7 @@ from cordwood.model.kafka_errors import (
     PolicyViolationError,
     TopicDeletionDisabledError,
 )
-from support.controller_under_test import ControllerUnderTest
+from support.controller_under_test import ControllerUnderTest, requests_to
 
 BY_HAND: dict[str, Any] = {"num_partitions": -1, "replication_factor": -1}
 
@@ -48,7 +50,7 @@ def said(result: CreatedTopic | KafkaError | None) -> tuple[int, str]:
 def test_a_topic_is_led_by_the_broker_in_its_directory(
     place: ControllerUnderTest, controller: Controller
 ) -> None:
-    (made,) = controller.create_topics(
+    (made,) = requests_to(controller).create_topics(
         [NewTopic(name="t", num_partitions=2, configs={"retention.ms": "5"})]
     )
     assert isinstance(made, CreatedTopic), made
@@ -67,7 +69,7 @@ def test_a_topic_is_led_by_the_broker_in_its_directory(
 def test_with_several_directories_the_broker_chooses_and_tells(tmp_path: Path) -> None:
     place = ControllerUnderTest(tmp_path / "d", tmp_path / "e")
     controller = place.serve()
-    controller.create_topics([NewTopic(name="t")])
+    requests_to(controller).create_topics([NewTopic(name="t")])
     topic = controller.image.topics["t"]
     assert topic.partitions[0].directories == (UNASSIGNED_DIRECTORY,)
     chosen = place.ids[1]
@@ -83,7 +85,7 @@ def test_with_several_directories_the_broker_chooses_and_tells(tmp_path: Path) -
 
 
 def test_defaults_are_the_brokers(controller: Controller) -> None:
-    (made,) = controller.create_topics([NewTopic(name="t")])
+    (made,) = requests_to(controller).create_topics([NewTopic(name="t")])
     assert isinstance(made, CreatedTopic)
     assert (made.num_partitions, made.replication_factor) == (4, 1)
 
@@ -157,15 +159,19 @@ def test_defaults_are_the_brokers(controller: Controller) -> None:
 def test_what_cannot_be_is_refused_and_the_rest_is_made(
     controller: Controller, topic: dict[str, Any], code: int, text: str
 ) -> None:
-    controller.create_topics([NewTopic(name="t"), NewTopic(name="a.b")])
-    refused, made = controller.create_topics([NewTopic(**topic), NewTopic(name="other")])
+    requests_to(controller).create_topics([NewTopic(name="t"), NewTopic(name="a.b")])
+    refused, made = requests_to(controller).create_topics(
+        [NewTopic(**topic), NewTopic(name="other")]
+    )
     assert said(refused) == (code, text)
     assert isinstance(made, CreatedTopic)
     assert set(controller.image.topics) == {"t", "a.b", "other"}
 
 
 def test_partitions_assigned_by_hand(controller: Controller) -> None:
-    (made,) = controller.create_topics([NewTopic(name="t", assignments=[(1, [1]), (0, [1])])])
+    (made,) = requests_to(controller).create_topics(
+        [NewTopic(name="t", assignments=[(1, [1]), (0, [1])])]
+    )
     assert isinstance(made, CreatedTopic)
     assert made.num_partitions == 2
 
@@ -173,14 +179,14 @@ def test_partitions_assigned_by_hand(controller: Controller) -> None:
 def test_settings_are_checked_after_the_name_and_before_the_partitions(
     controller: Controller,
 ) -> None:
-    controller.create_topics([NewTopic(name="t")])
+    requests_to(controller).create_topics([NewTopic(name="t")])
 
     def refuse(_configs: object) -> None:
         raise InvalidConfigError("no")
 
     configs = {"x": "1"}
     controller.check_topic_configs = refuse
-    results = controller.create_topics(
+    results = requests_to(controller).create_topics(
         [
             NewTopic(name="t", configs=configs),
             NewTopic(name="n", configs=configs, num_partitions=0),
@@ -193,43 +199,47 @@ def test_settings_are_checked_after_the_name_and_before_the_partitions(
 def test_min_insync_replicas_has_eligible_leaders_forgotten(
     place: ControllerUnderTest, controller: Controller
 ) -> None:
-    controller.create_topics([NewTopic(name="t", configs={"min.insync.replicas": "1"})])
+    requests_to(controller).create_topics(
+        [NewTopic(name="t", configs={"min.insync.replicas": "1"})]
+    )
     names = [name for name, _ in place.batches()[-1]]
     assert names[:3] == ["TopicRecord", "ConfigRecord", "ClearElrRecord"]
 
 
 def test_validate_only_makes_nothing(controller: Controller) -> None:
     before = controller.image
-    (made,) = controller.create_topics([NewTopic(name="t")], validate_only=True)
+    (made,) = requests_to(controller).create_topics([NewTopic(name="t")], validate_only=True)
     assert isinstance(made, CreatedTopic)
     assert controller.image is before
-    assert controller.create_partitions([NewPartitions(topic="t", count=2)], validate_only=True)[0]
+    assert requests_to(controller).create_partitions(
+        [NewPartitions(topic="t", count=2)], validate_only=True
+    )[0]
 
 
 def test_more_than_ten_thousand_records_are_refused_whole(controller: Controller) -> None:
     before = controller.image
     many = NewTopic(name="many", num_partitions=10_001)
     with pytest.raises(PolicyViolationError, match="Excessively large number of partitions"):
-        controller.create_topics([NewTopic(name="t"), many])
+        requests_to(controller).create_topics([NewTopic(name="t"), many])
     many = NewTopic(name="many", num_partitions=10_000)
     with pytest.raises(PolicyViolationError, match="excessively large batch operation"):
-        controller.create_topics([many])
+        requests_to(controller).create_topics([many])
     assert controller.image is before
 
 
 def test_deleting_by_name_and_by_id(controller: Controller) -> None:
-    first, second = controller.create_topics(
+    first, second = requests_to(controller).create_topics(
         [NewTopic(name="t", configs={"retention.ms": "5"}), NewTopic(name="u")]
     )
     assert isinstance(second, CreatedTopic)
     unknown = uuid.uuid4()
-    results = controller.delete_topics(["t", second.topic_id, "nope", unknown])
+    results = requests_to(controller).delete_topics(["t", second.topic_id, "nope", unknown])
     assert results[:2] == [None, None]
     assert said(results[2]) == (3, "This server does not host this topic-partition.")
     assert said(results[3]) == (100, "This server does not host this topic ID.")
     assert not controller.image.topics
     assert not controller.image.topic_config("t")
-    (again,) = controller.create_topics([NewTopic(name="t")])
+    (again,) = requests_to(controller).create_topics([NewTopic(name="t")])
     assert isinstance(first, CreatedTopic)
     assert isinstance(again, CreatedTopic)
     assert again.topic_id != first.topic_id
@@ -237,15 +247,15 @@ def test_deleting_by_name_and_by_id(controller: Controller) -> None:
 
 def test_deleting_can_be_switched_off(tmp_path: Path) -> None:
     controller = ControllerUnderTest(tmp_path / "d", delete_topic_enable=False).serve()
-    controller.create_topics([NewTopic(name="t")])
+    requests_to(controller).create_topics([NewTopic(name="t")])
     with pytest.raises(TopicDeletionDisabledError):
-        controller.delete_topics(["t"])
+        requests_to(controller).delete_topics(["t"])
     assert "t" in controller.image.topics
 
 
 def test_a_topic_gets_more_partitions(controller: Controller) -> None:
-    controller.create_topics([NewTopic(name="t", num_partitions=1)])
-    results = controller.create_partitions(
+    requests_to(controller).create_topics([NewTopic(name="t", num_partitions=1)])
+    results = requests_to(controller).create_partitions(
         [NewPartitions(topic="t", count=3, assignments=[[1], [1]])]
     )
     assert results == [None]
@@ -278,21 +288,24 @@ def test_a_topic_gets_more_partitions(controller: Controller) -> None:
 def test_partitions_that_cannot_be_added(
     controller: Controller, wanted: dict[str, Any], code: int, text: str
 ) -> None:
-    controller.create_topics([NewTopic(name="t", num_partitions=2)])
+    requests_to(controller).create_topics([NewTopic(name="t", num_partitions=2)])
     before = controller.image
-    assert said(controller.create_partitions([NewPartitions(**wanted)])[0]) == (code, text)
+    assert said(requests_to(controller).create_partitions([NewPartitions(**wanted)])[0]) == (
+        code,
+        text,
+    )
     assert controller.image is before
 
 
 def test_while_the_broker_is_fenced_no_topic_is_made(place: ControllerUnderTest) -> None:
     controller = place.open()
-    (refused,) = controller.create_topics([NewTopic(name="t")])
+    (refused,) = requests_to(controller).create_topics([NewTopic(name="t")])
     assert said(refused) == (
         38,
         "Unable to replicate the partition 1 time(s): All brokers are currently fenced, or have "
         "all their log directories cordoned.",
     )
-    (by_hand,) = controller.create_topics([NewTopic(name="t", assignments=[(0, [1])])])
+    (by_hand,) = requests_to(controller).create_topics([NewTopic(name="t", assignments=[(0, [1])])])
     assert said(by_hand) == (
         39,
         "All brokers specified in the manual partition assignment for partition 0 are fenced or "
@@ -300,19 +313,24 @@ def test_while_the_broker_is_fenced_no_topic_is_made(place: ControllerUnderTest)
     )
 
 
+def cordon(controller: Controller, directories: Sequence[uuid.UUID]) -> None:
+    view = controller.view()
+    controller.commit(registration.cordoning(view, view.image.brokers[1], directories))
+
+
 def test_cordoned_directories_take_no_topic(
     place: ControllerUnderTest, controller: Controller
 ) -> None:
-    controller.cordon_directories(place.ids)
-    (refused,) = controller.create_topics([NewTopic(name="t")])
+    cordon(controller, place.ids)
+    (refused,) = requests_to(controller).create_topics([NewTopic(name="t")])
     assert said(refused)[0] == 38
-    controller.cordon_directories([])
-    (made,) = controller.create_topics([NewTopic(name="t")])
+    cordon(controller, [])
+    (made,) = requests_to(controller).create_topics([NewTopic(name="t")])
     assert isinstance(made, CreatedTopic)
 
 
 def test_settings_of_a_topic_go_with_it(controller: Controller) -> None:
-    controller.create_topics([NewTopic(name="t", configs={"retention.ms": "5"})])
+    requests_to(controller).create_topics([NewTopic(name="t", configs={"retention.ms": "5"})])
     assert (ConfigResource.TOPIC, "t") in controller.image.configs
-    controller.delete_topics(["t"])
+    requests_to(controller).delete_topics(["t"])
     assert (ConfigResource.TOPIC, "t") not in controller.image.configs

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,7 +17,7 @@ from cordwood.metadata.publisher import MetadataUpdate
 from cordwood.metadata.records import ApiRecord, topic_record
 from cordwood.model.kafka_errors import StorageError, UnknownServerError
 from cordwood.model.uuids import parse_uuid
-from support.controller_under_test import ControllerUnderTest, append_to_metadata_log
+from support.controller_under_test import ControllerUnderTest, append_to_metadata_log, requests_to
 
 TOPIC_ID = parse_uuid("Y29yZHdvb2QtdGVzdHMtMQ")
 BEGIN = ApiRecord("BeginTransactionRecord", 0, {"name": "test"})
@@ -84,9 +83,9 @@ def test_the_first_update_has_all_that_was_committed_before(
 def test_updates_go_from_image_to_image(
     controller: Controller, loader: MetadataLoader, seen: Seen
 ) -> None:
-    controller.create_topics([NewTopic(name="t"), NewTopic(name="u")])
+    requests_to(controller).create_topics([NewTopic(name="t"), NewTopic(name="u")])
     loader.catch_up()
-    controller.delete_topics(["t", "nope"])
+    requests_to(controller).delete_topics(["t", "nope"])
     loader.catch_up()
     assert seen.topics == [[], ["t", "u"], ["u"]]
     _, second, third = seen.updates
@@ -99,7 +98,7 @@ def test_one_update_covers_all_batches_that_are_committed(
     controller: Controller, loader: MetadataLoader, seen: Seen
 ) -> None:
     for name in "abc":
-        controller.create_topics([NewTopic(name=name)])
+        requests_to(controller).create_topics([NewTopic(name=name)])
     loader.catch_up()
     assert seen.topics == [[], ["a", "b", "c"]]
 
@@ -108,19 +107,19 @@ def test_the_loaders_image_is_the_controllers(
     place: ControllerUnderTest, controller: Controller, loader: MetadataLoader, seen: Seen
 ) -> None:
     changes: list[Callable[[], object]] = [
-        lambda: controller.create_topics(
+        lambda: requests_to(controller).create_topics(
             [NewTopic(name="t", num_partitions=3, configs={"retention.ms": "5"})]
         ),
-        lambda: controller.create_partitions([NewPartitions(topic="t", count=40)]),
-        lambda: controller.alter_configs(
+        lambda: requests_to(controller).create_partitions([NewPartitions(topic="t", count=40)]),
+        lambda: requests_to(controller).alter_configs(
             [ConfigChange(resource_type=4, name="", values={"log.retention.ms": "5"})]
         ),
-        lambda: controller.alter_client_quotas(
+        lambda: requests_to(controller).alter_client_quotas(
             [QuotaChange(entity={"user": "u"}, ops=[("producer_byte_rate", 5.0)])]
         ),
         lambda: controller.allocate_producer_ids(1, controller.broker_epoch),
-        partial(controller.directories_failed, []),
-        lambda: controller.delete_topics(["t"]),
+        lambda: requests_to(controller).directories_failed([]),
+        lambda: requests_to(controller).delete_topics(["t"]),
     ]
     for change in changes:
         place.clock.advance(10)
@@ -134,7 +133,7 @@ def test_a_publisher_that_is_installed_later_gets_the_last_image_first(
 ) -> None:
     later = Seen()
     loader.install(later)
-    controller.create_topics([NewTopic(name="t")])
+    requests_to(controller).create_topics([NewTopic(name="t")])
     loader.catch_up()
     assert [each.before for each in later.updates] == [None, seen.updates[0].after]
     assert later.topics == [[], ["t"]]
@@ -173,7 +172,7 @@ def test_a_transaction_that_a_crash_left_open_is_aborted_at_the_next_start(
     loader = MetadataLoader(again.log)
     loader.install(seen)
     loader.catch_up()
-    again.create_topics([NewTopic(name="t")])
+    requests_to(again).create_topics([NewTopic(name="t")])
     loader.catch_up()
     assert seen.topics == [[], ["t"]]
     assert seen.updates[-1].after == again.image
@@ -209,8 +208,8 @@ def test_to_wait_for_an_offset_is_to_wait_until_all_publishers_have_it(
         loader.install(seen)
         loader.catch_up()
         await loader.published(controller.image.next_offset)
-        controller.create_topics([NewTopic(name="t")])
-        controller.create_topics([NewTopic(name="u")])
+        requests_to(controller).create_topics([NewTopic(name="t")])
+        requests_to(controller).create_topics([NewTopic(name="u")])
         ((run, done),) = scheduled  # once for both
         waiting = [
             asyncio.ensure_future(loader.published(controller.image.next_offset + beyond))
@@ -223,7 +222,7 @@ def test_to_wait_for_an_offset_is_to_wait_until_all_publishers_have_it(
         await waiting[0]
         assert seen.topics == [[], ["t", "u"]]
         assert not waiting[1].done()
-        controller.create_topics([NewTopic(name="v")])
+        requests_to(controller).create_topics([NewTopic(name="v")])
         scheduled[1][0]()
         scheduled[1][1].set_result(None)
         await waiting[1]
@@ -246,7 +245,7 @@ def test_who_waits_for_an_offset_that_cannot_be_loaded_gets_the_error(
 
         loader = MetadataLoader(controller.log, schedule=schedule)
         loader.catch_up()
-        controller.create_topics([NewTopic(name="t")])
+        requests_to(controller).create_topics([NewTopic(name="t")])
         with pytest.raises(expected, match=str(error)):
             await loader.published(controller.image.next_offset)
 
@@ -265,7 +264,7 @@ def test_a_stopping_broker_reports_no_error_of_a_refused_load(
 
         loader = MetadataLoader(controller.log, schedule=schedule)
         loader.catch_up()
-        controller.create_topics([NewTopic(name="t")])
+        requests_to(controller).create_topics([NewTopic(name="t")])
         if stopping:
             loader.stopping()
         with pytest.raises(StorageError):

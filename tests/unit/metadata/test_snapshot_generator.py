@@ -21,7 +21,7 @@ from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.records import ApiRecord, image_records
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
-from support.controller_under_test import ControllerUnderTest, batches_in, names_of
+from support.controller_under_test import ControllerUnderTest, batches_in, names_of, requests_to
 from support.golden import Golden
 
 HOUR_MS = 3_600_000
@@ -59,11 +59,13 @@ class Snapshots:
 def filled(place: ControllerUnderTest) -> Controller:
     """A controller with something of everything that it can make itself."""
     controller = place.serve()
-    controller.create_topics(
+    requests_to(controller).create_topics(
         [NewTopic(name="t", num_partitions=3, configs={"retention.ms": "5"}), NewTopic(name="u")]
     )
-    controller.alter_configs([ConfigChange(resource_type=4, name="1", values={"a": "b"})])
-    controller.alter_client_quotas(
+    requests_to(controller).alter_configs(
+        [ConfigChange(resource_type=4, name="1", values={"a": "b"})]
+    )
+    requests_to(controller).alter_client_quotas(
         [QuotaChange(entity={"user": None}, ops=[("producer_byte_rate", 5.0)])]
     )
     controller.allocate_producer_ids(1, controller.broker_epoch)
@@ -119,7 +121,7 @@ def test_a_controller_goes_on_from_a_snapshot_alone(place: ControllerUnderTest) 
             path.unlink()
     again = place.serve()
     assert set(again.image.topics) == {"t", "u"}
-    assert again.describe_quorum().leader_epoch == 2
+    assert requests_to(again).describe_quorum().leader_epoch == 2
     assert [path.name for path in place.directory.glob("*.log")] == [f"{offset:020}.log"]
     assert set(read_metadata_image(place.directory).topics) == {"t", "u"}
 
@@ -215,7 +217,7 @@ def test_without_anything_new_none_is_due(place: ControllerUnderTest) -> None:
     assert snapshots.run_if_due()
     place.clock.advance(2 * HOUR_MS)
     assert not snapshots.run_if_due()
-    controller.create_topics([NewTopic(name="t")])
+    requests_to(controller).create_topics([NewTopic(name="t")])
     assert snapshots.run_if_due()
 
 
@@ -224,7 +226,7 @@ def test_one_is_due_after_so_many_bytes(tmp_path: Path) -> None:
     controller = place.serve()
     snapshots = Snapshots(controller)
     assert not snapshots.run_if_due()
-    controller.create_topics([NewTopic(name="t", num_partitions=50)])
+    requests_to(controller).create_topics([NewTopic(name="t", num_partitions=50)])
     assert snapshots.run_if_due()
     assert not snapshots.run_if_due()
 
@@ -232,7 +234,7 @@ def test_one_is_due_after_so_many_bytes(tmp_path: Path) -> None:
 def test_bytes_of_the_last_run_count(tmp_path: Path) -> None:
     place = ControllerUnderTest(tmp_path / "d", snapshot_bytes=4000)
     controller = place.serve()
-    controller.create_topics([NewTopic(name="t", num_partitions=40)])
+    requests_to(controller).create_topics([NewTopic(name="t", num_partitions=40)])
     controller.abandon()
     assert Snapshots(place.serve()).run_if_due()
 
@@ -244,7 +246,7 @@ def test_a_clean_stop_leaves_one_where_the_next_start_would_read_much(tmp_path: 
     snapshots = Snapshots(controller)
     snapshots.leave_for_next_start()
     assert not place.snapshots()
-    controller.create_topics([NewTopic(name="t", num_partitions=200)])
+    requests_to(controller).create_topics([NewTopic(name="t", num_partitions=200)])
     controller.shut_down_broker()
     snapshots.leave_for_next_start()
     controller.close()
@@ -256,7 +258,7 @@ def grown(place: ControllerUnderTest, controller: Controller, rounds: int) -> Sn
     """Writes segments and snapshots."""
     snapshots = Snapshots(controller)
     for number in range(rounds):
-        controller.create_topics([NewTopic(name=f"t{number}", num_partitions=20)])
+        requests_to(controller).create_topics([NewTopic(name=f"t{number}", num_partitions=20)])
         place.clock.advance(HOUR_MS)
         snapshots.run_if_due()
     return snapshots

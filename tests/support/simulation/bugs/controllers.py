@@ -12,7 +12,7 @@ from cordwood.controller.cluster_view import ClusterView
 from cordwood.metadata import records
 from cordwood.metadata.controller_requests import BrokerRegistration, IsrChange
 from cordwood.metadata.image import BrokerImage, PartitionImage
-from cordwood.metadata.records import FENCE, ApiRecord, Records, registration_change
+from cordwood.metadata.records import FENCE, Records, registration_change
 from cordwood.model.error_codes import ErrorCode
 from support.simulation.bugs.planting import replaced
 
@@ -122,9 +122,9 @@ def producer_ids_given_twice() -> AbstractContextManager[None]:
     """Two brokers are given the same block of producer ids."""
     real = registration.producer_ids
 
-    def producer_ids(*arguments: Any) -> tuple[ApiRecord, int, int]:
-        record, first, count = real(*arguments)
-        return record._replace(fields={**record.fields, "nextProducerId": first}), first, count
+    def producer_ids(*arguments: Any) -> tuple[Records, tuple[int, int]]:
+        (record,), block = real(*arguments)
+        return [record._replace(fields={**record.fields, "nextProducerId": block[0]})], block
 
     return replaced(registration, "producer_ids", producer_ids)
 

@@ -14,7 +14,7 @@ from cordwood.metadata.quorum.observer import LogEnd, OffsetAndEpoch
 from cordwood.metadata.records import image_records
 from cordwood.metadata.snapshot_file import snapshot_batches, write_snapshot
 from cordwood.model.error_codes import ErrorCode
-from support.controller_under_test import NODE_ID, ControllerUnderTest
+from support.controller_under_test import NODE_ID, ControllerUnderTest, requests_to
 
 OBSERVER = ReplicaKey(7, uuid.UUID(int=7 << 70))
 MAX = 1 << 20
@@ -102,7 +102,7 @@ def test_a_log_that_differs_is_cut_off_where_the_two_part(quorum: Quorum) -> Non
 
 
 def test_a_node_without_records_gets_the_snapshot_if_there_is_one(quorum: Quorum) -> None:
-    quorum.controller.create_topics([NewTopic(name="t")])
+    requests_to(quorum.controller).create_topics([NewTopic(name="t")])
     written = quorum.write_snapshot()
     answer = quorum.leader.fetch(OBSERVER, quorum.epoch, at(0, 0), MAX)
     assert (answer.snapshot_id, answer.records) == (written, b"")
