@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from cordwood.broker.deleted_topics import DeletedTopics
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.replica_manager import ReplicaManager
+from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.schedule.paused_changes import update_topic_config
 from cordwood.configs.effective import EffectiveConfigs
@@ -137,8 +138,8 @@ class BrokerMetadataPublisher:
             else:
                 wanted += self._wanted(topic, known, is_start=old is None)
         self._serve(wanted)
-        if self._replicas.replication is not None:
-            self._replicas.replication.stop_idle()
+        if self._replicas.followed.replication is not None:
+            self._replicas.followed.replication.stop_idle()
 
     def _wanted(
         self, topic: TopicImage, known: TopicImage | None, *, is_start: bool
@@ -156,7 +157,7 @@ class BrokerMetadataPublisher:
                 self._resign(topic.name, index)
             if self._node_id in image.replicas:
                 is_new = not is_start and before is None
-                if leads or self._replicas.replication is not None:
+                if leads or self._replicas.followed.replication is not None:
                     found.append(_Replica(topic, index, image, is_new))
             elif before is not None and self._node_id in before.replicas:
                 self._replicas.removed(topic.topic_id, index)
@@ -197,7 +198,7 @@ class BrokerMetadataPublisher:
         elected: list[_Replica] = []
         for each in wanted:
             if each.image.leader == self._node_id:
-                self._replicas.unfollow(each.topic.topic_id, each.number)
+                self._replicas.followed.unfollow(LedBy(each.topic.topic_id, each.number))
         with background():
             logs = self._replicas.logs.get_or_create_all([self._log_of(each) for each in wanted])
         for each, log in in_steps(zip(wanted, logs, strict=True), every=8):
@@ -205,7 +206,7 @@ class BrokerMetadataPublisher:
             if error is not None:
                 _log.error("Cannot serve %s-%s", each.topic.name, each.number, exc_info=error)
             if isinstance(error, StorageError):
-                self._replicas.has_no_log(each.topic.topic_id, each.number)
+                self._replicas.full.has_no_log(LedBy(each.topic.topic_id, each.number))
                 if error.is_out_of_space:
                     full[each.topic.name] = each.topic
                     self._replicas.give_up(each.topic.name, each.number, None)
@@ -224,7 +225,7 @@ class BrokerMetadataPublisher:
         if isinstance(log, KafkaError):
             return log
         topic, number, image, _ = wanted
-        self._replicas.has_log(topic.topic_id, number)
+        self._replicas.full.has_log(LedBy(topic.topic_id, number))
         self._replicas.report_place(log, topic.topic_id, image.directory_of(self._node_id))
         try:
             if image.leader != self._node_id:

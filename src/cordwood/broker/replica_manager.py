@@ -11,7 +11,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from uuid import UUID
 
@@ -21,18 +20,16 @@ from cordwood.broker.directory_reports import DirectoryReports
 from cordwood.broker.fetch_sessions import FetchSessionCache
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
-from cordwood.broker.replication.fetcher import Followed
-from cordwood.broker.replication.following import PartitionFollowing
+from cordwood.broker.replication.followed_partitions import CutPartition, FollowedPartitions
 from cordwood.broker.replication.full_replicas import FullReplicas
 from cordwood.broker.replication.isr_changes import AnsweredIsr, LedBy
 from cordwood.broker.replication.leadership import IsrProposal, LedPartition, PartitionLeadership
-from cordwood.broker.replication.replica_log import ReplicaLog
-from cordwood.broker.replication.replication import ImageBrokers, Replication
+from cordwood.broker.replication.replication import ImageBrokers
 from cordwood.broker.replication.throttles import ReplicationThrottles
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_channel import ControllerChannel
-from cordwood.metadata.image import NO_LEADER, PartitionImage, TopicImage
+from cordwood.metadata.image import PartitionImage, TopicImage
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import (
     KafkaError,
@@ -50,9 +47,6 @@ _log = logging.getLogger(__name__)
 
 HighWatermarkListener = Callable[[int, int], object]
 """Called with the number of a partition and its high watermark."""
-
-CutPartition = Callable[[TopicPartition, int, Callable[[], bool]], None]
-"""Truncates the log of a partition, as `Cut` of `ReplicaLog`."""
 
 
 class ReplicaManager:
@@ -87,8 +81,6 @@ class ReplicaManager:
             start_at: empties a log, which then begins at an offset, and what depends on it.
         """
         self.node_id = node_id
-        self._truncate = truncate
-        self._start_at = start_at
         self.logs = logs
         self.log_dirs = [Path(name).absolute() for name in settings.log_dirs]
         """Every log directory, offline ones included."""
@@ -112,12 +104,9 @@ class ReplicaManager:
             threads=settings.integer_or_none("num.replica.alter.log.dirs.threads")
             or len(settings.log_dirs),
         )
-        self.replication: Replication | None = None
-        """Fetches from leaders and proposes ISRs; None where no other broker is in the cluster."""
+        self.followed = FollowedPartitions(logs, self.delayed, truncate=truncate, start_at=start_at)
         self.partitions: dict[str, dict[int, Partition]] = {}
         """The partitions that this broker leads, by topic and number."""
-        #: Partitions whose logs cannot be served, since a directory has failed or is full.
-        self._without_log: set[LedBy] = set()
         self.throttles = ReplicationThrottles(
             thread.clock.monotonic_s,
             windows=settings.integer("replication.quota.window.num"),
@@ -129,7 +118,7 @@ class ReplicaManager:
         self._clock = thread.clock
         self._call_soon = thread.call_soon
         logs.context.log_start_moved = self._log_start_moved
-        self._full = FullReplicas(
+        self.full = FullReplicas(
             node_id=node_id,
             metadata=metadata,
             reports=self.directory_reports,
@@ -141,9 +130,6 @@ class ReplicaManager:
         )
         self._lag_max_ms = settings.integer("replica.lag.time.max.ms")
         self._listeners: dict[str, HighWatermarkListener] = {}
-        #: The partitions that are followed, for readers, and the high watermarks that these saw.
-        self._followed: dict[LedBy, Partition] = {}
-        self._seen_high_watermarks: dict[LedBy, int] = {}
 
     # ---- partitions
 
@@ -179,7 +165,7 @@ class ReplicaManager:
         """
         known = self._metadata.image.topics.get(topic)
         if known is not None and index not in self.partitions.get(topic, ()):
-            followed = self._followed.get(LedBy(known.topic_id, index))
+            followed = self.followed.get(LedBy(known.topic_id, index))
             if followed is not None and (not followed.log.is_closed or followed.switch_log()):
                 return followed
         return self.partition(topic, index)
@@ -190,7 +176,7 @@ class ReplicaManager:
         own = self._metadata.image.brokers.get(self.node_id)
         directory = known.partitions[index].directory_of(self.node_id)
         is_offline = own is not None and not own.has_online_directory(directory)
-        if is_offline or LedBy(known.topic_id, index) in self._without_log:
+        if is_offline or self.full.is_without_log(LedBy(known.topic_id, index)):
             return StorageError(f"The log directory of partition {topic}-{index} is offline")
         return _not_served(topic, index)
 
@@ -211,8 +197,9 @@ class ReplicaManager:
         for topic, led in self.partitions.items():
             for index, each in led.items():
                 assert (each.topic, each.index) == (topic, index), each.log.topic_partition
-                assert LedBy(each.topic_id, index) not in self._followed, each.log.topic_partition
+                assert LedBy(each.topic_id, index) not in self.followed, each.log.topic_partition
                 each.check_invariants()
+        self.followed.check_invariants()
 
     def led_partitions(self) -> list[Partition]:
         """The partitions that this broker leads."""
@@ -333,41 +320,17 @@ class ReplicaManager:
 
         Source: ReplicaManager.applyLocalFollowersDelta.
         """
-        replication = self.replication
-        if replication is None:
-            return
         name, index = log.topic_partition.topic, log.topic_partition.partition
         key = LedBy(topic_id, index)
-        self._followed[key] = Partition(
-            log, topic_id=topic_id, leader_epoch=image.leader_epoch, find=self.logs.get
-        )
-        if key in self._full:
+        if key in self.full:
             self.give_up(name, index, log.log_dir)
-        if image.leader == NO_LEADER or key in self._full:
-            replication.unfollow(key)
-            return
-        following = PartitionFollowing(
-            image.leader, image.leader_epoch, fetch_backoff_ms=replication.backoff_ms
-        )
-        replication.follow(key, Followed(name, following, self._replica_log(log)))
-
-    def unfollow(self, topic_id: UUID, index: int) -> None:
-        """Fetches a partition no more."""
-        key = LedBy(topic_id, index)
-        self._followed.pop(key, None)
-        self._seen_high_watermarks.pop(key, None)
-        if self.replication is not None:
-            self.replication.unfollow(key)
+        self.followed.follow(log, topic_id, image, is_full=key in self.full)
 
     def removed(self, topic_id: UUID, index: int) -> None:
         """Forgets the replica of a partition that this broker has no more."""
         key = LedBy(topic_id, index)
-        followed = self._followed.get(key)
-        self.unfollow(topic_id, index)
-        self._full.forget(key)
-        self._without_log.discard(key)
-        if followed is not None:
-            self.delayed.check(followed.topic, index, 0)
+        self.full.forget(key)
+        self.followed.remove(key)
 
     def isr_answered(self, answer: AnsweredIsr) -> None:
         """The controller has answered the proposal of an ISR."""
@@ -377,40 +340,18 @@ class ReplicaManager:
             self._metrics.isr_changed(here.isr_answered(answer))
             self.fetch_sessions.changed(here.topic_id, here.index)
 
-    def follower_changed(self, key: LedBy) -> None:
-        """The log of a partition that is followed has more, or more of it is committed."""
-        followed = self._followed.get(key)
-        if followed is None:
-            return
-        high_watermark = followed.log.high_watermark
-        if self._seen_high_watermarks.get(key) != high_watermark:
-            self._seen_high_watermarks[key] = high_watermark
-            self.delayed.fetch.check((followed.topic, followed.index), 0)
-
     def follower_full(self, key: LedBy) -> None:
         """The log of a partition that is followed does not fit the disk."""
-        followed = self._followed.get(key)
-        if followed is not None and self.replication is not None:
+        followed, replication = self.followed.get(key), self.followed.replication
+        if followed is not None and replication is not None:
             self.give_up(followed.topic, followed.index, followed.log.log_dir)
-            if key in self._full:
-                self.replication.unfollow(key)
+            if key in self.full:
+                replication.unfollow(key)
 
     def give_up(self, topic: str, index: int, log_dir: Path | None) -> None:
         """Gives up a replica on a full disk, if other brokers are in the cluster."""
-        if self.replication is not None:
-            self._full.give_up(topic, index, log_dir)
-
-    def has_log(self, topic_id: UUID, index: int) -> None:
-        """A partition has a log again, in a directory that is online."""
-        self._full.has_log(LedBy(topic_id, index))
-        self._without_log.discard(LedBy(topic_id, index))
-
-    def has_no_log(self, topic_id: UUID, index: int) -> None:
-        """No log of a partition can be had, for a failed or full directory: it is offline.
-
-        Source: ReplicaManager.markPartitionOffline.
-        """
-        self._without_log.add(LedBy(topic_id, index))
+        if self.followed.replication is not None:
+            self.full.give_up(topic, index, log_dir)
 
     def remove_lagging(self) -> None:
         """Proposes ISRs without the followers that lag.
@@ -432,8 +373,8 @@ class ReplicaManager:
         known = self._metadata.image.topics.get(partition.topic)
         if here is not None:
             self.fetch_sessions.changed(here.topic_id, here.index)
-        elif known is not None and self.replication is not None:
-            self.replication.log_changed(LedBy(known.topic_id, partition.partition))
+        elif known is not None:
+            self.followed.log_changed(LedBy(known.topic_id, partition.partition))
 
     def _leadership(self, log: PartitionLog, image: PartitionImage) -> PartitionLeadership | None:
         if len(image.replicas) == 1:
@@ -450,14 +391,6 @@ class ReplicaManager:
             lag_max_ms=self._lag_max_ms,
         )
 
-    def _replica_log(self, log: PartitionLog) -> ReplicaLog:
-        partition = log.topic_partition
-        return ReplicaLog(
-            log,
-            truncate=partial(self._truncate, partition),
-            start_at=partial(self._start_at, partition),
-        )
-
     def _others_in_sync(self, topic: str, index: int) -> frozenset[int] | None:
         here = self.led(topic, index)
         return None if here is None else here.others_in_sync
@@ -467,8 +400,8 @@ class ReplicaManager:
         return self._clock.monotonic_s() * 1000
 
     def _propose(self, key: LedBy, proposal: IsrProposal) -> None:
-        if self.replication is not None:
-            self.replication.propose(key, proposal)
+        if self.followed.replication is not None:
+            self.followed.replication.propose(key, proposal)
 
     def _followers_can_fetch(self, partition: Partition, size_bytes: int) -> None:
         """Completes followers' fetches: a partition has grown by so many bytes, or changed if 0."""
@@ -510,7 +443,7 @@ class ReplicaManager:
         ids = {d.path: d.directory_id for d in self.logs.directories}
         found = ids.get(log.log_dir)
         index = log.topic_partition.partition
-        if found is None or known is None or LedBy(topic_id, index) in self._full:
+        if found is None or known is None or LedBy(topic_id, index) in self.full:
             return
         if found != known:
             self.directory_reports.assign(topic_id, index, found)
@@ -531,7 +464,7 @@ class ReplicaManager:
         image = None if topic is None else topic.partitions.get(partition.partition)
         if log is None or topic is None or image is None or log.topic_id != topic.topic_id:
             return
-        self._full.forget(LedBy(topic.topic_id, partition.partition))
+        self.full.forget(LedBy(topic.topic_id, partition.partition))
         if here is not None and here.is_of(topic.topic_id):
             here.log = log
             here.wake(0)
@@ -554,8 +487,7 @@ class ReplicaManager:
         for each in self.led_partitions():
             if each.log.is_closed:
                 each.wake(0)
-        if self.replication is not None:
-            self.replication.unfollow_closed()
+        self.followed.unfollow_closed()
         for directory in self.logs.directories:
             if directory.path == log_dir and directory.directory_id is not None:
                 self.directory_reports.failed(directory.directory_id, on_timeout)

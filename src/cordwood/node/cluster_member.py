@@ -149,7 +149,7 @@ class ClusterMember(ABC):
     ) -> None:
         """Gives `replicas` what fetches for their partitions, and proposes ISRs."""
         settings = self._settings
-        self._replication = replicas.replication = Replication(
+        self._replication = replicas.followed.replication = Replication(
             IsrChanges(self.channel.alter_partitions, answered=replicas.isr_answered),
             ImageBrokers(metadata),
             node_id=settings.node_id,
@@ -168,7 +168,7 @@ class ClusterMember(ABC):
             ),
             thread=thread,
             run=thread.slices.run,
-            changed=replicas.follower_changed,
+            changed=replicas.followed.fetched,
             throttle=replicas.throttles.follower,
             full=replicas.follower_full,
         )

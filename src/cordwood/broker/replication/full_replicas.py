@@ -80,6 +80,8 @@ class FullReplicas:
         self._call_later_ms = call_later_ms
         self._back = back
         self._given_up: dict[LedBy, _Full] = {}
+        #: Replicas that can have no log, since a directory has failed or is full.
+        self._without_log: set[LedBy] = set()
         self._is_looking = False
         self._look_ms = _LOOK_MS
         self._last_back_ms = -float(_SOON_MS)
@@ -117,9 +119,22 @@ class FullReplicas:
     def forget(self, key: LedBy) -> None:
         """Forgets a replica that this broker has no more."""
         self._given_up.pop(key, None)
+        self._without_log.discard(key)
+
+    def has_no_log(self, key: LedBy) -> None:
+        """A replica can have no log: its directory has failed or is full.
+
+        Source: ReplicaManager.markPartitionOffline.
+        """
+        self._without_log.add(key)
+
+    def is_without_log(self, key: LedBy) -> bool:
+        """Whether a replica can have no log: its partition is offline."""
+        return key in self._without_log
 
     def has_log(self, key: LedBy) -> None:
-        """A replica that could have no log has one now."""
+        """A replica that could have no log has one now, in a directory that is online."""
+        self._without_log.discard(key)
         found = self._given_up.get(key)
         if found is not None and found.log_dir is None:
             del self._given_up[key]

@@ -20,7 +20,7 @@ def create(wire: Wire, name: str) -> None:
 def test_a_follower_describes_producers() -> None:
     def follow(broker: Broker) -> None:
         led = broker.replicas.partitions["t"].pop(0)
-        broker.replicas._followed[LedBy(led.topic_id, 0)] = led
+        broker.replicas.followed._partitions[LedBy(led.topic_id, 0)] = led
 
     with RunningBroker(engine=NoEngine) as running, Wire(running.port) as wire:
         create(wire, "t")
