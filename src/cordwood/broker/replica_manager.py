@@ -306,7 +306,7 @@ class ReplicaManager:
             here.log = log
             here.lead(image.leader_epoch, self._leadership(log, image))
         elif here.leadership is not None:
-            here.on_metadata(led_partition(image))
+            here.on_metadata(LedPartition.of(image))
             self.fetch_sessions.changed(topic_id, index)
         elif is_elected:
             here.lead(image.leader_epoch, None)
@@ -381,7 +381,7 @@ class ReplicaManager:
             return None
         return PartitionLeadership(
             self.node_id,
-            led_partition(image),
+            LedPartition.of(image),
             brokers=self._brokers,
             own_epoch=lambda: self.logs.broker_epoch,
             end_offset=log.log_end_offset,
@@ -495,13 +495,3 @@ class ReplicaManager:
 
 def _not_served(topic: str, index: int) -> NotLeaderOrFollowerError:
     return NotLeaderOrFollowerError(f"Error while fetching partition state for {topic}-{index}")
-
-
-def led_partition(image: PartitionImage) -> LedPartition:
-    """The part of a partition's image that its leader uses."""
-    return LedPartition(
-        leader_epoch=image.leader_epoch,
-        partition_epoch=image.partition_epoch,
-        replicas=image.replicas,
-        isr=image.isr,
-    )

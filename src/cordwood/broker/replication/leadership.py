@@ -13,9 +13,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Protocol
+from typing import Protocol, Self
 
 from cordwood.broker.replication.follower_state import FollowerState, SessionFetches
+from cordwood.metadata.image import PartitionImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import NotLeaderOrFollowerError
 
@@ -42,6 +43,16 @@ class LedPartition:
     partition_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+
+    @classmethod
+    def of(cls, image: PartitionImage) -> Self:
+        """The part of a partition's image that its leader uses."""
+        return cls(
+            leader_epoch=image.leader_epoch,
+            partition_epoch=image.partition_epoch,
+            replicas=image.replicas,
+            isr=image.isr,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
