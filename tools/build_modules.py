@@ -88,6 +88,7 @@ MODULES = (
     "storage/append/record_walk.py",
     "storage/append/validator.py",
     "storage/log/append_result.py",
+    "storage/log/log_offsets.py",
     "storage/log/log_reader.py",
     "storage/log/partition_log.py",
     "storage/producers/append_producers.py",

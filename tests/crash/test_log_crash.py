@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.log_flusher import LogFlusher
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.segment import segment_recovery
@@ -98,7 +98,7 @@ FORGOTTEN: dict[str, tuple[object, str, Callable[..., Any]]] = {
     ),
     "aborted transactions that are not noted": (TransactionIndex, "append", _does_nothing),
     "producers that are forgotten": (ProducerStateManager, "load_entry", _does_nothing),
-    "a roll that flushes nothing": (PartitionLog, "_flush_rolled", _does_nothing),
+    "a roll that flushes nothing": (LogFlusher, "flush_rolled", _does_nothing),
 }
 
 

@@ -16,6 +16,7 @@ from cordwood.format.record_batch import HEADER_BYTES
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.segment_removal import delete_segments
 from cordwood.storage.log_moves import LogMove
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
@@ -131,7 +132,7 @@ def test_a_roll_of_an_empty_segment_never_takes_the_log_back_to_its_beginning() 
     log = stored.log()
     put(log, b"a", b"b")
     caught_up(log)
-    log.delete_segments(1, reason="test")
+    delete_segments(log, 1, reason="test")
     log.flush()
     stored.manager.checkpoint_log_start_offsets()
     for again in crashed_during(stored, lambda _: log.roll()):
@@ -212,7 +213,7 @@ def test_deleted_segments_stay_deleted_behind_the_next_checkpoint() -> None:
     for value in (b"a", b"b"):
         put(log, value)
         log.roll()
-    caught_up(log).delete_segments(2, reason="test")
+    delete_segments(caught_up(log), 2, reason="test")
     stored.manager.checkpoint_log_start_offsets()
     for again in crashed(stored):
         assert (values_in(again.log()), again.log().log_start_offset) == ([], 2)
@@ -224,7 +225,7 @@ def test_a_kill_after_a_power_loss_has_nothing_taken_for_flushed_that_was_not() 
     stored.log().flush()
     stored.manager.truncate_to({PARTITION: 1})  # takes the batch as a whole
     lost = next(crashed(stored))
-    assert (lost.log().log_end_offset, lost.log().recovery_point) == (0, 0)
+    assert (lost.log().log_end_offset, lost.log().offsets.recovery_point) == (0, 0)
     put(lost.log(), b"d")
     fs = lost.fs
     assert isinstance(fs, SimulatedFileSystem), "it loses power"
@@ -270,9 +271,9 @@ def test_a_second_recovery_knows_the_same_producers_when_the_first_segment_is_go
     log.roll()
     stored.manager.context.scheduler.run_due()
     put(log, b"b", producer=(2, 0, 0))
-    caught_up(log).delete_segments(1, reason="test")
+    delete_segments(caught_up(log), 1, reason="test")
     log.flush()
-    log.sync_names()
+    log.flusher.sync_names()
     stored.kill()
     snapshots = []
     for _ in range(3):

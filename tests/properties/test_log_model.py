@@ -483,7 +483,7 @@ class LogIsAList(RuleBasedStateMachine):
             self.model.truncate(offset)
         if lowers_start:
             self.start_line = self.model.start
-        assert self.log.recovery_point <= offset or offset >= self.model.end
+        assert self.log.offsets.recovery_point <= offset or offset >= self.model.end
         self._look_at_producers()
         self._truncated(offset)
 
@@ -505,7 +505,7 @@ class LogIsAList(RuleBasedStateMachine):
     @rule()
     def flush(self) -> None:
         self.log.flush()
-        assert self.log.recovery_point == self.log.log_end_offset
+        assert self.log.offsets.recovery_point == self.log.log_end_offset
 
     @rule(ms=st.sampled_from([1, 1_000, 120_000, 3_600_000]))
     def let_time_pass(self, ms: int) -> None:
@@ -600,7 +600,7 @@ class LogIsAList(RuleBasedStateMachine):
         self._start()
         assert self._bytes_on_disk() == files
         self._reloaded()
-        assert self.log.recovery_point == self.model.end
+        assert self.log.offsets.recovery_point == self.model.end
 
     @rule(checkpoints=st.booleans())
     def restart_after_a_kill(self, checkpoints: bool) -> None:

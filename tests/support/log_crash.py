@@ -44,6 +44,7 @@ from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileWriter
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.segment_removal import replace_segments
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.log_moves import LogMove
 from cordwood.storage.offset_checkpoint_file import OffsetCheckpointFile
@@ -220,7 +221,7 @@ class CrashRun:
     def _take_note_of_recovery_points(self) -> None:
         """What lies below a recovery point is not looked at by a recovery: it has to be there."""
         for log in self._logs():
-            self._models[log.topic_partition].claimed(log.recovery_point)
+            self._models[log.topic_partition].claimed(log.offsets.recovery_point)
 
     def _logs(self) -> list[PartitionLog]:
         manager = self._manager
@@ -233,7 +234,7 @@ class CrashRun:
             model = self._models[log.topic_partition]
             model.require(segments_of(log))
             assert log.log_end_offset == model.end, f"{log} should end at {model.end}"
-            assert log.recovery_point <= log.log_end_offset, log
+            assert log.offsets.recovery_point <= log.log_end_offset, log
             self._rolled_to.setdefault(log.topic_partition, log.active.base_offset)
 
     # ---- starts and stops
@@ -314,7 +315,7 @@ class CrashRun:
     def _written(self, partition: TopicPartition) -> None:
         log, model = self._log(partition)
         model.end_append()
-        assert log.log_end_offset - log.recovery_point < log.config.flush_messages, log
+        assert log.log_end_offset - log.offsets.recovery_point < log.config.flush_messages, log
         if log.config.flush_messages == 1:
             model.flushed()
         if self._rng.random() < 0.8:
@@ -537,7 +538,7 @@ class CrashRun:
                 self._fs.set_modified(writer.path, segment.modified_ns)
             end = compaction.group(number)[-1].next_base_offset
             model.begin_replacing(group, end, stored_in(segment.files[LOG_SUFFIX]))
-            log.replace_segments([staged], group)
+            replace_segments(log, [staged], group)
             model.end_replacing()
         file.write({**lines, partition: cleanable.first_uncleanable})
 

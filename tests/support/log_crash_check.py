@@ -122,7 +122,7 @@ class LogCheck:
         self.found = batches_of(segments)
         self._segments = segments
         self.known = model.known(segments)
-        recovered = log.segments.values(log.recovery_point, 1 << 63)
+        recovered = log.segments.values(log.offsets.recovery_point, 1 << 63)
         #: The base offset of the first segment that was recovered, or is written to.
         self.recovered_from = min(s.base_offset for s in [*recovered, log.active])
 
@@ -149,7 +149,7 @@ class LogCheck:
         start, end = log.log_start_offset, log.log_end_offset
         stable, mark = log.last_stable_offset, log.high_watermark
         assert start <= stable <= mark <= end, f"{start} {stable} {mark} {end}"
-        assert log.recovery_point <= end
+        assert log.offsets.recovery_point <= end
         ends = [model.start, model.end, *[b.next_offset for b in model.appending]]
         if not model.begins_anew:
             low, high = model.start_min, model.start
@@ -563,4 +563,4 @@ class ImageCheck:
             assert batches_of(segments_of(log)) == check.found, (
                 f"{partition}: a clean stop lost something"
             )
-            assert log.recovery_point == log.log_end_offset
+            assert log.offsets.recovery_point == log.log_end_offset

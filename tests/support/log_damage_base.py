@@ -28,6 +28,7 @@ from cordwood.model.uuids import parse_uuid
 from cordwood.storage.filesystem import FileSystem, FileWriter
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.segment_removal import replace_segments
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.replace import StagedSegment
 from cordwood.storage.scheduler import Scheduler
@@ -283,7 +284,7 @@ class _Maker:
                 writer.write(data)
                 writer.close()
                 self._fs.set_modified(writer.path, segment.modified_ns)
-            log.replace_segments([staged], group)
+            replace_segments(log, [staged], group)
         self._manager.context.clock.advance(120_000)  # type: ignore[attr-defined]
         self._manager.context.scheduler.run_due()
         directory = next(d for d in self._manager.directories if d.path == log.log_dir)

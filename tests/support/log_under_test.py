@@ -211,7 +211,7 @@ def state_of(log: PartitionLog) -> tuple[object, ...]:
         log.log_end_offset,
         log.high_watermark,
         log.last_stable_offset,
-        log.recovery_point,
+        log.offsets.recovery_point,
         log.segments.base_offsets,
         log.size_bytes,
         log.leader_epochs.epoch_entries,
@@ -227,7 +227,7 @@ def state_of(log: PartitionLog) -> tuple[object, ...]:
 
 def first_unstable(log: PartitionLog) -> int | None:
     """The first offset of the earliest transaction that is open, or not yet replicated."""
-    return log.first_unstable_offset
+    return log.offsets.first_unstable
 
 
 def names_with(directory: Path, suffix: str) -> list[str]:

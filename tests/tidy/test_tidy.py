@@ -25,8 +25,8 @@ CLASS_LINES_MAX = 450
 LONG: dict[str, tuple[int, str]] = {
     "format/native/source/rebuild.py:assemble": (70, "one loop of compiled code"),
     "storage/log/partition_log.py:PartitionLog": (
-        735,
-        "Kafka's UnifiedLog and LocalLog: one lock, and one invariant between all offsets",
+        515,
+        "append, roll and truncation of Kafka's UnifiedLog and LocalLog, under one lock",
     ),
 }
 

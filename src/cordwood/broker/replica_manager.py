@@ -289,7 +289,7 @@ class ReplicaManager:
         is_elected = here is None or here.leader_epoch != image.leader_epoch
         if is_elected:
             log.assign_epoch(image.leader_epoch)
-            log.gap_offset = None  # what a leader has is the log
+            log.offsets.gap = None  # what a leader has is the log
         if here is None:
             here = led[index] = Partition(
                 log,

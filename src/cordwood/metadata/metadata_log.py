@@ -32,6 +32,7 @@ from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.log.leader_epochs import UNDEFINED_EPOCH, EpochEndOffset
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
+from cordwood.storage.log.segment_removal import delete_segments
 
 TOPIC_PARTITION = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
 TOPIC_ID = uuid.UUID(int=1)
@@ -170,7 +171,7 @@ class MetadataLog(ABC):
         self._log.maybe_increment_log_start_offset(offset, "snapshot generated")
         segments = list(self._log.segments)
         count = sum(following.base_offset <= offset for following in segments[1:])
-        self._log.delete_segments(count, reason="snapshot generated")
+        delete_segments(self._log, count, reason="snapshot generated")
         self._context.scheduler.run_due()
 
     def close(self) -> None:

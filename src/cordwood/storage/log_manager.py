@@ -246,8 +246,8 @@ class LogManager(LogSet):
         """Flushes logs that have not been for flush.ms."""
         now = self.context.clock.now_ms()
         for log in self.logs():
-            since = now - log.last_flush_ms
-            if since >= log.config.flush_ms and log.recovery_point < log.log_end_offset:
+            since = now - log.flusher.last_flush_ms
+            if since >= log.config.flush_ms and log.offsets.recovery_point < log.log_end_offset:
                 with _reported(log, "flushing"):
                     log.flush(force_active=False)
 
@@ -259,7 +259,7 @@ class LogManager(LogSet):
         """Writes log start offsets above their first segment's base; the others last as well."""
         for log in self.logs():
             with _reported(log, "syncing the directory of"):
-                log.sync_names()
+                log.flusher.sync_names()
         self._checkpoint("log start offsets", OnlineLogDirectory.write_log_starts)
 
     def checkpoint_high_watermarks(self) -> None:
@@ -301,7 +301,7 @@ class LogManager(LogSet):
         lowers_start = any(offset < log.log_start_offset for log, offset in logs)
         for log, offset in logs:
             with log.lock:
-                log.recovery_point = min(log.recovery_point, offset)
+                log.offsets.recovery_point = min(log.offsets.recovery_point, offset)
         self.checkpoint_recovery_points()
         with self._lock:  # no move ends in between
             for log, offset in logs:
@@ -327,7 +327,7 @@ class LogManager(LogSet):
         """
         log = self.require(partition, future=future)
         with log.lock:
-            log.recovery_point = min(log.recovery_point, offset)
+            log.offsets.recovery_point = min(log.offsets.recovery_point, offset)
         self.checkpoint_recovery_points()
         with self._lock:
             log.truncate_fully_and_start_at(offset, log_start_offset=log_start_offset)

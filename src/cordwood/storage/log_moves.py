@@ -43,7 +43,7 @@ class LogMove:
         else:
             future = manager.require(partition, future=True)
             same = _first_difference(self._current, future)
-            gap = future.gap_offset
+            gap = future.offsets.gap
             future.truncate_to(same if gap is None else min(same, gap))
 
     def advance(self, *, max_bytes: int = _COPY_BYTES) -> bool:
@@ -60,14 +60,14 @@ class LogMove:
             future.truncate_to(current.log_end_offset)
         if future.log_end_offset < current.log_start_offset:
             future.truncate_fully_and_start_at(current.log_start_offset)
-        truncation_count = current.truncation_count
+        truncation_count = current.offsets.truncation_count
         fetched = current.reader.read(
             future.log_end_offset, max_bytes, isolation=Isolation.LOG_END, min_one=True
         )
         with current.guard("reading from"):
             data = fetched.read()
         with future.lock:
-            if current.truncation_count != truncation_count:
+            if current.offsets.truncation_count != truncation_count:
                 return False  # it was cut off: what was read may be gone
             if data:
                 future.append_as_follower(data)

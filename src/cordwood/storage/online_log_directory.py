@@ -132,8 +132,8 @@ class OnlineLogDirectory(LogDirectory):
                     on_segment=lambda number, total: progress.segment(name, number, total),
                 )
             )
-            if not suffix and log.recovery_point < recovery_points.get(partition, 0):
-                lowered[partition] = log.recovery_point
+            if not suffix and log.offsets.recovery_point < recovery_points.get(partition, 0):
+                lowered[partition] = log.offsets.recovery_point
             if not suffix and partition in marks:
                 log.update_high_watermark(marks[partition])
             progress.advance(self.path, name)
@@ -206,7 +206,7 @@ class OnlineLogDirectory(LogDirectory):
     def write_recovery_points(self, logs: Logs) -> None:
         """Writes the recovery points of the directory's current logs, which `logs` gives."""
         self.recovery_points.write_current(
-            lambda: {log.topic_partition: log.recovery_point for log in logs()}
+            lambda: {log.topic_partition: log.offsets.recovery_point for log in logs()}
         )
 
     def write_log_starts(self, logs: Logs) -> None:

@@ -47,7 +47,7 @@ def removed_partition(
         log_start_offset=log.log_start_offset,
         log_end_offset=log.log_end_offset,
         high_watermark=log.high_watermark,
-        recovery_point=log.recovery_point,
+        recovery_point=log.offsets.recovery_point,
     )
 
 

@@ -79,12 +79,15 @@ class Watch:
         log.check_invariants()
         place = log.topic_partition
         key = process, place
-        begin, cuts = self._checked.get(key, (0, log.truncation_count))
-        if cuts != log.truncation_count or is_final:
+        begin, cuts = self._checked.get(key, (0, log.offsets.truncation_count))
+        if cuts != log.offsets.truncation_count or is_final:
             begin = 0
         batches = tuple(stored(log, begin))
         # What is above the high watermark is looked at again.
-        self._checked[key] = min(log.high_watermark, log.log_end_offset), log.truncation_count
+        self._checked[key] = (
+            min(log.high_watermark, log.log_end_offset),
+            log.offsets.truncation_count,
+        )
         self._history.note(
             process.name,
             Replica(

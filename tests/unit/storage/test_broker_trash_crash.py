@@ -10,6 +10,7 @@ from cordwood.format.record_batch import iter_batches
 from cordwood.storage.broker_trash import BrokerTrash
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.segment_removal import delete_segments
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.storage.trash import trashed_partitions
 from cordwood.testing.manual_clock import ManualClock
@@ -77,9 +78,9 @@ def test_a_removed_record_is_in_the_log_or_in_the_trash_after_a_power_loss() -> 
             checked += 1
 
     fs.on_operation = check
-    log.delete_segments(2, reason="a test")
+    delete_segments(log, 2, reason="a test")
     clock.advance(DELAY_MS // 2)
-    log.delete_segments(1, reason="a test")
+    delete_segments(log, 1, reason="a test")
     clock.advance(DELAY_MS)
     log.context.scheduler.run_due()
     check()

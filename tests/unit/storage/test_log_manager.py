@@ -32,6 +32,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.segment_removal import delete_segments
 from cordwood.storage.log_set import NewLog
 from cordwood.testing.manual_clock import ManualClock
 from support.segments import set_last_modified
@@ -232,13 +233,13 @@ def test_a_log_is_flushed_when_flush_ms_is_over(tmp_path: Path) -> None:
     logs = StoredLogs(tmp_path, defaults=LogConfig(flush_ms=1000), broker=broker)
     logs.start().start_tasks()
     log = logs.log("kafka-0")
-    flushed = log.last_flush_ms
+    flushed = log.flusher.last_flush_ms
     for _ in range(200):
         put(log, b"test")
-    assert log.recovery_point == 0
+    assert log.offsets.recovery_point == 0
     logs.pass_time(INITIAL_DELAY_MS)
-    assert log.last_flush_ms != flushed
-    assert log.recovery_point == 200
+    assert log.flusher.last_flush_ms != flushed
+    assert log.offsets.recovery_point == 200
 
 
 def check_recovery_points(logs: StoredLogs, directory: Path, *partitions: str) -> None:
@@ -249,7 +250,7 @@ def check_recovery_points(logs: StoredLogs, directory: Path, *partitions: str) -
         log.flush(force_active=False)
     logs.manager.checkpoint_recovery_points()
     found = offsets(directory, "recovery-point")
-    assert found == {str(log.topic_partition): log.recovery_point for log in opened}
+    assert found == {str(log.topic_partition): log.offsets.recovery_point for log in opened}
     assert set(found.values()) == {50}
 
 
@@ -471,7 +472,7 @@ def test_a_clean_stop_is_believed_and_its_mark_is_gone_before_a_log_is_opened(
     assert seen == [(logs.directories[0], 1, False)]
     assert "Skipping recovery of 1 logs" in caplog.text
     assert "Recovering unflushed segment" not in caplog.text
-    assert logs.log("kafka-0").recovery_point == 20
+    assert logs.log("kafka-0").offsets.recovery_point == 20
     logs.kill()
     caplog.clear()
     logs.start()
@@ -610,7 +611,7 @@ def test_segments_waiting_for_removal_when_their_log_is_deleted_go_with_it(
 ) -> None:
     log = logs.log("kafka-0")
     append_many(log, 100)
-    log.delete_segments(2, reason="a test")
+    delete_segments(log, 2, reason="a test")
     logs.pass_time(DELAY_MS // 2)
     logs.manager.delete(log.topic_partition)
     logs.pass_time(2 * DELAY_MS)
@@ -694,7 +695,7 @@ def test_a_damaged_recovery_point_or_high_watermark_is_bounded_by_the_log(logs: 
         (logs.directories[0] / f"{name}-offset-checkpoint").write_bytes(damaged)
     logs.start()
     log = logs.log("kafka-0")
-    assert (log.recovery_point, log.high_watermark, log.log_end_offset) == (10, 10, 10)
+    assert (log.offsets.recovery_point, log.high_watermark, log.log_end_offset) == (10, 10, 10)
 
 
 # ---- stray directories

@@ -22,6 +22,7 @@ from cordwood.model.uuids import parse_uuid, uuid_text
 from cordwood.storage.log.leader_epochs import EpochEntry
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.segment_removal import delete_segments
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
 from support.stored_log import StoredLogs, batch_of, files_of, put, records_in
 
@@ -291,7 +292,7 @@ def test_a_failed_append_takes_the_directory_offline_for_good(
         log.roll,
         log.flush,
         lambda: log.truncate_to(3),
-        lambda: log.delete_segments(1, reason="a test"),
+        lambda: delete_segments(log, 1, reason="a test"),
         lambda: log.delete_records(3),
         log.close,
         log.delete,
@@ -411,11 +412,11 @@ def test_a_failed_sync_never_raises_the_recovery_point(
     break_down(fs, A, kinds={Kind.SYNC})
     with pytest.raises(StorageError, match="Error while flushing a-0"):
         log.flush()
-    assert log.recovery_point == 0
+    assert log.offsets.recovery_point == 0
     fs.fail = None
     with pytest.raises(StorageError):
         log.flush()
-    assert log.recovery_point == 0
+    assert log.offsets.recovery_point == 0
 
 
 def test_a_checkpoint_that_cannot_be_written_takes_its_directory_offline_alone(
@@ -582,7 +583,7 @@ def test_a_damaged_recovery_point_checkpoint_counts_as_empty(
     assert not logs.manager.context.failures.offline
     log = logs.log("a-0")
     assert offsets_in(log) == list(range(20))
-    assert log.recovery_point == (20 if clean else 0)
+    assert log.offsets.recovery_point == (20 if clean else 0)
     count = 0 if clean else len(log.segments)
     assert caplog.text.count("recovered for a-0") == count
     logs.manager.shutdown()
@@ -631,7 +632,7 @@ def test_an_empty_checkpoint_is_none_and_no_word_is_said(
     caplog.clear()
     logs.start()
     assert "Error occurred" not in caplog.text
-    assert logs.log("a-0").recovery_point == 20
+    assert logs.log("a-0").offsets.recovery_point == 20
     assert logs.log("a-0").high_watermark == 0
 
 

@@ -18,6 +18,7 @@ from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.segment_removal import delete_segments
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.overlay_filesystem import OverlayFileSystem
 from cordwood.storage.segment.resources import ResourceCache
@@ -269,7 +270,7 @@ def test_appends_truncations_and_deletions_stay_in_memory(logs: StoredLogs) -> N
     log.truncate_to(50)
     log.roll()
     fill(log, 3)
-    log.delete_segments(2, reason="a test")
+    delete_segments(log, 2, reason="a test")
     log.flush()
     logs.clock.advance(100_000)
     manager.context.scheduler.run_due()
@@ -320,7 +321,7 @@ def test_a_log_that_is_appended_to_and_cut_meanwhile_is_seen_up_to_some_moment(
     def change(times: int) -> None:
         for _ in range(times):
             fill(log, 25)
-            log.delete_segments(1, reason="a test")
+            delete_segments(log, 1, reason="a test")
             logs.clock.advance(100_000)
             logs.manager.context.scheduler.run_due()
 

@@ -64,7 +64,7 @@ class ReplicaLog:
     @property
     def gap_offset(self) -> int | None:
         """The start of what the log may lack since a crash; None without a gap."""
-        return self.log.gap_offset
+        return self.log.offsets.gap
 
     def end_of_epoch(self, epoch: int) -> EpochEndOffset | None:
         """The end of the newest epoch up to `epoch`, by the leader epoch cache; None if unknown."""

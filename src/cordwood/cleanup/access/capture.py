@@ -102,7 +102,7 @@ class _Noted:
         with log.lock:
             self.segments = log.segments
             self.directory = log.directory
-            self.truncation_count = log.truncation_count
+            self.truncation_count = log.offsets.truncation_count
             self._partition = log.topic_partition
             self._config = log.config
             self._log_start_offset = log.log_start_offset

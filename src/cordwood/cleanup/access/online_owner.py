@@ -30,7 +30,7 @@ from cordwood.configs.log_config import LogConfig
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.log.removal_notes import trash_path
+from cordwood.storage.log.segment_removal import delete_segments, trash_path
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_list import SegmentList
 
@@ -188,7 +188,8 @@ class RetainedOnline:
             expired = list(group)
             segments = [log.segments[number] for number in range(len(expired))]
             ends = [*(each.base_offset for each in segments[1:]), self._end_of(len(expired))]
-            gone = log.delete_segments(
+            gone = delete_segments(
+                log,
                 len(expired),
                 reason=expired[0].text,
                 lines=[f"{self._prefix} {line}" for line in _lines(expired, segments)],

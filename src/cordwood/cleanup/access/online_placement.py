@@ -16,7 +16,12 @@ from cordwood.cleanup.access.removal_audit import audit_group
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.log.removal_notes import Replacement, is_trashed, trash_path
+from cordwood.storage.log.segment_removal import (
+    Replacement,
+    is_trashed,
+    replace_segments,
+    trash_path,
+)
 from cordwood.storage.replace import StagedSegment
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.trash import rewritten_of
@@ -104,7 +109,7 @@ class OnlinePlacement:
             self._require_allowed()
             segments = self._log.segments
             left = [base for base in group if segments.contains(base)]
-            if self._log.truncation_count != self._truncation_count or any(
+            if self._log.offsets.truncation_count != self._truncation_count or any(
                 segments.get(base) is not self._sources[base] for base in left
             ):
                 raise StalePlanError(
@@ -114,7 +119,7 @@ class OnlinePlacement:
             old = [self._sources[base] for base in left]
             new: list[LogSegment] = []
             if left:
-                new = self._log.replace_segments(staged, left, trashed)
+                new = replace_segments(self._log, staged, left, trashed)
         if not new:
             for each in staged:
                 for path in each.paths().values():

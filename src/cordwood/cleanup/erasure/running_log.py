@@ -175,7 +175,7 @@ class RunningLog(ErasedPartition):
     def _require_same_log(self) -> None:
         """Refuses a log that is another one, or was cut off, since it was read."""
         is_same = self._logs.get(self.partition) is self._log
-        if not is_same or self._log.truncation_count != self.captured.truncation_count:
+        if not is_same or self._log.offsets.truncation_count != self.captured.truncation_count:
             raise StalePlanError(
                 f"{self.partition}: its log was truncated, moved or deleted meanwhile: erase again"
             )

@@ -88,7 +88,7 @@ def due_log(log: PartitionLog, cleanable: Cleanable) -> DueLog:
     return DueLog(
         partition=log.topic_partition,
         cleanable=cleanable,
-        identity=(id(log), log.truncation_count),
+        identity=(id(log), log.offsets.truncation_count),
         segments=segments,
         batch_bytes_max=decompressed_bytes_max(log.config.max_message_bytes),
         fs=log.context.fs,

@@ -15,7 +15,7 @@ from cordwood.queries.explain.log_facts import Delays, LogFacts, OpenTransaction
 from cordwood.queries.explain.offline_facts import bytes_a_second
 from cordwood.storage.log.open_transactions import open_transactions
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.log.removal_notes import is_trashed
+from cordwood.storage.log.segment_removal import is_trashed
 
 
 def online_facts(

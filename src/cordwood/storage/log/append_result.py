@@ -1,19 +1,10 @@
-"""The result of an append, and positions in a log."""
+"""The result of an append."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-
-class LogPosition(NamedTuple):
-    """An offset and where its segment holds it: `position` in bytes, -1 where unknown.
-
-    Source: org.apache.kafka.storage.internals.log.LogOffsetMetadata.
-    """
-
-    offset: int
-    segment_base_offset: int = -1
-    position: int = -1
+from cordwood.storage.producers.producer_entry import BatchMetadata
 
 
 class AppendResult(NamedTuple):
@@ -49,4 +40,18 @@ class AppendResult(NamedTuple):
             log_start_offset=log_start_offset,
             record_count=0,
             size_bytes=0,
+        )
+
+    @classmethod
+    def of_duplicate(cls, batch: BatchMetadata, log_start_offset: int) -> AppendResult:
+        """The result of an append of a batch that is in the log already."""
+        return cls(
+            first_offset=batch.first_offset,
+            last_offset=batch.last_offset,
+            max_timestamp=batch.timestamp,
+            log_append_time_ms=batch.timestamp,
+            log_start_offset=log_start_offset,
+            record_count=0,
+            size_bytes=0,
+            is_duplicate=True,
         )

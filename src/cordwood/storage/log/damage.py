@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from typing import Final
 
 from cordwood.model.clock import Clock
 from cordwood.model.errors import CorruptError
-from cordwood.model.kafka_errors import CorruptMessageError, InvalidRecordError
+from cordwood.model.kafka_errors import (
+    CorruptMessageError,
+    InvalidRecordError,
+    OffsetsOutOfOrderError,
+)
 from cordwood.model.offsets import LEADERS_END_MAX, OFFSET_MAX
 from cordwood.model.topic_partition import TopicPartition
 
@@ -57,14 +62,22 @@ def require_offsets_left(partition: TopicPartition, log_end_offset: int) -> None
         )
 
 
-def require_offset_after(partition: TopicPartition, last_offset: int) -> None:
-    """Checks that a record can follow a batch of a leader.
+def require_ascending(partition: TopicPartition, last_offsets: Sequence[int]) -> None:
+    """Checks the last offsets of batches that a leader has sent.
 
     Raises:
-        CorruptMessageError: none can.
+        OffsetsOutOfOrderError: they do not ascend.
+        CorruptMessageError: no record can follow one.
     """
-    if last_offset >= OFFSET_MAX:
-        raise CorruptMessageError(
-            f"A batch for {partition} ends at offset {last_offset}, behind which no record can "
-            "follow"
-        )
+    last = -1
+    for offset in last_offsets:
+        if offset >= OFFSET_MAX:
+            raise CorruptMessageError(
+                f"A batch for {partition} ends at offset {offset}, behind which no record can "
+                "follow"
+            )
+        if offset <= last:
+            raise OffsetsOutOfOrderError(
+                f"Out of order offsets found in append to {partition}: {list(last_offsets)}"
+            )
+        last = offset

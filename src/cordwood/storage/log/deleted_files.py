@@ -11,9 +11,11 @@ Source: org.apache.kafka.storage.internals.log.LocalLog.deleteSegmentFiles.
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
@@ -27,9 +29,10 @@ from cordwood.format.file_names import (
     TXN_INDEX_SUFFIX,
     segment_file_name,
 )
-from cordwood.model.errors import TrashError
+from cordwood.model.errors import NoSpaceError, TrashError
 from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.producers.producer_snapshots import ProducerSnapshots
 from cordwood.storage.segment.log_segment import LogSegment
 
 _log = logging.getLogger(__name__)
@@ -41,6 +44,15 @@ _SUFFIXES = (
     TXN_INDEX_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,
 )
+
+
+@contextmanager
+def no_way_back(directory: Path) -> Iterator[None]:
+    """Raises a full disk as OSError, and so takes the directory offline until a restart."""
+    try:
+        yield
+    except NoSpaceError as error:
+        raise OSError(errno.ENOSPC, str(error), str(directory)) from error
 
 
 class LocatedLog(Protocol):
@@ -56,17 +68,46 @@ class LocatedLog(Protocol):
 class DeletedFiles:
     """Names of marked files and the removals they wait for; any thread may call it."""
 
-    __slots__ = ("_context", "_lock", "_removals")
+    __slots__ = ("_context", "_lock", "_removals", "_snapshots")
 
-    def __init__(self, context: LogContext) -> None:
+    def __init__(self, context: LogContext, snapshots: ProducerSnapshots) -> None:
+        """No file waits; `snapshots` are those of the log's producers."""
         self._context = context
+        self._snapshots = snapshots
         self._lock = threading.Lock()
         self._removals: dict[str, object] = {}
 
-    def keep(self, base_offset: int) -> list[str]:
+    def mark(self, segments: Sequence[LogSegment], *, snapshots: Sequence[int] = ()) -> list[str]:
+        """Renames the files of segments to `.deleted`; the names, for `remove_later`.
+
+        A file that a crash leaves `.deleted` is removed when the log is next opened.
+
+        Args:
+            segments: they are in the log's list no more, or leave it in this very step; those that
+                are already marked are skipped.
+            snapshots: offsets of producer snapshots that go with them.
+
+        Raises:
+            OSError: a file could not be renamed.
+
+        Source: LocalLog.deleteSegmentFiles, UnifiedLog.deleteProducerSnapshotAsync.
+        """
+        names: dict[str, None] = {}
+        for segment in segments:
+            names |= dict.fromkeys(self._keep(segment.base_offset))
+            paths = segment.change_suffix("", DELETED_SUFFIX)
+            names |= dict.fromkeys(path.name for path in paths)
+            self._context.resources.forget(segment)  # who still reads it holds its file
+        for offset in snapshots:
+            path = self._snapshots.mark_for_deletion(offset)
+            if path is not None:
+                names[path.name] = None
+        return list(names)
+
+    def _keep(self, base_offset: int) -> list[str]:
         """Cancels the removal of files that have this base offset; their names.
 
-        To be called before files get these names, and the names to be removed with the new ones.
+        Called before files get these names, which are then removed with the new ones.
         """
         names = [segment_file_name(base_offset, suffix) + DELETED_SUFFIX for suffix in _SUFFIXES]
         with self._lock:

@@ -225,13 +225,13 @@ class _Loader:
             topic_id=None if self._keeps else self._topic_id(),
         )
         self._keep_for_trash(log, names)
-        log.gap_offset = self._gap_offset
+        log.offsets.gap = self._gap_offset
         if request.topic_id is not None:
             log.assign_topic_id(request.topic_id)
         if not self._keeps and end - recovery_point >= request.config.flush_messages:
             # What was found without its sync is served from now on: a coordinator sends the
             # markers of a decision that it has read.
-            log.flush_records()
+            log.flusher.flush_records()
         return log
 
     def _keep_for_trash(self, log: PartitionLog, names: list[str]) -> None:

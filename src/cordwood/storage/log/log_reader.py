@@ -11,18 +11,15 @@ fetchOffsetByTimestamp, collectAbortedTransactions.
 from __future__ import annotations
 
 import enum
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import OffsetOutOfRangeError, StorageError
-from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.log.append_result import LogPosition
 from cordwood.storage.log.damage import DamageReports
-from cordwood.storage.log.leader_epochs import LeaderEpochCache
-from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.log_offsets import LogPosition
+from cordwood.storage.log.log_state import LogState
 from cordwood.storage.reading.batch_heads import FileRange
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_list import SegmentList
@@ -186,69 +183,29 @@ def find_by_timestamp(
     return ListedOffset(found.timestamp, found.offset, found.leader_epoch)
 
 
-class ReadableLog(Protocol):
-    """The log that is read; its segments and offsets are replaced, never changed."""
-
-    high_watermark_position: LogPosition
-
-    @property
-    def topic_partition(self) -> TopicPartition:
-        """The partition."""
-
-    @property
-    def context(self) -> LogContext:
-        """The resources that logs share."""
-
-    @property
-    def segments(self) -> SegmentList:
-        """The segments."""
-
-    @property
-    def end(self) -> LogPosition:
-        """The log end offset, and where it lies."""
-
-    @property
-    def log_start_offset(self) -> int:
-        """The first offset that is served."""
-
-    @property
-    def last_stable_offset(self) -> int:
-        """The first offset of an open transaction, or the high watermark."""
-
-    @property
-    def leader_epochs(self) -> LeaderEpochCache:
-        """The start offset of each leader epoch."""
-
-    def guard(self, doing: str) -> AbstractContextManager[None]:
-        """Turns files' errors into StorageErrors."""
-
-    def require_open(self) -> None:
-        """Raises StorageError if the log is closed."""
-
-
 class LogReader:
     """Reads one log; any number of threads may call it."""
 
-    def __init__(self, log: ReadableLog) -> None:
+    def __init__(self, log: LogState) -> None:
         """Reads nothing yet."""
         self._log = log
         self._damage = DamageReports(log.topic_partition, log.context.clock)
 
     def position_of_high_watermark(self) -> LogPosition:
         """The high watermark and where it lies; looked up once, and remembered."""
-        log = self._log
-        known = log.high_watermark_position
+        offsets = self._log.offsets
+        known = offsets.high_watermark
         if known.position < 0:
             found = self.position_of(known.offset)
-            if log.high_watermark_position.offset == known.offset:
-                log.high_watermark_position = found
+            if offsets.high_watermark.offset == known.offset:
+                offsets.high_watermark = found
             return found
         return known
 
     def position_of(self, offset: int) -> LogPosition:
         """The position of the first batch that ends at or after `offset`, or the log's end."""
         log = self._log
-        segments, end = log.segments, log.end
+        segments, end = log.segments, log.offsets.end
         if offset < end.offset or end.position < 0:
             segment: LogSegment | None = segments.floor(offset) or segments.first
             while segment is not None:
@@ -285,12 +242,12 @@ class LogReader:
         with log.guard("reading from"):
             for _ in range(_READ_TRIES):
                 segments = log.segments
-                end = log.end.offset
-                if start_offset < log.log_start_offset:
+                end = log.offsets.end.offset
+                if start_offset < log.offsets.log_start:
                     raise OffsetOutOfRangeError(
                         f"Received request for offset {start_offset} for partition "
                         f"{log.topic_partition}, but we only have log segments starting from "
-                        f"offset: {log.log_start_offset}."
+                        f"offset: {log.offsets.log_start}."
                     )
                 if start_offset > end or segments.floor(start_offset) is None:
                     raise OffsetOutOfRangeError(
@@ -333,32 +290,32 @@ class LogReader:
             max_bytes,
             bound=bound,
             # Looked up after the bound, so that it is not below it.
-            aborted_up_to=log.end.offset if is_committed else None,
+            aborted_up_to=log.offsets.end.offset if is_committed else None,
             min_one=min_one,
         )
         # Beyond the last batch, where compaction or a roll has left a gap before the log's end.
-        return found or Fetched(position=log.end, range=None, aborted=nothing)
+        return found or Fetched(position=log.offsets.end, range=None, aborted=nothing)
 
     def _bound_position(self, isolation: Isolation) -> LogPosition:
         """The position at which a reader of that isolation stops."""
         log = self._log
         if isolation is Isolation.LOG_END:
-            end = log.end
+            end = log.offsets.end
             return end if end.position >= 0 else self.position_of(end.offset)
         mark = self.position_of_high_watermark()
         if isolation is Isolation.HIGH_WATERMARK:
             return mark
-        stable = log.last_stable_offset
+        stable = log.offsets.last_stable
         return mark if stable >= mark.offset else self.position_of(stable)
 
     def _bound_of(self, isolation: Isolation) -> int:
         """The offset that a reader of that isolation does not go beyond, exclusive."""
         log = self._log
         if isolation is Isolation.LOG_END:
-            return log.end.offset
+            return log.offsets.end.offset
         if isolation is Isolation.HIGH_WATERMARK:
-            return log.high_watermark_position.offset
-        return log.last_stable_offset
+            return log.offsets.high_watermark.offset
+        return log.offsets.last_stable
 
     def _segments_keep_changing(self) -> StorageError:
         log = self._log
@@ -382,7 +339,7 @@ class LogReader:
                 return ListedOffset(-1, self._bound_of(isolation), -1 if epoch is None else epoch)
             if timestamp in {EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP}:
                 first = log.leader_epochs.earliest_entry
-                start = log.log_start_offset
+                start = log.offsets.log_start
                 epoch = first[0] if first is not None and first[1] <= start else -1
                 return ListedOffset(-1, start, epoch)
             if timestamp in {LATEST_TIERED_TIMESTAMP, EARLIEST_PENDING_UPLOAD_TIMESTAMP}:
@@ -393,7 +350,7 @@ class LogReader:
                     found = find_by_timestamp(
                         segments,
                         timestamp,
-                        log_start_offset=log.log_start_offset,
+                        log_start_offset=log.offsets.log_start,
                         rebuilds=log.context.resources.rebuilds,
                     )
                 except CorruptError as error:
@@ -411,4 +368,4 @@ class LogReader:
     def end_offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of OffsetForLeaderEpoch; (-1, -1) when undefined."""
         log = self._log
-        return log.leader_epochs.end_offset_for(leader_epoch, log.end.offset)
+        return log.leader_epochs.end_offset_for(leader_epoch, log.offsets.end.offset)

@@ -1,7 +1,7 @@
-"""One partition's log: append, roll, flush, truncate, and the offsets that bound it.
+"""One partition's log: append, roll, truncate, and segments that are deleted or replaced.
 
-Invariant: log start offset <= last stable offset <= high watermark <= log end offset, and recovery
-point <= log end offset. Segments ascend by base offset; there is at least one, the last is active.
+`log.offsets` are the offsets that bound it, `log.reader` reads, `log.flusher` flushes. Segments
+ascend by base offset; there is at least one, the last is active.
 
 One lock serialises whatever changes the log. `log.reader` takes none: neither an append nor a clean
 nor a delete makes it wait.
@@ -11,18 +11,16 @@ Source: org.apache.kafka.storage.internals.log.UnifiedLog, LocalLog.
 
 from __future__ import annotations
 
-import errno
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from uuid import UUID
 
 from cordwood.configs.log_config import LogConfig
-from cordwood.format.file_names import DELETED_SUFFIX, PARTITION_METADATA
+from cordwood.format.file_names import DELETED_SUFFIX
 from cordwood.format.legacy import LegacyBatch
-from cordwood.format.partition_metadata import build_partition_metadata
 from cordwood.format.record_batch import MAGIC
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
@@ -31,7 +29,6 @@ from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,
     OffsetOutOfRangeError,
-    OffsetsOutOfOrderError,
     RecordBatchTooLargeError,
     StorageError,
     UnexpectedAppendOffsetError,
@@ -41,17 +38,18 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import uuid_text
 from cordwood.storage.append import validator
 from cordwood.storage.append.validator import AnalyzedBatch, ValidatedBatch, ValidationResult
-from cordwood.storage.log.append_result import AppendResult, LogPosition
-from cordwood.storage.log.damage import require_offset_after, require_offsets_left
-from cordwood.storage.log.deleted_files import DeletedFiles
+from cordwood.storage.log.append_result import AppendResult
+from cordwood.storage.log.damage import require_ascending, require_offsets_left
+from cordwood.storage.log.deleted_files import DeletedFiles, no_way_back
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.log_flusher import LogFlusher
+from cordwood.storage.log.log_offsets import LogOffsets, LogPosition
 from cordwood.storage.log.log_reader import LogReader
-from cordwood.storage.log.removal_notes import Replacement, note_replaced, note_segments
+from cordwood.storage.log.metadata_files import MetadataFiles
 from cordwood.storage.producers.append_producers import AppendProducers
 from cordwood.storage.producers.producer_rebuild import rebuild_producer_state
 from cordwood.storage.producers.producer_state import ProducerStateManager
-from cordwood.storage.replace import StagedSegment, finish_swap, swap_in, undo_swap_in
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_index import INT32_MAX
 from cordwood.storage.segment.segment_indexes import AppendedBatch
@@ -59,32 +57,8 @@ from cordwood.storage.segment.segment_list import SegmentList
 
 _log = logging.getLogger(__name__)
 
-_FLUSH_RETRY_MS = 1000
-"""After a full disk has kept the topic id or the leader epochs from being written."""
-
 CLIENT_DELETION = "client delete records request"
 LEADER_OFFSET_INCREMENT = "leader offset increment"
-SEGMENT_DELETION = "segment deletion"
-
-
-def _open_segment(log: PartitionLog, base_offset: int) -> LogSegment:
-    """A segment of which the files are in place."""
-    return LogSegment.open(
-        log.directory,
-        base_offset,
-        config=log.config,
-        resources=log.context.resources,
-        now_ms=log.context.clock.now_ms(),
-    )
-
-
-@contextmanager
-def _no_way_back(directory: Path) -> Iterator[None]:
-    """Raises a full disk as OSError, and so takes the directory offline until a restart."""
-    try:
-        yield
-    except NoSpaceError as error:
-        raise OSError(errno.ENOSPC, str(error), str(directory)) from error
 
 
 def _note_epochs(epochs: LeaderEpochCache, batches: Sequence[ValidatedBatch]) -> None:
@@ -129,33 +103,24 @@ class PartitionLog:
         self.context = context
         self.directory = directory
         self.segments = segments
-        self.log_start_offset = log_start_offset
-        self.recovery_point = recovery_point
-        #: The log's end and where that is, which a reader takes at once: the segment may be longer.
-        self.end = LogPosition(
-            log_end_offset, segments.active.base_offset, segments.active.size_bytes
+        active = segments.active
+        self.offsets = LogOffsets(
+            log_start=log_start_offset,
+            recovery_point=recovery_point,
+            end=LogPosition(log_end_offset, active.base_offset, active.size_bytes),
+            producers=producer_state,
         )
         self.producer_state = producer_state
         self.leader_epochs = leader_epochs
         self.topic_id = topic_id
         self.lock = threading.RLock()
-        self.truncation_count = 0  # how often the log was cut off
-        #: From where on records may be missing since a crash; None if nowhere, or cut off since.
-        self.gap_offset: int | None = None
-        self.last_flush_ms = context.clock.now_ms()
         self.is_closed = False
         #: What was replaced or deleted, and waits for file.delete.delay.ms.
-        self.deleted_files = DeletedFiles(context)
-        self._has_unsynced_names = False  # segments have gone, and may come back
-        #: The high watermark, and where it lies once a reader has looked it up.
-        self.high_watermark_position = LogPosition(log_start_offset)
-        self._first_unstable: int | None = None
+        self.deleted_files = DeletedFiles(context, producer_state.snapshots)
         #: Reads records and timestamps, without the lock.
         self.reader = LogReader(self)
-        self._topic_id_pending: UUID | None = None
-        self._has_flush_scheduled = False
-        self._is_flush_postponed = False
-        self._refresh_first_unstable()
+        self.flusher = LogFlusher(self)
+        self._metadata_files = MetadataFiles(self)
 
     def __repr__(self) -> str:
         topic_id = None if self.topic_id is None else uuid_text(self.topic_id)
@@ -169,14 +134,8 @@ class PartitionLog:
     def check_invariants(self) -> None:
         """Asserts the order of the offsets, and that segments and producers fit them."""
         with self.lock:
-            start, stable, mark, end = (
-                self.log_start_offset,
-                self.last_stable_offset,
-                self.high_watermark,
-                self.log_end_offset,
-            )
-            assert start <= stable <= mark <= end, f"{self!r}: {start} {stable} {mark} {end}"
-            assert self.recovery_point <= end, f"{self!r}: recovery point {self.recovery_point}"
+            self.offsets.check_invariants()
+            end = self.log_end_offset
             assert self.active.base_offset <= end, f"{self!r}: active {self.active}"
             self.segments.check_invariants()
             self.producer_state.check_invariants()
@@ -195,27 +154,24 @@ class PartitionLog:
         self._append_guard = self.guard("appending records to")  # made once: every append enters it
 
     @property
+    def log_start_offset(self) -> int:
+        """The first offset that is served."""
+        return self.offsets.log_start
+
+    @property
     def log_end_offset(self) -> int:
         """The offset that the next record gets."""
-        return self.end.offset
+        return self.offsets.end.offset
 
     @property
     def high_watermark(self) -> int:
         """Records below it are on all in-sync replicas; exclusive."""
-        return self.high_watermark_position.offset
+        return self.offsets.high_watermark.offset
 
     @property
     def last_stable_offset(self) -> int:
         """Records below it belong to no open transaction; exclusive, at most the high watermark."""
-        unstable = self._first_unstable
-        if unstable is None or unstable > self.high_watermark:
-            return self.high_watermark
-        return unstable
-
-    @property
-    def first_unstable_offset(self) -> int | None:
-        """The first offset of the earliest transaction that is open, or not yet replicated."""
-        return self._first_unstable
+        return self.offsets.last_stable
 
     @property
     def size_bytes(self) -> int:
@@ -237,11 +193,7 @@ class PartitionLog:
     def update_high_watermark(self, offset: int) -> int:
         """Sets the high watermark, within log start and end; what it is now."""
         with self.lock:
-            end = self.end
-            bounded = min(max(offset, self.log_start_offset), end.offset)
-            if bounded != self.high_watermark_position.offset:
-                self.set_high_watermark(end if bounded == end.offset else LogPosition(bounded))
-            return bounded
+            return self.offsets.update_high_watermark(offset)
 
     def maybe_update_high_watermark(self, offset: int) -> int | None:
         """Raises the high watermark, never lowers it; the old one, or None if nothing changed.
@@ -250,21 +202,15 @@ class PartitionLog:
             ValueError: `offset` is beyond the log's end.
         """
         with self.lock:
-            end = self.end
-            if offset > end.offset:
+            old, end = self.high_watermark, self.log_end_offset
+            if offset > end:
                 raise ValueError(
-                    f"High watermark {offset} update exceeds current log end offset {end.offset}"
+                    f"High watermark {offset} update exceeds current log end offset {end}"
                 )
-            old = self.high_watermark_position.offset
             if offset <= old:
                 return None
             self.update_high_watermark(offset)
             return old
-
-    def _refresh_first_unstable(self) -> None:
-        """Updates the first unstable offset from the producers."""
-        first = self.producer_state.first_unstable_offset
-        self._first_unstable = None if first is None else max(first, self.log_start_offset)
 
     def maybe_increment_log_start_offset(self, offset: int, reason: str) -> bool:
         """Raises the log start offset; whether it was lower.
@@ -282,11 +228,13 @@ class PartitionLog:
                 )
             if offset <= self.log_start_offset:
                 return False
-            self.log_start_offset = offset
+            self.offsets.log_start = offset
             _log.info("Incremented log start offset to %s due to %s", offset, reason)
-            self._change_epochs(lambda: self.leader_epochs.truncate_from_start(offset))
+            self._metadata_files.change_epochs(
+                lambda: self.leader_epochs.truncate_from_start(offset)
+            )
             self.producer_state.on_log_start_offset_incremented(offset)
-            self._refresh_first_unstable()
+            self.offsets.refresh_first_unstable()
             self.context.log_start_moved(self.topic_partition)
             return True
 
@@ -306,17 +254,6 @@ class PartitionLog:
             )
         self.maybe_increment_log_start_offset(wanted, CLIENT_DELETION)
         return self.log_start_offset
-
-    def sync_names(self) -> None:
-        """Makes it last that segments have gone; nothing where none has since the last time.
-
-        Raises:
-            StorageError: the directory is offline, or has just failed.
-        """
-        with self.lock, self.guard("syncing the directory of"):
-            if self._has_unsynced_names and not self.is_closed:
-                self.context.fs.sync_directory(self.directory)
-                self._has_unsynced_names = False
 
     # ---- append
 
@@ -361,7 +298,7 @@ class PartitionLog:
             self.require_open()
             if not analyzed:
                 return AppendResult.of_nothing(self.log_start_offset)
-            end = self.end.offset
+            end = self.log_end_offset
             require_offsets_left(self.topic_partition, end)
             if checked is None:
                 result = self._validated(analyzed, origin, leader_epoch, first_offset=end)
@@ -447,15 +384,8 @@ class PartitionLog:
             )
 
     def _require_follower_offsets(self, batches: Sequence[ValidatedBatch]) -> None:
-        first, last = batches[0].header.base_offset, -1
-        for batch in batches:
-            require_offset_after(self.topic_partition, batch.header.last_offset)
-            if batch.header.last_offset <= last:
-                raise OffsetsOutOfOrderError(
-                    f"Out of order offsets found in append to {self.topic_partition}: "
-                    f"{[b.header.last_offset for b in batches]}"
-                )
-            last = batch.header.last_offset
+        first, last = batches[0].header.base_offset, batches[-1].header.last_offset
+        require_ascending(self.topic_partition, [b.header.last_offset for b in batches])
         if first < self.log_end_offset:
             if batches[0].header.magic < MAGIC:
                 # A compressed message goes by its last record, and may begin further down.
@@ -485,17 +415,9 @@ class PartitionLog:
         transaction_version: int = 0,
     ) -> AppendResult:
         """The order of steps is Kafka's: epochs and a roll come before producers are checked."""
-        first = batches[0].header.base_offset
-        parts: list[Buffer] = []
-        appended = []
-        size = count = 0
-        for validated in batches:
-            header = validated.header
-            parts += validated.parts
-            batch_bytes, last = header.size_bytes, header.last_offset
-            appended.append(AppendedBatch(batch_bytes, last, header.max_timestamp))
-            size += batch_bytes
-            count += header.records_count
+        headers = [batch.header for batch in batches]
+        first, last = headers[0].base_offset, headers[-1].last_offset
+        size = sum([header.size_bytes for header in headers])
         if size > self.config.segment_bytes:
             raise RecordBatchTooLargeError(
                 f"Message batch size is {size} bytes in append to partition "
@@ -503,42 +425,37 @@ class PartitionLog:
                 f"{self.config.segment_bytes}."
             )
         _note_epochs(self.leader_epochs, batches)
-        self.leader_epochs.flush()
-        self._flush_topic_id()
+        self._metadata_files.flush()
         # Where a message of magic 0 or 1 begins is not known: as far down as an index can reach.
         base = first if batches[0].header.magic == MAGIC else last - INT32_MAX
         self._maybe_roll(size, max_timestamp, base_offset=base, last_offset=last)
         producers = AppendProducers(self.producer_state, origin, guard, transaction_version)
         duplicate = producers.analyze(batches)
         if duplicate is not None:
-            return AppendResult(
-                first_offset=duplicate.first_offset,
-                last_offset=duplicate.last_offset,
-                max_timestamp=duplicate.timestamp,
-                log_append_time_ms=duplicate.timestamp,
-                log_start_offset=self.log_start_offset,
-                record_count=0,
-                size_bytes=0,
-                is_duplicate=True,
-            )
+            return AppendResult.of_duplicate(duplicate, self.log_start_offset)
         active, end = self.segments.active, last + 1
-        active.append(parts, appended, self.context.clock.now_ms())
-        self.end = LogPosition(end, active.base_offset, active.size_bytes)
-        if self.high_watermark_position.offset >= end:  # a follower that started again
-            self.high_watermark_position = LogPosition(end)
+        active.append(
+            [part for batch in batches for part in batch.parts],
+            [AppendedBatch(h.size_bytes, h.last_offset, h.max_timestamp) for h in headers],
+            self.context.clock.now_ms(),
+        )
+        offsets = self.offsets
+        offsets.end = LogPosition(end, active.base_offset, active.size_bytes)
+        if offsets.high_watermark.offset >= end:  # a follower that started again
+            offsets.high_watermark = LogPosition(end)
         producers.commit(active)
         self.producer_state.update_map_end_offset(end)
         if producers.touched:
-            self._refresh_first_unstable()
-        if end - self.recovery_point >= self.config.flush_messages:
-            self.flush_records()
+            offsets.refresh_first_unstable()
+        if end - offsets.recovery_point >= self.config.flush_messages:
+            self.flusher.flush_records()
         return AppendResult(
             first_offset=first,
             last_offset=last,
             max_timestamp=max_timestamp,
             log_append_time_ms=log_append_time_ms,
             log_start_offset=self.log_start_offset,
-            record_count=count,
+            record_count=sum([header.records_count for header in headers]),
             size_bytes=size,
             records_converted=records_converted,
         )
@@ -579,7 +496,7 @@ class PartitionLog:
                 segment = self._new_segment(base)
                 self.context.resources.forget(old)
                 self.segments = self.segments.without([old]).with_added(segment)
-                self._set_end(self.log_end_offset)
+                self.offsets.set_end(self.log_end_offset, segment)
                 return segment
             if base <= old.base_offset or self.segments.contains(base):
                 raise StorageError(
@@ -588,7 +505,7 @@ class PartitionLog:
                     f"LEO = {self.log_end_offset}) lower than start offset of the active segment "
                     f"{old}"
                 )
-            if self.recovery_point >= base:
+            if self.offsets.recovery_point >= base:
                 # No recovery will look at it once another follows: its indexes must last as well.
                 old.on_become_inactive()
                 old.flush()
@@ -602,20 +519,14 @@ class PartitionLog:
                 segment.delete_if_exists()
                 raise
             self.segments = self.segments.with_added(segment)
-            self._set_end(self.log_end_offset)
+            self.offsets.set_end(self.log_end_offset, segment)
             if self.high_watermark >= self.log_end_offset:
-                self.high_watermark_position = LogPosition(self.log_end_offset)
-            self.context.scheduler.schedule_once("flush-log", lambda: self._flush_rolled(old, base))
+                self.offsets.high_watermark = LogPosition(self.log_end_offset)
+            snapshots = self.producer_state.snapshots
+            self.context.scheduler.schedule_once(
+                "flush-log", lambda: self.flusher.flush_rolled(old, base, snapshots)
+            )
             return segment
-
-    def _flush_rolled(self, old: LogSegment, base: int) -> None:
-        if self.is_closed:
-            return
-        with self.guard("flushing"):
-            self._by_name(lambda: self.producer_state.snapshots.sync(base))
-            self.flush_up_to(base)
-            # Its records may have been flushed before the roll, but not its last index entries.
-            self._by_name(lambda: self._sync([old], base))
 
     def _new_segment(self, base_offset: int) -> LogSegment:
         """The files of an empty segment; it is not in the log yet."""
@@ -634,114 +545,9 @@ class PartitionLog:
         Args:
             force_active: sync the active segment even if it is empty, as a clean stop does.
         """
-        self.flush_up_to(self.log_end_offset, including_offset=force_active)
+        self.flusher.flush_up_to(self.log_end_offset, including_offset=force_active)
 
-    def flush_records(self) -> None:
-        """Flushes for flush.messages; records last even if an index does not fit the disk."""
-        try:
-            self.flush(force_active=False)
-        except StorageError as error:
-            if not error.is_out_of_space:
-                raise
-            _log.warning("%s; the recovery point stays at %s", error, self.recovery_point)
-
-    def flush_up_to(self, offset: int, *, including_offset: bool = False) -> None:
-        """Makes records below `offset` last, and raises the recovery point to it.
-
-        Raises:
-            StorageError: a sync failed, and the directory is offline; or there is no space for an
-                index, and only the recovery point is not raised: the records last.
-        """
-        with self.guard("flushing"):
-            with self.lock:
-                self.require_open()
-                known, end = self.recovery_point, offset + 1 if including_offset else offset
-                truncation_count = self.truncation_count
-            if end <= known:
-                return
-            dirty = self.segments.values(known, end)
-            self._by_name(lambda: self._sync(dirty, known))
-            with self.lock:
-                # What was truncated and written again in the meantime has not been synced.
-                if truncation_count == self.truncation_count:
-                    self.recovery_point = max(self.recovery_point, min(offset, self.log_end_offset))
-                self.last_flush_ms = self.context.clock.now_ms()
-
-    def _by_name(self, work: Callable[[], None]) -> None:
-        try:
-            work()
-        except FileNotFoundError:
-            # The directory is being renamed, or a segment is: no error once that is over.
-            with self.lock:
-                work()
-
-    def _sync(self, segments: Sequence[LogSegment], known: int) -> None:
-        dirty = [segment for segment in segments if self.segments.contains_this(segment)]
-        begun_s = self.context.clock.monotonic_s()
-        for segment in dirty:
-            segment.flush_log()
-        try:
-            for segment in dirty:
-                segment.indexes.flush()
-        finally:
-            if any(segment.base_offset >= known for segment in dirty):
-                # A segment made since the last flush: its name has to last as well.
-                self.context.fs.sync_directory(self.directory)
-            self.context.flushes.note(len(dirty), self.context.clock.monotonic_s() - begun_s)
-
-    # ---- segments that go, and come
-
-    # Each swaps the tuple of segments at once: a reader sees the segments before or after, never a
-    # mixture.
-
-    def delete_segments(self, count: int, *, reason: str, lines: Sequence[str] = ()) -> int:
-        """Removes the `count` oldest segments; how many went.
-
-        Where all of them go, an empty one at the log's end is made first. The log start offset is
-        raised before a file is touched.
-
-        Args:
-            count: how many.
-            reason: why, in a few words.
-            lines: what is logged instead of a line a segment made of the reason.
-
-        Raises:
-            OffsetOutOfRangeError: a segment reaches above the high watermark.
-            StorageError: the disk refused.
-            TrashError: the trash did, and nothing changes.
-        """
-        with self.lock, self.guard("deleting segments of"):
-            self.require_open()
-            doomed = list(self.segments)[:count]
-            if not doomed:
-                return 0
-            if len(doomed) == len(self.segments):
-                if not self.active.size_bytes and self.active.base_offset == self.log_end_offset:
-                    _log.info(
-                        "Empty active segment at %s was deleted and recreated due to %s",
-                        self.log_end_offset,
-                        reason,
-                    )
-                try:
-                    self.roll()
-                except StorageError as error:
-                    if len(doomed) == 1 or not error.is_out_of_space:
-                        raise
-                    # The others free space for a new segment; the next pass takes the active one.
-                    count -= 1
-                    doomed.pop()
-                doomed = [
-                    s for s in doomed if s is not self.active and self.segments.contains_this(s)
-                ]
-            rest = self.segments.without(doomed)
-            note_segments(self, doomed, rest=rest)
-            self.maybe_increment_log_start_offset(rest.first.base_offset, SEGMENT_DELETION)
-            self.segments = rest
-            for line in lines or [f"Deleting segment {s} due to {reason}." for s in doomed]:
-                _log.info("%s", line)
-            names = self._mark_deleted(doomed, snapshots=[s.base_offset for s in doomed])
-            self._remove_later(doomed, names)
-            return count
+    # ---- truncate; other segments leave the log in `storage.log.segment_removal`
 
     def truncate_to(self, offset: int) -> bool:
         """Cuts the log off: what is at or above `offset` goes, a batch that holds it wholly.
@@ -766,7 +572,7 @@ class PartitionLog:
                     self.log_end_offset - 1,
                 )
                 # A leader that got no record has left its epoch at the log's end.
-                self._change_epochs(
+                self._metadata_files.change_epochs(
                     lambda: self.leader_epochs.truncate_from_end(self.log_end_offset)
                 )
                 return False
@@ -783,27 +589,25 @@ class PartitionLog:
                 return True
             doomed = [s for s in self.segments if s.base_offset > offset]
             self.deleted_files.settle(doomed, self.directory)
-            # What a crash in the middle leaves must never look flushed.
-            self.truncation_count += 1
-            self.recovery_point = min(self.recovery_point, offset)
+            self.offsets.begin_truncation(offset)
             before = self.log_end_offset
             self.segments = self.segments.without(doomed)
-            self.end = LogPosition(offset)  # readers find it in the segments that are left
+            self.offsets.end = LogPosition(offset)  # readers find it in the segments that are left
             # The newest first: a crash must not leave a gap in the middle of the log.
             doomed.reverse()
-            with _no_way_back(self.directory):
-                self._remove_later(doomed, self._mark_deleted(doomed))
+            with no_way_back(self.directory):
+                self.remove_later(doomed, self.deleted_files.mark(doomed))
             if doomed:
                 # They must not come back behind a segment that has been cut off.
                 self.context.fs.sync_directory(self.directory)
             self.active.truncate_to(offset, now_ms=self.context.clock.now_ms())
-            self._set_end(offset)
+            self.offsets.set_end(offset, self.active)
             _audit_truncated(self, offset, before)
-            self._change_epochs(lambda: self.leader_epochs.truncate_from_end(offset))
-            self.log_start_offset = min(offset, self.log_start_offset)
+            self._metadata_files.change_epochs(lambda: self.leader_epochs.truncate_from_end(offset))
+            self.offsets.log_start = min(offset, self.log_start_offset)
             self._rebuild_producers()
             if self.high_watermark > offset:
-                self.set_high_watermark(LogPosition(offset))
+                self.offsets.set_high_watermark(LogPosition(offset))
             return True
 
     def truncate_fully_and_start_at(
@@ -825,10 +629,9 @@ class PartitionLog:
             )
             old = list(self.segments)[::-1]
             self.deleted_files.settle(old, self.directory)
-            self.truncation_count += 1
-            self.recovery_point = min(self.recovery_point, offset)
+            self.offsets.begin_truncation(offset)
             try:
-                names = self._mark_deleted(old)
+                names = self.deleted_files.mark(old)
                 segment = self._new_segment(offset)
             except (OSError, CordwoodError):
                 for each in old:
@@ -836,13 +639,13 @@ class PartitionLog:
                 raise
             before = self.log_end_offset
             self.segments = SegmentList([segment])
-            self._remove_later(old, names)
-            self._set_end(offset)
+            self.remove_later(old, names)
+            self.offsets.set_end(offset, self.active)
             _audit_truncated(self, offset, before)
-            self._change_epochs(self.leader_epochs.clear_and_flush)
+            self._metadata_files.change_epochs(self.leader_epochs.clear_and_flush)
             self.producer_state.truncate_fully_and_start_at(offset)
-            self.log_start_offset = offset if log_start_offset is None else log_start_offset
-            self.set_high_watermark(LogPosition(max(offset, self.log_start_offset)))
+            self.offsets.log_start = offset if log_start_offset is None else log_start_offset
+            self.offsets.set_high_watermark(LogPosition(max(offset, self.log_start_offset)))
 
     def _rebuild_producers(self) -> None:
         rebuild_producer_state(
@@ -853,85 +656,10 @@ class PartitionLog:
             now_ms=self.context.clock.now_ms(),
             reload_from_clean_shutdown=False,
         )
-        self._refresh_first_unstable()
+        self.offsets.refresh_first_unstable()
 
-    def replace_segments(
-        self,
-        staged: Sequence[StagedSegment],
-        sources: Sequence[int],
-        trashed: Replacement | None = None,
-    ) -> list[LogSegment]:
-        """Replaces segments with the cleaned ones made from them; see `storage.replace`.
-
-        Args:
-            staged: the new segments' files, complete and on disk, ascending.
-            sources: base offsets of the segments they replace, ascending.
-            trashed: the new segments, as the trash needs them; None if the old ones are not to go
-                there.
-
-        Raises:
-            TrashError: the trash refused, and nothing has changed.
-            StorageError: all sources are gone, or one has become active, or the disk refused. A
-                full disk takes the directory offline only where the sources have lost their names
-                already.
-        """
-        with self.lock, self.guard("replacing segments of"):
-            self.require_open()
-            # Retention may have taken the oldest: what is gone is not marked twice.
-            old = [s for s in map(self.segments.get, sources) if s is not None]
-            if not old or old[-1].base_offset >= self.active.base_offset:
-                raise StorageError(
-                    f"the segments {list(sources)} of {self.topic_partition} are not there to be "
-                    "replaced any more: the log was truncated or deleted since the clean began"
-                )
-            note_replaced(self, old, trashed)
-            try:
-                files = swap_in(staged, fs=self.context.fs)
-            except NoSpaceError:
-                undo_swap_in(staged, fs=self.context.fs)
-                raise
-            bases = [each.base_offset for each in staged]
-            unreplaced = [s.base_offset for s in old if s.base_offset not in bases]
-            with _no_way_back(self.directory):
-                names = self._mark_deleted(old, snapshots=unreplaced)
-                finish_swap(self.directory, files, fs=self.context.fs)
-            new = [_open_segment(self, base) for base in bases]
-            self.segments = self.segments.without(old).with_added(*new)
-            self._remove_later(old, names)
-            self._forget_high_watermark_position()
-            return new
-
-    def _mark_deleted(
-        self, segments: Sequence[LogSegment], *, snapshots: Sequence[int] = ()
-    ) -> list[str]:
-        """Renames the files of segments to `.deleted`; the names, for `_remove_later`.
-
-        A file that a crash leaves `.deleted` is removed when the log is next opened.
-
-        Args:
-            segments: they are in the log's list no more, or leave it in this very step; those that
-                are already marked are skipped.
-            snapshots: offsets of producer snapshots that go with them.
-
-        Raises:
-            OSError: a file could not be renamed.
-
-        Source: LocalLog.deleteSegmentFiles, UnifiedLog.deleteProducerSnapshotAsync.
-        """
-        names: dict[str, None] = {}
-        for segment in segments:
-            names |= dict.fromkeys(self.deleted_files.keep(segment.base_offset))
-            paths = segment.change_suffix("", DELETED_SUFFIX)
-            names |= dict.fromkeys(path.name for path in paths)
-            self.context.resources.forget(segment)  # who still reads it holds its file
-        for offset in snapshots:
-            path = self.producer_state.snapshots.mark_for_deletion(offset)
-            if path is not None:
-                names[path.name] = None
-        return list(names)
-
-    def _remove_later(self, segments: Sequence[LogSegment], names: Sequence[str]) -> None:
-        """Removes what `_mark_deleted` renamed, after file.delete.delay.ms.
+    def remove_later(self, segments: Sequence[LogSegment], names: Sequence[str]) -> None:
+        """Removes what was marked deleted, after file.delete.delay.ms.
 
         The delay lets readers of other processes finish; readers of this one hold the files open
         anyway. With a delay of 0 another thread removes them at once, so the segments must have
@@ -939,7 +667,7 @@ class PartitionLog:
         for failed.
         """
         if names:
-            self._has_unsynced_names = True
+            self.flusher.has_unsynced_names = True
             self.deleted_files.remove_later(self, segments, names)
 
     # ---- its life
@@ -961,8 +689,7 @@ class PartitionLog:
         with self.lock:
             if self.topic_id is None:
                 self.topic_id = topic_id
-                self._topic_id_pending = topic_id
-                self._flush_small_files_soon()
+                self._metadata_files.write_topic_id(topic_id)
             elif self.topic_id != topic_id:
                 raise InconsistentTopicIdError(
                     f"Tried to assign topic ID {uuid_text(topic_id)} to log for topic partition "
@@ -978,7 +705,7 @@ class PartitionLog:
         with self.lock, self.guard("writing the leader epochs of"):
             start = self.log_end_offset if start_offset is None else start_offset
             if self.leader_epochs.assign(leader_epoch, start, durably=False):
-                self._flush_small_files_soon()
+                self._metadata_files.flush_soon()
 
     def maybe_start_verification(
         self, producer_id: int, sequence: int, producer_epoch: int, *, bumps_epoch: bool = True
@@ -1015,7 +742,7 @@ class PartitionLog:
         """
         with self.lock, self.guard("renaming the directory of"):
             with suppress(NoSpaceError):  # it stays pending, and is written later
-                self._flush_topic_id()
+                self._metadata_files.flush_topic_id()
             self.context.fs.rename(self.directory, directory)
             if sync_name:
                 self.context.fs.sync_directory(directory.parent)
@@ -1036,13 +763,12 @@ class PartitionLog:
         with self.lock, self.guard("closing"):
             if self.is_closed:
                 return
-            self._flush_topic_id()
-            self.leader_epochs.flush()
+            self._metadata_files.flush()
             self.producer_state.take_snapshot()
             for segment in self.segments:
                 segment.close()
             self.flush(force_active=True)
-            self.sync_names()
+            self.flusher.sync_names()
             for segment in self.segments:
                 self.context.resources.forget(segment)  # the flush has opened it again
             self.is_closed = True
@@ -1067,52 +793,6 @@ class PartitionLog:
 
     # ---- what the parts above share
 
-    def _flush_small_files_soon(self, *, delay_ms: int = 0) -> None:
-        """Schedules the write of topic id and leader epochs, unless a record comes first."""
-        if not self._has_flush_scheduled:
-            self._has_flush_scheduled = True
-            self.context.scheduler.schedule_once(
-                "flush-metadata-file", self._flush_if_open, delay_ms=delay_ms
-            )
-
-    def _flush_if_open(self) -> None:
-        with self.lock:
-            self._has_flush_scheduled = False
-            if self.is_closed:
-                return
-            try:
-                with self.guard("writing the topic id and the leader epochs of"):
-                    self._flush_topic_id()
-                    self.leader_epochs.flush()
-            except StorageError as error:
-                if not error.is_out_of_space:
-                    raise
-                self._postpone_flush(error)
-            else:
-                self._is_flush_postponed = False
-
-    def _flush_topic_id(self) -> None:
-        if self._topic_id_pending is not None:
-            data = build_partition_metadata(self._topic_id_pending)
-            self.context.fs.replace_durably(self.directory / PARTITION_METADATA, data)
-            self._topic_id_pending = None
-
-    def _change_epochs(self, change: Callable[[], None]) -> None:
-        """Removes leader epochs; on a full disk their file is written later.
-
-        Retention, DeleteRecords and truncation must not need the space that they are to free.
-        """
-        try:
-            change()
-        except NoSpaceError as error:
-            self._postpone_flush(error)
-
-    def _postpone_flush(self, error: CordwoodError) -> None:
-        if not self._is_flush_postponed:  # a full disk is reported once, however long it lasts
-            self._is_flush_postponed = True
-            _log.warning("%s. It is written later", error)
-        self._flush_small_files_soon(delay_ms=_FLUSH_RETRY_MS)
-
     def guard(self, doing: str) -> AbstractContextManager[None]:
         """Turns files' errors into `StorageError`s, and takes the directory offline."""
         return self.context.failures.guard(self.log_dir, doing, self.topic_partition)
@@ -1125,22 +805,6 @@ class PartitionLog:
         """
         if self.is_closed:
             raise StorageError(f"The log of {self.topic_partition} is already closed")
-
-    def _set_end(self, offset: int) -> None:
-        """Sets the log end offset to the end of the active segment."""
-        if self.gap_offset is not None and offset <= self.gap_offset:
-            self.gap_offset = None
-        self.end = LogPosition(offset, self.active.base_offset, self.active.size_bytes)
-
-    def set_high_watermark(self, position: LogPosition) -> None:
-        """Sets the high watermark to the given value."""
-        self.high_watermark_position = position
-        self.producer_state.on_high_watermark_updated(position.offset)
-        self._refresh_first_unstable()
-
-    def _forget_high_watermark_position(self) -> None:
-        """Looks up the high watermark's position again: its segment was replaced."""
-        self.high_watermark_position = LogPosition(self.high_watermark)
 
 
 def _audit_truncated(log: PartitionLog, offset: int, end_before: int) -> None:

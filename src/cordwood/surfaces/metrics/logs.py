@@ -160,7 +160,7 @@ def _cleaner(
 def _open_transactions(snapshot: Snapshot) -> Iterator[Value]:
     """Seconds since each open transaction began in a partition that is led here."""
     for partition, _ in snapshot.led:
-        if partition.log.first_unstable_offset is None:
+        if partition.log.offsets.first_unstable is None:
             continue
         for each in open_transactions(partition.log):
             labels = {

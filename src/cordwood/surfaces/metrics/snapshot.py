@@ -257,7 +257,7 @@ def _requests(metrics: RequestMetrics) -> Mapping[str, Requests]:
 def _transactional_ids(broker: Broker) -> Mapping[int, str]:
     """The ids by producer; none if no transaction is open, for there may be very many."""
     led = broker.replicas.led_partitions()
-    is_open = any(partition.log.first_unstable_offset is not None for partition in led)
+    is_open = any(partition.log.offsets.first_unstable is not None for partition in led)
     return broker.transactions.ids_by_producer() if is_open else {}
 
 

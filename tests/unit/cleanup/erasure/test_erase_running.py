@@ -16,6 +16,7 @@ from cordwood.format.trash_notes import RETENTION
 from cordwood.model.hold import Hold
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.broker_trash import BrokerTrash
+from cordwood.storage.log.segment_removal import delete_segments
 from support.erasing import KEY, VALUE, erasable_log, kept_records, sweep
 from support.erasing_online import erase_running_here, running_logs
 from support.log_builder import write_log_dir
@@ -130,9 +131,9 @@ def test_the_trash_of_the_broker_is_erased_too_and_gets_nothing_meanwhile(tmp_pa
     with running_logs(tmp_path, configs) as logs:
         logs.manager.context.trash = BrokerTrash(trash, logs.directories)
         log = logs.log("kept-0")
-        log.delete_segments(1, reason=RETENTION)
+        delete_segments(log, 1, reason=RETENTION)
         log.deleted_files.settle_all(log.directory)
-        log.delete_segments(1, reason=RETENTION)
+        delete_segments(log, 1, reason=RETENTION)
         assert sweep(trash, KEY), "of the first"
         assert any(name.endswith(".deleted") for name in sweep(log_dir, KEY)), "of the second"
         result = erase_running_here(logs, "kept")

@@ -27,6 +27,7 @@ from cordwood.model.uuids import parse_uuid, uuid_text
 from cordwood.storage.log.leader_epochs import EpochEntry
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.segment_removal import delete_segments
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
@@ -143,7 +144,7 @@ def test_after_an_unclean_stop_segments_below_the_recovery_point_are_not_read(
     assert read == set(offsets[-4:])
     assert recovered == offsets[-4:]
     assert snapshots_in(stored) == [*offsets[-4:], 101]
-    assert stored.log.recovery_point == recovery_point
+    assert stored.log.offsets.recovery_point == recovery_point
     stored.require_settled(recovery_point=recovery_point)
 
 
@@ -265,7 +266,7 @@ def test_records_deleted_up_to_a_segment_leave_one_producer_known_after_a_reload
     assert len(log.segments) == 2
     log.update_high_watermark(log.log_end_offset)
     log.delete_records(1)
-    assert log.delete_segments(1, reason="log start offset 1 breach") == 1
+    assert delete_segments(log, 1, reason="log start offset 1 breach") == 1
     assert bases(log) == [1]
     assert producers(log) == {1: 0, 2: 0}
     log.close()
@@ -310,16 +311,16 @@ def test_a_hundred_records_reopened_with_and_without_recovery_have_the_same_inde
 
     flushed = stored.open(recovery_point=100)
     assert described(flushed) == expected
-    assert flushed.recovery_point == 100
+    assert flushed.offsets.recovery_point == 100
     flushed.close()
 
     recovered = stored.open(recovery_point=10)
     assert described(recovered) == expected
     # Nothing has been flushed yet that was not.
-    assert recovered.recovery_point == 10
+    assert recovered.offsets.recovery_point == 10
     stored.require_settled(recovery_point=10)
     stored.log.flush(force_active=False)
-    assert stored.log.recovery_point == 100
+    assert stored.log.offsets.recovery_point == 100
     stored.log.close()
     assert described(stored.log) == expected
     assert {n: b for n, b in stored.files().items() if n.endswith(LOG_SUFFIX)} == {
@@ -437,7 +438,7 @@ def test_deleted_files_are_gone_after_an_opening(tmp_path: Path) -> None:
     log = filled(stored, 100)
     log.update_high_watermark(100)
     count = len(log.segments)
-    assert log.delete_segments(count, reason="retention time 999ms breach") == count
+    assert delete_segments(log, count, reason="retention time 999ms breach") == count
     log.close()
     deleted = [name for name in stored.files() if name.endswith(".deleted")]
     assert len([name for name in deleted if name.endswith(".log.deleted")]) == count
@@ -456,7 +457,7 @@ def test_a_clean_stop_is_believed_although_the_recovery_point_is_zero(
     caplog.set_level(logging.INFO)
     log = stored.open(clean=True, recovery_point=0)
     assert log.log_end_offset == 100
-    assert log.recovery_point == 100
+    assert log.offsets.recovery_point == 100
     assert "Recovering unflushed segment" not in caplog.text
 
 
@@ -475,7 +476,7 @@ def test_an_empty_active_segment_without_an_index_is_given_one(
     stored.abandon()
     log = stored.open(recovery_point=100)
     assert "Could not find offset index" not in caplog.text
-    assert log.recovery_point == 100
+    assert log.offsets.recovery_point == 100
     assert log.log_end_offset == 100
     assert log.active.time_index.entries == 0
     log.active.indexes.sanity_check()
@@ -488,7 +489,7 @@ def test_an_empty_active_segment_without_an_index_is_given_one(
     log.active.indexes.sanity_check()
     stored.abandon()
     log = stored.open(recovery_point=200)
-    assert log.recovery_point == 200
+    assert log.offsets.recovery_point == 200
     assert log.log_end_offset == 200
     assert log.active.time_index.entries == 0
     log.active.indexes.sanity_check()
@@ -523,7 +524,7 @@ def test_garbage_behind_the_log_and_its_index_is_cut_off(tmp_path: Path, round_n
     reopened = stored.open(recovery_point=50)
     assert reopened.log_end_offset == count
     assert records_in(reopened) == expected
-    assert reopened.recovery_point == 50
+    assert reopened.offsets.recovery_point == 50
     stored.require_settled(recovery_point=50)
     put(stored.log, b"next")
     assert records_in(stored.log)[-1][0] == count
@@ -700,7 +701,7 @@ def test_the_first_segment_wins_over_a_log_start_checkpointed_below_it(tmp_path:
     stored = StoredLog(tmp_path)
     log = rolled_after_each_of(stored, 9)
     log.update_high_watermark(9)
-    log.delete_segments(5, reason="log start offset 5 breach")
+    delete_segments(log, 5, reason="log start offset 5 breach")
     assert log.segments.first.base_offset == 5
     log.close()
     assert stored.open(clean=True, log_start_offset=0).log_start_offset == 5
@@ -727,7 +728,7 @@ def test_a_new_log_begins_at_the_log_start_that_is_checkpointed(tmp_path: Path) 
 def test_a_recovery_point_beyond_the_log_is_its_end(tmp_path: Path) -> None:
     stored = StoredLog(tmp_path)
     filled(stored, 10).close()
-    assert stored.open(recovery_point=11).recovery_point == 10
+    assert stored.open(recovery_point=11).offsets.recovery_point == 10
 
 
 # ---- offsets too far apart for one segment
@@ -907,7 +908,7 @@ def test_an_open_transaction_bounds_the_last_stable_offset_after_a_reload(tmp_pa
     stored.abandon()
     log = stored.open()
     log.update_high_watermark(9)
-    assert log.first_unstable_offset == 2
+    assert log.offsets.first_unstable == 2
     assert log.last_stable_offset == 2
     end_transaction(log, 1, commit=False)
     log.update_high_watermark(10)
@@ -924,12 +925,12 @@ def test_an_empty_active_segment_has_its_indexes_before_it_is_flushed(tmp_path: 
     put(log, b"v")
     log.roll()
     log.flush(force_active=False)
-    assert log.recovery_point == 1
+    assert log.offsets.recovery_point == 1
     names = {segment_file_name(1, ".index"), segment_file_name(1, ".timeindex")}
     assert names <= set(stored.files())
     log.flush(force_active=True)
     assert names <= set(stored.files())
-    assert log.recovery_point == 1
+    assert log.offsets.recovery_point == 1
 
 
 def test_the_recovery_point_after_a_flush_is_the_log_end(tmp_path: Path) -> None:
@@ -937,11 +938,11 @@ def test_the_recovery_point_after_a_flush_is_the_log_end(tmp_path: Path) -> None
     log = stored.open(clean=True)
     for _ in range(3):
         put(log, b"v")
-    assert log.recovery_point == 0
+    assert log.offsets.recovery_point == 0
     stored.clock.advance(1000)
     log.flush(force_active=False)
-    assert log.recovery_point == 3
-    assert log.last_flush_ms == stored.clock.now_ms()
+    assert log.offsets.recovery_point == 3
+    assert log.flusher.last_flush_ms == stored.clock.now_ms()
 
 
 TOPIC_ID = parse_uuid("69O438ZkTSeqqclTtZO2KA")
@@ -1049,13 +1050,13 @@ def test_a_gap_between_segments_that_were_not_flushed_is_known(tmp_path: Path) -
     stored = without_the_end_of_its_first_segment(tmp_path)
     log = stored.open(clean=False)
     assert log.log_end_offset == 15, "nothing is cut off that is still there"
-    gaps = [log.gap_offset]
+    gaps = [log.offsets.gap]
     for offset in (4, 3):
         log.truncate_to(offset)
-        gaps.append(log.gap_offset)
+        gaps.append(log.offsets.gap)
     assert gaps == [3, 3, None]
     log.close()
-    assert stored.open(clean=False).gap_offset is None
+    assert stored.open(clean=False).offsets.gap is None
 
 
 @pytest.mark.parametrize(("clean", "recovery_point"), [(True, 0), (False, 6)])
@@ -1063,4 +1064,4 @@ def test_a_gap_in_what_was_flushed_is_that_of_a_cleaning(
     tmp_path: Path, clean: bool, recovery_point: int
 ) -> None:
     stored = without_the_end_of_its_first_segment(tmp_path)
-    assert stored.open(clean=clean, recovery_point=recovery_point).gap_offset is None
+    assert stored.open(clean=clean, recovery_point=recovery_point).offsets.gap is None

@@ -9,7 +9,7 @@ import pytest
 
 from cordwood.format.compression import Codec
 from cordwood.model.kafka_errors import OffsetOutOfRangeError
-from cordwood.storage.log.append_result import LogPosition
+from cordwood.storage.log.log_offsets import LogPosition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.segment_indexes import AppendedBatch
@@ -316,7 +316,7 @@ def test_reads_around_the_bound_give_the_positions_of_their_offsets(tmp_path: Pa
     assert (beyond.size_bytes, beyond.position) == (0, LogPosition(5, 4, 69))
 
     # Below the bound, but in a segment behind the bound's: not even that batch is given.
-    log.set_high_watermark(LogPosition(4, 0, 40))
+    log.offsets.set_high_watermark(LogPosition(4, 0, 40))
     before = fetch(log, 3, isolation=UNCOMMITTED)
     assert (before.size_bytes, before.position) == (0, LogPosition(3, 2, 69))
 
@@ -327,7 +327,7 @@ def test_a_high_watermark_known_by_its_offset_alone_is_looked_up(tmp_path: Path)
         put(log, b"a")
         if number % 2:
             log.roll()
-    log.set_high_watermark(LogPosition(3))
+    log.offsets.set_high_watermark(LogPosition(3))
     assert offsets_read(fetch(log, 2, isolation=UNCOMMITTED)) == [2]
     assert log.reader.position_of_high_watermark() == LogPosition(3, 2, 69)
 

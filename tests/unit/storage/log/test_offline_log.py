@@ -74,7 +74,7 @@ def test_the_state_at_the_end_is_the_same_from_whichever_snapshot(
     assert not offline.warnings
     state = offline.log.producer_state
     assert state.map_end_offset == 9
-    assert offline.log.first_unstable_offset == 4
+    assert offline.log.offsets.first_unstable == 4
     entries = {entry.producer_id: entry for entry in state.entries()}
     assert (entries[5].producer_epoch, entries[5].last_sequence, entries[5].last_offset) == (
         1,

@@ -19,6 +19,7 @@ from cordwood.storage.filesystem import OS
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.segment_removal import delete_segments
 from cordwood.storage.segment.segment_split import split_overflowed
 from cordwood.testing.manual_clock import ManualClock
 from support.log_under_test import (
@@ -60,7 +61,7 @@ def test_a_flush_leaves_an_empty_active_segment_as_the_roll_made_it(
     log.flush(force_active=force_active)
     for suffix in (LOG_SUFFIX, INDEX_SUFFIX):
         assert len(names_with(log.directory, suffix)) == 2
-    assert log.recovery_point == 1
+    assert log.offsets.recovery_point == 1
 
 
 def test_a_flush_up_to_a_new_segment_moves_the_recovery_point_and_the_time_of_the_flush(
@@ -68,25 +69,25 @@ def test_a_flush_up_to_a_new_segment_moves_the_recovery_point_and_the_time_of_th
 ) -> None:
     clock = ManualClock()
     log = new_log(tmp_path, clock=clock)
-    assert (log.recovery_point, log.last_flush_ms) == (0, clock.now_ms())
+    assert (log.offsets.recovery_point, log.flusher.last_flush_ms) == (0, clock.now_ms())
     put(log, b"a")
     clock.advance(1)
     segment = log.roll()
-    log.flush_up_to(segment.base_offset)
-    assert (log.recovery_point, log.last_flush_ms) == (1, clock.now_ms())
+    log.flusher.flush_up_to(segment.base_offset)
+    assert (log.offsets.recovery_point, log.flusher.last_flush_ms) == (1, clock.now_ms())
 
 
 def test_a_flush_never_moves_the_recovery_point_back_nor_beyond_the_end(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for _ in range(5):
         put(log, b"a")
-    log.flush_up_to(3)
-    assert log.recovery_point == 3
-    log.flush_up_to(2)
-    assert log.recovery_point == 3
+    log.flusher.flush_up_to(3)
+    assert log.offsets.recovery_point == 3
+    log.flusher.flush_up_to(2)
+    assert log.offsets.recovery_point == 3
     log.flush()
-    log.flush_up_to(100)
-    assert log.recovery_point == 5
+    log.flusher.flush_up_to(100)
+    assert log.offsets.recovery_point == 5
 
 
 @pytest.mark.parametrize(
@@ -99,7 +100,7 @@ def test_flush_messages_flushes_when_so_many_are_unflushed(
     found = []
     for count in batches:
         put(log, *[b"v"] * count)
-        found.append(log.recovery_point)
+        found.append(log.offsets.recovery_point)
     assert found == expected
 
 
@@ -113,7 +114,7 @@ def test_a_snapshot_that_cannot_be_flushed_keeps_the_recovery_point_where_it_was
     (log.directory / snapshot).unlink()
     (log.directory / snapshot).mkdir()
     log.context.scheduler.run_due()
-    assert log.recovery_point == 0
+    assert log.offsets.recovery_point == 0
     assert tmp_path in log.context.failures.offline
 
 
@@ -231,7 +232,7 @@ def test_a_deleted_log_leaves_nothing_and_takes_nothing(tmp_path: Path) -> None:
     with pytest.raises(StorageError):
         put(log, b"b")
     with pytest.raises(StorageError):
-        log.delete_segments(1, reason="test")
+        delete_segments(log, 1, reason="test")
     log.context.scheduler.run_due()
     assert not log.context.failures.offline, "nothing put off stumbles over it"
 
@@ -268,7 +269,7 @@ def test_a_closed_log_reads_the_same_when_it_is_opened_again(tmp_path: Path) -> 
     before = state_of(log)
     log.close()
     again = new_log(tmp_path)
-    again.recovery_point = log.recovery_point = 0
+    again.offsets.recovery_point = log.offsets.recovery_point = 0
     # Between the two, only the epoch that no record was written with is gone, and the recovery
     # point is at the end.
     assert again.leader_epochs.epoch_entries == ((0, 0),)

@@ -21,6 +21,7 @@ from cordwood.model.kafka_errors import (
     UnexpectedAppendOffsetError,
 )
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.segment_removal import delete_segments
 from support.log_under_test import (
     Producer,
     bases,
@@ -400,7 +401,7 @@ def test_when_the_directory_is_offline_everything_is_refused(tmp_path: Path) -> 
         lambda: log.truncate_to(0),
         lambda: log.truncate_fully_and_start_at(0),
         lambda: log.delete_records(1),
-        lambda: log.delete_segments(1, reason="test"),
+        lambda: delete_segments(log, 1, reason="test"),
         lambda: log.assign_epoch(9),
         lambda: log.rename_directory(tmp_path / "u-0"),
         log.delete,

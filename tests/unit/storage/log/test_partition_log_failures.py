@@ -12,6 +12,7 @@ import pytest
 from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.segment_removal import delete_segments
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
@@ -73,7 +74,7 @@ def require_offline(bad: PartitionLog, good: PartitionLog) -> None:
     assert put(good, b"second").last_offset == 1
     catch_up(good)
     good.flush()
-    assert good.recovery_point == 2
+    assert good.offsets.recovery_point == 2
     assert offsets_read(fetch(good, 0)) == [0, 1]
 
 
@@ -88,7 +89,7 @@ def test_a_failed_fsync_takes_the_directory_offline_and_is_not_tried_again(numbe
     with pytest.raises(StorageError):
         bad.flush()
     assert fs.done == tried + 1
-    assert bad.recovery_point == 0
+    assert bad.offsets.recovery_point == 0
     require_offline(bad, good)
     bad.context.scheduler.run_due()
     assert fs.done == tried + 1, "a second fsync would succeed, and say nothing"
@@ -98,11 +99,11 @@ def test_a_failed_fsync_takes_the_directory_offline_and_is_not_tried_again(numbe
 def test_a_failed_fsync_within_an_append_is_the_appends_error(number: int) -> None:
     fs = FailingFileSystem(Kind.SYNC, ".log", number=number)
     good, bad = two_logs(fs, flush_messages=1)
-    assert bad.recovery_point == 1
+    assert bad.offsets.recovery_point == 1
     fs.failures = 1
     with pytest.raises(StorageError):
         put(bad, b"second")
-    assert bad.recovery_point == 1
+    assert bad.offsets.recovery_point == 1
     require_offline(bad, good)
 
 
@@ -112,7 +113,7 @@ def test_a_failed_fsync_of_a_directory_takes_it_offline() -> None:
     fs.failures = 1
     with pytest.raises(StorageError):
         bad.flush()
-    assert bad.recovery_point == 0
+    assert bad.offsets.recovery_point == 0
     require_offline(bad, good)
 
 
@@ -122,7 +123,7 @@ def test_a_failed_flush_behind_a_roll_takes_the_directory_offline() -> None:
     bad.roll()
     fs.failures = 1
     bad.context.scheduler.run_due()
-    assert bad.recovery_point == 0, "not raised: the snapshot is not on disk"
+    assert bad.offsets.recovery_point == 0, "not raised: the snapshot is not on disk"
     require_offline(bad, good)
 
 
@@ -134,10 +135,10 @@ def test_what_a_failed_fsync_has_lost_is_not_below_the_recovery_point() -> None:
     fs.failures = 1
     with pytest.raises(StorageError):
         bad.flush()
-    assert bad.recovery_point == 1
+    assert bad.offsets.recovery_point == 1
     # The kernel has dropped the pages: whatever is synced later, they are gone.
     (image, *_) = fs.crash_images(1, random.Random(0))
-    found = new_log(BAD, fs=image, clean=False, recovery_point=bad.recovery_point)
+    found = new_log(BAD, fs=image, clean=False, recovery_point=bad.offsets.recovery_point)
     assert [value for _, _, _, value in records_in(found)] == [b"first"]
 
 
@@ -206,7 +207,7 @@ def test_a_failed_write_leaves_the_log_as_it_was_in_memory_and_on_disk() -> None
 def test_files_that_cannot_be_removed_take_the_directory_offline() -> None:
     fs = FailingFileSystem(Kind.REMOVE, ".deleted")
     good, bad = two_logs(fs)
-    bad.delete_segments(1, reason="test")
+    delete_segments(bad, 1, reason="test")
     clock = bad.context.clock
     assert isinstance(clock, ManualClock)
     clock.advance(bad.config.file_delete_delay_ms)
@@ -223,7 +224,7 @@ def test_what_a_killed_process_had_not_synced_is_when_the_log_is_loaded() -> Non
     put(new_log(GOOD, fs=fs), b"first")
     killed = fs.process_crash()
     found = new_log(GOOD, fs=killed, clean=False, flush_messages=1)
-    assert found.recovery_point == found.log_end_offset == 1
+    assert found.offsets.recovery_point == found.log_end_offset == 1
     for image in killed.crash_images(5, random.Random(1)):
         after = new_log(GOOD, fs=image, clean=False)
         assert [value for _, _, _, value in records_in(after)] == [b"first"]
@@ -243,12 +244,12 @@ def test_a_flush_does_not_count_on_the_sync_of_another_that_is_under_way() -> No
     def meanwhile(operation: Operation) -> None:
         """Another flush comes while the first one's sync has only begun."""
         if operation.kind is Kind.SYNC and operation.path.name.endswith(".log") and not seen:
-            seen.append(log.recovery_point)
-            log.flush_up_to(1)
+            seen.append(log.offsets.recovery_point)
+            log.flusher.flush_up_to(1)
             (image, *_) = fs.crash_images(1, random.Random(0))
-            found = new_log(GOOD, fs=image, clean=False, recovery_point=log.recovery_point)
+            found = new_log(GOOD, fs=image, clean=False, recovery_point=log.offsets.recovery_point)
             seen.append(found.log_end_offset)
 
     fs.on_operation = meanwhile
-    log.flush_up_to(1)
+    log.flusher.flush_up_to(1)
     assert seen == [0, 1], "what is below the recovery point is on disk"

@@ -45,10 +45,10 @@ def test_a_directory_that_is_renamed_during_a_flush_does_not_fail(kind: Kind) ->
             log.rename_directory(RENAMED)
 
     fs.on_operation = rename
-    log.flush_up_to(log.active.base_offset)
+    log.flusher.flush_up_to(log.active.base_offset)
     fs.on_operation = None
     assert done
-    assert log.recovery_point == 2
+    assert log.offsets.recovery_point == 2
     assert not log.context.failures.offline
     assert len(records_in(log)) == 3
 
@@ -105,7 +105,7 @@ def behind_a_roll(log: PartitionLog) -> None:
 
 
 def by_itself(log: PartitionLog) -> None:
-    log.flush_up_to(log.active.base_offset)
+    log.flusher.flush_up_to(log.active.base_offset)
 
 
 @pytest.mark.parametrize("flush", [behind_a_roll, by_itself])
@@ -122,7 +122,7 @@ def test_a_flush_in_the_middle_of_a_rename_waits_for_its_end(
     assert not rename.is_alive()
     assert log.directory == RENAMED
     assert not log.context.failures.offline
-    assert log.recovery_point == 2
+    assert log.offsets.recovery_point == 2
     assert len(records_in(log)) == 3
 
 

@@ -180,14 +180,14 @@ def test_an_abort_marker_that_fits_is_taken_though_its_index_entry_does_not_fit(
     assert first_unstable(log) is None
     assert aborted(log) == [(2, 1, 4)]
     refused(log.flush)
-    assert log.recovery_point == 0, "what is not indexed on disk is recovered"
+    assert log.offsets.recovery_point == 0, "what is not indexed on disk is recovered"
     refused(log.close)
     found = new_log(LOGS, fs=roomy(fs.process_crash()), clean=False)
     catch_up(found)
     assert aborted(found) == [(2, 1, 4)]
     fs.capacity_bytes = None
     log.flush()
-    assert log.recovery_point == 5
+    assert log.offsets.recovery_point == 5
     log.close()
     log = new_log(LOGS, fs=fs)
     catch_up(log)
@@ -214,14 +214,16 @@ def test_with_flush_messages_an_append_is_there_and_lasts_or_it_is_refused_and_g
         assert state_of(log) == before
     else:
         assert log.log_end_offset == 3
-        assert log.recovery_point in {2, 3}, "an index may have found no room"
+        assert log.offsets.recovery_point in {2, 3}, "an index may have found no room"
         for image in fs.crash_images(5, random.Random(1)):
-            found = new_log(LOGS, fs=roomy(image), clean=False, recovery_point=log.recovery_point)
+            found = new_log(
+                LOGS, fs=roomy(image), clean=False, recovery_point=log.offsets.recovery_point
+            )
             assert found.log_end_offset == 3
     fs.capacity_bytes = None
     assert put(log, bytes(20), producer=(1, 0, 2)).last_offset == 2
     log.flush()
-    assert log.recovery_point == log.log_end_offset == 3
+    assert log.offsets.recovery_point == log.log_end_offset == 3
 
 
 @pytest.mark.parametrize("suffix", [".index", ".timeindex", ".txnindex"])
@@ -242,9 +244,9 @@ def test_index_entries_that_a_full_disk_has_lost_in_a_sync_are_written_again(suf
 
     fs.fail = fail
     refused(log.flush)
-    assert log.recovery_point == 0
+    assert log.offsets.recovery_point == 0
     log.flush()
-    assert log.recovery_point == log.log_end_offset == 7
+    assert log.offsets.recovery_point == log.log_end_offset == 7
     index = next(name for name in fs.names_in(log.directory) if name.endswith(suffix))
     (image, *_) = fs.crash_images(1, random.Random(0))
     expected = fs.read_bytes(log.directory / index)
@@ -300,7 +302,7 @@ def test_retention_makes_room_on_a_full_disk(settings: dict[str, int], left: tup
 def test_records_are_deleted_on_a_full_disk() -> None:
     _, log, _ = full_log()
     assert log.delete_records(3) == 3
-    assert (log.log_start_offset, log.recovery_point) == (3, 4)
+    assert (log.log_start_offset, log.offsets.recovery_point) == (3, 4)
     assert log.leader_epochs.epoch_entries == ((3, 3), (4, 4), (5, 5))
 
 

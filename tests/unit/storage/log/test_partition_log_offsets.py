@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cordwood.model.kafka_errors import OffsetOutOfRangeError
-from cordwood.storage.log.append_result import LogPosition
+from cordwood.storage.log.log_offsets import LogPosition
 from cordwood.storage.log.log_reader import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_TIMESTAMP,
@@ -18,6 +18,7 @@ from cordwood.storage.log.log_reader import (
     Isolation,
 )
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.segment_removal import delete_segments
 from support.log_under_test import (
     bases,
     catch_up,
@@ -45,11 +46,11 @@ def test_a_recovery_point_or_high_watermark_behind_the_end_breaks_an_invariant(
 ) -> None:
     log = log_of(tmp_path, 3)
     log.check_invariants()
-    log.recovery_point = 4
+    log.offsets.recovery_point = 4
     with pytest.raises(AssertionError, match="recovery point 4"):
         log.check_invariants()
-    log.recovery_point = 3
-    log.high_watermark_position = LogPosition(4)
+    log.offsets.recovery_point = 3
+    log.offsets.high_watermark = LogPosition(4)
     with pytest.raises(AssertionError, match="0 4 4 3"):
         log.check_invariants()
 
@@ -179,9 +180,9 @@ def test_leader_epochs_follow_the_log_start_but_not_the_recovery_point(tmp_path:
         for _ in range(3):
             put(log, b"v", leader_epoch=epoch)
     catch_up(log)
-    assert log.recovery_point == 0
+    assert log.offsets.recovery_point == 0
     log.delete_records(4)
-    assert log.recovery_point == 0, "nothing was flushed; Kafka raises it"
+    assert log.offsets.recovery_point == 0, "nothing was flushed; Kafka raises it"
     assert log.leader_epochs.epoch_entries == ((2, 4), (3, 6))
 
 
@@ -283,7 +284,7 @@ def test_the_bases_of_segments_and_the_logs_end_are_what_old_clients_were_told(
     assert told() == [20, 18, 16, 14, 12, 10, 8, 6, 4, 2, 0]
     catch_up(log)
     log.delete_records(3)
-    log.delete_segments(1, reason="log start offset 3 breach")
+    delete_segments(log, 1, reason="log start offset 3 breach")
     assert told() == [20, 18, 16, 14, 12, 10, 8, 6, 4, 3]
 
 

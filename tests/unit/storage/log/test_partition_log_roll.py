@@ -10,8 +10,8 @@ import pytest
 from cordwood.format.record_batch import LOG_APPEND_TIME
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import OutOfOrderSequenceError, StorageError
-from cordwood.storage.log.append_result import LogPosition
 from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.log_offsets import LogPosition
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
 from support.log_under_test import (
@@ -182,7 +182,7 @@ def test_a_log_of_many_segments_reads_as_one(tmp_path: Path) -> None:
         offset = batch.next_offset
     assert fetch(log, 100).read() == b""
     log.context.scheduler.run_due()
-    assert log.recovery_point >= log.active.base_offset, "a roll flushes what is behind it"
+    assert log.offsets.recovery_point >= log.active.base_offset, "a roll flushes what is behind it"
 
 
 def test_a_full_offset_index_rolls(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_roll_below_the_active_segment_is_refused(tmp_path: Path) -> None:
     log.roll()
     assert log.active.base_offset == 3
     put(log, b"v4")
-    log.end = LogPosition(1)  # what cannot be
+    log.offsets.end = LogPosition(1)  # what cannot be
     with pytest.raises(StorageError, match="lower than start offset of the active segment"):
         log.roll()
     assert bases(log) == (0, 3)
@@ -309,7 +309,7 @@ def test_a_roll_leaves_a_snapshot_of_producers_at_the_new_base(tmp_path: Path) -
         log.roll()
         assert snapshot_offsets(log.directory) == expected
     producer.append()
-    log.flush_up_to(4)
+    log.flusher.flush_up_to(4)
     assert snapshot_offsets(log.directory) == [1, 2, 3], "a flush takes none and removes none"
 
 

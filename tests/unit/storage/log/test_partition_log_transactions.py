@@ -18,6 +18,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.segment_removal import delete_segments
 from support.log_under_test import (
     Producer,
     bases,
@@ -137,7 +138,7 @@ def test_the_last_stable_offset_is_never_below_the_log_start(
     catch_up(log)
     log.delete_records(deleted)
     if left == 1:
-        log.delete_segments(1, reason="log start offset 8 breach")
+        delete_segments(log, 1, reason="log start offset 8 breach")
     assert len(log.segments) == left
     assert first_unstable(log) == deleted
     assert log.last_stable_offset == deleted

@@ -90,7 +90,7 @@ def test_a_log_that_begins_anew_at_1_is_filled_again_and_cut_to_0(tmp_path: Path
 def test_a_truncation_to_7_removes_segments_9_and_12_and_leaves_three(tmp_path: Path) -> None:
     log = threes(tmp_path)
     log.truncate_to(7)
-    assert (bases(log), log.log_end_offset, log.recovery_point) == ((0, 3, 6), 7, 0)
+    assert (bases(log), log.log_end_offset, log.offsets.recovery_point) == ((0, 3, 6), 7, 0)
     assert [record.value for record in records_read(fetch(log, 6))] == [b"6"]
     assert put(log, b"again").first_offset == 7
     assert log.log_end_offset == 8
@@ -136,11 +136,11 @@ def test_a_negative_offset_is_refused(tmp_path: Path) -> None:
 def test_the_recovery_point_goes_back_with_the_log(tmp_path: Path) -> None:
     log = threes(tmp_path)
     log.flush()
-    assert log.recovery_point == 12
+    assert log.offsets.recovery_point == 12
     log.truncate_to(7)
-    assert log.recovery_point == 7
+    assert log.offsets.recovery_point == 7
     put(log, b"again")
-    assert log.recovery_point == 7
+    assert log.offsets.recovery_point == 7
 
 
 def test_the_log_start_goes_back_with_the_log(tmp_path: Path) -> None:
@@ -193,7 +193,7 @@ def test_a_log_begins_anew_with_one_segment_at_10(tmp_path: Path) -> None:
     assert len(log.segments) == 5
     assert log.active.base_offset != 10
     log.truncate_fully_and_start_at(10)
-    assert (bases(log), log.log_end_offset, log.recovery_point) == ((10,), 10, 0)
+    assert (bases(log), log.log_end_offset, log.offsets.recovery_point) == ((10,), 10, 0)
     assert (log.log_start_offset, log.high_watermark) == (10, 10)
     assert fetch(log, 10).read() == b""
     assert log.leader_epochs.epoch_entries == ()

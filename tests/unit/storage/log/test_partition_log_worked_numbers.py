@@ -13,7 +13,7 @@ import pytest
 from cordwood.cleanup.schedule.retention_pass import retain
 from cordwood.configs.log_config import LogConfig
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.log.append_result import LogPosition
+from cordwood.storage.log.log_offsets import LogPosition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.reading.batch_heads import FileRange
@@ -213,8 +213,8 @@ def test_with_flush_messages_of_m_a_power_loss_takes_fewer_than_m_acknowledged_r
         power.written += values
         put(log, *values)
         power.acknowledged = log.log_end_offset
-        power.recovery_point = log.recovery_point  # checkpointed just now
-        assert log.log_end_offset - log.recovery_point < flush_messages
+        power.recovery_point = log.offsets.recovery_point  # checkpointed just now
+        assert log.log_end_offset - log.offsets.recovery_point < flush_messages
         power.look()
         if number % 5 == 4:
             log.context.scheduler.run_due()
