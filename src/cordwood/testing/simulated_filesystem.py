@@ -229,7 +229,7 @@ class SimulatedFileSystem(FileSystem):
     # ---- looking
 
     def entries_in(self, directory: Path) -> list[Entry]:
-        """Lists a directory of the tree."""
+        """The entries of a directory, by name."""
         with self._mutex:
             _, node = self._tree.find_directory(directory)
             self._announce(Operation(Kind.LIST, directory))
@@ -240,17 +240,17 @@ class SimulatedFileSystem(FileSystem):
             return found
 
     def exists(self, path: Path) -> bool:
-        """Looks the path up in the tree."""
+        """Whether there is a file or a directory."""
         with self._mutex:
             return self._tree.look(path) is not None
 
     def is_directory(self, path: Path) -> bool:
-        """Looks the path up in the tree."""
+        """Whether there is a directory."""
         with self._mutex:
             return isinstance(self._tree.look(path), DirectoryNode)
 
     def facts_of(self, path: Path) -> FileFacts:
-        """Facts by the simulated ownership and times."""
+        """Size, owner, mode and time of modification."""
         with self._mutex:
             node = self._tree.nodes[self._tree.find(path)]
             self._announce(Operation(Kind.LOOK, path))
@@ -265,18 +265,18 @@ class SimulatedFileSystem(FileSystem):
             )
 
     def identity_of(self, path: Path) -> object:
-        """The number of the node: a file that replaces another is another one."""
+        """The identity of a file: one that replaces another is another one."""
         with self._mutex:
             return self._tree.find(path)
 
     def free_bytes(self, path: Path) -> int:
-        """The rest of the simulated disk."""
+        """The free space of the simulated disk."""
         with self._mutex:
             self._tree.find(path)
             return self._room()
 
     def open(self, path: Path, *, write: bool = False) -> File:
-        """Opens a file of the tree."""
+        """Opens a file."""
         with self._mutex:
             node_id = self._tree.find(path)
             if isinstance(self._tree.nodes[node_id], DirectoryNode):
@@ -287,7 +287,7 @@ class SimulatedFileSystem(FileSystem):
     # ---- changing
 
     def create(self, path: Path) -> File:
-        """Creates a file in the tree, or empties one."""
+        """Creates a file, or empties the one there is."""
         with self._mutex:
             place = self._tree.place_of(path)
             node_id = self._tree.named(place)
@@ -302,7 +302,7 @@ class SimulatedFileSystem(FileSystem):
             return self._opened(node_id, path, write=True)
 
     def rename(self, path: Path, target: Path) -> None:
-        """Renames in the tree; the new name lasts after a sync of the directory."""
+        """Renames a file or a directory; a sync of the directory makes the new name last."""
         with self._mutex:
             try:
                 node_id, source_place, target_place = self._rename_of(path, target)
@@ -335,7 +335,7 @@ class SimulatedFileSystem(FileSystem):
         return node_id, source_place, target_place
 
     def remove(self, path: Path) -> None:
-        """Removes a name; it stays removed after a sync of the directory."""
+        """Removes a file; a sync of the directory makes that last."""
         with self._mutex:
             try:
                 place = self._tree.place_of(path)
