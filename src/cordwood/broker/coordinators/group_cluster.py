@@ -7,11 +7,13 @@ GroupMetadataManager.onMetadataUpdate, GroupConfigManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Protocol
+from typing import Protocol, TypeVar
 from uuid import UUID
 
 from cordwood.coordinator.group.consumer.topics import TopicFacts
 from cordwood.metadata.image import MetadataImage, TopicImage
+
+T = TypeVar("T")
 
 
 class Metadata(Protocol):
@@ -69,9 +71,10 @@ class GroupCluster:
         """The topic of an id."""
         return self._facts(self._metadata.image.topic_by_id(topic_id))
 
-    def group_setting(self, group_id: str, name: str) -> int | None:
-        """The whole number that a group has of its own for a setting, or None."""
-        return self._setting_of_group(group_id, name)
+    def group_setting(self, group_id: str, name: str, default: T) -> int | T:
+        """A whole number that a group has of its own for a setting, or `default`."""
+        own = self._setting_of_group(group_id, name)
+        return default if own is None else own
 
     def _facts(self, topic: TopicImage | None) -> TopicFacts | None:
         if topic is None:

@@ -172,7 +172,7 @@ class OffsetChanges:
             group = shard.groups.get(group_id)
             if group is None or not group.expires:
                 continue
-            minutes = self._context.metadata.group_setting(group_id, GROUP_OFFSETS_RETENTION)
+            minutes = self._context.metadata.group_setting(group_id, GROUP_OFFSETS_RETENTION, None)
             retention_ms = retention_ms_of(minutes, self._context.settings.offsets_retention_ms)
             expiries = forecast(shard, group, retention_ms=retention_ms)
             deleted = expired(expiries, change.now_ms)

@@ -13,6 +13,7 @@ from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import LEAVE_STATIC_EPOCH, Epochs
 from cordwood.coordinator.group.consumer.rebalance import ConsumerRebalance
 from cordwood.coordinator.group.consumer.reconcile import Reconciliation
+from cordwood.coordinator.group.consumer.timers import MemberTimers
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from support.simulation.bugs.planting import replaced
@@ -87,7 +88,7 @@ def partitions_left_out_are_given_up() -> AbstractContextManager[None]:
 
 def revocation_never_expires() -> AbstractContextManager[None]:
     """A member that does not give its partitions up is waited for without an end."""
-    return replaced(ConsumerRebalance, "_watch_revocation", lambda _self, _group, _member: None)
+    return replaced(MemberTimers, "await_revocation", lambda _self, _group, _member: None)
 
 
 def stale_member_epochs_taken() -> AbstractContextManager[None]:

@@ -35,7 +35,6 @@ from cordwood.coordinator.group.classic.member import (
 )
 from cordwood.coordinator.group.classic.rebalance import Rebalance
 from cordwood.coordinator.group.classic.records import group_metadata, group_tombstone
-from cordwood.coordinator.group.consumer import events
 from cordwood.coordinator.group.consumer.conversion import (
     classic_group_of,
     consumer_group_of,
@@ -52,9 +51,8 @@ from cordwood.coordinator.group.consumer.member import (
     Owned,
 )
 from cordwood.coordinator.group.consumer.member_checks import require_member, require_static
-from cordwood.coordinator.group.consumer.rebalance import ConsumerRebalance, Goal
+from cordwood.coordinator.group.consumer.rebalance import ConsumerRebalance, MemberTarget
 from cordwood.coordinator.group.consumer.records import group_records, group_tombstones
-from cordwood.coordinator.group.consumer.timers import assignment_key, rejoin_key
 from cordwood.coordinator.group.consumer.topics import Topics
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.format.group_metadata import (
@@ -82,6 +80,7 @@ class ClassicMembers:
         """`consumers` and `classics` change groups of the two protocols."""
         self._settings = settings
         self._consumers = consumers
+        self._timers = consumers.timers
         self._classics = classics
         self._change = change
 
@@ -97,7 +96,7 @@ class ClassicMembers:
         group_id, instance_id = group.group_id, request.group_instance_id
         is_unknown = request.member_id == UNKNOWN_MEMBER_ID
         member_id = consumers.new_member_id() if is_unknown else request.member_id
-        consumers.require_room(group, member_id)
+        consumers.require_capacity(group, member_id)
         if not group.supports(request.protocol_type, {each.name for each in request.protocols}):
             raise CoordinatorRequestError(
                 ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
@@ -119,14 +118,14 @@ class ClassicMembers:
         subscription = _subscription_of(request)
         updated = _joined(member, request, subscription)
         names_changed = consumers.write_subscription(group_id, member, updated)
-        regex = consumers.update_regexes(group, member, updated, None)
+        regex = consumers.regexes.update(group, member, updated, None)
         changed = names_changed or regex.has_changed
         epoch, subscriptions = consumers.refresh(group, member, updated, is_bumped=changed)
         owned = self._owned(subscription)
         if existing is not None and self._may_downgrade(group, [existing], stays=True):
             is_stale = group.assignment_epoch < epoch
             if not is_stale:
-                goal = Goal(group.assignment_epoch, group.target(existing.member_id))
+                goal = MemberTarget(group.assignment_epoch, group.target(existing.member_id))
                 updated = consumers.reconcile(
                     group, updated, goal, has_subscription_changed=changed, owned=owned
                 )
@@ -138,7 +137,7 @@ class ClassicMembers:
                 group, updated, goal, has_subscription_changed=changed, owned=owned
             )
             self._await_sync(group_id, updated, request)
-        self._change.cancel_timer(rejoin_key(group_id, member_id))
+        self._timers.joined(group_id, member_id)
         self._change.answer(
             reply,
             JoinAnswer(
@@ -151,10 +150,8 @@ class ClassicMembers:
 
     def _await_sync(self, group_id: str, member: ConsumerMember, request: JoinRequest) -> None:
         member_id = member.member_id
-        self._consumers.keep_alive(group_id, member_id, request.session_timeout_ms)
-        event = events.ConsumerSessionExpired(group_id=group_id, member_id=member_id)
-        key = assignment_key(group_id, member_id)
-        self._consumers.fence_later(key, request.rebalance_timeout_ms, event)
+        self._timers.begin_session(group_id, member_id, request.session_timeout_ms)
+        self._timers.await_sync(group_id, member_id, request.rebalance_timeout_ms)
 
     def sync(self, group: ConsumerGroup, request: SyncRequest) -> SyncAnswer:
         """Answers with the partitions of a member.
@@ -169,13 +166,13 @@ class ClassicMembers:
             group.assignment_epoch > member.member_epoch
             and member.state is not MemberState.UNREVOKED_PARTITIONS
         ):
-            self._await_rejoin(group.group_id, member)
+            self._timers.await_join(group.group_id, member)
             raise CoordinatorRequestError(
                 ErrorCode.REBALANCE_IN_PROGRESS,
                 f"A new rebalance is triggered in group {group.group_id} and member "
                 f"{member.member_id} should rejoin to catch up.",
             )
-        self._change.cancel_timer(assignment_key(group.group_id, member.member_id))
+        self._timers.synced(group.group_id, member.member_id)
         self._keep_alive(group.group_id, member)
         return SyncAnswer(
             protocol_type=request.protocol_type,
@@ -203,7 +200,7 @@ class ClassicMembers:
             or member.state is MemberState.UNREVOKED_PARTITIONS
             or is_free
         ):
-            self._await_rejoin(group.group_id, member)
+            self._timers.await_join(group.group_id, member)
             return ErrorCode.REBALANCE_IN_PROGRESS
         return ErrorCode.NONE
 
@@ -240,7 +237,7 @@ class ClassicMembers:
         else:
             member = require_static(group, request.member_id, request.instance_id)
             if request.member_epoch == LEAVE_STATIC_EPOCH:
-                self._consumers.leave_for_a_while(group, member)
+                self._consumers.leave_static(group, member)
                 return answer
         _LOG.info(
             "[GroupId %s] Member %s left the consumer group.", group.group_id, member.member_id
@@ -275,12 +272,7 @@ class ClassicMembers:
 
     def _keep_alive(self, group_id: str, member: ConsumerMember) -> None:
         assert member.classic is not None, "checked by the caller"
-        self._consumers.keep_alive(group_id, member.member_id, member.classic.session_timeout_ms)
-
-    def _await_rejoin(self, group_id: str, member: ConsumerMember) -> None:
-        event = events.ConsumerSessionExpired(group_id=group_id, member_id=member.member_id)
-        key = rejoin_key(group_id, member.member_id)
-        self._consumers.fence_later(key, member.rebalance_timeout_ms, event, if_absent=True)
+        self._timers.begin_session(group_id, member.member_id, member.classic.session_timeout_ms)
 
     def _owned(self, subscription: ConsumerSubscription) -> Owned:
         found = (
@@ -317,7 +309,7 @@ class ClassicMembers:
                 group_id, "because the embedded consumer protocol is malformed.", logging.WARNING
             ) from error
         self._change.write(group_tombstone(group_id))
-        self._consumers.write_all(group_records(upgraded))
+        self._change.write_all(group_records(upgraded))
         rebalancing = ErrorCode.REBALANCE_IN_PROGRESS
         for member in group.members():
             join, sync = member.join_reply, member.sync_reply
@@ -327,7 +319,7 @@ class ClassicMembers:
             if sync is not None:
                 self._change.answer(sync, SyncAnswer(error_code=rebalancing))
             self._change.cancel_timer(heartbeat_key(group, member.member_id))
-            self._consumers.keep_alive(group_id, member.member_id, member.session_timeout_ms)
+            self._timers.begin_session(group_id, member.member_id, member.session_timeout_ms)
         self._classics.end(group)
         _LOG.info("[GroupId %s] Converted the classic group to a consumer group.", group_id)
         return upgraded
@@ -391,11 +383,11 @@ class ClassicMembers:
             replaced = group.static_member_id(joining.instance_id)
             ids = [joining.member_id if each == replaced else each for each in ids]
             members = [joining if each.member_id == replaced else each for each in members]
-        self._consumers.write_all(group_tombstones(group, ids))
+        self._change.write_all(group_tombstones(group, ids))
         classic = classic_group_of(group, members, self._consumers.topics, self._change.now_ms)
         assignments = {each.member_id: each.assignment for each in classic.members()}
         for gone in group.members():
-            self._consumers.cancel_timers(group.group_id, gone.member_id)
+            self._timers.cancel_all(group.group_id, gone.member_id)
         self._change.write(group_metadata(classic, assignments))
         for member in classic.members():
             self._classics.keep_alive(classic, member.member_id)

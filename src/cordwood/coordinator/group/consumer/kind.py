@@ -184,7 +184,7 @@ class ConsumerKind(GroupKind):
 
     def on_loaded(self, change: Change, group_id: str) -> None:
         """Begins the sessions of all members."""
-        self._rebalance(change).resume(_known(change, group_id))
+        self._rebalance(change).timers.resume(_known(change, group_id))
 
     def end(self, change: Change, group_id: str) -> None:
         """Writes the tombstones of an empty group."""

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, NamedTuple
 
 from cordwood.coordinator.errors import CoordinatorRequestError
 from cordwood.coordinator.group.change import Change
-from cordwood.coordinator.group.consumer import events
 from cordwood.coordinator.group.consumer.group import ConsumerGroup, Target
 from cordwood.coordinator.group.consumer.member import (
     JOIN_EPOCH,
@@ -26,19 +25,16 @@ from cordwood.coordinator.group.consumer.member import (
     Epochs,
     HeartbeatAnswer,
     HeartbeatRequest,
-    MemberState,
     Owned,
     TopicAssignment,
 )
 from cordwood.coordinator.group.consumer.member_checks import (
     require_epoch,
     require_member,
-    require_regex,
     require_static,
 )
 from cordwood.coordinator.group.consumer.reconcile import Reconciliation
 from cordwood.coordinator.group.consumer.records import (
-    ConsumerRecord,
     RecordType,
     current_record,
     epoch_record,
@@ -48,36 +44,21 @@ from cordwood.coordinator.group.consumer.records import (
     target_record,
     tombstone,
 )
-from cordwood.coordinator.group.consumer.regexes import resolve
+from cordwood.coordinator.group.consumer.regexes import GroupRegexes
 from cordwood.coordinator.group.consumer.subscriptions import ResolvedRegex, Subscriptions
 from cordwood.coordinator.group.consumer.target import new_target
-from cordwood.coordinator.group.consumer.timers import (
-    assignment_key,
-    rejoin_key,
-    revocation_key,
-    session_key,
-)
+from cordwood.coordinator.group.consumer.timers import MemberTimers
 from cordwood.coordinator.group.consumer.topics import CoordinatorMetadata
 from cordwood.coordinator.group.counters import Count
 from cordwood.coordinator.group.settings import ConsumerGroupSettings
 from cordwood.model.error_codes import ErrorCode
 
 _REFRESH_INTERVAL_MS: Final = 2**31 - 1
-_REGEX_REFRESH_INTERVAL_MIN_MS: Final = 10_000
-#: A member whose removal cannot be written is removed later.
-_FENCE_RETRY_MS: Final = 500
 
 _LOG = logging.getLogger(__name__)
 
 
-class RegexChange(NamedTuple):
-    """Whether a heartbeat changes a member's regular expression, to one that is resolved."""
-
-    has_changed: bool = False
-    is_resolved: bool = False
-
-
-class Goal(NamedTuple):
+class MemberTarget(NamedTuple):
     """The target assignment of a member, and its epoch."""
 
     epoch: int
@@ -97,14 +78,11 @@ class ConsumerRebalance:
         """`unique_id` makes the ids of members; `change` collects effects."""
         self.settings = settings
         self.topics = metadata.topics
+        self.timers = MemberTimers(settings, metadata, change)
+        self.regexes = GroupRegexes(settings, self.topics, change)
         self._metadata = metadata
         self._unique_id = unique_id
         self._change = change
-
-    def config(self, group_id: str, name: str, default: int) -> int:
-        """A setting of a group, or the broker's."""
-        own = self._metadata.group_setting(group_id, name)
-        return default if own is None else own
 
     def new_member_id(self) -> str:
         """An id for a member that has none."""
@@ -121,13 +99,13 @@ class ConsumerRebalance:
         Source: GroupMetadataManager.consumerGroupHeartbeat.
         """
         group_id = group.group_id
-        self.require_room(group, request.member_id)
+        self.require_capacity(group, request.member_id)
         member_id = request.member_id or self._unique_id()
         request = replace(request, member_id=member_id)
         member = self._member_for(group, request)
         updated = _updated(member, request)
         names_changed = self.write_subscription(group_id, member, updated)
-        regex = self.update_regexes(group, member, updated, request.may_describe)
+        regex = self.regexes.update(group, member, updated, request.may_describe)
         changed = names_changed or regex.has_changed
         epoch, subscriptions = self.refresh(
             group, member, updated, is_bumped=names_changed or regex.is_resolved
@@ -136,7 +114,7 @@ class ConsumerRebalance:
         updated = self.reconcile(
             group, updated, goal, has_subscription_changed=changed, owned=request.owned
         )
-        self.keep_alive(group_id, member_id)
+        self.timers.begin_session(group_id, member_id)
         is_told = (
             request.member_epoch == JOIN_EPOCH
             or request.is_full
@@ -145,13 +123,13 @@ class ConsumerRebalance:
         return HeartbeatAnswer(
             member_id=member_id,
             member_epoch=updated.member_epoch,
-            heartbeat_interval_ms=self.config(
+            heartbeat_interval_ms=self._metadata.group_setting(
                 group_id, "consumer.heartbeat.interval.ms", self.settings.heartbeat_interval_ms
             ),
             assignment=_assignment_of(updated.assigned) if is_told else None,
         )
 
-    def require_room(self, group: ConsumerGroup, member_id: str) -> None:
+    def require_capacity(self, group: ConsumerGroup, member_id: str) -> None:
         """Checks that a group is not full.
 
         Raises:
@@ -217,7 +195,7 @@ class ConsumerRebalance:
             )
         member = replace(existing, member_id=member_id, member_epoch=0, previous_epoch=0)
         group_id = group.group_id
-        self.write_all(
+        self._change.write_all(
             [
                 *member_tombstones(group_id, existing.member_id),
                 member_record(group_id, member),
@@ -240,68 +218,6 @@ class ConsumerRebalance:
             return False
         self._change.write(member_record(group_id, updated))
         return updated.topics != member.topics
-
-    def update_regexes(
-        self,
-        group: ConsumerGroup,
-        member: ConsumerMember,
-        updated: ConsumerMember,
-        may_describe: Callable[[str], bool] | None,
-    ) -> RegexChange:
-        """Notices a changed regular expression, and has the group's be resolved if it is time.
-
-        Raises:
-            CoordinatorRequestError: INVALID_REGULAR_EXPRESSION.
-
-        Source: maybeUpdateRegularExpressions.
-        """
-        old, new = member.regex, updated.regex
-        is_new = False
-        found = RegexChange()
-        if old != new:
-            found = RegexChange(has_changed=True)
-            if old and group.subscribers_of(old) == 1:
-                self._change.write(tombstone(RecordType.REGEX, group.group_id, old))
-            if new and not group.subscribers_of(new):
-                require_regex(new)
-                is_new = True
-            elif not new or new in group.resolved:
-                found = RegexChange(has_changed=True, is_resolved=bool(new) or bool(old))
-        if is_new or group.subscriptions.regexes:
-            self._resolve_if_due(group, member, updated, is_new, may_describe)
-        return found
-
-    def _resolve_if_due(
-        self,
-        group: ConsumerGroup,
-        member: ConsumerMember,
-        updated: ConsumerMember,
-        is_new: bool,
-        may_describe: Callable[[str], bool] | None,
-    ) -> None:
-        group_id, now_ms = group.group_id, self._change.now_ms
-        at_ms = group.resolved_at_ms
-        if at_ms is not None and now_ms <= at_ms + _REGEX_REFRESH_INTERVAL_MIN_MS:
-            return
-        subscribed = Counter(group.subscriptions.regexes)
-        subscribed.subtract([member.regex] if member.regex else [])
-        subscribed.update([updated.regex] if updated.regex else [])
-        regexes = frozenset(regex for regex, count in subscribed.items() if count > 0)
-        is_due = (
-            is_new
-            or len(regexes) != len(group.resolved)
-            or group.resolved_version < self.topics.newest_topics_version
-            or at_ms is None
-            or now_ms > at_ms + self.settings.regex_refresh_interval_ms
-        )
-        if is_due and regexes:
-            topics = self.topics
-
-            def run(now_ms: int) -> events.RegexesResolved:
-                found = resolve(group_id, regexes, topics, may_describe, now_ms)
-                return events.RegexesResolved(group_id=group_id, found=found)
-
-            self._change.start_task(("regex", group_id), run)
 
     def refresh(
         self,
@@ -326,8 +242,7 @@ class ConsumerRebalance:
         metadata_hash = group.hash_of(subscriptions, self.topics)
         if is_bumped or metadata_hash != group.metadata_hash:
             epoch += 1
-            self._change.write(epoch_record(group.group_id, epoch, metadata_hash))
-            _log_epoch(group, epoch, metadata_hash)
+            self._write_epoch(group, epoch, metadata_hash)
             self._change.count(Count.CONSUMER_REBALANCES)
         group.refresh_at(now_ms + _REFRESH_INTERVAL_MS, epoch)
         if group.has_partition_metadata:
@@ -341,7 +256,7 @@ class ConsumerRebalance:
         updated: ConsumerMember,
         epoch: int,
         subscriptions: Subscriptions,
-    ) -> Goal:
+    ) -> MemberTarget:
         """Computes the target assignment of a higher epoch, unless the last one is too new.
 
         Source: maybeUpdateTargetAssignment.
@@ -349,7 +264,7 @@ class ConsumerRebalance:
         if group.assignment_epoch >= epoch or not self._may_assign(group):
             previous_id = group.static_member_id(updated.instance_id)
             member_id = updated.member_id if updated.instance_id is None else previous_id
-            return Goal(group.assignment_epoch, group.target(member_id))
+            return MemberTarget(group.assignment_epoch, group.target(member_id))
         name = group.preferred_assignor_after(member, updated) or self.settings.assignors[0]
         made, target = new_target(
             group,
@@ -360,14 +275,14 @@ class ConsumerRebalance:
             topics=self.topics,
             now_ms=self._change.now_ms,
         )
-        self.write_all(made)
+        self._change.write_all(made)
         _LOG.info(
             "[GroupId %s] Computed a new target assignment for epoch %d with '%s' assignor.",
             group.group_id,
             epoch,
             name,
         )
-        return Goal(epoch, target)
+        return MemberTarget(epoch, target)
 
     def _may_assign(self, group: ConsumerGroup) -> bool:
         """Whether the interval since the last target assignment is over.
@@ -377,7 +292,7 @@ class ConsumerRebalance:
 
         Source: canComputeNextTargetAssignment.
         """
-        interval_ms = self.config(
+        interval_ms = self._metadata.group_setting(
             group.group_id, "consumer.assignment.interval.ms", self.settings.assignment_interval_ms
         )
         last_ms, now_ms = group.assignment_timestamp_ms, self._change.now_ms
@@ -387,7 +302,7 @@ class ConsumerRebalance:
         self,
         group: ConsumerGroup,
         member: ConsumerMember,
-        goal: Goal,
+        goal: MemberTarget,
         *,
         has_subscription_changed: bool,
         owned: Owned | None,
@@ -416,12 +331,12 @@ class ConsumerRebalance:
             return member
         self._change.write(current_record(group.group_id, updated))
         if not updated.uses_classic_protocol:
-            self._watch_revocation(group.group_id, updated)
+            self.timers.await_revocation(group.group_id, updated)
         return updated
 
     # ---- members that leave
 
-    def leave_for_a_while(self, group: ConsumerGroup, member: ConsumerMember) -> None:
+    def leave_static(self, group: ConsumerGroup, member: ConsumerMember) -> None:
         """A static member leaves, and its place is kept.
 
         Source: consumerGroupStaticMemberGroupLeave.
@@ -446,7 +361,7 @@ class ConsumerRebalance:
             return
         group_id = group.group_id
         for member in members:
-            self.write_all(member_tombstones(group_id, member.member_id))
+            self._change.write_all(member_tombstones(group_id, member.member_id))
         subscriptions = group.subscriptions.copy()
         for member in members:
             subscriptions.count_member(member, -1)
@@ -458,10 +373,9 @@ class ConsumerRebalance:
                 if resolved is not None:
                     subscriptions.count_resolved(resolved.topics, -1)
         metadata_hash = group.hash_of(subscriptions, self.topics)
-        self._change.write(epoch_record(group_id, group.epoch + 1, metadata_hash))
-        _log_epoch(group, group.epoch + 1, metadata_hash)
+        self._write_epoch(group, group.epoch + 1, metadata_hash)
         for member in members:
-            self.cancel_timers(group_id, member.member_id)
+            self.timers.cancel_all(group_id, member.member_id)
 
     # ---- regular expressions
 
@@ -485,61 +399,18 @@ class ConsumerRebalance:
         metadata_hash = group.hash_of(subscriptions, self.topics)
         if is_bumped or metadata_hash != group.metadata_hash:
             epoch = group.epoch + 1
-            self._change.write(epoch_record(group.group_id, epoch, metadata_hash))
-            _log_epoch(group, epoch, metadata_hash)
+            self._write_epoch(group, epoch, metadata_hash)
             self._change.count(Count.CONSUMER_REBALANCES)
             group.refresh_at(self._change.now_ms + _REFRESH_INTERVAL_MS, epoch)
 
-    # ---- timers
-
-    def keep_alive(
-        self, group_id: str, member_id: str, session_timeout_ms: int | None = None
-    ) -> None:
-        """The session of a member begins again."""
-        if session_timeout_ms is None:
-            session_timeout_ms = self.config(
-                group_id, "consumer.session.timeout.ms", self.settings.session_timeout_ms
-            )
-        event = events.ConsumerSessionExpired(group_id=group_id, member_id=member_id)
-        self.fence_later(session_key(group_id, member_id), session_timeout_ms, event)
-
-    def resume(self, group: ConsumerGroup) -> None:
-        """The sessions of all members begin: the group was loaded."""
-        for member in group.members():
-            self.keep_alive(group.group_id, member.member_id)
-            if member.state is MemberState.UNREVOKED_PARTITIONS:
-                self._watch_revocation(group.group_id, member)
-
-    def _watch_revocation(self, group_id: str, member: ConsumerMember) -> None:
-        key = revocation_key(group_id, member.member_id)
-        if member.state is not MemberState.UNREVOKED_PARTITIONS:
-            self._change.cancel_timer(key)
-            return
-        event = events.RevocationExpired(
-            group_id=group_id, member_id=member.member_id, member_epoch=member.member_epoch
+    def _write_epoch(self, group: ConsumerGroup, epoch: int, metadata_hash: int) -> None:
+        self._change.write(epoch_record(group.group_id, epoch, metadata_hash))
+        _LOG.info(
+            "[GroupId %s] Bumped group epoch to %d with metadata hash %d.",
+            group.group_id,
+            epoch,
+            metadata_hash,
         )
-        self.fence_later(key, member.rebalance_timeout_ms, event)
-
-    def fence_later(
-        self,
-        key: tuple[str, str, str],
-        delay_ms: int,
-        event: events.ConsumerSessionExpired | events.RevocationExpired,
-        *,
-        if_absent: bool = False,
-    ) -> None:
-        """Has a member be removed after `delay_ms`, and again if that cannot be written."""
-        self._change.set_timer(key, delay_ms, event, if_absent=if_absent, retry_ms=_FENCE_RETRY_MS)
-
-    def cancel_timers(self, group_id: str, member_id: str) -> None:
-        """Nothing more is awaited of a member."""
-        for key in (session_key, revocation_key, rejoin_key, assignment_key):
-            self._change.cancel_timer(key(group_id, member_id))
-
-    def write_all(self, records: Collection[ConsumerRecord]) -> None:
-        """Appends records, and replays them."""
-        for record in records:
-            self._change.write(record)
 
 
 # ---- values
@@ -586,15 +457,3 @@ def _assignment_of(assigned: Epochs) -> tuple[TopicAssignment, ...]:
     return tuple(
         TopicAssignment(topic_id, tuple(partitions)) for topic_id, partitions in assigned.items()
     )
-
-
-def _log_epoch(group: ConsumerGroup, epoch: int, metadata_hash: int) -> None:
-    _LOG.info(
-        "[GroupId %s] Bumped group epoch to %d with metadata hash %d.",
-        group.group_id,
-        epoch,
-        metadata_hash,
-    )
-
-
-# ---- timers

@@ -9,13 +9,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Collection, Iterable
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 from uuid import UUID
 
 import xxhash
 
 _MAGIC = 0
 _SIGN = 1 << 63
+
+T = TypeVar("T")
 
 
 class TopicFacts(NamedTuple):
@@ -59,8 +61,8 @@ class CoordinatorMetadata(Protocol):
     def topics(self) -> Topics:
         """The topics, at present."""
 
-    def group_setting(self, group_id: str, name: str, /) -> int | None:
-        """The whole number that a group has of its own for a setting, or None."""
+    def group_setting(self, group_id: str, name: str, default: T, /) -> int | T:
+        """A whole number that a group has of its own for a setting, or `default`."""
 
 
 @lru_cache(maxsize=1 << 15)
