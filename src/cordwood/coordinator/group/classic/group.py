@@ -1,7 +1,7 @@
 """A classic group: its members, state and generation, and the requests that wait in it.
 
-The transitions are in `cordwood.coordinator.group.classic.rebalance`. A group in the coordinator's
-state is immutable: an event changes a copy and replaces the group with it, so that the change can
+The transitions are in `joining` and `rebalance` of this package. A group in the coordinator's state
+is immutable: an event changes a copy and replaces the group with it, so that the change can
 be reverted. Copies share the members, which are immutable.
 
 Source: org.apache.kafka.coordinator.group.classic.ClassicGroup, ClassicGroupState.

@@ -12,6 +12,7 @@ from cordwood.coordinator.group.change import Change
 from cordwood.coordinator.group.classic import events
 from cordwood.coordinator.group.classic.answers import refused
 from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
+from cordwood.coordinator.group.classic.joining import Joining
 from cordwood.coordinator.group.classic.member import UNKNOWN_MEMBER_ID
 from cordwood.coordinator.group.classic.rebalance import Rebalance
 from cordwood.coordinator.group.classic.records import (
@@ -53,8 +54,13 @@ class ClassicKind(GroupKind):
 
     def rebalance(self, change: Change) -> Rebalance:
         """The transitions of a group by one event."""
+        return Rebalance(self._context.settings, change)
+
+    def _joining(self, change: Change) -> Joining:
         context = self._context
-        return Rebalance(context.settings, context.member_ids.of_classic, change)
+        return Joining(
+            context.settings, self.rebalance(change), context.member_ids.of_classic, change
+        )
 
     # ---- requests
 
@@ -64,7 +70,7 @@ class ClassicKind(GroupKind):
         if group is None:
             self.join_new(change, event, ())
         else:
-            self.rebalance(change).join(group, event.request, event.reply_to)
+            self._joining(change).join(group, event.request, event.reply_to)
 
     def join_new(
         self, change: Change, event: events.Join, tombstones: Sequence[KindRecord]
@@ -78,7 +84,7 @@ class ClassicKind(GroupKind):
         # The next load of this partition must find the group.
         group = change.new_group(request.group_id)
         change.write(new_group_metadata(group))
-        self.rebalance(change).join(group, request, event.reply_to)
+        self._joining(change).join(group, request, event.reply_to)
 
     def sync(self, change: Change, event: events.Sync) -> None:
         """Answers with a member's assignment, once the leader has sent it."""
@@ -169,4 +175,4 @@ class ClassicKind(GroupKind):
     ) -> None:
         group = change.group(event.group_id)
         assert group is not None, event.group_id
-        self.rebalance(change).refuse_static(group, event.member_id, event.error, event.reply_to)
+        self._joining(change).refuse_static(group, event.member_id, event.error, event.reply_to)
