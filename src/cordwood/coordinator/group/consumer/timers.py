@@ -22,8 +22,8 @@ _FENCE_RETRY_MS: Final = 500
 _SESSION: Final = "session"
 _REVOCATION: Final = "revocation"
 #: Of members of the classic protocol, until they send JoinGroup and SyncGroup.
-_JOIN: Final = "join"
-_SYNC: Final = "sync"
+_REJOIN: Final = "rejoin"
+_ASSIGNMENT: Final = "assignment"
 
 
 class MemberTimers:
@@ -68,23 +68,23 @@ class MemberTimers:
     def await_join(self, group_id: str, member: ConsumerMember) -> None:
         """Awaits that a member of the classic protocol joins again, unless that is awaited."""
         timeout_ms = member.rebalance_timeout_ms
-        self._set(_JOIN, group_id, member.member_id, timeout_ms, if_absent=True)
+        self._set(_REJOIN, group_id, member.member_id, timeout_ms, if_absent=True)
 
     def joined(self, group_id: str, member_id: str) -> None:
         """A member of the classic protocol has joined."""
-        self._change.cancel_timer((_JOIN, group_id, member_id))
+        self._change.cancel_timer((_REJOIN, group_id, member_id))
 
     def await_sync(self, group_id: str, member_id: str, timeout_ms: int) -> None:
         """Awaits that a member of the classic protocol sends SyncGroup."""
-        self._set(_SYNC, group_id, member_id, timeout_ms)
+        self._set(_ASSIGNMENT, group_id, member_id, timeout_ms)
 
     def synced(self, group_id: str, member_id: str) -> None:
         """A member of the classic protocol has sent SyncGroup."""
-        self._change.cancel_timer((_SYNC, group_id, member_id))
+        self._change.cancel_timer((_ASSIGNMENT, group_id, member_id))
 
     def cancel_all(self, group_id: str, member_id: str) -> None:
         """Cancels the timers of a member that is removed."""
-        for name in (_SESSION, _REVOCATION, _JOIN, _SYNC):
+        for name in (_SESSION, _REVOCATION, _REJOIN, _ASSIGNMENT):
             self._change.cancel_timer((name, group_id, member_id))
 
     def _set(
