@@ -19,7 +19,7 @@ _WAIT_S: Final = 10.0
 
 
 class BrokerAnswers:
-    """Says when all brokers that were asked have answered, and who has not."""
+    """Collects the answers of brokers, for a thread that waits for all of them."""
 
     def __init__(self) -> None:
         """Nobody was asked."""
@@ -61,7 +61,7 @@ class BrokerAnswers:
         return failure[0] if failure else None
 
     def answered(self, broker_id: int) -> None:
-        """A broker has answered, or will not. To be called on the event loop's thread."""
+        """Notes that a broker has answered, or will not. For the event loop's thread."""
         self._answered.add(broker_id)
         self._end_if_complete()
 

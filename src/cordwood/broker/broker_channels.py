@@ -55,7 +55,7 @@ class BrokerChannels:
         self._asking: set[asyncio.Task[None]] = set()
 
     async def ask(self, broker_id: int, request: Message) -> Any:
-        """A broker's answer, whose error is not looked at.
+        """Sends a request to a broker; returns the response, whatever its error code.
 
         Raises:
             ClientError: it has not answered.
@@ -93,7 +93,7 @@ class BrokerChannels:
         self._thread.call_soon(begin)
 
     def close(self) -> None:
-        """Closes the connections; what is asked for has no answer."""
+        """Closes the connections; requests in flight get no response."""
         for task in self._asking:
             task.cancel()
         for connection in self._connections.values():

@@ -141,7 +141,7 @@ class CommittedOffsets:
 
 @dataclass(slots=True)
 class _Listed:
-    """The groups found so far; whose are not known, and why."""
+    """Groups found so far, and the coordinators whose groups are unknown, with the reason."""
 
     groups: set[str] = field(default_factory=set)
     missing: dict[str, str] = field(default_factory=dict)

@@ -35,7 +35,7 @@ class CoordinatorAnswer(Generic[A]):
         return bool(self._answers)
 
     def now(self) -> A:
-        """The answer that is there."""
+        """The answer; requires that it is available."""
         return self._answers[0]
 
     async def value(self) -> A:

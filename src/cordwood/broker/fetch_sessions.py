@@ -156,15 +156,15 @@ class FetchSession:
                 self.due[key.identity] = found
 
     def end_omission(self, identity: Identity) -> None:
-        """A fetch reads a partition again."""
+        """Has the next fetches read a partition again."""
         self.due.setdefault(identity, self.partitions[identity])
 
     def omit(self, identity: Identity) -> None:
-        """No fetch reads a partition until it is taken back."""
+        """Leaves a partition out of fetches until `end_omission`."""
         self.due.pop(identity, None)
 
     def fetched_by(self, follower: Follower | None) -> None:
-        """A request has come; if it is not the same follower's, all partitions are read."""
+        """Notes a request; if it is not the same follower's as before, all partitions are read."""
         if self.follower is not None and follower != self.follower:
             self.due.update(self.partitions)
             self.follower = follower or self.follower
@@ -191,7 +191,7 @@ class FetchContext(NamedTuple):
 
     @property
     def due_count(self) -> int:
-        """The number of those."""
+        """The number of partitions to read now."""
         if self.session is None or not self.is_incremental:
             return len(self.asked)
         return len(self.session.due)

@@ -201,12 +201,12 @@ class _Found:
                 self._committed[partition][group] = offsets.get(partition)
 
     def refused(self, group: str, why: str) -> None:
-        """The offsets of a group are not known."""
+        """Notes that the offsets of a group are unknown."""
         for partition in self.by_group.get(group, ()):
             self._unknown[partition][group] = why
 
     def consumed(self) -> dict[TopicPartition, Consumed]:
-        """All that is known by now."""
+        """The committed offsets that are known so far."""
         return {
             partition: Consumed(
                 committed=dict(self._committed.get(partition, {})),

@@ -71,7 +71,7 @@ class BrokerMetrics:
         self.failed_isr_updates = 0
 
     def isr_changed(self, grown: int | None) -> None:
-        """The controller has changed an ISR by so many replicas, or has refused to: None.
+        """Counts an answer to a proposed ISR: by how many replicas it grew, None if refused.
 
         Source: kafka.cluster.AlterPartitionListener.
         """
@@ -94,7 +94,7 @@ class BrokerMetrics:
         self.topics.pop(name, None)
 
     def appended(self, topic: str, result: AppendResult, size_bytes: int) -> None:
-        """An append to a partition of that topic went well; `size_bytes` as it came, not as stored.
+        """Counts an append to a partition of that topic; `size_bytes` as sent, not as stored.
 
         A batch that was there already counts again.
 
@@ -108,7 +108,7 @@ class BrokerMetrics:
             each.produce_message_conversions += result.records_converted
 
     def append_refused(self, topic: str, error: Exception, size_bytes: int) -> None:
-        """An append was refused, or failed.
+        """Counts an append that was refused, or failed.
 
         Source: ReplicaManager.appendRecordsToLeader, UnifiedLog.analyzeAndValidateRecords.
         """
@@ -120,6 +120,6 @@ class BrokerMetrics:
                 each.failed_produce_requests += 1
 
     def fetch_failed(self, topic: str) -> None:
-        """A fetch from a partition of that topic met an error that it should not have met."""
+        """Counts a fetch from a partition of that topic that failed with an unexpected error."""
         self.topic(topic).failed_fetch_requests += 1
         self.all_topics.failed_fetch_requests += 1

@@ -385,7 +385,7 @@ class Admin:
     def _change_topics(
         self, api: str, names: Sequence[str], ask: Callable[[Sequence[str], float], Sequence[Any]]
     ) -> None:
-        """Changes topics, again those of which the answer is that it is too early.
+        """Changes topics, and repeats the request for those that are refused only for now.
 
         `ask` sends the request for some of them, with a deadline, and gives their results.
 

@@ -33,7 +33,7 @@ _RETRY_S = 0.1
 
 
 class NoOffsetError(ClientError):
-    """A position outside a partition's offsets, where nothing says what to do then."""
+    """A position outside a partition's offsets, without a policy to reset it."""
 
     java_class = "org.apache.kafka.clients.consumer.OffsetOutOfRangeException"
 

@@ -48,7 +48,7 @@ class NobodyListensError(ClientError):
 
 
 class DisconnectedError(ClientError):
-    """The broker closed the connection, or answered with what is no answer."""
+    """The broker closed the connection, or sent bytes that are no answer."""
 
     java_class = f"{_PACKAGE}.DisconnectException"
 
@@ -71,7 +71,7 @@ class RefusedError(ClientError):
 
 
 def require(code: int, message: str | None = None) -> None:
-    """Passes where `code` is 0.
+    """Raises RefusedError unless `code` is 0.
 
     Raises:
         RefusedError: it is not.

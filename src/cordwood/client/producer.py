@@ -176,7 +176,7 @@ class Producer:
         return max(0.0, oldest + self._settings.linger_ms / 1000 - self._clock.monotonic_s())
 
     def flush_due(self) -> None:
-        """Sends what has waited long enough."""
+        """Sends the batches that have waited for linger.ms."""
         if self.due_s() == 0.0:
             self.flush()
 

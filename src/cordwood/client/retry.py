@@ -53,7 +53,7 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """The row of a request.
+    """Row of the table of actions: a request's actions after error codes.
 
     `places` are the paths to the error codes in its answer. `by_client` is true if
     `ClusterClient` sends the request again for `AGAIN` and `COORDINATOR`.

@@ -41,7 +41,7 @@ class ScramUser(NamedTuple):
 
 
 def describe_users(cluster: ClusterClient, names: Sequence[str]) -> list[ScramUser]:
-    """Users that have passwords, all where none is named; without those that have none."""
+    """The users that have passwords: of those named, or of all."""
     request = DescribeUserScramCredentialsRequest(
         users=[DescribeUserScramCredentialsRequest.UserName(name=name) for name in names] or None
     )

@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 
 class _Of(Generic[T]):
-    """An attribute with the value of the setting called so, with dots for underscores."""
+    """Descriptor of a setting's value: its attribute's name with dots for underscores."""
 
     def __init__(self, kind: type[T]) -> None:
         self.kind = kind

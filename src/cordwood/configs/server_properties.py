@@ -340,7 +340,7 @@ def _located(source: str) -> Iterator[None]:
 
 
 def _completed(texts: Texts) -> dict[str, str]:
-    """The properties with what Cordwood takes for granted, `node.id` and `broker.id` alike."""
+    """The properties with implied ones added: `node.id` and `broker.id` stand for each other."""
     given = {**_GIVEN, **texts}
     number = texts.get("node.id", texts.get("broker.id", "1"))
     return {"node.id": number, "broker.id": number, **given}

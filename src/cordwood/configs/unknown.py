@@ -77,7 +77,7 @@ def unknown_settings(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def _advice_on(name: str, known: Collection[str]) -> str:
-    """Empty if no name is like it."""
+    """Advice on a name; empty if no name is similar."""
     if is_misnamed_broker_setting(name):
         return advise_on_broker_name(name)
     if name in dynamic_settings():

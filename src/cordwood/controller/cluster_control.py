@@ -221,7 +221,7 @@ class ClusterControl:
     def alter_partitions(
         self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange]
     ) -> list[AlteredIsr]:
-        """Changes ISRs as their leaders propose; what became of each, in their order.
+        """Changes ISRs as their leaders propose; returns the result of each, in their order.
 
         Raises:
             StaleBrokerEpochError: the broker is not registered with this epoch.
@@ -307,7 +307,7 @@ class ClusterControl:
 
     @one_at_a_time
     def write_no_op(self) -> None:
-        """Moves the log on, so that a node that follows it learns that it is not cut off.
+        """Writes a record without effect, by which followers learn that they are not cut off.
 
         Raises:
             StorageError: the disk returned an error.

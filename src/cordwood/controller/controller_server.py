@@ -1,4 +1,4 @@
-"""A controller as its cluster sees it: its listener, and what it does when time passes.
+"""A controller as its cluster sees it: its listener, and its periodic work.
 
 Source: kafka.server.ControllerServer, QuorumController (4.3.0); KIP-631.
 """

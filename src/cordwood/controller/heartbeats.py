@@ -1,4 +1,4 @@
-"""The brokers that are alive: when each was last heard, and what its next heartbeat brings.
+"""The brokers that are alive: the time of the last heartbeat of each, and its transitions.
 
 None of this is in the metadata log: a controller that starts gives each unfenced broker a session.
 
@@ -91,7 +91,7 @@ class Heartbeats:
         self._brokers.pop(broker_id, None)
 
     def keep_only(self, registered: Container[int]) -> None:
-        """Brokers that are not registered any more do not count."""
+        """Forgets brokers that are not registered any more."""
         for broker_id in [each for each in self._brokers if each not in registered]:
             del self._brokers[broker_id]
 

@@ -1,4 +1,4 @@
-"""Leaders elected, ISRs changed, replicas moved, directories recorded.
+"""Elections of leaders, changes of ISRs, reassignments, and directories of replicas.
 
 Source: org.apache.kafka.controller.ReplicationControlManager.electLeaders, alterPartition,
 alterPartitionReassignments, handleAssignReplicasToDirs; KIP-183, KIP-455, KIP-460, KIP-497,
@@ -45,7 +45,7 @@ PREFERRED, UNCLEAN = 0, 1
 def elect_leaders(
     view: ClusterView, wanted: Iterable[tuple[str, int]] | None, election_type: int
 ) -> tuple[Records, list[ElectionResult]]:
-    """The records of elections, and how each went.
+    """The records of elections, and the result of each.
 
     Raises:
         InvalidRequestError: there is no such type of election.

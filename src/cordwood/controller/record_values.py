@@ -180,7 +180,7 @@ def _producer_ids(fields: Fields) -> None:
 
 
 def _scram(fields: Fields) -> None:
-    """Of a cluster that was formatted with credentials; no request writes one."""
+    """Accepts credentials of a formatted cluster; no request writes one."""
     _require(fields["mechanism"] in SCRAM_MECHANISMS, "mechanism", fields["mechanism"])
 
 

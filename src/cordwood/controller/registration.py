@@ -202,7 +202,7 @@ def require_features(
 
 
 def unfencing(view: ClusterView, broker: BrokerImage) -> Records:
-    """The broker serves: it leads what has no leader and is its to lead."""
+    """The records that unfence a broker, and elect it for leaderless partitions."""
     broker_id = broker.broker_id
     changes = _Changes(view, lambda each: each == broker_id or view.is_active(each))
     without_leader = changes.of(lambda _topic, _number, partition: partition.leader < 0)
@@ -210,7 +210,7 @@ def unfencing(view: ClusterView, broker: BrokerImage) -> Records:
 
 
 def shutting_down(view: ClusterView, broker: BrokerImage) -> Records:
-    """A controlled shutdown begins: the broker leaves all ISRs and leads nothing any more."""
+    """The records of a controlled shutdown: the broker leaves all ISRs and leads nothing."""
     left = leaving(view, broker.broker_id)
     if broker.in_controlled_shutdown:
         return left
@@ -259,7 +259,7 @@ def cordoning(view: ClusterView, broker: BrokerImage, directories: Sequence[uuid
 
 
 def unregistering(view: ClusterView, broker_id: int) -> Records:
-    """The broker is forgotten.
+    """The record that removes a broker's registration, and those that its replicas need.
 
     Raises:
         BrokerIdNotRegisteredError: it is not known.
@@ -384,7 +384,7 @@ class _Changes:
 
 
 def _after(view: ClusterView, records: Records) -> ClusterView:
-    """The view once these records count."""
+    """The view after these records are applied."""
     delta = ImageDelta(view.image)
     for record in records:
         delta.apply(record.name, with_defaults(record.name, record.fields))

@@ -53,7 +53,7 @@ CheckDeletion = Callable[[str], KafkaError | None]
 def create_topics(
     view: ClusterView, topics: Sequence[NewTopic], check_configs: CheckConfigs | None = None
 ) -> tuple[Records, list[CreatedTopic | KafkaError]]:
-    """The records of topics to be made, and what becomes of each.
+    """The records of new topics, and the result of each.
 
     Raises:
         PolicyViolationError: they need more than 10,000 records.

@@ -1,4 +1,4 @@
-"""The text that every checkpoint file is: a version, the number of entries, one entry to a line.
+"""The format of every checkpoint file: a version, the number of entries, one entry to a line.
 
 Source: org.apache.kafka.server.common.CheckpointFile.
 """

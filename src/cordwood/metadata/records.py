@@ -200,7 +200,7 @@ def registration_change(broker: BrokerImage, version: int, **changes: object) ->
 
 
 def image_records(image: MetadataImage) -> Iterator[ApiRecord]:
-    """All that an image holds, as a snapshot does: metadata.version first, topics first of theirs.
+    """All records of an image, as a snapshot has them: metadata.version first.
 
     Source: MetadataImage.write.
     """

@@ -78,5 +78,5 @@ def parse_target(text: str) -> tuple[str, int | None]:
 
 
 def held_by(ids: Iterable[str]) -> str:
-    """The reason that is reported for what is held."""
+    """The reason that is reported for data under these holds."""
     return f"held: {', '.join(ids)}"

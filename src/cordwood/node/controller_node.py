@@ -166,7 +166,7 @@ class ControllerNode(NodeLifecycle):
         self._scheduler.wake()
 
     def run_due(self) -> None:
-        """The clock was moved: returns when all that is due by now is done.
+        """Runs all work that is due after the clock was advanced, and returns when it is done.
 
         To be called by any thread but the event loop's.
         """

@@ -112,7 +112,7 @@ def _controller_endpoints(settings: BrokerSettings) -> list[Endpoint]:
 
 
 def _require_empty(log_dir: Path, fs: FileSystem) -> None:
-    """A directory that is not formatted, and holds logs, is somebody's: not ours to format.
+    """Refuses to format a directory that holds logs already.
 
     Raises:
         ConfigError: it does.

@@ -81,7 +81,7 @@ class NodeLifecycle(ABC):
         self._undo.append((undo, waits))
 
     def _fail(self, why: str) -> None:
-        """The node cannot serve any more."""
+        """Ends the node, which cannot serve any more."""
         if not self.failure.done():
             _log.critical("%s", why)
             self.failure.set_result(why)

@@ -468,7 +468,7 @@ class Node(NodeLifecycle):
         self.cleaner.clock_moved()
 
     def run_due(self, *, compact: bool = True) -> None:
-        """The clock was moved: returns when all that is due by now is done.
+        """Runs all work that is due after the clock was advanced, and returns when it is done.
 
         To be called by any thread but the event loop's.
 

@@ -139,5 +139,5 @@ def parts_of(codec: MessageCodec, values: Any) -> list[Any]:
 
 
 def build(codec: MessageCodec, values: Any) -> Any:
-    """The message that is read where one with those fields is written."""
+    """A message with those fields, equal to one that is read from its bytes."""
     return read(codec, encode(codec, values))

@@ -99,7 +99,7 @@ class LoopIterations:
         return f"{what} for {seconds * 1000:.0f} ms, the longest of {len(self._what)}"
 
     def _report(self, now_s: float, taken_s: float, cpu_s: float) -> None:
-        """One line a second at most."""
+        """Logs long iterations, one line a second at most."""
         if now_s < self._log_after_s:
             self._unlogged += 1
             return

@@ -101,7 +101,7 @@ class Slices:
 
 
 class _Work:
-    """One piece of work, its thread, and the turn that is handed to and fro."""
+    """One piece of work, its thread, and the turn that both threads pass to each other."""
 
     def __init__(self, slices: Slices, run: Callable[[], Any], done: asyncio.Future[Any]) -> None:
         self.done = done

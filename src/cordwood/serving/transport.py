@@ -95,7 +95,7 @@ class PlainTransport:
         return Address(unmapped(str(host)), int(port))
 
     def handshake(self) -> None:
-        """Nothing is to be agreed on."""
+        """Does nothing: plain TCP has no handshake."""
 
     def receive_into(self, buffer: memoryview, /) -> int:
         """Receives bytes; returns their number, 0 at their end."""

@@ -326,7 +326,7 @@ class BrokerTrash:
         return bool(removals) and self._forget(*removals[0])
 
     def remove_until(self, until_ms: int) -> list[dict[str, Any]]:
-        """Deletes for good what was removed at or before a moment; what that was.
+        """Deletes for good what was removed at or before a moment; returns it as plain values.
 
         Raises:
             TrashError: it is missing, or cannot be read.

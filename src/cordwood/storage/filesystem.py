@@ -354,7 +354,7 @@ class FileWriter:
 
 @contextmanager
 def room_for(path: Path) -> Iterator[None]:
-    """Turns the system's word for a full disk into `NoSpaceError`."""
+    """Turns the system's error of a full disk into `NoSpaceError`."""
     try:
         yield
     except OSError as error:
@@ -470,7 +470,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
 
 
 class OsFileSystem(FileSystem):
-    """The machine's."""
+    """The machine's file system."""
 
     def entries_in(self, directory: Path) -> list[Entry]:
         """Lists a directory by scandir, sorted by name."""

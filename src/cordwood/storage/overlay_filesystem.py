@@ -90,7 +90,7 @@ class _OverlayFile:
         self._content.truncate(size_bytes)
 
     def sync(self) -> None:
-        """Memory has nothing to wait for."""
+        """Does nothing: memory has nothing to wait for."""
 
     def size(self) -> int:
         return self._content.size()
@@ -110,11 +110,11 @@ class _NoLock:
     """A lock that keeps nobody out."""
 
     def release(self) -> None:
-        """Nothing is held."""
+        """Does nothing: nothing is held."""
 
 
 class OverlayFileSystem(FileSystem):
-    """`base` as it is, and changes on top that nobody else sees.
+    """File system over `base`, whose changes are in memory, where nobody else sees them.
 
     Names and metadata are those of the moment when they were first asked for: a log is loaded from
     one look at its directory.
@@ -237,7 +237,7 @@ class OverlayFileSystem(FileSystem):
         self._directories[path] = False
 
     def sync_directory(self, path: Path) -> None:
-        """Memory has nothing to wait for."""
+        """Does nothing: memory has nothing to wait for."""
 
     def set_modified(self, path: Path, modified_ns: int) -> None:
         """Sets the modification time in memory."""
@@ -251,8 +251,8 @@ class OverlayFileSystem(FileSystem):
         )
 
     def take_after(self, path: Path, model: FileFacts) -> None:
-        """Owners are those of the disk."""
+        """Does nothing: owners are those of the disk."""
 
     def lock(self, directory: Path) -> Lock:
-        """No lock: the owner of the directory keeps running."""
+        """Returns a lock that keeps nobody out: the owner of the directory keeps running."""
         return _NoLock()

@@ -177,7 +177,7 @@ class _StoppedLog:
         return not OS.exists(path) or _facts(path) != facts or crc_of(path) == new.crc
 
     def _require_stored(self, removal: Removal, bases: Container[int]) -> None:
-        """Of a segment that is not in the log, its own log has to be in the trash."""
+        """Requires that the trash has the log file of each segment that the log lacks."""
         for each in removal.files:
             path = self._trashed.directory / each.stored
             is_wanted = each.name.endswith(LOG_SUFFIX) and base_offset_of(each.name) in bases

@@ -75,7 +75,7 @@ class InProcessEngine:
         self.fs = fs
 
     def configure(self, settings: CleanerSettings) -> None:
-        """Takes any settings; none is for it."""
+        """Ignores the settings: none concerns this engine."""
 
     def status(self) -> Mapping[str, Any]:
         """Always available."""

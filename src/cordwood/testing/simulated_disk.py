@@ -58,7 +58,7 @@ class Content(NamedTuple):
         return Content(self.pages[:first] + pages + self.pages[last + 1 :], max(self.size, end))
 
     def resized(self, size: int) -> Content:
-        """Cut off at `size`, or filled up by zeros."""
+        """A copy of that size: cut off, or filled up with zeros."""
         if size == self.size:
             return self
         count, over = divmod(size, PAGE_BYTES)
@@ -173,7 +173,7 @@ def change_names(nodes: Nodes, change: NameChange, modified_ns: int) -> None:
 
 
 def sync_names(nodes: Nodes, directory_id: int) -> None:
-    """Puts a directory's names on disk, and of others what goes together with them."""
+    """Syncs a directory's names; a rename between two directories is synced in both."""
     whole = len(directory_at(nodes, directory_id).pending)
     for touched, count in _closed(nodes, {directory_id: whole}).items():
         node = directory_at(nodes, touched)
@@ -242,7 +242,7 @@ class EverythingLasted(Outcome):
 
 
 class ByChance(Outcome):
-    """Some of it is there.
+    """Outcome in which some of the pending changes persist, at random.
 
     Each outcome has a leaning of its own, from losing nearly all to keeping nearly all: what breaks
     a program is often one change lost, or one kept.

@@ -145,7 +145,7 @@ class Tree:
         self.next_id += 1
 
     def clear_away(self, open_ids: Iterable[int]) -> None:
-        """Forgets, now and then, what no name and nobody leads to any more."""
+        """Forgets, from time to time, nodes without a name that nobody has open."""
         if len(self.nodes) >= self._cleared_at:
             self.nodes = reachable(self.nodes, [ROOT, *open_ids])
             self._cleared_at = 2 * len(self.nodes) + _CLEARED_AT_LEAST

@@ -123,7 +123,7 @@ class _Link:
         self._is_held = False
 
     def connected(self, end: _End) -> None:
-        """One of the two connections is there."""
+        """Notes that one of the two connections is open."""
         if end is self.near:
             self._board.accepted(self)
 

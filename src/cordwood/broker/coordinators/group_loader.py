@@ -42,7 +42,7 @@ class GroupReplay:
         self._commits: dict[bytes, tuple[bytes, int]] = {}
 
     def batch(self, batch: RecordBatch | LegacyBatch) -> None:
-        """Replays a batch, perhaps but for commits of offsets."""
+        """Replays a batch; its commits of offsets may wait until `flush`."""
         if isinstance(batch, LegacyBatch):
             self.flush()
             for record in batch.records():

@@ -71,7 +71,7 @@ async def _answer(
 def _begin(
     context: BrokerContext, partition: TopicPartition, target: Path
 ) -> int | asyncio.Future[Any]:
-    """The code of what is wrong, or the beginning of the move."""
+    """Begins a move; returns its error code."""
     if not has_future_directory_name(partition):
         return ErrorCode.INVALID_TOPIC_EXCEPTION  # KAFKA-4893
     if target not in context.broker.replicas.log_dirs:

@@ -212,7 +212,7 @@ def _respond(
 def _count(
     context: BrokerContext, partitions: Sequence[PartitionRead], *, is_replication: bool
 ) -> None:
-    """Counts what is sent; for the followers' quota without what is around the records.
+    """Counts the bytes that are sent; the followers' quota counts those of records alone.
 
     Source: KafkaApis.sizeOfThrottledPartitions.
     """

@@ -1,4 +1,4 @@
-"""The response to a Fetch: what was read, by topic, and where leaders are that have moved."""
+"""The response to a Fetch: records by topic, and the addresses of leaders that have moved."""
 
 from __future__ import annotations
 

@@ -256,7 +256,7 @@ def _handle_transaction(context: BrokerContext, request: ProduceRequest) -> Resp
 
 
 def _kept(context: BrokerContext, request: ProduceRequest) -> ProduceRequest:
-    """The request for a later turn, when its buffer may serve other connections."""
+    """A copy of the request for a later turn, when its buffer may serve other connections."""
     if _records_bytes(request) > _INLINE_BYTES_MAX:
         return request  # it has a buffer of its own
     copied: ProduceRequest = build(request_codec(API.key, context.api_version), request)

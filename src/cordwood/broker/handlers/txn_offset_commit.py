@@ -155,7 +155,7 @@ async def _commit(
 async def _verified(
     context: BrokerContext, request: TxnOffsetCommitRequest
 ) -> TransactionalProducer:
-    """The producer, whose transaction has the group's offsets in it.
+    """Requires that the transaction has the group's offsets; returns its producer.
 
     Raises:
         CoordinatorRequestError: it has not, or the group's id is empty.

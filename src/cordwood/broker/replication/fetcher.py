@@ -133,7 +133,7 @@ class ReplicaFetcher:
         self._call_soon(self._has_partitions.set)
 
     def unfollow(self, key: LedBy) -> None:
-        """Leaves a partition out from now on; an answer that is under way is left out, too."""
+        """Stops fetching a partition; an answer that is in flight is ignored."""
         if self._followed.pop(key, None) is not None:
             self._unfetchable.discard(key)
             self._moved[key] = None
@@ -163,7 +163,7 @@ class ReplicaFetcher:
         return self._clock.monotonic_s() * 1000
 
     def _look(self) -> float:
-        """Sees to what the session fetches; returns for how many ms nothing else can be fetched."""
+        """Updates the session's positions; returns for how many ms nothing else can be fetched."""
         wait_ms = self._backoff_ms
         if self._throttle is not None and self._throttle.has_partitions:
             self._moved.update(dict.fromkeys(self._followed))
@@ -226,7 +226,7 @@ class ReplicaFetcher:
         await self._take(self._session.answered(response))
 
     async def _take(self, found: Answered) -> None:
-        """Does what the answers for partitions say."""
+        """Takes the answers for partitions, and applies their effects."""
         steps: list[_Step] = []
         asking: list[tuple[LedBy, Followed]] = []
         for key, (position, answer) in found.items():

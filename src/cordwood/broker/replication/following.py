@@ -163,7 +163,7 @@ class PartitionFollowing:
         return self._is_fenced
 
     def begin(self, log: FollowedLog) -> list[Effect]:
-        """To be done before the first fetch.
+        """The effects to apply before the first fetch.
 
         A log without epochs is cut off at its mark. One that a crash has left with a gap is cut off
         there, and the leader has the rest.

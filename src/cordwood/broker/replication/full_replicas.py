@@ -58,7 +58,7 @@ class FullReplicas:
         call_later_ms: Callable[[float, Callable[[], None]], object],
         back: Callable[[TopicPartition], None],
     ) -> None:
-        """None is full.
+        """No replica is full yet.
 
         Args:
             node_id: of this broker.

@@ -60,7 +60,7 @@ class IsrChanges:
         self._sending: asyncio.Task[None] | None = None
 
     def propose(self, key: LedBy, proposal: IsrProposal) -> None:
-        """Sends a proposal, soon; `answered` gets what becomes of it."""
+        """Sends a proposal, soon; `answered` gets the result."""
         self._waiting[key] = proposal
         if self._sending is None:
             self._sending = asyncio.get_running_loop().create_task(self._send_all())

@@ -271,7 +271,7 @@ class PartitionLeadership:
         return True
 
     def end_omission(self, broker_id: int, fetches: SessionFetches | None = None) -> None:
-        """A follower's session leaves the partition out no more; any session for None."""
+        """Ends the omission of the partition by a follower's session; by any session for None."""
         state = self._followers.get(broker_id)
         if state is not None and (fetches is None or fetches is state.omitted_by):
             self._followers[broker_id] = state.after_omission()
@@ -431,7 +431,7 @@ class PartitionLeadership:
         return max(found)[2] if found else None
 
     def low_watermark(self, own_start: int) -> int:
-        """Below which no live replica has a record; DeleteRecords waits for it.
+        """The lowest log start offset of the live replicas; DeleteRecords waits for it.
 
         Source: Partition.lowWatermarkIfLeader.
         """

@@ -176,7 +176,7 @@ class Replication:
         )
 
     def unfollow(self, key: LedBy) -> None:
-        """Fetches a partition no more; an answer that is under way is left out."""
+        """Stops fetching a partition; an answer that is in flight is ignored."""
         for each in self._fetching.values():
             each.fetcher.unfollow(key)
 
@@ -186,7 +186,7 @@ class Replication:
             each.fetcher.log_changed(key)
 
     def unfollow_closed(self) -> None:
-        """Fetches the partitions no more whose logs are closed: their directory has failed."""
+        """Stops fetching partitions whose logs are closed: their directory has failed."""
         for each in self._fetching.values():
             for key in list(each.fetcher.partitions):
                 followed = each.fetcher.followed(key)

@@ -89,7 +89,7 @@ class Placement(Protocol):
         """
 
     def end(self) -> None:
-        """The compaction is over, whatever has become of it."""
+        """Ends the compaction, whatever its result."""
 
 
 def staged_segments(compaction: LogCompaction, manifest: Manifest) -> tuple[StagedSegment, ...]:

@@ -32,14 +32,14 @@ class DueReader:
     """Reads due moments of the segments of a log, by the settings of its topic."""
 
     def __init__(self, rule: DueRule, *, batch_bytes_max: int, fs: FileSystem = OS) -> None:
-        """Takes what is asked for, and how much memory a batch may take."""
+        """Takes the rule of a topic, and the largest size of a decompressed batch."""
         self.rule = rule
         self._batch_bytes_max = batch_bytes_max
         self._fs = fs
 
     @classmethod
     def of(cls, config: LogConfig, *, fs: FileSystem = OS) -> DueReader | None:
-        """The reader for a topic; None where nothing is asked for."""
+        """The reader for a topic; None if no setting asks for due moments."""
         rule = DueRule.of(config)
         if rule is None:
             return None

@@ -120,7 +120,7 @@ class MeasuredLog:
         return self._on_disk.cleaner_offset()
 
     def free_bytes(self) -> int:
-        """Any result fits."""
+        """A number of bytes that any result fits."""
         return _ROOMY_BYTES
 
     def committer(self, compaction: LogCompaction, captured: Captured) -> CompactionCommitter:
@@ -159,7 +159,7 @@ class MeasuredLog:
         self._cleaner_offset = end
 
     def end(self, captured: Captured) -> None:
-        """No checkpoint is written."""
+        """Does nothing: no checkpoint is written."""
 
 
 class _Nowhere:
@@ -169,10 +169,10 @@ class _Nowhere:
         """Returns: a measurement is always wanted."""
 
     def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
-        """The manifest is all that is wanted."""
+        """Does nothing: the manifest is enough."""
 
     def end(self) -> None:
-        """There is nothing to end."""
+        """Does nothing: there is nothing to end."""
 
 
 def _rewritten(last: CleanedSegment, new: RewrittenSegment) -> SegmentView:

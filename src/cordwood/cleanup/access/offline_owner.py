@@ -193,7 +193,7 @@ class OfflineOwner:
         return view_when_rolled(self.view, now_ms=self._request.now_ms)
 
     def plan_roll(self) -> LogView:
-        """The same, which is reported."""
+        """The view of the log as `roll_idle` will leave it; reports the roll."""
         view = self.view_when_rolled()
         if view is not self.view:
             self.report.rolled_at = view.log_end_offset

@@ -166,7 +166,7 @@ class OnlinePlacement:
             )
 
     def end(self) -> None:
-        """There is nothing to forget."""
+        """Does nothing: there is nothing to forget."""
 
 
 def remove_deleted(log: PartitionLog) -> list[str]:

@@ -114,11 +114,11 @@ class CountedFiles:
         self.log_bytes = 0
 
     def write_log(self, data: Buffer) -> None:
-        """Counts."""
+        """Counts the bytes."""
         self.log_bytes += memoryview(data).nbytes
 
     def finish(self, indexes: Mapping[str, bytes]) -> None:
-        """Their sizes are in the manifest."""
+        """Does nothing: the sizes are in the manifest."""
 
     def discard(self) -> None:
-        """There is nothing to remove."""
+        """Does nothing: there are no files."""

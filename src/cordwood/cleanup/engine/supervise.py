@@ -23,7 +23,7 @@ class Owner(Protocol):
     """Receives the progress and the results of compactions, by their names."""
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
-        """A phase over so many bytes begins, of which `done` count as done."""
+        """Begins a phase over `total` bytes, of which `done` are done."""
 
     def skip(self, name: str, manifests: Mapping[int, Manifest]) -> None:
         """Leaves groups of a compaction, by number, as they are."""
@@ -45,7 +45,7 @@ class CommittersOwner:
         self._by_name = {committer.compaction.name: committer for committer in committers}
 
     def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
-        """Ignored."""
+        """Does nothing."""
 
     def skip(self, name: str, manifests: Mapping[int, Manifest]) -> None:
         """Keeps the manifests of skipped groups."""

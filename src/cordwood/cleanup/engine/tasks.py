@@ -34,7 +34,7 @@ from cordwood.storage.replace import StagedSegment
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Survivors:
-    """The final bits of every segment of a compaction, by base offset, and what they amount to.
+    """Final bits of every segment of a compaction, by base offset, and the numbers of records.
 
     `keys` is how many the dirty section has, 0 where that was not counted.
     """

@@ -207,7 +207,7 @@ def find_survivors(
     entries_max: int,
     fs: FileSystem = OS,
 ) -> Survivors:
-    """Index and probe; arguments and errors are those of `WholeCompaction.index`.
+    """Indexes and probes; arguments and errors are those of `WholeCompaction.index`.
 
     Of an erasure, which knows its offsets, nothing has to be indexed.
     """

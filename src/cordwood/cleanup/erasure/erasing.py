@@ -73,7 +73,7 @@ class _Log:
         return str(self.log.directory.absolute())
 
     def entry(self, *, is_done: bool) -> dict[str, Any]:
-        """Its entry in the report; without `is_done`, of what was to be done."""
+        """The entry in the report; without `is_done`, the planned one."""
         part, log = self.part, self.log
         assert part is not None, "there are entries only for what was searched"
         erased = count_in(part.erased)
@@ -243,7 +243,7 @@ class Erasing:
         self._refusals.partitions.setdefault(partition, reason)
 
     def fail(self, name: str, reason: str) -> None:
-        """Reports what may have such records and cannot be reached."""
+        """Reports a file or directory that may have such records and cannot be read."""
         self._failed[name] = reason
 
     def add_log(self, log: ErasedPartition) -> None:
@@ -466,7 +466,7 @@ class Erasing:
             undo.pop_all()
 
     def _write_back(self, home: Path, before: Pending | None) -> None:
-        """Restores the plan that was there; as far as the disk, which has just refused, lets it."""
+        """Restores the earlier plan, as far as the disk, which has just refused, lets it."""
         with suppress(OSError, CordwoodError):
             if before is None:
                 Pending.end(home, fs=self._fs)
@@ -563,7 +563,7 @@ class Erasing:
                 each.log.finish(committer)
 
     def _give_up(self) -> None:
-        """Gives up what a legal hold, or what has stopped its log, forbids by now."""
+        """Gives up partitions that a legal hold forbids by now, or whose log was stopped."""
         stopped: dict[TopicPartition, str] = {}
         for each in self._logs:
             if each.log.outcome.is_refused:

@@ -37,7 +37,7 @@ _FILES = (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 
 
 class RunningLog(ErasedPartition):
-    """A log that is in use."""
+    """An `ErasedPartition` of a running log."""
 
     def __init__(
         self,

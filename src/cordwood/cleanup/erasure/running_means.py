@@ -47,7 +47,7 @@ class SearchingEngine(Protocol):
         expressions: Sequence[str],
         require_wanted: Callable[[], None],
     ) -> list[Any]:
-        """Of each segment how many records it has, and the ranges of offsets that match."""
+        """The number of records of each segment, and the ranges of offsets that match."""
 
 
 class RunningMeans:

@@ -19,7 +19,7 @@ _ALPHA = 0.5 / math.log(2)
 
 
 def new_registers() -> Bytes:
-    """Registers of no key. Of two sets of keys together, they are the larger ones of both."""
+    """Registers of no key; those of a union of sets are the larger of both."""
     return np.zeros(REGISTERS, dtype=np.uint8)
 
 

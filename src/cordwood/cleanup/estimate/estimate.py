@@ -149,7 +149,7 @@ class _Estimate:
     # ---- the walk over all
 
     def _walk(self, walks: int) -> Iterator[Walked]:
-        """All batches, once of so many times."""
+        """Yields all batches once, in one of `walks` walks."""
         compaction = self._compaction
         self._records = self._records_rewritten = 0
         tracker = TransactionTracker(

@@ -106,7 +106,7 @@ class LogCompaction:
         return tuple(s for s in self.segments if s.base_offset in bases)
 
     def over(self, sources: Sequence[SegmentSource]) -> LogCompaction:
-        """The same compaction, interrupted, with the segments that its groups in place became.
+        """The rest of an interrupted compaction, with the segments that committed groups became.
 
         Args:
             sources: the segments of the log as they are now.

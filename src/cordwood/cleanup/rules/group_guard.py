@@ -111,7 +111,7 @@ class GroupLoss:
 
 
 class GroupGuard:
-    """The groups that one log waits for, as far as they are."""
+    """The groups that one log waits for, with their positions as far as known."""
 
     __slots__ = ("_config", "_high_watermark", "_positions")
 

@@ -37,7 +37,7 @@ class RecordLongs:
         return cls(kinds.HEADER, rule.header)
 
     def read(self, payload: Payload) -> None:
-        """Reads those of a payload.
+        """Reads the numbers of a payload's records.
 
         Raises:
             CorruptError: a record is malformed.

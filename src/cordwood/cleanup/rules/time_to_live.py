@@ -36,7 +36,7 @@ class TimeToLive(RemovalRule):
 
     @classmethod
     def remarks(cls, config: LogConfig) -> Iterator[tuple[str, str]]:
-        """A lag that holds expired records back."""
+        """Remarks on lags that hold expired records back."""
         if cls.of(config) is not None and config.min_compaction_lag_ms > 0:
             yield (
                 "lag-holds-expired-records",

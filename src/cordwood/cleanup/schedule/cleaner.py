@@ -87,7 +87,7 @@ class CleanerStats:
 
     @property
     def recopy_percent(self) -> int:
-        """cleaner-recopy-percent."""
+        """The metric cleaner-recopy-percent."""
         return int(100 * self.bytes_written / max(self.bytes_read, 1))
 
 
@@ -365,7 +365,7 @@ class OnlineCleaner:
     # ---- retention of compacted logs
 
     def _retain_compacted(self) -> None:
-        """Each is let go as soon as it is done, whatever becomes of it."""
+        """Applies retention to compacted logs; each is released when it is done, also on errors."""
         groups = self._manager.groups
         known = groups.look_up([log for log in self._manager.current_logs() if log.config.compact])
         logs = self._manager.deletable_logs()

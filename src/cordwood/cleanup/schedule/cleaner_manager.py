@@ -406,7 +406,7 @@ class CleanerManager:
                     del self._settled[partition]
 
     def check_invariants(self) -> None:
-        """A log is settled under its own name; as the parts say."""
+        """Asserts that logs are settled under their own names, and what the parts assert."""
         self.states.check_invariants()
         self.checkpoints.check_invariants()
         with self._lock:
@@ -434,7 +434,7 @@ class CleanerManager:
 
     @property
     def max_dirty_percent(self) -> int:
-        """max-dirty-percent."""
+        """The metric max-dirty-percent."""
         return int(100 * self.dirtiest_ratio)
 
     def time_since_last_run_ms(self, now_ms: int) -> int:

@@ -57,7 +57,7 @@ class DueLog:
 
     @property
     def size_bytes(self) -> int:
-        """Of what a compaction reads."""
+        """Bytes that a compaction of the log reads."""
         return self.cleanable.bytes_to_read
 
 
@@ -142,7 +142,7 @@ class CleaningSchedule:
         return sorted(by_ratio, key=rank)
 
     def note_turn(self, due: DueLog) -> None:
-        """A log is being compacted, the first that could be: the others come before it again."""
+        """Notes that a log is compacted; it comes after all logs that were not, in this round."""
         if self.order is CleaningOrder.RATIO:
             return
         with self._lock:

@@ -37,7 +37,7 @@ class CleaningStateError(CordwoodError):
 
 @dataclass(frozen=True, slots=True)
 class InProgress:
-    """Being compacted, or losing old segments, by that thread."""
+    """State of a partition that a thread compacts, or deletes old segments of."""
 
     thread: threading.Thread
 
@@ -47,7 +47,7 @@ class InProgress:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """Its cleaning, by a thread, has to stop."""
+    """State of a partition whose cleaning, by a thread, has to stop."""
 
     thread: threading.Thread
 
@@ -57,7 +57,7 @@ class Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """Not to be cleaned before as many calls of `resume_cleaning`."""
+    """State of a partition that is not cleaned before `count` calls of `resume_cleaning`."""
 
     count: int
 
@@ -190,7 +190,7 @@ class CleaningStates:
                     self._let_go.notify_all()
 
     def check_invariants(self) -> None:
-        """A pause counts at least once."""
+        """Asserts that each pause counts at least once."""
         with self.lock:
             for partition, state in self._states.items():
                 is_counted = not isinstance(state, Paused) or state.count > 0

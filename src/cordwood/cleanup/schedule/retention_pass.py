@@ -103,4 +103,4 @@ def start_retention(manager: CleanerManager) -> None:
 
 
 def _ignore(_: int) -> None:
-    """A scheduled task returns nothing."""
+    """Drops the result of a scheduled task."""

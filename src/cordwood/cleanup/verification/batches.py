@@ -189,7 +189,7 @@ class SegmentCheck:
         self._check_bounds(block, found, sound)
 
     def _check_bounds(self, block: Block, found: Ints, sound: Flags) -> None:
-        """Last offsets and maximum timestamps, as the records give them."""
+        """Checks last offsets and maximum timestamps against the records."""
         table = block.table
         lasts = found[:, contents.CHECK_LAST_OFFSET]
         for row in np.flatnonzero(sound & (lasts > table[:, rows_of.LAST_OFFSET])).tolist():

@@ -118,7 +118,7 @@ def compare_copies(
 
 
 def _in_use(places: Sequence[Place]) -> list[Place]:
-    """Without directories that Kafka is about to delete or to move: their names are marked."""
+    """The partitions without directories that Kafka is about to delete or to move."""
     return [
         each for each in places if each.partition.path.name == str(each.partition.topic_partition)
     ]
@@ -183,7 +183,7 @@ class _Side:
         return bits
 
     def fates(self, chunk: Chunk) -> tuple[Flags, Flags]:
-        """Of each record: whether it was aborted, and whether its transaction is open."""
+        """Flags of each record: whether it was aborted, and whether its transaction is open."""
         return (
             self.transactions.aborted(chunk.table)[chunk.batch_of],
             self.transactions.undecided(chunk.table)[chunk.batch_of],
@@ -211,7 +211,7 @@ class _Comparison:
         self._reader = ContentReader(Secrets.from_seed(_SEED).words, fs=fs)
 
     def keep_markers(self, delete_retention_ms: int | None, cleaned_at_ms: int) -> None:
-        """Markers stay so long; the last cleaning was not later than `cleaned_at_ms`."""
+        """Sets how long markers stay; the last cleaning was not later than `cleaned_at_ms`."""
         if delete_retention_ms is not None:
             self._delete_retention_ms, self._stays_until_ms = delete_retention_ms, cleaned_at_ms
 
@@ -357,7 +357,7 @@ class _Comparison:
         self._check_markers(source, chunk, control & is_marker & ~found & at_or_above)
 
     def _check_markers(self, source: SegmentSource, chunk: Chunk, lost: Flags) -> None:
-        """A marker stays while data of its transaction does, and for delete.retention.ms behind.
+        """Checks that a marker stays with its data, and for delete.retention.ms after that.
 
         Source: Cleaner.shouldDiscardBatch, CleanedTransactionMetadata.onControlBatchRead.
         """

@@ -91,7 +91,7 @@ class EpochCheck:
             self._check_starts(bases, piece.lasts)
 
     def _check_starts(self, bases: Ints, lasts: Ints) -> None:
-        """A leader begins its epoch at the log's end: no batch lies on both sides."""
+        """Checks that no batch lies on both sides of an epoch's start."""
         first, end = np.searchsorted(self._starts, (bases[0] + 1, int(lasts[-1]) + 1))
         for number in range(int(first), int(end)):
             start = int(self._starts[number])

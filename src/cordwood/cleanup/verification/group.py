@@ -126,7 +126,7 @@ class _GroupCheck:
     # ---- the staged files alone
 
     def check_staged(self, manifest: Manifest) -> None:
-        """The rules of any segment, how large it may be, and the counts that the manifest gives."""
+        """Checks the rules of any segment, the sizes, and the counts of the manifest."""
         batches = records = 0
         for staged in self._staged:
             segment = self._check_segment(staged)
@@ -255,7 +255,7 @@ class _GroupCheck:
             )
 
     def _check_left_out(self, source: SegmentSource, chunk: Chunk, rows: Ints) -> None:
-        """Batches whose headers have to stay, with or without records."""
+        """Checks the batches whose headers have to stay, with or without records."""
         table = chunk.table[rows]
         lasts = table[:, rows_of.LAST_OFFSET]
         for row in np.flatnonzero(lasts + 1 == self._spec.compaction.first_uncleanable).tolist():
@@ -335,7 +335,7 @@ class _GroupCheck:
             self._aborted.setdefault(producer_id, []).append(base_offset)
 
     def check_transaction_index(self) -> None:
-        """Its entries are those of the sources whose marker is there, and none is missing.
+        """Checks that the index has the entries of the markers that are there, and no others.
 
         One may be missing whose transaction has no record in the sources: an earlier cleaning has
         discarded them.

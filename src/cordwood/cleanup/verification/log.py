@@ -339,7 +339,7 @@ class _LogCheck:
             )
 
     def _check_end(self, end: int) -> None:
-        """A snapshot is written at the end of a log: none is beyond it."""
+        """Checks that no snapshot is beyond the end of the log."""
         for name in sorted(self._names):
             found = self._classified[name]
             if found.kind is not FileKind.PRODUCER_SNAPSHOT or found.base_offset is None:

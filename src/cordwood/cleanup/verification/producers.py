@@ -270,7 +270,7 @@ class ProducerCheck:
         self.check_snapshot(base_offset)
 
     def lose_sight(self) -> None:
-        """A batch is damaged: the replay is not what a broker had, and batches are missing."""
+        """Ends exact checks: a batch is damaged, and others may be missing."""
         self._is_exact, self._is_blind = False, True
 
     def end_segment(self, data: bytes | None, *, is_sound: bool) -> None:
@@ -329,7 +329,7 @@ class ProducerCheck:
         return why
 
     def _check_missing(self, path: Path, entries: Sequence[AbortedTransaction]) -> None:
-        """A cleaning leaves no entry for data below the log start, nor for data that is gone."""
+        """Checks missing entries: none is left for data that is gone or below the log start."""
         known = self._bare.union(entry.last_offset for entry in entries)
         for offset, (expected, _) in self._expected.items():
             if offset not in known and offset >= self._log_start_offset:

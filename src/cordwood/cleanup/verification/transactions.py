@@ -24,7 +24,7 @@ class Transactions:
     """The transactions of some consecutive segments: first all blocks go to `note`, in order."""
 
     def __init__(self, *, log_start_offset: int, before: TransactionSummary) -> None:
-        """Nobody reads below the log start; `before` is the state in front of the first segment."""
+        """Takes the log start, below which nobody reads, and the state at the first segment."""
         self._log_start_offset = log_start_offset
         self._before = before
         self._markers: dict[int, list[tuple[int, bool]]] = {}
@@ -56,7 +56,7 @@ class Transactions:
             self._data.setdefault(producer_id, []).extend(table[mine, rows_of.BASE_OFFSET].tolist())
 
     def end(self, beyond: Iterable[AbortedTransaction]) -> None:
-        """All blocks are in; `beyond` are the transactions that are aborted behind them."""
+        """Ends the blocks; `beyond` are the transactions that are aborted after them."""
         self._data_sorted = {
             producer_id: np.array(offsets, dtype=np.int64)
             for producer_id, offsets in self._data.items()

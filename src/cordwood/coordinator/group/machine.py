@@ -65,7 +65,7 @@ class GroupStateMachine:
     # ---- as cordwood.coordinator.runtime.StateMachine
 
     def new_state(self, partition: int, timeline: Timeline) -> GroupShard:
-        """No groups."""
+        """The state of a partition without groups."""
         return GroupShard(partition, timeline)
 
     def handle(

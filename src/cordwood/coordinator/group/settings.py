@@ -90,7 +90,7 @@ _CONSUMER_PROPERTIES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSettings:
-    """Kafka's defaults; times in ms.
+    """Settings of groups; the defaults are Kafka's, times in ms.
 
     Source: org.apache.kafka.coordinator.group.GroupCoordinatorConfig.
     """

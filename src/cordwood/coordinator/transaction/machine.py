@@ -94,7 +94,7 @@ class TransactionStateMachine:
     # ---- as cordwood.coordinator.runtime.StateMachine
 
     def new_state(self, partition: int, timeline: Timeline) -> TransactionShard:
-        """No transactions."""
+        """The state of a partition without transactions."""
         return TransactionShard(partition, timeline)
 
     def handle(

@@ -11,7 +11,7 @@ _MS_PER_MINUTE = 60_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionSettings:
-    """Kafka's defaults; times in ms.
+    """Settings of transactions; the defaults are Kafka's, times in ms.
 
     Source: org.apache.kafka.coordinator.transaction.TransactionStateManagerConfig,
     TransactionLogConfig.

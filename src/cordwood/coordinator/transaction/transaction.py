@@ -179,7 +179,7 @@ class Transaction:
     def with_next_epoch(
         self, *, timeout_ms: int, expected_epoch: int | None, now_ms: int
     ) -> Transaction:
-        """After InitProducerId, with the same producer id.
+        """A copy after InitProducerId with the same producer id.
 
         Args:
             timeout_ms: of transactions from now on.
@@ -223,7 +223,7 @@ class Transaction:
     def with_producer_id(
         self, producer_id: int, *, timeout_ms: int, keeps_last_epoch: bool, now_ms: int
     ) -> Transaction:
-        """After InitProducerId, with a new producer id since the epochs of the old one are used up.
+        """A copy after InitProducerId with a new producer id, as the old one's epochs are used up.
 
         With `keeps_last_epoch` the client has the old producer id, and may repeat the request.
 
@@ -353,7 +353,7 @@ class Transaction:
         )
 
     def _moved(self, state: TransactionState, **changes: Any) -> Transaction:
-        """After a transition to `state`.
+        """A copy after a transition to `state`.
 
         Raises:
             IllegalTransitionError: the state, the producer id or the epoch is not possible.

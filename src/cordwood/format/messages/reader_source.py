@@ -241,7 +241,7 @@ class ReaderSource:
             null()
 
     def _length(self, variable: str, code: str) -> None:
-        """Reads a length; a compact one is but the first byte of a varint."""
+        """Reads a length; a compact one as the first byte of a varint alone."""
         self._pending.append(("B" if self._is_flexible else code, variable))
         self._flush()
 

@@ -207,7 +207,7 @@ class QuorumFollower:
             await asyncio.sleep(_DAMAGED_S)
 
     def _changes(self, effect: Effect) -> bool:
-        """Whether the log has anything to do: an answer to an idle observer has the same mark."""
+        """Whether an effect changes the log; a high watermark that has not moved does not."""
         if isinstance(effect, MoveHighWatermark):
             return effect.offset > self._log.end.high_watermark
         return True

@@ -142,7 +142,7 @@ class BrokerLifecycle:
         self._soon()
 
     def directory_failed(self, directory: UUID) -> None:
-        """Every heartbeat names it from now on."""
+        """Has every heartbeat name a failed directory from now on."""
         self._offline.setdefault(directory, False)
         if self._is_registered:
             self._soon()
@@ -156,7 +156,7 @@ class BrokerLifecycle:
             self.end()
 
     def end(self) -> None:
-        """Nothing more is sent."""
+        """Ends the life of the broker: nothing more is sent."""
         self._state = BrokerState.SHUTTING_DOWN
         self._on_change()
 

@@ -118,7 +118,7 @@ def key_fates(explanation: LogExplanation, records: Sequence[FoundRecord]) -> li
 def winners(
     records: Sequence[FoundRecord], rule: VersionRule | None, log_start_offset: int
 ) -> list[list[int]]:
-    """The offsets of the records that beat each record of a key, the highest last.
+    """The offsets of the records that supersede each record of a key, the highest last.
 
     Those of aborted transactions beat none, nor does a version below the log start offset.
 
@@ -134,7 +134,7 @@ def winners(
 def beaten_newer(
     records: Sequence[FoundRecord], rule: VersionRule | None, log_start_offset: int
 ) -> list[int | None]:
-    """The offset of the newest record that each record of a key beats though it is older.
+    """The offset of the newest record that each record supersedes by its version, though older.
 
     A compaction that finds that one keeps a tombstone past its horizon. The arguments are those of
     `winners`.

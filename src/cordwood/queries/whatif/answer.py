@@ -66,7 +66,7 @@ class Totals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotMeasured:
-    """The names of partitions whose due compaction is not known, and matters, on each side."""
+    """Names of partitions whose due compaction has an effect that is not known, on each side."""
 
     now: Sequence[str]
     then: Sequence[str]

@@ -109,7 +109,7 @@ class PartitionPlaces:
         self._has_replica: dict[tuple[int, UUID | None], bool] = {}
 
     def place(self, partition: PartitionImage) -> tuple[int, int, list[int]]:
-        """The error code of a partition, its leader, and the replicas that are not there."""
+        """The error code of a partition, its leader, and its offline replicas."""
         code = 0
         leader = partition.leader
         if leader == NO_LEADER or leader not in self._alive:
@@ -119,7 +119,7 @@ class PartitionPlaces:
         return code, leader, self._offline(partition)
 
     def _offline(self, partition: PartitionImage) -> list[int]:
-        """The replicas whose broker, or whose log directory, is not there.
+        """The replicas whose broker or log directory is offline.
 
         Source: KRaftMetadataCache.isReplicaOffline.
         """

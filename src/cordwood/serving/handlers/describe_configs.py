@@ -30,7 +30,7 @@ _MALFORMED = (
 
 
 def handle(context: RequestContext, request: DescribeConfigsRequest) -> Response:
-    """Answers from the image and the settings in force; a kind that none is fails all of them."""
+    """Answers from the image and the settings in force; an unknown resource type fails all."""
     kinds = {int(kind) for kind in ConfigResource}
     if any(asked.resource_type not in kinds for asked in in_steps(request.resources, every=64)):
         error = InvalidRequestError(_MALFORMED)

@@ -18,7 +18,7 @@ from cordwood.serving.request_context import RequestContext
 
 
 def handle(context: RequestContext, request: ListPartitionReassignmentsRequest) -> Response:
-    """Answers from the image; of topics that are not there, and partitions, nothing is said."""
+    """Answers from the image; unknown topics and partitions are left out."""
     image = context.node.metadata.image
     asked: Iterable[tuple[str, Iterable[int]]]
     if request.topics is None:

@@ -47,7 +47,7 @@ class RecordRules:
         self._newest = now_ms + config.message_timestamp_after_max_ms
 
     def are_kept(self, header: BatchHeader, summary: RecordSummary) -> bool:
-        """Whether the records keep every rule, as far as their summary shows.
+        """Whether the records obey every rule, as far as their summary shows.
 
         False may be wrong: the records out of bounds can be those without a timestamp.
         """

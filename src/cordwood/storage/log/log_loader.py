@@ -434,7 +434,7 @@ class _Loader:
     # ---- recovery
 
     def _recover_log(self) -> tuple[int, int]:
-        """(recovery point, log end offset)."""
+        """Recovers the log if it was not closed; returns (recovery point, log end offset)."""
         request = self._request
         if self._is_deleted_dir:
             if not self._segments:
@@ -542,7 +542,7 @@ class _Loader:
         )
 
     def _recover_unflushed(self) -> bool:
-        """Whether anything was cut off."""
+        """Recovers the segments that were not flushed; whether anything was cut off."""
         if not self._segments:
             return False
         unflushed = self._segments.values(self._request.recovery_point, 1 << 63)
@@ -620,7 +620,7 @@ class _Loader:
         )
 
     def _remove_segments(self, doomed: list[LogSegment]) -> None:
-        """The newest first, so that a crash leaves no gap."""
+        """Removes segments, the newest first, so that a crash leaves no gap."""
         self._segments = self._segments.without(doomed)
         producers = self._producers()
         for segment in reversed(doomed):

@@ -42,7 +42,7 @@ class AppendProducers:
         guard: object | None,
         version: int,
     ) -> None:
-        """Begins with none.
+        """Begins without producers.
 
         Args:
             state: the producers of the log that is appended to.

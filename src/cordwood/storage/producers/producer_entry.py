@@ -297,7 +297,7 @@ class ProducerAppendInfo:
         refused: AttemptedSequence | None = None,
         on_warning: Callable[[str], None] = _log.warning,
     ) -> None:
-        """Begins with what is known.
+        """Begins with the producer's present state.
 
         Args:
             topic_partition: of the log, for errors' texts.

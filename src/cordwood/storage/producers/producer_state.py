@@ -163,11 +163,11 @@ class ProducerStateManager:
 
     @property
     def map_end_offset(self) -> int:
-        """Batches below it are in; exclusive."""
+        """The offset, exclusive, up to which batches have been applied."""
         return self._map_end_offset
 
     def update_map_end_offset(self, offset: int) -> None:
-        """Sets the end of what has been taken note of, exclusive."""
+        """Sets the offset, exclusive, up to which batches have been applied."""
         self._map_end_offset = offset
 
     def last_entry(self, producer_id: int) -> ProducerStateEntry | None:
@@ -180,7 +180,7 @@ class ProducerStateManager:
         return None if entry is None else entry.find_duplicate(header)
 
     def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
-        """Checks for what is to be appended; changes nothing by itself."""
+        """Begins the change of one producer by an append; nothing changes yet."""
         current = self._producers.get(producer_id)
         refused = None
         if current is None:

@@ -152,7 +152,7 @@ class Verifications:
             )
 
     def remove_older(self, oldest_ms: int) -> None:
-        """Ends those that began at a time (ms) or before."""
+        """Ends the verifications that began at a time (ms) or before."""
         self._by_producer = newer_than(oldest_ms, self._by_producer)
 
 

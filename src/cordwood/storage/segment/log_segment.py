@@ -639,7 +639,7 @@ class LogSegment:
         self._finish_writing()
 
     def close(self) -> None:
-        """The same for a segment that was written to, and lets go of its file; syncs nothing.
+        """Does as `on_become_inactive` if it was written to, and closes its file; syncs nothing.
 
         Raises:
             NoSpaceError: the file system has no space for the indexes.

@@ -129,7 +129,7 @@ class NativeWalk:
                 return
 
     def _take(self, rows: int, block_start: int) -> None:
-        """Makes of a table's rows what `SegmentWalk` makes of batches."""
+        """Processes rows of a table as `SegmentWalk` processes batches."""
         walk = self._walk
         table = self._table[:rows]
         before = np.concatenate(([walk.last_offset], table[:-1, rows_of.LAST_OFFSET]))

@@ -510,7 +510,7 @@ class SegmentIndex(ABC):
             )
 
     def _require_sane(self, keys: array[int], values: array[int]) -> None:
-        """Offsets ascend from the base on, and what they stand beside does too."""
+        """Checks that offsets ascend from the base offset on, and their positions or times, too."""
         count = min(len(keys), len(values))
         if not count:
             return

@@ -67,7 +67,7 @@ def _taken(parts: Sequence[Taken]) -> str:
 
 
 def _goal(topic: TopicAdvice) -> str:
-    """Whether what is to be promised is kept; empty if nothing is."""
+    """A sentence on whether the wanted promise is kept; empty if none is wanted."""
     if topic.refused:
         return _NOT_POSSIBLE
     if topic.promises.changes:
@@ -76,7 +76,7 @@ def _goal(topic: TopicAdvice) -> str:
 
 
 def _show_remarks(topics: Sequence[TopicAdvice]) -> None:
-    """A row for each remark, with the topics of which the very same is said.
+    """Prints a row for each remark, with the topics that it is about.
 
     Of many that differ in their values the first have a row each, and the others one together.
     """
@@ -99,7 +99,7 @@ def _show_remarks(topics: Sequence[TopicAdvice]) -> None:
 
 
 def _show_refused(topics: Sequence[TopicAdvice]) -> None:
-    """Why what is to be promised cannot be, each reason once with its topics."""
+    """Prints why promises cannot be kept, each reason once with its topics."""
     found: dict[str, list[str]] = {}
     for topic in topics:
         if topic.refused:

@@ -97,7 +97,7 @@ def _reduction(partition: PartitionReport) -> int:
 
 
 def _is_open(partition: PartitionReport) -> bool:
-    """Whether nobody knows what a compaction leaves."""
+    """Whether it is unknown how much a compaction leaves."""
     return partition.is_compaction_planned and partition.bytes_left is None
 
 

@@ -113,7 +113,7 @@ def _tell(name: str, error: Exception) -> int:
 
 
 def _open_missing_streams() -> None:
-    """Has descriptors 0 to 2 refer to something, so that no file that is opened takes their place.
+    """Opens descriptors 0 to 2 if they are closed, so that no other file gets their numbers.
 
     Writing to one that was closed fails, as it would without.
     """

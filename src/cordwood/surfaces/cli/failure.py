@@ -46,7 +46,7 @@ def fail(name: str, error: object, code: int) -> NoReturn:
 
 
 def _require_reader() -> None:
-    """Raises the error that is being handled again, if it is that nobody reads standard output.
+    """Raises the error that is being handled again if nobody reads standard output.
 
     Source: poll(2), which has POLLERR for a pipe without a reader.
     """

@@ -184,7 +184,7 @@ class _FileHandler(logging.handlers.WatchedFileHandler):
         self._was_refused = False
 
     def close(self) -> None:
-        """Closes the file; what it could not take is lost, as was said."""
+        """Closes the file; lines that could not be written are lost, as was reported."""
         try:
             super().close()
         except OSError:
@@ -192,7 +192,7 @@ class _FileHandler(logging.handlers.WatchedFileHandler):
                 raise
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  # of logging.Handler
-        """Says that lines are lost, whatever the reason: the audit log must not lose any unsaid."""
+        """Reports lost lines, whatever the reason: the audit log must lose none silently."""
         error = sys.exc_info()[1]
         if self._was_refused:
             return

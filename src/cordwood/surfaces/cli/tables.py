@@ -43,7 +43,7 @@ def output_width() -> int | None:
 
 
 def error_width() -> int | None:
-    """The same of standard error."""
+    """The width of standard error in cells; None if it is not a terminal."""
     return Console(stderr=True).width if sys.stderr.isatty() else None
 
 

@@ -115,7 +115,7 @@ def verify_command(
 
 
 def _two(log_dirs: list[Path]) -> tuple[Path, Path]:
-    """BEFORE and AFTER.
+    """The directories BEFORE and AFTER.
 
     Raises:
         ConfigError: there are more, or fewer.

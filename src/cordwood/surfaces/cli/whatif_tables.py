@@ -142,7 +142,7 @@ def _show_changes(answer: WhatIf) -> None:
 
 
 def _show_partitions(answer: WhatIf, choice: Choice) -> list[ComparedPartition]:
-    """The partitions of which both sides are known; those that have a row."""
+    """Prints the partitions of which both sides are known; returns those that have a row."""
     known = [each for each in answer.partitions if each.difference is not None]
     typer.echo()
     _PARTITIONS.show("After a cleaning", known, choice)

@@ -122,7 +122,7 @@ def check_installation(installation: Installation) -> Iterator[Finding]:
 
 
 def check_java(java: Java, *, has_spark: bool) -> Finding:
-    """Java for compaction. Without the extra for it nobody has missed Java yet."""
+    """Checks Java, which compaction needs; without its extra nobody has missed Java yet."""
     bad = _problem if has_spark else _warning
     if java.path is None:
         text = f"none on the PATH: compaction needs Java {JAVA_LEAST} or newer; all else does not"
@@ -246,7 +246,7 @@ def check_temporary(space: Space) -> Finding:
 
 
 def check_clock(machine: Machine) -> Finding:
-    """Retention by time is by the clock."""
+    """Checks whether the clock is synchronized: retention by time is by the clock."""
     if machine.clock_synchronized is None:
         return _ok("clock", "whether it is synchronized cannot be seen here")
     if machine.clock_synchronized:
@@ -428,7 +428,7 @@ def _unclean(directory: LogDirectory) -> Finding:
 
 
 def check_future(directory: LogDirectory) -> Iterator[Finding]:
-    """Timestamps ahead of the clock keep their segments until the clock has passed them."""
+    """Checks for timestamps ahead of the clock, which keep their segments until then."""
     if directory.future is None:
         return
     if not directory.future:

@@ -85,7 +85,7 @@ class Port:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogDirectory:
-    """A log directory; `error` says why it is none, and then there is nothing else.
+    """A log directory; with an `error`, why it is none, there is nothing else.
 
     `owner` and `user` are names of users; `holder` is the process that holds its lock, 0 one of
     another machine, `holder_name` what that is, `broker` the running Cordwood broker, if it is one.
@@ -124,7 +124,7 @@ class LogDirectory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """All of it; `log_dir` is None where no directory was named."""
+    """All facts; `log_dir` is None if no directory was named."""
 
     java: Java
     installation: Installation

@@ -1,4 +1,4 @@
-"""Text as Java and Jackson write it, so that output equals that of Kafka's tools byte for byte."""
+"""Text in the format of Java and Jackson, so that output equals that of Kafka's tools."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class HttpEndpoint:
         limits: RequestLimits | None = None,
         remote_changes: bool = False,
     ) -> None:
-        """Serves.
+        """Begins to serve.
 
         Args:
             node: started; to be stopped after this is closed.
@@ -266,7 +266,7 @@ class HttpEndpoint:
         return {each.lower() for each in (self.host, *self._node.host_names) if each}
 
     def _index(self, _: Request) -> Answer:
-        """The paths, for people."""
+        """The page of paths."""
         lines = [f"cordwood {__version__}: {self.identity}", ""]
         lines += [
             f"{method:4} {path}" for method, path in sorted(self._routes, key=lambda at: at[::-1])

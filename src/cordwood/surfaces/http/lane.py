@@ -1,4 +1,4 @@
-"""One request at a time of those whose work grows with what a node has; the others wait.
+"""Admits one request at a time of those whose work grows with the node's size.
 
 All threads of a process share the interpreter: sixteen requests that compute side by side would
 each take their turn before the event loop gets its own.
@@ -23,7 +23,7 @@ class Lane:
     """
 
     def __init__(self, what: str, *, waiting_max: int) -> None:
-        """Nobody is in it.
+        """Creates the lane, in which no thread is.
 
         Args:
             what: the requests, in the plural, for the text of a refusal.

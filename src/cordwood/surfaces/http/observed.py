@@ -44,7 +44,7 @@ Action = Callable[[Request], Any]
 
 
 class ObservedNode(Protocol):
-    """A running node; what is not said to be called on the event loop's thread is thread-safe."""
+    """A running node; methods are thread-safe unless they say otherwise."""
 
     @property
     def clock(self) -> Clock:
@@ -84,21 +84,21 @@ class ObservedNode(Protocol):
         """The node's metrics, which are read at a scrape."""
 
     def run_due(self, *, compact: bool) -> None:
-        """The clock was advanced: returns when all work that is due is done.
+        """Runs all work that is due after the clock was advanced, and returns when it is done.
 
         Raises:
             NotCompactedError: logs are due for compaction, and were not compacted.
         """
 
     def published(self, http_url: str) -> None:
-        """The endpoint listens there from now on."""
+        """Takes the URL at which the endpoint listens from now on."""
 
 
 class ObservedBroker:
     """An `ObservedNode` that is a broker."""
 
     def __init__(self, node: Node) -> None:
-        """The node must have been started."""
+        """Takes the node, which must have been started."""
         self._node = node
 
     @property
@@ -269,7 +269,7 @@ class ObservedController:
     """An `ObservedNode` that is a controller alone."""
 
     def __init__(self, node: ControllerNode) -> None:
-        """The node must have been started."""
+        """Takes the node, which must have been started."""
         self._node = node
 
     @property

@@ -1,4 +1,4 @@
-"""Whether a broker may be taken for one whose neighbours can be stopped."""
+"""Whether a broker is ready, so that an orchestrator may stop its neighbours."""
 
 from __future__ import annotations
 

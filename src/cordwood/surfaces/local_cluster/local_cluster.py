@@ -90,7 +90,7 @@ class Wiring(Protocol):
 
 
 class DirectWiring:
-    """Nodes reach each other where they listen."""
+    """A `Wiring` without proxies: nodes reach each other where they listen."""
 
     def advertised_port(self, _node_id: int, port: int) -> int:
         """The node's own port."""
@@ -111,10 +111,10 @@ class ClusterListener(Protocol):
         """Runs repeatedly during a wait."""
 
     def started(self, node: LocalNode) -> None:
-        """A node serves."""
+        """Shows that a node serves."""
 
     def stopped(self, node: LocalNode) -> None:
-        """A node has ended, in the state that it has now."""
+        """Shows that a node has ended, in the state that it has now."""
 
 
 class SilentListener:
@@ -442,7 +442,7 @@ class LocalCluster:
         return controller.state is State.RUNNING and not is_cut_off
 
     def _ask_to_stop(self, node: LocalNode) -> bool:
-        """Whether a node ran."""
+        """Asks a node to stop; whether it ran."""
         node.notice_end()
         if node.has_process:
             node.ask_to_stop()

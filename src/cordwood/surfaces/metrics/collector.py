@@ -43,7 +43,7 @@ class MetricsCollector(Collector, Generic[S]):
         self._take = take
 
     def describe(self) -> list[Family]:
-        """None: nothing is read before a scrape."""
+        """Returns nothing: no metric is read before a scrape."""
         return []
 
     def collect(self) -> Iterator[Family]:

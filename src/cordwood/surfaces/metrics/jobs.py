@@ -28,7 +28,7 @@ Counts = Mapping[str, float]
 def _clean(
     name: str, text: str, count: Callable[[PartitionReport], Counts], label: str = ""
 ) -> Metric[JobRun[Report]]:
-    """Of the partitions that were to be cleaned."""
+    """Metrics of the partitions that were to be cleaned."""
     return topic_metric(
         f"cordwood_clean_{name}",
         text,
@@ -42,7 +42,7 @@ def _clean(
 
 
 def _removed_segments(each: PartitionReport) -> Counts:
-    """Segments by the rule of retention that took them, and by which compaction has fewer."""
+    """Numbers of removed segments by the rule of retention, and of those that compaction saved."""
     counts = Counter(str(segment["rule"]) for segment in each.expired)
     found: dict[str, float] = {rule.replace(" ", "_"): count for rule, count in counts.items()}
     if each.before is not None and each.after is not None:

@@ -14,7 +14,7 @@ from cordwood.surfaces.metrics.snapshot import Snapshot
 
 
 def _topics(name: str, field: str, text: str) -> Metric[Snapshot]:
-    """A total of every topic for which it is not 0, and without a label of all together."""
+    """A total for every topic for which it is not 0, and without a label for all."""
 
     def read(snapshot: Snapshot) -> Iterator[Value]:
         yield Value({}, getattr(snapshot.all_topics, field))

@@ -247,7 +247,7 @@ class SparkCompactions:
     def _run_whole(
         self, compactions: Sequence[LogCompaction], lanes: int, owner: Owner
     ) -> list[LogCompaction]:
-        """The logs whose keys do not fit the memory of a task; nothing of them was changed."""
+        """Compacts logs in one task each; returns those whose keys do not fit, unchanged."""
         waves = self._waves(compactions) if lanes == self._slots else 1
         bins = _pack(compactions, lanes * waves)
         plans = [json.dumps([r.to_json() for r in packed]) for packed in bins]
@@ -293,7 +293,7 @@ class SparkCompactions:
     # ---- a large log done by one task on several cores
 
     def _run_on_cores(self, compaction: LogCompaction, cores: int, owner: Owner) -> bool:
-        """Whether the log's keys did fit; if not, nothing was changed."""
+        """Compacts a log on the cores of one task; False, and no change, if its keys do not fit."""
         plan, entries_max, fs = (
             json.dumps([compaction.to_json()]),
             self._limits.entries_max,

@@ -46,7 +46,7 @@ def _failure(name: str, error: Exception) -> bytes:
 def clean_whole(
     task: int, plan: str, cores: int, entries_max: int, fs: FileSystem
 ) -> Iterator[Row]:
-    """Index, probe and rewrite of some logs, one after the other, each on so many cores.
+    """Indexes, probes and rewrites some logs, one after the other, each on so many cores.
 
     While the last groups of a log are put in place, the keys of the next one are gathered. A log
     with more keys than `entries_max` for each core is left as it is; after it, so is every log
@@ -227,7 +227,7 @@ def probe(
 def merge_shard(
     blocks: Sequence[Block], seed: int, is_clean: Sequence[bool], *, versions: bool
 ) -> Iterator[Row]:
-    """One shard: the dirty section's blocks newest first, then the clean section's."""
+    """Merges one shard: the dirty section's blocks newest first, then the clean section's."""
     entries = []
     for block in blocks:
         if block.kind == ENTRIES:
@@ -250,7 +250,7 @@ def merge_shard(
 
 
 def _merge_versions(blocks: Sequence[Block], seed: int) -> Iterator[Row]:
-    """One shard of a log whose records have versions: its blocks, the oldest first."""
+    """Merges one shard of a log whose records have versions: its blocks, the oldest first."""
     blocks = sorted(blocks, key=lambda block: (block.chunk, block.generation))
     generations = [Versions(block.chunk, tasks.versions_of(block.payload)) for block in blocks]
     expected = sum(len(each.entries) for each in generations)

@@ -152,7 +152,7 @@ class _Heterogeneous:
                     last_changed = topic_id
 
     def _balance_topic(self, topic_id: UUID) -> bool:
-        """Whether a partition of the topic was moved."""
+        """Balances a topic; returns whether a partition of it was moved."""
         members = self._by_size(topic_id)
         if self._sizes[members[-1]] - self._sizes[members[0]] <= 1:
             return False

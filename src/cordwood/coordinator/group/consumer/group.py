@@ -52,7 +52,7 @@ class ConsumerGroup(Group):
     expiry_base = BY_COMMIT
 
     def __init__(self, group_id: str, change_id: int = 0) -> None:
-        """Empty.
+        """Creates an empty group.
 
         Args:
             group_id: its name.

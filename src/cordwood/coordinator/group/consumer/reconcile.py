@@ -75,7 +75,7 @@ class Reconciliation:
         )
 
     def _shrunk(self, member: ConsumerMember) -> ConsumerMember:
-        """Without the topics that it does not subscribe to any more.
+        """A copy without the topics that the member does not subscribe to any more.
 
         Source: updateCurrentAssignment.
         """

@@ -1,4 +1,4 @@
-"""Settings as `--add-config` and `--delete-config` give them.
+"""Parses the settings of `--add-config` and `--delete-config`.
 
 Source: kafka.admin.ConfigCommand.parseConfigsToBeAdded, parseConfigsToBeDeleted (4.3.0).
 """

@@ -54,7 +54,7 @@ def topics_meant(
 
 
 def require_legal_name(name: str) -> None:
-    """Passes for names that a topic can have.
+    """Raises BadTopicError for a name that no topic can have.
 
     Raises:
         BadTopicError: it cannot.

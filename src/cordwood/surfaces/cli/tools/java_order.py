@@ -34,12 +34,12 @@ def java_order(
 
 
 def partition_hash(partition: TopicPartition) -> int:
-    """TopicPartition.hashCode."""
+    """The value of TopicPartition.hashCode."""
     return (31 * (31 + partition.partition) + text_hash(partition.topic)) & 0xFFFFFFFF
 
 
 def text_hash(text: str) -> int:
-    """String.hashCode, without a sign."""
+    """The value of String.hashCode, without a sign."""
     spread = spread_hash(text)
     return spread ^ (spread >> 16)
 

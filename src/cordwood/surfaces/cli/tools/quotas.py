@@ -212,6 +212,6 @@ def _shown(entity: QuotaEntity) -> str:
 
 
 def _entity_hash(entity: QuotaEntity) -> int:
-    """ClientQuotaEntity.hashCode."""
+    """The value of ClientQuotaEntity.hashCode."""
     total = sum(text_hash(kind) ^ (text_hash(name) if name else 0) for kind, name in entity)
     return (31 + total) & 0xFFFFFFFF
