@@ -88,8 +88,8 @@ def pytest_collection_modifyitems(
         for item in items
     }
     for item in items:
-        if tiers[item.nodeid] == "compat":
-            item.add_marker(pytest.mark.compat)
+        if tiers[item.nodeid] in {"both", "compat"}:
+            item.add_marker(tiers[item.nodeid])
         # Without `-m` the nightly tests are left out: they have to be asked for.
         if tiers[item.nodeid] == "nightly" and not config.option.markexpr:
             item.add_marker(pytest.mark.skip(reason="nightly: run `make nightly`"))

@@ -1,4 +1,4 @@
-"""The compiled form of the request path: how it is made, and that the same tests pass over it."""
+"""The compiled form of the request path: how it is made, and which processes use it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,6 @@ ROOT = Path(__file__).resolve().parents[1]
 BUILD = ROOT / "tools" / "build_modules.py"
 #: As in the Makefile: a copy of the same source is not compiled again.
 COPY = ROOT / "build" / "compiled"
-TESTS = (
-    *("integration/broker", "unit/broker", "unit/protocol", "unit/purgatory", "unit/serving"),
-    *("unit/storage", "unit/format", "unit/testing", "properties", "hostile"),
-)
 SHOW = (
     "from cordwood.serving.compiled_form import request_path_form; "
     "import cordwood.storage.log.partition_log as log; "
@@ -52,16 +48,6 @@ def test_a_process_uses_the_form_that_it_finds_first(compiled: Path) -> None:
     assert run("-c", SHOW, PYTHONPATH="").stdout.split() == ["Python", "py"]
     said = run("-m", "cordwood", "--version", PYTHONPATH=str(compiled)).stdout
     assert re.fullmatch(r"cordwood [\d.]+ \(kernels: \w+; request path: compiled\)\n", said)
-
-
-def test_the_tests_of_the_request_path_pass_over_the_compiled_form(compiled: Path) -> None:
-    command = ["-m", "pytest", "-q", "-n", "2", "--dist", "loadfile", "-p", "no:randomly"]
-    command += ["-m", "not compat and not nightly", *(f"tests/{each}" for each in TESTS)]
-    done = run(*command, PYTHONPATH=str(compiled))
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr
-    passed = re.search(r"(\d+) passed", done.stdout)
-    assert passed, done.stdout[-1000:]
-    assert int(passed[1]) > 3000, passed[0]
 
 
 def test_a_copy_of_the_same_source_is_not_compiled_again(compiled: Path) -> None:

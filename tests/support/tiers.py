@@ -6,7 +6,9 @@ A test belongs to exactly one tier, the first of these that holds:
 2. `test`: an entry of `SMALL_FORMS` names it.
 3. `compat`: an entry of `COMPAT` names it. `tests/conftest.py` then gives it the mark `compat`, and
    no test file does.
-4. `test`: every other test.
+4. `both`: an entry of `BOTH` names it. `make test` runs it, and `make compat` over the compiled
+   form. `tests/conftest.py` gives it the mark `both`.
+5. `test`: every other test.
 
 An entry names a directory (it ends with `/`), a file, a test with all its parameters, a test with
 these parameters, or the tests whose parameters start with it (it ends with `-`).
@@ -19,7 +21,7 @@ from typing import Final, Literal
 
 import pytest
 
-Tier = Literal["test", "compat", "nightly"]
+Tier = Literal["test", "both", "compat", "nightly"]
 
 #: What `make compat` runs: comparisons with a real Kafka and real clients, Spark, and what takes
 #: long. It runs over the compiled form, where no class of the request path can have a subclass that
@@ -84,7 +86,24 @@ COMPAT: Final[Sequence[str]] = (
     "tests/test_benchmarks.py::test_the_stall_benchmark_runs",
 )
 
-#: What `make test` runs of the above: for each comparison, by its name in tests/README.md, a form
+#: What `make test` runs over the request path as Python, and `make compat` over its compiled form:
+#: tests of the modules that are compiled.
+BOTH: Final[Sequence[str]] = (
+    "tests/hostile/",
+    "tests/integration/broker/",
+    "tests/properties/test_log_model.py",
+    "tests/properties/test_record_walk.py",
+    "tests/properties/test_validator.py",
+    "tests/unit/broker/",
+    "tests/unit/coordinator/",
+    "tests/unit/format/",
+    "tests/unit/protocol/",
+    "tests/unit/purgatory/",
+    "tests/unit/serving/",
+    "tests/unit/storage/",
+)
+
+#: What `make test` runs of `COMPAT`: for each comparison, by its name in tests/README.md, a form
 #: of it that takes seconds.
 SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
     "golden": ("tests/compat/test_clean_golden.py::test_each_golden_topic_agrees_with_kafka[1]",),
@@ -183,7 +202,6 @@ LONGEST: Final[Sequence[str]] = (
     "tests/crash/test_transaction_crash.py",
     "tests/compat/test_clean_live.py",
     "tests/compat/test_clients_sarama.py",
-    "tests/test_compiled_form.py",
     "tests/spark/test_stop_signals.py",
     "tests/spark/test_spark_process.py",
     "tests/crash/test_kill_clean.py",
@@ -212,7 +230,9 @@ def tier_of(node_id: str, *, is_nightly: bool) -> Tier:
         return "nightly"
     if any(names(entry, node_id) for entries in SMALL_FORMS.values() for entry in entries):
         return "test"
-    return "compat" if any(names(entry, node_id) for entry in COMPAT) else "test"
+    if any(names(entry, node_id) for entry in COMPAT):
+        return "compat"
+    return "both" if any(names(entry, node_id) for entry in BOTH) else "test"
 
 
 def names(entry: str, node_id: str) -> bool:

@@ -9,22 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from support.tiers import COLLECTED, COMPAT, LONGEST, SMALL_FORMS, Tier, names, tier_of
+from support.tiers import BOTH, COLLECTED, COMPAT, LONGEST, SMALL_FORMS, Tier, names, tier_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "tests" / "README.md"
 MARKS: Mapping[Tier, frozenset[str]] = {
     "test": frozenset(),
+    "both": frozenset({"both"}),
     "compat": frozenset({"compat"}),
     "nightly": frozenset({"nightly"}),
 }
 #: What each target of the Makefile runs.
 RUN_BY: Mapping[str, set[Tier]] = {
-    "test": {"test"},
-    "compat": {"compat"},
-    "nightly": {"test", "compat", "nightly"},
+    "test": {"test", "both"},
+    "compat": {"compat", "both"},
+    "nightly": {"test", "both", "compat", "nightly"},
 }
-ENTRIES = (*COMPAT, *(entry for entries in SMALL_FORMS.values() for entry in entries))
+MARK_NAMES = frozenset[str]().union(*MARKS.values())
+ENTRIES = (*COMPAT, *BOTH, *(entry for entries in SMALL_FORMS.values() for entry in entries))
 
 
 def selected_by(target: str) -> set[Tier]:
@@ -33,11 +35,11 @@ def selected_by(target: str) -> set[Tier]:
     found = re.search(rf'^{target}:.*\n\t.* -m pytest .* -m "([a-z ]+)"$', makefile, re.MULTILINE)
     assert found, f"`make {target}` runs no pytest with -m"
     words = set(found[1].split())
-    assert words <= {"compat", "nightly", "not", "and", "or"}, f"another mark in {found[1]!r}"
+    assert words <= MARK_NAMES | {"not", "and", "or"}, f"another mark in {found[1]!r}"
     return {
         tier
         for tier, marks in MARKS.items()
-        if eval(found[1], {}, {mark: mark in marks for mark in ("compat", "nightly")})
+        if eval(found[1], {}, {mark: mark in marks for mark in MARK_NAMES})
     }
 
 
@@ -55,12 +57,12 @@ def test_ci_runs_test_and_compat() -> None:
 def test_every_collected_test_has_the_marks_of_one_tier(request: pytest.FixtureRequest) -> None:
     tiers = request.config.stash[COLLECTED]
     for item in request.session.items:
-        marks = {mark.name for mark in item.iter_markers() if mark.name in {"compat", "nightly"}}
+        marks = {mark.name for mark in item.iter_markers()} & MARK_NAMES
         assert marks == MARKS[tiers[item.nodeid]], item.nodeid
 
 
-def test_only_conftest_gives_the_mark_compat() -> None:
-    given = re.compile(r"\bmark\." + "compat" + r"\b")
+def test_only_conftest_gives_the_marks_of_the_tables() -> None:
+    given = re.compile(r"\bmark\." + "(both|compat)" + r"\b")
     for path in sorted((ROOT / "tests").rglob("*.py")):
         if path != ROOT / "tests" / "conftest.py":
             assert not given.search(path.read_text(encoding="utf-8")), (
@@ -88,25 +90,26 @@ def test_an_entry_points_at_what_is_there(entry: str) -> None:
 
 @pytest.mark.parametrize("entry", ENTRIES)
 def test_an_entry_names_tests_of_its_tier(entry: str, request: pytest.FixtureRequest) -> None:
-    """Of a run of single tests, only the entries that name some of these are checked."""
+    """Of a run of single files or tests, no entry has to name any of these."""
     tiers = request.config.stash[COLLECTED]
     found = {tier for node_id, tier in tiers.items() if names(entry, node_id)}
     place = entry.partition("::")[0]
     is_whole = any(node_id.startswith(place) for node_id in tiers) and not any(
-        "::" in argument for argument in request.config.args
+        ".py" in argument for argument in request.config.args
     )
-    wanted: Tier = "compat" if entry in COMPAT else "test"
+    wanted: Tier = "compat" if entry in COMPAT else "both" if entry in BOTH else "test"
     assert not is_whole or wanted in found, (
         f"tests/support/tiers.py: {entry} names no test of this tier"
     )
-    assert entry in COMPAT or found <= {"test", "nightly"}
+    assert entry in (*COMPAT, *BOTH) or found <= {"test", "nightly"}
 
 
 def test_no_entry_says_what_another_says() -> None:
     assert len(set(ENTRIES)) == len(ENTRIES)
-    for entry in COMPAT:
-        others = [other for other in COMPAT if other != entry and names(other, entry)]
-        assert not others, f"tests/support/tiers.py: {entry} is in {others}"
+    for entries in (COMPAT, BOTH):
+        for entry in entries:
+            others = [other for other in entries if other != entry and names(other, entry)]
+            assert not others, f"tests/support/tiers.py: {entry} is in {others}"
 
 
 def test_a_mark_comes_before_the_table_and_a_small_form_before_its_directory() -> None:
@@ -114,7 +117,8 @@ def test_a_mark_comes_before_the_table_and_a_small_form_before_its_directory() -
     assert tier_of(golden, is_nightly=False) == "test"
     assert tier_of(golden, is_nightly=True) == "nightly"
     assert tier_of(golden.replace("[1]", "[2]"), is_nightly=False) == "compat"
-    assert tier_of("tests/unit/test_of_something.py::test_it", is_nightly=False) == "test"
+    assert tier_of("tests/test_of_something.py::test_it", is_nightly=False) == "test"
+    assert tier_of("tests/hostile/test_it.py::test_it", is_nightly=False) == "both"
     assert not names("tests/a.py::test_it", "tests/a.py::test_it_again")
     assert names("tests/a.py::test_it", "tests/a.py::test_it[one]")
     assert names("tests/a.py::test_it[one-", "tests/a.py::test_it[one-two]")
@@ -128,7 +132,7 @@ def test_the_page_names_the_targets_and_what_they_run() -> None:
 
 def test_the_page_lists_what_compat_runs() -> None:
     section = part("## What `make compat` runs")
-    assert re.findall(r"^- `(tests/[^`]+)`", section, re.MULTILINE) == list(COMPAT)
+    assert re.findall(r"^- `(tests/[^`]+)`", section, re.MULTILINE) == [*COMPAT, *BOTH]
 
 
 def test_the_page_lists_the_small_forms() -> None:
