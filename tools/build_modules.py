@@ -28,8 +28,7 @@ SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
 MODULES = (
     "broker/broker_context.py",
     "broker/coordinator_answer.py",
-    "broker/coordinators/group_metadata_log.py",
-    "broker/coordinators/transaction_log.py",
+    "broker/coordinators/topic_log.py",
     "broker/coordinators/transaction_verification.py",
     "broker/delayed_fetch.py",
     "broker/delayed_operations.py",

@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from cordwood.broker.coordinators.group_cluster import GroupCluster
-from cordwood.broker.coordinators.group_metadata_log import GroupMetadataLog
+from cordwood.broker.coordinators.group_log import group_log_format
+from cordwood.broker.coordinators.topic_log import TopicLog
 from cordwood.configs.resource import ConfigResource
 from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.classic.member import (
@@ -294,7 +295,7 @@ class GroupRun:
         self.broker = broker
         self.timers = broker.timers
         chosen = GroupSettings(**settings)
-        log = GroupMetadataLog(broker, broker, chosen.topic_codec)
+        log = TopicLog(group_log_format(chosen.topic_codec), broker, broker)
         cluster = GroupCluster(broker, broker.group_setting)
         self.groups = GroupCoordinator(log, broker, chosen, cluster, FixedRng(0))
 

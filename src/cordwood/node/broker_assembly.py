@@ -17,9 +17,10 @@ from cordwood.broker.broker_channels import BrokerChannels
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.committed_offsets import CommittedOffsets
 from cordwood.broker.coordinators.group_cluster import GroupCluster
-from cordwood.broker.coordinators.group_metadata_log import GroupMetadataLog
+from cordwood.broker.coordinators.group_log import group_log_format
 from cordwood.broker.coordinators.producer_ids import ProducerIds
-from cordwood.broker.coordinators.transaction_log import TransactionLog
+from cordwood.broker.coordinators.topic_log import TopicLog
+from cordwood.broker.coordinators.transaction_log import TRANSACTION_LOG
 from cordwood.broker.coordinators.transaction_markers import MarkerSender, MarkerWriter
 from cordwood.broker.coordinators.transaction_partitions import TransactionPartitions
 from cordwood.broker.coordinators.transaction_verification import TransactionVerification
@@ -239,7 +240,7 @@ def _make_groups(
 ) -> GroupCoordinator:
     of_groups = GroupSettings.of(settings.all)
     return GroupCoordinator(
-        GroupMetadataLog(replicas, metadata, of_groups.topic_codec),
+        TopicLog(group_log_format(of_groups.topic_codec), replicas, metadata),
         thread,
         of_groups,
         GroupCluster(metadata, configs.own_group_integer),
@@ -265,7 +266,7 @@ def _make_transactions(
         node_id=settings.node_id,
     )
     transactions = TransactionCoordinator(
-        TransactionLog(replicas, metadata),
+        TopicLog(TRANSACTION_LOG, replicas, metadata),
         thread,
         TransactionSettings.of(settings.all),
         version=lambda: metadata.transaction_version,

@@ -7,21 +7,14 @@ GroupMetadataManager.onMetadataUpdate, GroupConfigManager.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from typing import Protocol, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
+from cordwood.broker.coordinators.topic_log import Metadata
 from cordwood.coordinator.group.consumer.topics import TopicFacts
 from cordwood.metadata.image import MetadataImage, TopicImage
 
 T = TypeVar("T")
-
-
-class Metadata(Protocol):
-    """Has the cluster's metadata."""
-
-    @property
-    def image(self) -> MetadataImage:
-        """The newest image."""
 
 
 class GroupCluster:

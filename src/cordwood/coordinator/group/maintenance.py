@@ -9,16 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import partial
-from typing import Protocol
 from uuid import UUID
 
 from cordwood.coordinator.effects import Reply, ReplyTo
 from cordwood.coordinator.group import events
+from cordwood.coordinator.group.consumer.topics import CoordinatorMetadata
 from cordwood.coordinator.group.offset_records import OffsetRecord
 from cordwood.coordinator.group.offsets import CommittedOffset, OffsetKey
 from cordwood.coordinator.group.shard import CoordinatorRecord, GroupShard
 from cordwood.coordinator.led_partitions import CoordinatorHost
-from cordwood.coordinator.log import CoordinatorLog
 from cordwood.coordinator.runtime import CoordinatorRuntime
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.timers import Timer
@@ -33,25 +32,18 @@ _LOG = logging.getLogger(__name__)
 _EXPIRED_AT_ONCE = 1_000
 
 
-class GroupLog(CoordinatorLog[GroupShard, CoordinatorRecord], Protocol):
-    """The log of groups, and the topics whose offsets they commit."""
-
-    def topic_ids(self, names: Iterable[str]) -> Mapping[str, UUID]:
-        """The ids of those of the topics that exist."""
-
-
 class GroupMaintenance:
     """Deletes offsets that have expired or whose topics are deleted, and puts them back."""
 
     def __init__(
         self,
         runtime: CoordinatorRuntime[GroupShard, events.GroupEvent, CoordinatorRecord],
-        log: GroupLog,
+        metadata: CoordinatorMetadata,
         host: CoordinatorHost,
     ) -> None:
         """Does nothing before `start`."""
         self._runtime = runtime
-        self._log = log
+        self._metadata = metadata
         self._host = host
         self._expiry: Timer | None = None
 
@@ -130,7 +122,9 @@ class GroupMaintenance:
     def _delete_of_topics(
         self, names: frozenset[str], note: Callable[[str, KeptOffsets], object] | None
     ) -> None:
-        recreated = self._log.topic_ids(names)
+        topics = self._metadata.topics
+        found = {name: topics.by_name(name) for name in names}
+        recreated = {name: topic.topic_id for name, topic in found.items() if topic is not None}
         if note is not None:
             for name, offsets in self._committed_of(names, recreated).items():
                 note(name, offsets)

@@ -34,7 +34,7 @@ from cordwood.coordinator.group.counters import Count
 from cordwood.coordinator.group.events import DeletedOffsets
 from cordwood.coordinator.group.group import Group
 from cordwood.coordinator.group.machine import GroupStateMachine
-from cordwood.coordinator.group.maintenance import GroupLog, GroupMaintenance
+from cordwood.coordinator.group.maintenance import GroupMaintenance
 from cordwood.coordinator.group.offset_fetch import found_offsets
 from cordwood.coordinator.group.offset_requests import (
     NO_MEMBER,
@@ -46,6 +46,7 @@ from cordwood.coordinator.group.offset_requests import (
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.coordinator.group.shard import CoordinatorRecord, GroupShard
 from cordwood.coordinator.led_partitions import CoordinatorHost
+from cordwood.coordinator.log import CoordinatorLog
 from cordwood.coordinator.runtime import CoordinatorRuntime
 from cordwood.model.audit import Requester
 from cordwood.model.error_codes import ErrorCode
@@ -86,7 +87,7 @@ class GroupCoordinator:
 
     def __init__(
         self,
-        log: GroupLog,
+        log: CoordinatorLog[GroupShard, CoordinatorRecord],
         host: CoordinatorHost,
         settings: GroupSettings,
         metadata: CoordinatorMetadata,
@@ -113,7 +114,7 @@ class GroupCoordinator:
                 topic_partitions=settings.topic_partitions,
             )
         )
-        self.maintenance = GroupMaintenance(self.runtime, log, host)
+        self.maintenance = GroupMaintenance(self.runtime, metadata, host)
 
     @property
     def settings(self) -> GroupSettings:

@@ -35,7 +35,7 @@ def loaded_to_the_high_watermark() -> AbstractContextManager[None]:
     """A coordinator that is elected reads its log up to the high watermark that it knows."""
     real = LogLoader.load
 
-    def load(self: LogLoader[Any], state: Any, timeline: Any) -> int:
+    def load(self: LogLoader[Any, Any], state: Any, timeline: Any) -> int:
         log = self._log
         self._log = _UpToTheMark(log)  # type: ignore[assignment]
         try:

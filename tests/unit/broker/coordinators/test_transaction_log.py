@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.broker.coordinators import coordinator_log
-from cordwood.broker.coordinators.transaction_log import TransactionLog
+from cordwood.broker.coordinators.topic_log import TopicLog
+from cordwood.broker.coordinators.transaction_log import TRANSACTION_LOG
 from cordwood.coordinator.transaction import records
 from cordwood.coordinator.transaction.records import TransactionRecord
 from cordwood.coordinator.transaction.requests import (
@@ -40,7 +41,7 @@ class Run:
 
     def __init__(self, broker: GroupBroker) -> None:
         self.broker = broker
-        self.log = TransactionLog(broker, broker)
+        self.log = TopicLog(TRANSACTION_LOG, broker, broker)
         self.markers = Markers()
         self.coordinator = TransactionCoordinator(
             self.log,

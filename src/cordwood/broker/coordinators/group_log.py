@@ -1,42 +1,54 @@
-"""Replays the records of a partition of `__consumer_offsets` when it is loaded.
-
-It may run in a thread beside the event loop, which gets its turns between the records.
-
-Source: org.apache.kafka.coordinator.common.runtime.CoordinatorLoaderImpl.
-"""
+"""`__consumer_offsets` as the log of the group coordinator."""
 
 from __future__ import annotations
 
-import logging
 from operator import itemgetter
 
+from cordwood.broker.coordinators.coordinator_log import LogFormat, Replay
+from cordwood.coordinator.errors import error_of_append
 from cordwood.coordinator.group import records
 from cordwood.coordinator.group.offset_records import decode_offset
-from cordwood.coordinator.group.shard import GroupShard
+from cordwood.coordinator.group.shard import CoordinatorRecord, GroupShard
+from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.group_metadata import describe_group_record
 from cordwood.format.record_batch import LegacyBatch, RecordBatch
-from cordwood.model.errors import CorruptError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 
-REMEDY = (
+_REMEDY = (
     "Clients of its groups are answered NOT_COORDINATOR. Stop the broker and restore the "
     "partition's directory from a copy, or remove it, which loses its groups and their offsets"
 )
 #: The first bytes of keys of commits: their versions.
 _COMMIT_KEYS = frozenset((b"\0\0", b"\0\1"))
 
-_LOG = logging.getLogger(__name__)
+
+def group_log_format(codec: Codec) -> LogFormat[GroupShard, CoordinatorRecord]:
+    """The format of groups and offsets, whose batches are compressed with `codec`."""
+    return LogFormat(
+        topic=GROUP_METADATA_TOPIC,
+        contents="groups",
+        encode=records.encode,
+        batch_of=lambda made, now_ms, producer: records.batch_of(
+            made, now_ms=now_ms, codec=codec, producer=producer
+        ),
+        error_of_append=error_of_append,
+        replay=GroupReplay,
+        count=lambda state: len(state.groups),
+        remedy=_REMEDY,
+    )
 
 
-class GroupReplay:
-    """Replays batches. A commit of an offset waits: mostly, a later one takes its place.
+class GroupReplay(Replay[CoordinatorRecord]):
+    """Replays batches. A commit of an offset waits: mostly, a later one takes its place."""
 
-    `offset` is that of the batch or the record that is being read.
-    """
+    topic = GROUP_METADATA_TOPIC
+    unknown = records.UnknownRecordTypeError
+    decode = staticmethod(records.decode)
+    describe = staticmethod(describe_group_record)
 
     def __init__(self, state: GroupShard) -> None:
-        self.offset = 0
+        super().__init__(state.partition)
         self._state = state
         # The newest value of each key with its offset, of records that are not replayed yet.
         self._commits: dict[bytes, tuple[bytes, int]] = {}
@@ -84,23 +96,6 @@ class GroupReplay:
     def _record(
         self, offset: int, key: bytes | None, value: bytes | None, producer_id: int
     ) -> None:
-        """Replays a record; one of an unknown type is logged and left alone."""
-        self.offset = offset
-        try:
-            found = records.decode(key, value)
-        except records.UnknownRecordTypeError as error:
-            _LOG.warning(
-                "The record at offset %d of %s-%d is ignored: %s. It may be left over from an "
-                "aborted upgrade.",
-                offset,
-                GROUP_METADATA_TOPIC,
-                self._state.partition,
-                error,
-            )
-            return
-        except CorruptError as error:
-            raise type(error)(
-                f"{describe_group_record(key)} at offset {offset} cannot be read: {error.reason}"
-            ) from error
+        found = self.decoded(offset, key, value)
         if found is not None:
             self._state.replay(found, offset, producer_id)
