@@ -32,6 +32,7 @@ JAR: Final = Path.home() / ".cache/cordwood/kafka-4.3.0/jars/kafka-clients-4.3.0
 
 Json = Mapping[str, Any]
 
+_REQUEST: Final = "Request"
 _IMPORT: Final = re.compile(r"from cordwood\.protocol\.data import (?:\(([^)]*)\)|(.*))")
 _TEXT_HEAD: Final = """\
 # The requests and responses of Kafka 4.3.0, in the notation of cordwood.format.messages.schema.
@@ -43,7 +44,7 @@ _STUB_HEAD: Final = """\
 from collections.abc import Sequence
 from uuid import UUID
 
-from cordwood.format.messages.message import Message
+from cordwood.format.messages.message import Message, Request
 from cordwood.format.messages.primitives import Records
 """
 
@@ -186,19 +187,33 @@ def _default(field: Json) -> list[str]:
 def declarations(text: str, names: set[str]) -> str:
     """Declares the classes of the messages of those names to type checkers, as a stub."""
     parsed = schemas(text)
+    names = names | {_answer(each) for each in names if each.endswith(_REQUEST)}
     missing = names - parsed.keys()
     assert not missing, missing
-    classes = "\n".join(_message(parsed[name]) for name in sorted(names))
+    # A request names its response as its base.
+    ordered = sorted(names, key=lambda name: (_api(name), name.endswith(_REQUEST)))
+    classes = "\n".join(_message(parsed[name]) for name in ordered)
     return f"{_STUB_HEAD}\n{classes}"
 
 
 def _message(message: MessageSchema) -> str:
     structs: dict[str, Field] = {}
     _collect(message.fields, structs)
-    lines = [f"class {message.name}(Message):"]
+    base = "Message"
+    if message.name.endswith(_REQUEST):
+        base = f"Request[{_answer(message.name)}]"
+    lines = [f"class {message.name}({base}):"]
     for name, struct in structs.items():
         lines += [f"    class {name}(Message):", *_fields(message, struct.fields, " " * 8), ""]
     return "\n".join([*lines, *_fields(message, message.fields, " " * 4), ""])
+
+
+def _api(message: str) -> str:
+    return message.removesuffix(_REQUEST).removesuffix("Response")
+
+
+def _answer(request: str) -> str:
+    return f"{_api(request)}Response"
 
 
 def _collect(fields: Sequence[Field], structs: dict[str, Field]) -> None:

@@ -124,9 +124,8 @@ def encode_message(schema: MessageSchema, version: int, fields: Mapping[str, Any
         EncodingError: a value does not fit its field: a string of more than 32,767 bytes, null
             where there must be a value, a number out of range.
     """
-    out = bytearray()
-    codec_of(schema, version).write(out, fields, [])
-    return bytes(out)
+    (data,) = codec_of(schema, version).write(fields)
+    return bytes(data)
 
 
 def require_readable(

@@ -15,6 +15,7 @@ from functools import cache
 from typing import Any, Final
 
 from cordwood.format.messages.codec import MessageCodec
+from cordwood.format.messages.primitives import Records
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import (
     CordwoodError,
@@ -27,7 +28,6 @@ from cordwood.protocol import data
 from cordwood.protocol.apis import APIS, schema_of
 
 _READ_AT_ONCE_BYTES_MAX: Final = 16 * 1024
-_COPIED_BYTES_MAX: Final = 1 << 20
 
 
 class MalformedMessageError(CordwoodError):
@@ -126,16 +126,16 @@ def parts_of(codec: MessageCodec, values: Any) -> list[Any]:
     Raises:
         MalformedMessageError: a value does not fit its field.
     """
-    out = bytearray()
-    parts: list[Any] = []
     try:
-        codec.write(out, values, parts)
+        return codec.write(values)
     except EncodingError as error:
         raise MalformedMessageError(str(error)) from error
-    if out or not parts:
-        # What is large is not copied.
-        parts.append(bytes(out) if len(out) < _COPIED_BYTES_MAX else memoryview(out))
-    return parts
+
+
+def records_of(records: bytes | memoryview | Records | None) -> bytes:
+    """The records of a message that was read, which are in memory; empty where they are null."""
+    assert records is None or isinstance(records, bytes | memoryview)
+    return bytes(records or b"")
 
 
 def build(codec: MessageCodec, values: Any) -> Any:

@@ -1,8 +1,9 @@
 """Takes a request's bytes to its handler, and the handler's answer to bytes.
 
 The steps of a request, in this order: its session admits it, it is read, its client is authorized
-for what its API needs, it is handled, its answer is encoded, and it is counted. What it changes is
-written to the audit log by the handler, or when it is committed (`cordwood.model.audit`).
+for what its API needs, quotas may refuse it, it is handled, its answer is encoded, hooks may audit
+it, and it is counted. A change of metadata is written to the audit log when it is committed
+(`cordwood.model.audit`).
 
 Source: kafka.server.KafkaApis, org.apache.kafka.common.requests.RequestContext.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import logging
 import struct
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
 from cordwood.format.messages.message import Message
@@ -25,7 +26,7 @@ from cordwood.protocol.messages import (
     response_codec,
 )
 from cordwood.protocol.requests import RequestReader
-from cordwood.serving.api import Api, Encoded, Parked, Part, never
+from cordwood.serving.api import Api, Encoded, Parked, Part, Response, never
 from cordwood.serving.error_answers import error_answer
 from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.request_context import RequestContext
@@ -46,15 +47,44 @@ _SIZE_AND_CORRELATION = struct.Struct(">ii")
 class _Route:
     """One version of a served API: how its requests are read, handled and answered."""
 
-    __slots__ = ("api", "head_end", "reader", "version")
+    __slots__ = ("api", "head_end", "reader", "response")
 
     def __init__(self, api: Api[Any], version: int) -> None:
         self.api = api
-        self.version = version
         self.reader = RequestReader(api.key, version, distinct=api.distinct)
+        self.response = response_codec(api.key, version)
         # What a response's header has behind the correlation id: no tags.
         is_tagged = self.reader.is_flexible and api.key != API_VERSIONS
         self.head_end = b"\0" if is_tagged else b""
+
+
+class Exchange:
+    """A request with its context, and its response once there is one.
+
+    `response` is None before the request is handled, and if the client wants none. `begun_s` is
+    when the request arrived, by the clock of the dispatcher.
+    """
+
+    __slots__ = ("begun_s", "context", "header", "request", "response", "route")
+
+    def __init__(
+        self, route: _Route, header: RequestHeader, context: RequestContext, begun_s: float
+    ) -> None:
+        self.route = route
+        self.header = header
+        self.context = context
+        self.begun_s = begun_s
+        self.request: Any = None
+        self.response: Message | Encoded | None = None
+
+    @property
+    def api(self) -> Api[Any]:
+        """The API of the request."""
+        return self.route.api
+
+
+Hook = Callable[[Exchange], None]
+"""A step of every request. A step before the handler raises KafkaError to refuse the request."""
 
 
 class Dispatcher:
@@ -68,6 +98,8 @@ class Dispatcher:
         thread: NodeThread,
         metrics: RequestMetrics,
         monotonic_s: Callable[[], float],
+        quotas: Sequence[Hook] = (),
+        audits: Sequence[Hook] = (),
     ) -> None:
         """Serves `apis`.
 
@@ -77,6 +109,8 @@ class Dispatcher:
             thread: runs long requests in slices, and learns which requests make an iteration long.
             metrics: counts the answered requests.
             monotonic_s: returns the time in seconds; it advances while a handler runs.
+            quotas: steps between the authorization of a request and its handler.
+            audits: steps between the answer of a request and its count, also if it was refused.
         """
         self._apis = apis
         self._routes: dict[tuple[int, int], _Route] = {}
@@ -85,6 +119,8 @@ class Dispatcher:
         self._iterations = thread.iterations
         self._metrics = metrics
         self._monotonic_s = monotonic_s
+        self._before: Sequence[Hook] = (_authorize, *quotas)
+        self._after: Sequence[Hook] = (*audits, self._count)
 
     def answer(
         self, frame: memoryview, session: Session
@@ -95,20 +131,20 @@ class Dispatcher:
             MalformedMessageError: the request cannot be read.
             UnservedRequestError: it is not served.
         """
-        begun = self._monotonic_s()
+        begun_s = self._monotonic_s()
         header = parse_start(frame)
         session.require_admitted(header.api_key)
         route = self._routes.get((header.api_key, header.api_version)) or self._route_of(header)
         if route is None:
             return self._unserved(header)
         api = route.api
-        context = self._context_of(header, session)
+        exchange = Exchange(route, header, self._context_of(header, session), begun_s)
         if len(frame) > api.inline_bytes_max:
-            return self._in_slices(route, header, context, frame, begun)
-        request = route.reader.read(frame, header.body_at)
-        if api.is_long is not never and api.is_long(context, request):
-            return self._in_slices(route, header, context, frame, begun)
-        return self._handled(route, header, context, request, begun)
+            return self._in_slices(exchange, frame)
+        exchange.request = route.reader.read(frame, header.body_at)
+        if api.is_long is not never and api.is_long(exchange.context, exchange.request):
+            return self._in_slices(exchange, frame)
+        return self._handled(exchange)
 
     def _route_of(self, header: RequestHeader) -> _Route | None:
         api = self._apis.get(header.api_key)
@@ -118,41 +154,30 @@ class Dispatcher:
         self._routes[header.api_key, header.api_version] = route
         return route
 
-    def _handled(
-        self,
-        route: _Route,
-        header: RequestHeader,
-        context: RequestContext,
-        request: Any,
-        begun: float,
-    ) -> list[Part] | Awaitable[Any] | Parked | None:
-        api = route.api
+    def _handled(self, exchange: Exchange) -> list[Part] | Awaitable[Any] | Parked | None:
+        api = exchange.api
+        response: Response
         try:
-            for need in api.needs:
-                context.require(need, request)
-            response = api.handle(context, request)
+            for step in self._before:
+                step(exchange)
+            response = api.handle(exchange.context, exchange.request)
         except Exception as error:
-            response = self._failed(api, header, request, error)
+            response = self._failed(exchange, error)
         if response is None or isinstance(response, _READY):
-            return self._finished(route, header, request, response, begun)
-        later = self._later(route, header, request, response, begun)
+            return self._finished(exchange, response)
+        later = self._later(exchange, response)
         return Parked(later) if api.parks else later
 
     def _in_slices(
-        self,
-        route: _Route,
-        header: RequestHeader,
-        context: RequestContext,
-        frame: memoryview,
-        begun: float,
+        self, exchange: Exchange, frame: memoryview
     ) -> Awaitable[Parked | list[Part] | None]:
         """The request is read, handled and answered in slices (`cordwood.serving.slices`)."""
         # A small one lies in a buffer that serves other connections soon.
         kept = memoryview(bytes(frame)) if len(frame) < _COPIED_BYTES_MAX else frame
 
         def work() -> Parked | Awaitable[list[Part] | None] | list[Part] | None:
-            request = route.reader.read(kept, header.body_at)
-            return self._handled(route, header, context, request, begun)
+            exchange.request = exchange.route.reader.read(kept, exchange.header.body_at)
+            return self._handled(exchange)
 
         return self._result_of(self._slices.run(work))
 
@@ -164,63 +189,57 @@ class Dispatcher:
         return found if found is None or isinstance(found, Parked | list) else await found
 
     async def _later(
-        self,
-        route: _Route,
-        header: RequestHeader,
-        request: Any,
-        response: Awaitable[Message | Encoded | None],
-        begun: float,
+        self, exchange: Exchange, response: Awaitable[Message | Encoded | None]
     ) -> list[Part] | None:
         try:
             value = await response
         except Exception as error:  # as above
-            value = self._failed(route.api, header, request, error)
-        return self._finished(route, header, request, value, begun)
+            value = self._failed(exchange, error)
+        return self._finished(exchange, value)
 
     def _finished(
-        self,
-        route: _Route,
-        header: RequestHeader,
-        request: Any,
-        response: Message | Encoded | None,
-        begun: float,
+        self, exchange: Exchange, response: Message | Encoded | None
     ) -> list[Part] | None:
         """The parts to send; a response that no message can hold becomes an error, as in Kafka."""
-        api = route.api
         parts = None
+        exchange.response = response
         if response is not None:
             try:
-                parts = self._encoded(route, header, response)
+                parts = self._encoded(exchange.route, exchange.header, response)
             except MalformedMessageError as error:
-                failed = self._failed(api, header, request, error)
-                parts = self._encoded(route, header, failed)
-        seconds = self._monotonic_s() - begun
-        name = api.name if api.counted_as is None else api.counted_as(request)
+                exchange.response = failed = self._failed(exchange, error)
+                parts = self._encoded(exchange.route, exchange.header, failed)
+        for step in self._after:
+            step(exchange)
+        return parts
+
+    def _count(self, exchange: Exchange) -> None:
+        api, header = exchange.api, exchange.header
+        seconds = self._monotonic_s() - exchange.begun_s
+        name = api.name if api.counted_as is None else api.counted_as(exchange.request)
         self._metrics.answered(name, header.api_version, seconds)
         if seconds > _NOTED_S:
             self._iterations.note(f"{api.name} of client {header.client_id}", seconds)
-        return parts
 
-    def _failed(
-        self, api: Api[Any], header: RequestHeader, request: Any, error: Exception
-    ) -> Message:
+    def _failed(self, exchange: Exchange, error: Exception) -> Message:
         """A response that has nothing but the error; raises it where a response cannot say it.
 
         Source: kafka.server.RequestHandlerHelper.handleError.
         """
         if isinstance(error, UnansweredRequestError):
             raise error
+        api, version = exchange.api, exchange.header.api_version
         code = error.code if isinstance(error, KafkaError) else ErrorCode.UNKNOWN_SERVER_ERROR
         if code == ErrorCode.UNKNOWN_SERVER_ERROR:
             expected = isinstance(error, KafkaError | MalformedMessageError)
             _log.error(
                 "Unexpected error handling %s version %s: %s",
                 api.name,
-                header.api_version,
+                version,
                 error,
                 exc_info=None if expected else error,
             )
-        answer = error_answer(api.key, header.api_version, request, code, str(error) or None)
+        answer = error_answer(api.key, version, exchange.request, code, str(error) or None)
         if answer is None:
             raise error
         return answer
@@ -231,7 +250,7 @@ class Dispatcher:
         if isinstance(response, Encoded):
             body = list(response.parts)
         else:
-            body = parts_of(response_codec(route.api.key, route.version), response)
+            body = parts_of(route.response, response)
         size = 4 + len(route.head_end)
         for part in body:
             size += part.size_bytes if isinstance(part, FileRange) else len(part)
@@ -259,3 +278,8 @@ class Dispatcher:
         )
         response = ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[only])
         return self._encoded(_Route(api, 0), header, response)
+
+
+def _authorize(exchange: Exchange) -> None:
+    for need in exchange.api.needs:
+        exchange.context.require(need, exchange.request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from types import SimpleNamespace
 from typing import Any, cast
@@ -13,12 +13,13 @@ import pytest
 
 from cordwood.format.messages.message import Message
 from cordwood.model.error_codes import ErrorCode
+from cordwood.model.kafka_errors import KafkaError
 from cordwood.protocol.data import ApiVersionsResponse, HeartbeatRequest, HeartbeatResponse
 from cordwood.protocol.headers import API_VERSIONS
 from cordwood.protocol.messages import MalformedMessageError
 from cordwood.serving.api import Api
 from cordwood.serving.authorizer import Need, Operation, on_group
-from cordwood.serving.dispatch import Dispatcher
+from cordwood.serving.dispatch import Dispatcher, Exchange, Hook
 from cordwood.serving.event_loop import LoopIterations
 from cordwood.serving.node_services import NodeServices
 from cordwood.serving.node_thread import NodeThread
@@ -32,6 +33,10 @@ from support.wire import request_body, request_frame
 HEARTBEAT = 12
 SESSION = Session("127.0.0.1", "client", "PLAINTEXT")
 SESSION.authenticate(ANONYMOUS)
+
+
+class ThrottlingQuotaExceededError(KafkaError):
+    """A quota has been exceeded."""
 
 
 class LaterSlices:
@@ -63,7 +68,13 @@ class Handled:
         return response
 
     def dispatcher(
-        self, *, inline_bytes_max: int = 1024, node: object = None, needs: tuple[Need, ...] = ()
+        self,
+        *,
+        inline_bytes_max: int = 1024,
+        node: object = None,
+        needs: tuple[Need, ...] = (),
+        quotas: Sequence[Hook] = (),
+        audits: Sequence[Hook] = (),
     ) -> Dispatcher:
         apis: list[Api[object]] = [
             Api(
@@ -78,6 +89,8 @@ class Handled:
             thread=cast("NodeThread", thread),
             metrics=self.metrics,
             monotonic_s=lambda: 0.0,
+            quotas=quotas,
+            audits=audits,
         )
 
 
@@ -150,3 +163,48 @@ def test_a_client_that_may_not_do_what_an_api_needs_is_refused_before_its_handle
     assert answer == [struct.pack(">iiih", 10, 7, 0, code)]
     assert not handled.requests
     assert handled.metrics.by_api["Heartbeat"].count == 1
+
+
+@pytest.mark.parametrize(
+    ("refusing", "seen", "code"),
+    [
+        ("", ["authorize", "quota", "handle", "audit", "count"], 0),
+        ("quota", ["authorize", "quota", "audit", "count"], 89),
+        ("authorize", ["authorize", "audit", "count"], 30),
+    ],
+)
+def test_the_steps_of_a_request_have_one_order(refusing: str, seen: list[str], code: int) -> None:
+    steps: list[str] = []
+
+    def authorize(*_asked: object) -> bool:
+        steps.append("authorize")
+        return refusing != "authorize"
+
+    def quota(exchange: Exchange) -> None:
+        steps.append("quota")
+        assert exchange.request.group_id == "g"
+        assert exchange.response is None
+        if refusing == "quota":
+            raise ThrottlingQuotaExceededError
+
+    def audit(exchange: Exchange) -> None:
+        steps.append("audit")
+        assert isinstance(exchange.response, HeartbeatResponse)
+        assert exchange.response.error_code == code
+
+    class Steps(Handled):
+        def handle(self, context: object, request: Any) -> Message:
+            steps.append("handle")
+            return super().handle(context, request)
+
+    class Counts(RequestMetrics):
+        def answered(self, api: str, version: int, seconds: float) -> None:
+            steps.append("count")
+
+    handled = Steps(error_code=0)
+    handled.metrics = Counts()
+    node = SimpleNamespace(authorizer=SimpleNamespace(authorize=authorize))
+    needs = (on_group(Operation.READ),)
+    dispatcher = handled.dispatcher(node=node, needs=needs, quotas=[quota], audits=[audit])
+    assert dispatcher.answer(frame_of(HEARTBEAT, 4), SESSION)
+    assert steps == seen

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.reading import PartitionRead
+from cordwood.format.messages.message import maker
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.uuids import ZERO_UUID
@@ -22,9 +23,11 @@ _NOT_THERE = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     }
 )
-# Looked up once: they are made for each partition of each response.
 _Topic = FetchResponse.FetchableTopicResponse
 _Partition = FetchResponse.PartitionData
+_new_response = maker(FetchResponse)
+_new_topic = maker(_Topic)
+_new_partition = maker(_Partition)
 
 
 def build_response(
@@ -44,7 +47,7 @@ def build_response(
         if (key.topic_id, key.topic) != last:
             found = []
             topic_id = ZERO_UUID if key.topic_id is None else key.topic_id
-            topics.append(_Topic(topic=key.topic, topic_id=topic_id, partitions=found))
+            topics.append(_new_topic(topic=key.topic, topic_id=topic_id, partitions=found))
             last = key.topic_id, key.topic
         partition = _partition(one)
         found.append(partition)
@@ -54,7 +57,7 @@ def build_response(
                 leader_id=leader, leader_epoch=epoch
             )
             leaders.append(leader)
-    response = FetchResponse(session_id=session_id, responses=topics)
+    response = _new_response(session_id=session_id, responses=topics)
     if leaders:
         response.node_endpoints = [
             FetchResponse.NodeEndpoint(
@@ -66,7 +69,7 @@ def build_response(
 
 
 def _partition(one: PartitionRead) -> _Partition:
-    found = _Partition(
+    found = _new_partition(
         partition_index=one.wanted.key.partition,
         error_code=one.error_code,
         high_watermark=one.high_watermark,

@@ -7,6 +7,7 @@ Source: kafka.server.KafkaApis.handleOffsetCommitRequest, OffsetCommitResponse.B
 
 from __future__ import annotations
 
+from functools import lru_cache
 from uuid import UUID
 
 from cordwood.broker.broker_context import BrokerContext
@@ -99,14 +100,20 @@ class _Asked:
             name=self.name or "",
             topic_id=self.topic_id,
             partitions=[
-                OffsetCommitResponse.OffsetCommitResponsePartition(
-                    partition_index=each.partition_index, error_code=error
-                )
+                _result(each.partition_index, error)
                 for each, error, _ in in_steps(
                     sorted(answers, key=lambda answer: answer[2]), every=16
                 )
             ],
         )
+
+
+@lru_cache(maxsize=1 << 12)
+def _result(index: int, error_code: int) -> OffsetCommitResponse.OffsetCommitResponsePartition:
+    """The result of a partition; shared: most requests have the same ones."""
+    return OffsetCommitResponse.OffsetCommitResponsePartition(
+        partition_index=index, error_code=error_code
+    )
 
 
 def handle(context: BrokerContext, request: OffsetCommitRequest) -> Response:

@@ -32,7 +32,7 @@ from cordwood.broker.handlers.produce_checks import (
     require_one_batch,
     transactional_batch,
 )
-from cordwood.format.messages.message import Message
+from cordwood.format.messages.message import Message, maker
 from cordwood.format.record_batch import may_expand_beyond
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.error_codes import ErrorCode
@@ -74,8 +74,10 @@ _TOPIC_IDS_SINCE = 13
 
 _ALL = -1
 
-_Topic = ProduceResponse.TopicProduceResponse
 _Partition = ProduceResponse.PartitionProduceResponse
+_new_response = maker(ProduceResponse)
+_new_topic = maker(ProduceResponse.TopicProduceResponse)
+_new_partition = maker(_Partition)
 
 _UNVERIFIED: Final = Verified({}, {})
 """Of a request without transactions."""
@@ -135,12 +137,14 @@ def _append_all(context: BrokerContext, request: ProduceRequest, verified: Verif
                     answer = result
             failed = failed or answer.error_code != 0
             partitions.append(answer)
-        topics.append(_Topic(name=name, topic_id=topic.topic_id, partition_responses=partitions))
+        topics.append(
+            _new_topic(name=name, topic_id=topic.topic_id, partition_responses=partitions)
+        )
     if request.acks == 0:
         if failed:
             raise UnansweredRequestError("a produce request with acks=0 failed")
         return None
-    response = ProduceResponse(responses=topics)
+    response = _new_response(responses=topics)
     if uncommitted:
         return when_committed(context, response, uncommitted, request.timeout_ms)
     if failed and context.api_version >= _LEADERS_SINCE:
@@ -190,7 +194,7 @@ def _all_refused(request: ProduceRequest, fault: KafkaError) -> Response:
     text = str(fault) or None
     return ProduceResponse(
         responses=[
-            _Topic(
+            _new_topic(
                 name=topic.name,
                 topic_id=topic.topic_id,
                 partition_responses=[
@@ -350,11 +354,11 @@ def _error(index: int, error: KafkaError, context: BrokerContext, name: str) -> 
 
 
 def _refused(index: int, code: int, message: str | None) -> _Partition:
-    return _Partition(index=index, error_code=code, base_offset=-1, error_message=message)
+    return _new_partition(index=index, error_code=code, base_offset=-1, error_message=message)
 
 
 def _done(index: int, result: AppendResult) -> _Partition:
-    return _Partition(
+    return _new_partition(
         index=index,
         base_offset=result.first_offset,
         log_append_time_ms=result.log_append_time_ms,

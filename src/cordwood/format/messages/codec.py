@@ -8,19 +8,18 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any, Final
+from typing import Any
 
 from cordwood.format.messages.message import Message, message_of
-from cordwood.format.messages.reader_source import ReaderSource, has_records
-from cordwood.format.messages.schema import Field, MessageSchema, fields_of
+from cordwood.format.messages.primitives import COPIED_BYTES_MAX
+from cordwood.format.messages.reader_source import ReaderSource
+from cordwood.format.messages.schema import Field, MessageSchema, fields_of, has_records
 from cordwood.format.messages.writer_source import WriterSource
 from cordwood.format.varint import Buffer, CutOffError
 from cordwood.model.errors import EncodingError, UnsupportedVersionError
 
 Read = Callable[[Buffer, int], tuple[Any, int]]
-Write = Callable[[bytearray, Any, list[Any]], None]
-
-_COPIED_BYTES_MAX: Final = 1 << 20
+Write = Callable[[Any], list[Any]]
 
 
 class MessageCodec:
@@ -71,7 +70,7 @@ class MessageCodec:
             CorruptError: the bytes are malformed.
         """
         try:
-            if self._copies and len(data) - position <= _COPIED_BYTES_MAX:
+            if self._copies and len(data) - position <= COPIED_BYTES_MAX:
                 # Bytes are quicker to index and to decode than a view.
                 try:
                     return self._reader(distinct, of_bytes=True)(bytes(data), position)
@@ -96,13 +95,11 @@ class MessageCodec:
         assert self._class is not None, "structs are dicts"
         return message_of(self._class, values)
 
-    def write(self, out: bytearray, values: Any, parts: list[Any]) -> None:
-        """Appends the message to `out`.
+    def write(self, values: Any) -> list[Any]:
+        """The bytes of a message in parts, with the records between them that are not bytes.
 
         Args:
-            out: where to.
             values: an object of the message's class, or a mapping, and so for structs in it.
-            parts: gets what is written before records that are not bytes, and these.
 
         Raises:
             EncodingError: a value does not fit its field: a string of more than 32,767 bytes,
@@ -113,9 +110,10 @@ class MessageCodec:
             source = WriterSource(self.schema, self.version, self._structs)
             write = self._write = _compiled(source.text(), source.context, "write", repr(self))
         try:
-            if self._class is not None and not isinstance(values, Message):
-                values = self.message(values)
-            write(out, values, parts)
+            made = self._class
+            if type(values) is not made and made is not None and not isinstance(values, Message):
+                values = message_of(made, values)
+            return write(values)
         except (struct.error, AttributeError, TypeError, UnicodeError) as error:
             raise EncodingError(f"{self}: {error}") from error
 

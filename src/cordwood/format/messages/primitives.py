@@ -21,6 +21,9 @@ from cordwood.model.uuids import uuid_of_bytes
 STRING_BYTES_MAX: Final = (1 << 15) - 1
 """The longest string of the protocol and of records, in bytes of UTF-8, compact or not."""
 
+COPIED_BYTES_MAX: Final = 1 << 20
+"""The largest message that is copied where this is simpler."""
+
 READ_STEPS: Final = 64
 WRITE_STEPS: Final = 16
 """So many elements of an array are read, or written, between two pauses."""
@@ -230,6 +233,11 @@ def write_numbers(out: bytearray, values: Sequence[Any], code: str) -> None:
         out += struct.pack(f">{len(some)}{code}", *some)
 
 
+def finished(out: bytearray) -> bytes | memoryview:
+    """A part of a message that has been written; a large one is not copied."""
+    return bytes(out) if len(out) < COPIED_BYTES_MAX else memoryview(out)
+
+
 def iterated(values: Iterable[Any]) -> Sequence[Any]:
     """The values of an array that is to be written, which can be counted."""
     return values if isinstance(values, list | tuple) else list(values)
@@ -258,10 +266,11 @@ class Records(Protocol):
 
 
 CONTEXT: Final[dict[str, Callable[..., Any] | Any]] = {
-    "BYTES": (bytes, bytearray, memoryview),
+    "BYTES": frozenset({bytes, bytearray, memoryview}),
     "PACKERS": PACKERS,
     "array_error": array_error,
     "bytes_error": bytes_error,
+    "finished": finished,
     "in_steps": in_steps,
     "is_default_struct": is_default_struct,
     "is_pausing": is_pausing,

@@ -330,8 +330,3 @@ class ReaderSource:
             self._made(field.struct, field.fields, variables, element)
             self._source.add(f"{append}({element})")
         self._source.add(f"at += {layout.size} * {count}")
-
-
-def has_records(fields: Sequence[Field]) -> bool:
-    """Whether a message of these fields has records in it."""
-    return any(field.kind == "records" or has_records(field.fields) for field in fields)

@@ -27,6 +27,7 @@ Source: KIP-482 and Kafka's message generator (org.apache.kafka.message).
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any, Final
@@ -172,6 +173,11 @@ def schemas(text: str) -> dict[str, MessageSchema]:
 def fields_of(fields: tuple[Field, ...], version: int) -> tuple[Field, ...]:
     """The fields that the version has."""
     return tuple(field for field in fields if version in field.versions)
+
+
+def has_records(fields: Sequence[Field]) -> bool:
+    """Whether a message of these fields has records in it."""
+    return any(field.kind == "records" or has_records(field.fields) for field in fields)
 
 
 def default_of(field: Field) -> Any:

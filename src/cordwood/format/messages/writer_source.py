@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from cordwood.format.messages.message import Message, default_struct
 from cordwood.format.messages.primitives import CONTEXT, STRING_BYTES_MAX, TABLE_SIZE, WRITE_STEPS
-from cordwood.format.messages.schema import LAYOUTS, Field, MessageSchema
+from cordwood.format.messages.schema import LAYOUTS, Field, MessageSchema, has_records
 from cordwood.format.messages.source import Source
 from cordwood.model.uuids import ZERO_UUID
 
@@ -22,13 +22,13 @@ _MISSING: Final = object()
 
 
 class WriterSource:
-    """Writes the source of `write(out, values, parts)`, which appends a message to a bytearray.
+    """Writes the source of `write(values)`, which returns the bytes of a message in parts.
 
     With `structs`, by name, structs are objects of those classes, and null is written as empty in
     versions of a field that cannot be null if others can. Without they are mappings by the schema's
     names, in which a field that is left out has its default, or is null if it can be and the schema
-    names no default. Before records that are not bytes, what is written moves to the list `parts`,
-    and so do they. `context` has the values that the source names.
+    names no default. Records that are not bytes are parts of their own. `context` has the values
+    that the source names.
     """
 
     def __init__(
@@ -43,11 +43,19 @@ class WriterSource:
             "MISSING": _MISSING,
             "ZERO_UUID": ZERO_UUID,
         }
-        self._source = Source("def write(out, values, parts):")
+        self._source = Source("def write(values):")
         self._out = "out"
         # Fields of fixed size that are not written yet: type and expression.
         self._pending: list[tuple[str, str]] = []
+        has_parts = has_records(schema.fields)
+        self._source.add("out = bytearray()")
+        if has_parts:
+            self._source.add("parts = []")
         self._struct(schema.fields, "values")
+        if has_parts:
+            with self._source.block("if out or not parts:"):
+                self._source.add("parts.append(finished(out))")
+        self._source.add("return parts" if has_parts else "return [finished(out)]")
 
     def text(self) -> str:
         """The source."""
@@ -122,8 +130,7 @@ class WriterSource:
         if default is None:
             return f"{value} is not None"
         if field.is_array or field.kind in {"bytes", "records"}:
-            null = f"{value} is None or " if field.is_nullable(self._version) else ""
-            return f"({null}len({value}))"
+            return f"({value} or {value} is None)"
         if field.kind == "struct":
             name = self._source.name("defaults")
             self.context[name] = self._defaults(field.fields)
@@ -160,20 +167,30 @@ class WriterSource:
 
     def _fixed(self, kind: str, value: str) -> None:
         if kind == "uuid":
-            value = f"({value} or ZERO_UUID).bytes"
+            value = f'({value} or ZERO_UUID).int.to_bytes(16, "big")'
         self._pending.append((LAYOUTS[kind], value))
 
     def _flush(self) -> None:
         """Writes what is pending."""
+        self._pack(self._taken())
+
+    def _taken(self) -> list[tuple[str, str]]:
+        """The fields that were pending, which the caller writes with what follows them."""
         pending, self._pending = self._pending, []
-        if not pending:
-            return
-        if len(pending) == 1 and pending[0][0] == "B":
-            self._source.add(f"{self._out}.append({pending[0][1]})")
-            return
-        name = self._source.name("pack")
-        self.context[name] = struct.Struct(">" + "".join(code for code, _ in pending)).pack
-        self._source.add(f"{self._out} += {name}({', '.join(each for _, each in pending)})")
+        return pending
+
+    def _pack(self, fields: Sequence[tuple[str, str]]) -> None:
+        """Writes fields of fixed size, given as type and expression, by one call."""
+        values = ", ".join(value for _, value in fields)
+        layout = "".join(code for code, _ in fields)
+        if layout == "B":
+            self._source.add(f"{self._out}.append({values})")
+        elif layout == LAYOUTS["uuid"]:
+            self._source.add(f"{self._out} += {values}")
+        elif layout:
+            name = self._source.name("pack")
+            self.context[name] = struct.Struct(f">{layout}").pack
+            self._source.add(f"{self._out} += {name}({values})")
 
     def _single_struct(self, field: Field, value: str, *, is_nullable: bool) -> None:
         variable = self._source.name("struct")
@@ -200,11 +217,10 @@ class WriterSource:
         add, block = self._source.add, self._source.block
         data, size = self._source.name("data"), self._source.name("size")
         is_string = kind == "string"
-        if self._is_flexible:
-            self._flush()
+        before = self._taken() if self._is_flexible else []
         add(f"{data} = {value}")
         with block(f"if {data} is None:"):
-            self._absent(name, size, null)
+            self._absent(name, size, null, before)
             if null is not None and not self._is_flexible:
                 add(f'{data} = b""')
         with block("else:"):
@@ -212,12 +228,12 @@ class WriterSource:
                 add(f"{data} = {data}.encode()")
             length = f"len({data})"
             if kind == "records":
-                length += f" if isinstance({data}, BYTES) else {data}.size_bytes"
+                length += f" if type({data}) in BYTES else {data}.size_bytes"
             add(f"{size} = {length}")
             too_long = f"{size} > {STRING_BYTES_MAX}" if is_string else ""
             error = f'raise long_value_error("{name}", {size})'
             if self._is_flexible:
-                self._compact_length(size, too_long, error)
+                self._compact_length(size, before, too_long, error)
                 self._bytes(kind, data)
             elif too_long:
                 with block(f"if {too_long}:"):
@@ -233,36 +249,44 @@ class WriterSource:
         if kind != "records":
             add(f"{self._out} += {data}")
             return
-        with block(f"if isinstance({data}, BYTES):"):
+        with block(f"if type({data}) in BYTES:"):
             add(f"{self._out} += {data}")
         with block("else:"):
             add(f"parts += (bytes({self._out}), {data})", f"{self._out}.clear()")
 
-    def _absent(self, name: str, size: str, null: int | None) -> None:
-        """Writes the length of a null, or has it refused; if not flexible, it is only noted."""
+    def _absent(
+        self, name: str, size: str, null: int | None, before: Sequence[tuple[str, str]]
+    ) -> None:
+        """Writes the length of a null, or has it refused; if not flexible, it is only noted.
+
+        `before` are the fields of fixed size that stand before it.
+        """
         if null is None:
             self._source.add(f'raise null_value_error("{name}")')
         elif self._is_flexible:
-            self._source.add(f"{self._out}.append({null + 1})")
+            self._pack([*before, ("B", str(null + 1))])
         else:
             self._source.add(f"{size} = {null}")
 
-    def _compact_length(self, size: str, too_long: str = "", error: str = "") -> None:
+    def _compact_length(
+        self, size: str, before: Sequence[tuple[str, str]], too_long: str = "", error: str = ""
+    ) -> None:
+        """Writes a compact length, by one call with the fields `before` it if it is one byte."""
         add, block = self._source.add, self._source.block
         with block(f"if {size} < 127:"):
-            add(f"{self._out}.append({size} + 1)")
+            self._pack([*before, ("B", f"{size} + 1")])
         if too_long:
             with block(f"elif {too_long}:"):
                 add(error)
         with block("else:"):
+            self._pack(before)
             add(f"write_uvarint({self._out}, {size} + 1)")
 
     def _array(self, field: Field, value: str) -> None:
         add, block = self._source.add, self._source.block
         items, count = self._source.name("items"), self._source.name("count")
         null = self._null(field)
-        if self._is_flexible:
-            self._flush()
+        before = self._taken() if self._is_flexible else []
         add(f"{items} = {value}")
         with block(f"if {items}:"):
             if self._structs is None:
@@ -270,12 +294,15 @@ class WriterSource:
                     add(f"{items} = iterated({items})")
             add(f"{count} = len({items})")
             if self._is_flexible:
-                self._compact_length(count)
+                self._compact_length(count, before)
                 self._elements(field, items, count)
         with block(f"elif {items} is None:"):
-            self._absent(field.name, count, null)
+            self._absent(field.name, count, null, before)
         with block("else:"):
-            add(f"{self._out}.append(1)" if self._is_flexible else f"{count} = 0")
+            if self._is_flexible:
+                self._pack([*before, ("B", "1")])
+            else:
+                add(f"{count} = 0")
         if not self._is_flexible:
             self._pending.append(("i", count))
             self._flush()
