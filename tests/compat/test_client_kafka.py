@@ -51,7 +51,7 @@ async def seen_by_asyncio(node: BrokerEndpoint) -> tuple[BrokerEndpoint, object,
         connection.call(MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)]))
         for topic in TOPICS
     ]
-    topics = [answer.topics[0].name for answer in await asyncio.gather(*wanted)]
+    topics = [str(answer.topics[0].name) for answer in await asyncio.gather(*wanted)]
     connection.close()
     seen = BrokerEndpoint(int(found.broker_id), found.host, found.port, found.rack)
     return seen, connection.versions, sorted(topics)

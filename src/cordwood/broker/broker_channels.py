@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any
 
 from cordwood.broker.replication.replication import ImageBrokers
 from cordwood.client.node_connection import NodeConnection
 from cordwood.client.session import api_key
 from cordwood.client.transport import Transports
-from cordwood.format.messages.message import Message
+from cordwood.format.messages.message import R, Request
 from cordwood.model.errors import CordwoodError
 from cordwood.protocol.apis import APIS
 from cordwood.serving.node_thread import NodeThread
@@ -54,7 +53,7 @@ class BrokerChannels:
         self._connections: dict[int, NodeConnection] = {}
         self._asking: set[asyncio.Task[None]] = set()
 
-    async def ask(self, broker_id: int, request: Message) -> Any:
+    async def ask(self, broker_id: int, request: Request[R]) -> R:
         """Sends a request to a broker; returns the response, whatever its error code.
 
         Raises:
@@ -70,7 +69,9 @@ class BrokerChannels:
             )
         return await connection.call(request)
 
-    def ask_soon(self, broker_id: int, request: Message, answered: Callable[[Any], object]) -> None:
+    def ask_soon(
+        self, broker_id: int, request: Request[R], answered: Callable[[R | None], object]
+    ) -> None:
         """Sends a request, from slices, too; `answered` gets the response, or None without one."""
 
         api = APIS[api_key(request)].snake_name

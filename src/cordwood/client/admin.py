@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.client.cluster_client import BrokerEndpoint, ClusterClient
@@ -19,19 +19,32 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID
 from cordwood.protocol.data import (
     CreatePartitionsRequest,
+    CreatePartitionsResponse,
     CreateTopicsRequest,
+    CreateTopicsResponse,
     DeleteTopicsRequest,
+    DeleteTopicsResponse,
     DescribeClusterRequest,
     DescribeLogDirsRequest,
     DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
     ListGroupsRequest,
     ListPartitionReassignmentsRequest,
     MetadataRequest,
+    MetadataResponse,
     UnregisterBrokerRequest,
 )
 
 _BROKERS, _CONTROLLERS = 1, 2
 """The endpoint types of DescribeCluster (EndpointType)."""
+
+
+_TopicResult = (
+    CreateTopicsResponse.CreatableTopicResult
+    | CreatePartitionsResponse.CreatePartitionsTopicResult
+    | DeleteTopicsResponse.DeletableTopicResult
+)
+"""A topic in the answer to a request that changes some."""
 
 
 class PartitionFacts(NamedTuple):
@@ -200,7 +213,7 @@ class Admin:
         for topic in self._metadata(names, create=create, is_single=is_single):
             if names is not None:
                 require(topic.error_code)
-            found.append(_topic_facts(topic, topic.partitions))
+            found.append(_topic_facts(topic))
         return found
 
     def find_topics(
@@ -213,10 +226,8 @@ class Admin:
         """
         topics = self._metadata(sorted(set(names)), is_single=is_single, deadline=deadline)
         return {
-            topic.name: (
-                RefusedError(int(topic.error_code))
-                if topic.error_code
-                else _topic_facts(topic, topic.partitions)
+            topic.name or "": (
+                RefusedError(topic.error_code) if topic.error_code else _topic_facts(topic)
             )
             for topic in topics
         }
@@ -228,7 +239,7 @@ class Admin:
         create: bool = False,
         is_single: bool,
         deadline: float | None = None,
-    ) -> Sequence[Any]:
+    ) -> Sequence[MetadataResponse.MetadataResponseTopic]:
         """The topics of a Metadata answer; the client knows its brokers from then on."""
         wanted = (
             None
@@ -242,10 +253,9 @@ class Admin:
             deadline=deadline,
         )
         self._cluster.learn(
-            [BrokerEndpoint(int(b.node_id), b.host, b.port, b.rack) for b in answer.brokers]
+            [BrokerEndpoint(b.node_id, b.host, b.port, b.rack) for b in answer.brokers]
         )
-        topics: Sequence[Any] = answer.topics
-        return topics
+        return answer.topics
 
     def topics_by_id(self, ids: Sequence[UUID]) -> list[TopicFacts]:
         """The topics of those ids."""
@@ -259,7 +269,7 @@ class Admin:
         )
         for topic in answer.topics:
             require(topic.error_code)
-        return [_topic_facts(topic, topic.partitions) for topic in answer.topics]
+        return [_topic_facts(topic) for topic in answer.topics]
 
     def describe_topics(
         self, names: Sequence[str], *, partitions_max: int = 2000
@@ -289,11 +299,11 @@ class Admin:
             )
             for topic in answer.topics:
                 require(topic.error_code)
-                earlier = found.get(topic.name)
-                facts = _topic_facts(topic, topic.partitions)
+                facts = _topic_facts(topic)
+                earlier = found.get(facts.name)
                 if earlier is not None:
                     facts = facts._replace(partitions=earlier.partitions + facts.partitions)
-                found[topic.name] = facts
+                found[facts.name] = facts
             if answer.next_cursor is None:
                 return list(found.values())
             cursor = DescribeTopicPartitionsRequest.Cursor(
@@ -341,15 +351,13 @@ class Admin:
     def delete_topics(self, names: Sequence[str]) -> None:
         """Deletes topics."""
 
-        def delete(wanted: Sequence[str], deadline: float) -> Sequence[Any]:
+        def delete(wanted: Sequence[str], deadline: float) -> Sequence[_TopicResult]:
             request = DeleteTopicsRequest(
                 topics=[DeleteTopicsRequest.DeleteTopicState(name=name) for name in wanted],
                 topic_names=list(wanted),
                 timeout_ms=30_000,
             )
-            answer = self._cluster.call(request, deadline=deadline)
-            found: Sequence[Any] = answer.responses
-            return found
+            return self._cluster.call(request, deadline=deadline).responses
 
         self._change_topics("delete_topics", names, delete)
 
@@ -366,7 +374,7 @@ class Admin:
             ]
         )
 
-        def create(names: Sequence[str], deadline: float) -> Sequence[Any]:
+        def create(names: Sequence[str], deadline: float) -> Sequence[_TopicResult]:
             request = CreatePartitionsRequest(
                 topics=[
                     CreatePartitionsRequest.CreatePartitionsTopic(
@@ -376,14 +384,15 @@ class Admin:
                 ],
                 timeout_ms=30_000,
             )
-            answer = self._cluster.call(request, deadline=deadline)
-            found: Sequence[Any] = answer.results
-            return found
+            return self._cluster.call(request, deadline=deadline).results
 
         self._change_topics("create_partitions", list(counts), create)
 
     def _change_topics(
-        self, api: str, names: Sequence[str], ask: Callable[[Sequence[str], float], Sequence[Any]]
+        self,
+        api: str,
+        names: Sequence[str],
+        ask: Callable[[Sequence[str], float], Sequence[_TopicResult]],
     ) -> None:
         """Changes topics, and repeats the request for those that are refused only for now.
 
@@ -393,17 +402,17 @@ class Admin:
             RefusedError: one was refused, the first in the order of the answers.
         """
         retries = self._cluster.retries()
-        refused: list[Any] = []
+        refused: list[_TopicResult] = []
         while True:
             failed = [result for result in ask(names, retries.deadline) if result.error_code]
-            early = [result for result in failed if action(api, int(result.error_code))]
+            early = [result for result in failed if action(api, result.error_code)]
             refused += [result for result in failed if result not in early]
             if not early or not retries.wait():
                 refused += early
                 break
-            names = [result.name for result in early]
+            names = [result.name or "" for result in early]
         for result in refused:
-            require(int(result.error_code), getattr(result, "error_message", None))
+            require(result.error_code, result.error_message)
 
     def reassignments(
         self, partitions: Iterable[TopicPartition]
@@ -435,21 +444,24 @@ class Admin:
         }
 
 
-def _topic_facts(topic: Any, partitions: Iterable[Any]) -> TopicFacts:
+def _topic_facts(
+    topic: MetadataResponse.MetadataResponseTopic
+    | DescribeTopicPartitionsResponse.DescribeTopicPartitionsResponseTopic,
+) -> TopicFacts:
     facts = [
         PartitionFacts(
             p.partition_index,
-            int(p.leader_id),
+            p.leader_id,
             p.leader_epoch,
-            tuple(int(r) for r in p.replica_nodes),
-            tuple(int(r) for r in p.isr_nodes),
+            tuple(p.replica_nodes),
+            tuple(p.isr_nodes),
             _ids(getattr(p, "eligible_leader_replicas", None)),
             _ids(getattr(p, "last_known_elr", None)),
         )
-        for p in partitions
+        for p in topic.partitions
     ]
     return TopicFacts(
-        topic.name,
+        topic.name or "",
         None if topic.topic_id == ZERO_UUID else topic.topic_id,
         topic.is_internal,
         tuple(sorted(facts, key=lambda p: p.partition)),
@@ -457,7 +469,7 @@ def _topic_facts(topic: Any, partitions: Iterable[Any]) -> TopicFacts:
 
 
 def _ids(given: Iterable[int] | None) -> tuple[int, ...] | None:
-    return None if given is None else tuple(int(one) for one in given)
+    return None if given is None else tuple(given)
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:

@@ -24,7 +24,7 @@ from cordwood.client.retry import Action, Backoff, repeated
 from cordwood.client.session import ClientSession, Versions, api_key, supports
 from cordwood.client.settings import ClientSettings, Warn, bootstrap_addresses
 from cordwood.client.wire import RequestFrame
-from cordwood.format.messages.message import Message
+from cordwood.format.messages.message import Message, R, Request
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.apis import APIS
@@ -188,7 +188,7 @@ class ClusterClient:
 
     def call(
         self,
-        request: Message,
+        request: Request[R],
         *,
         node_id: int | None = None,
         coordinator: Coordinator | None = None,
@@ -198,7 +198,7 @@ class ClusterClient:
         timeout_ms: int | None = None,
         deadline: float | None = None,
         name: str | None = None,
-    ) -> Any:
+    ) -> R:
         """Sends a request to a node, to a coordinator, or to any broker, and returns the answer.
 
         It is sent again as `client.retry` says, and after a timeout or a lost connection, until
@@ -242,7 +242,7 @@ class ClusterClient:
                     request, version_max=version_max, is_answered=is_answered
                 )
                 timeout_s = self._left_s(end) if timeout_ms is None else timeout_ms / 1000
-                answer = connection.exchange(frame, timeout_s=timeout_s)
+                answer: R = connection.exchange(frame, timeout_s=timeout_s)
             except (DisconnectedError, TimedOutError):
                 if node is not None:
                     self._connections.pop(node).close()
@@ -273,11 +273,9 @@ class ClusterClient:
                 is_single=is_single,
                 deadline=deadline,
             )
-            found: Any = answer
-            if getattr(answer, "coordinators", None):
-                (found,) = answer.coordinators
-            require(int(found.error_code), getattr(found, "error_message", None))
-            known = BrokerEndpoint(int(found.node_id), found.host, found.port)
+            (found,) = answer.coordinators or (answer,)
+            require(found.error_code, found.error_message)
+            known = BrokerEndpoint(found.node_id, found.host, found.port)
             self._coordinators[of] = self._nodes[known.id] = known
         # The lists of brokers that came since may lack it.
         self._nodes.setdefault(known.id, known)

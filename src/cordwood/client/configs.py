@@ -6,7 +6,7 @@ Source: org.apache.kafka.clients.admin.KafkaAdminClient (4.3.0).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 from cordwood.client.admin import Admin
 from cordwood.client.cluster_client import ClusterClient
@@ -17,6 +17,7 @@ from cordwood.protocol.data import (
     AlterClientQuotasRequest,
     DescribeClientQuotasRequest,
     DescribeConfigsRequest,
+    DescribeConfigsResponse,
     IncrementalAlterConfigsRequest,
     ListConfigResourcesRequest,
 )
@@ -179,7 +180,9 @@ class Configs:
             require(entry.error_code, entry.error_message)
 
 
-def _config_facts(config: Any) -> ConfigFacts:
+def _config_facts(
+    config: DescribeConfigsResponse.DescribeConfigsResourceResult,
+) -> ConfigFacts:
     return ConfigFacts(
         config.name,
         config.value,

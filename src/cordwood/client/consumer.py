@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.client.admin import Admin
@@ -22,7 +22,11 @@ from cordwood.format.record_batch import Record, RecordBatch, iter_batches
 from cordwood.model.clock import Clock, SystemClock, pause
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.protocol.data import FetchRequest
+from cordwood.protocol.data import (
+    FetchRequest,
+    FetchResponse,
+)
+from cordwood.protocol.messages import records_of
 
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 
@@ -146,7 +150,7 @@ class Consumer:
             elif data.error_code:
                 self._start_anew(tp, place)
             elif data.records:
-                found += self._records(tp, place, bytes(data.records), data)
+                found += self._records(tp, place, records_of(data.records), data)
         return found
 
     @staticmethod
@@ -191,16 +195,16 @@ class Consumer:
             ],
         )
 
-    def _answered(self, answer: Any) -> Iterator[tuple[str, Any]]:
+    def _answered(self, answer: FetchResponse) -> Iterator[tuple[str, FetchResponse.PartitionData]]:
         names = {place.topic_id: tp.topic for tp, place in self._places.items()}
         for topic in answer.responses:
-            name = getattr(topic, "topic", None) or names.get(getattr(topic, "topic_id", None))
+            name = topic.topic or names.get(topic.topic_id)
             if name is not None:
                 for data in topic.partitions:
                     yield name, data
 
     def _records(
-        self, tp: TopicPartition, place: _Place, raw: bytes, data: Any
+        self, tp: TopicPartition, place: _Place, raw: bytes, data: FetchResponse.PartitionData
     ) -> Iterator[ConsumedRecord]:
         waiting = sorted(
             ((t.first_offset, t.producer_id) for t in data.aborted_transactions or ()),

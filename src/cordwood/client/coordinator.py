@@ -7,7 +7,7 @@ OffsetFetchRequest, OffsetCommitRequest.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.client.admin import by_topic
@@ -54,9 +54,7 @@ def fetch_committed(
         # Later versions name topics by id alone, which a deleted topic no longer has.
         version_max=9,
     )
-    found: Any = answer
-    if answer.groups:
-        (found,) = answer.groups
+    (found,) = answer.groups or (answer,)
     require(found.error_code)
     return {
         TopicPartition(topic.name, p.partition_index): Committed(

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
 from uuid import UUID
 
 from cordwood.client.admin import Admin
@@ -27,13 +26,14 @@ from cordwood.client.coordinator import committed_offsets, offset_commit_topics
 from cordwood.client.errors import ClientError, DisconnectedError, RefusedError, TimedOutError
 from cordwood.client.offsets import LATEST
 from cordwood.client.retry import Action, action
-from cordwood.format.messages.message import Message
+from cordwood.format.messages.message import R, Request
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.data import (
     HeartbeatRequest,
     JoinGroupRequest,
+    JoinGroupResponse,
     LeaveGroupRequest,
     OffsetCommitRequest,
     SyncGroupRequest,
@@ -149,8 +149,8 @@ class GroupConsumer:
         )
 
     def _call(
-        self, request: Message, *, timeout_ms: int | None = None, is_single: bool = False
-    ) -> Any:
+        self, request: Request[R], *, timeout_ms: int | None = None, is_single: bool = False
+    ) -> R:
         coordinator = Coordinator(GROUP, self.group_id)
         return self.cluster.call(
             request, coordinator=coordinator, timeout_ms=timeout_ms, is_single=is_single
@@ -165,7 +165,7 @@ class GroupConsumer:
         if not self._must_rejoin("join_group", int(answer.error_code)):
             self._sync(answer)
 
-    def _ask_to_join(self) -> Any:
+    def _ask_to_join(self) -> JoinGroupResponse:
         topics = sorted(self.topics())
         return self._call(
             JoinGroupRequest(
@@ -184,7 +184,7 @@ class GroupConsumer:
             is_single=True,
         )
 
-    def _sync(self, joined: Any) -> None:
+    def _sync(self, joined: JoinGroupResponse) -> None:
         self._member_id = joined.member_id
         assignments: dict[str, list[TopicPartition]] = {}
         if joined.leader == joined.member_id:
@@ -211,7 +211,9 @@ class GroupConsumer:
         self._heard_s = self._committed_s = self.clock.monotonic_s()
         self._begin(parse_assignment(answer.assignment))
 
-    def _divide(self, members: Sequence[Any]) -> dict[str, list[TopicPartition]]:
+    def _divide(
+        self, members: Sequence[JoinGroupResponse.JoinGroupResponseMember]
+    ) -> dict[str, list[TopicPartition]]:
         subscriptions = {m.member_id: parse_subscription(m.metadata) for m in members}
         wanted = sorted({topic for topics in subscriptions.values() for topic in topics})
         known = {topic.name: len(topic.partitions) for topic in Admin(self.cluster).topics()}

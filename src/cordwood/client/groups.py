@@ -6,7 +6,7 @@ Source: org.apache.kafka.clients.admin.KafkaAdminClient (4.3.0), DescribeConsume
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cordwood.client.admin import by_topic
 from cordwood.client.cluster_client import GROUP, BrokerEndpoint, ClusterClient, Coordinator
@@ -17,6 +17,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.data import (
     ConsumerGroupDescribeRequest,
+    ConsumerGroupDescribeResponse,
     DeleteGroupsRequest,
     DescribeGroupsRequest,
     OffsetCommitRequest,
@@ -97,7 +98,7 @@ class Groups:
             deadline=deadline,
         )
         (found,) = answer.groups
-        require(found.error_code, getattr(found, "error_message", None))
+        require(found.error_code, found.error_message)
         if found.group_state == "Dead" and not found.protocol_type:
             raise RefusedError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
         if found.protocol_type not in {"", _CONSUMER}:
@@ -114,7 +115,7 @@ class Groups:
             tuple(
                 Member(
                     member.member_id,
-                    getattr(member, "group_instance_id", None),
+                    member.group_instance_id,
                     member.client_id,
                     member.client_host,
                     tuple(parse_assignment(member.member_assignment)),
@@ -181,7 +182,7 @@ class Groups:
         return next((error for error in found.values() if error is not None), None), found
 
 
-def _member(member: Any) -> Member:
+def _member(member: ConsumerGroupDescribeResponse.Member) -> Member:
     return Member(
         member.member_id,
         member.instance_id,
@@ -190,7 +191,7 @@ def _member(member: Any) -> Member:
         _partitions(member.assignment),
         _partitions(member.target_assignment),
         member.member_epoch,
-        _is_upgraded(getattr(member, "member_type", -1)),
+        _is_upgraded(member.member_type),
     )
 
 
@@ -198,9 +199,11 @@ def _is_upgraded(member_type: int) -> bool | None:
     return None if member_type < 0 else member_type == 1
 
 
-def _partitions(assigned: Any) -> tuple[TopicPartition, ...]:
+def _partitions(
+    assigned: ConsumerGroupDescribeResponse.Assignment,
+) -> tuple[TopicPartition, ...]:
     return tuple(
-        TopicPartition(topic.topic_name, int(number))
+        TopicPartition(topic.topic_name, number)
         for topic in assigned.topic_partitions
         for number in topic.partitions
     )

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cordwood.client.async_connection import AsyncConnection
 from cordwood.client.errors import ClientError, DisconnectedError
 from cordwood.client.session import Versions
 from cordwood.client.transport import Transports
-from cordwood.format.messages.message import Message
+from cordwood.format.messages.message import R, Request
 from cordwood.model.security_protocol import SecurityProtocol
 
 
@@ -64,11 +64,11 @@ class NodeConnection:
 
     async def call(
         self,
-        request: Message,
+        request: Request[R],
         *,
         version_max: int | None = None,
         timeout_s: float | None = None,
-    ) -> Any:
+    ) -> R:
         """Sends a request and waits for the answer, whose error is not looked at.
 
         Raises:
@@ -82,10 +82,11 @@ class NodeConnection:
         connection = await self._current().connected(self._client_id, self._transports, wait_s)
         frame = connection.session.request(request, version_max=version_max)
         try:
-            return await connection.exchange(frame, timeout_s=wait_s)
+            answer: R = await connection.exchange(frame, timeout_s=wait_s)
         except ClientError:
             connection.close()
             raise
+        return answer
 
     def close(self) -> None:
         """Closes the connection: requests that wait fail with DisconnectedError."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cordwood.client.admin import Admin, TopicFacts
 from cordwood.client.cluster_client import ClusterClient
@@ -28,7 +28,11 @@ from cordwood.model.clock import Clock, SystemClock, pause
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.rng import Rng, SystemRng
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.protocol.data import InitProducerIdRequest, ProduceRequest
+from cordwood.protocol.data import (
+    InitProducerIdRequest,
+    ProduceRequest,
+    ProduceResponse,
+)
 
 _RECORD_OVERHEAD_BYTES = 21
 _EPOCH_MAX = (1 << 15) - 1
@@ -339,7 +343,7 @@ class Producer:
 
     def _produce(
         self, facts: TopicFacts, leader: int, data: ProduceRequest.PartitionProduceData
-    ) -> Any:
+    ) -> ProduceResponse:
         """The answer to a Produce request with the data of one partition."""
         return self._cluster.call(
             ProduceRequest(
@@ -387,20 +391,19 @@ class Producer:
             self._producer = None if epoch == _EPOCH_MAX else (producer_id, epoch + 1)
 
 
-def _failure(answer: Any, records: int) -> _Failure | None:
+def _failure(answer: ProduceResponse, records: int) -> _Failure | None:
     """The failure in a Produce answer, which has one partition; None without one.
 
     Source: Sender.failBatch.
     """
     (topic,) = answer.responses
     (partition,) = topic.partition_responses
-    code = int(partition.error_code)
+    code = partition.error_code
     if not code:
         return None
-    message = getattr(partition, "error_message", None)
+    message = partition.error_message
     messages = {
-        error.batch_index: error.batch_index_error_message
-        for error in getattr(partition, "record_errors", ())
+        error.batch_index: error.batch_index_error_message for error in partition.record_errors
     }
     if not messages:
         return _Failure(action("produce", code), [RefusedError(code, message)])

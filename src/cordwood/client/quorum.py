@@ -5,14 +5,16 @@ Source: org.apache.kafka.clients.admin.KafkaAdminClient.describeMetadataQuorum, 
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError, require
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
-from cordwood.model.uuids import ZERO_UUID
-from cordwood.protocol.data import DescribeQuorumRequest
+from cordwood.protocol.data import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+)
 
 
 class QuorumReplica(NamedTuple):
@@ -65,7 +67,7 @@ def describe_quorum(cluster: ClusterClient, *, node_id: int | None = None) -> Qu
     answer = cluster.call(
         DescribeQuorumRequest(topics=[topic]), node_id=node_id, name="describeMetadataQuorum"
     )
-    require(answer.error_code, getattr(answer, "error_message", None) or None)
+    require(answer.error_code, answer.error_message or None)
     partitions = [each for topic in answer.topics for each in topic.partitions]
     if len(partitions) != 1:
         raise ClientError(
@@ -73,30 +75,27 @@ def describe_quorum(cluster: ClusterClient, *, node_id: int | None = None) -> Qu
             "contain exactly one"
         )
     partition = partitions[0]
-    require(partition.error_code, getattr(partition, "error_message", None) or None)
+    require(partition.error_code, partition.error_message or None)
     return QuorumFacts(
-        int(partition.leader_id),
-        int(partition.leader_epoch),
-        int(partition.high_watermark),
+        partition.leader_id,
+        partition.leader_epoch,
+        partition.high_watermark,
         tuple(map(_replica, partition.current_voters)),
         tuple(map(_replica, partition.observers)),
-        {
-            int(node.node_id): tuple(map(_endpoint, node.listeners))
-            for node in getattr(answer, "nodes", ())
-        },
+        {node.node_id: tuple(map(_endpoint, node.listeners)) for node in answer.nodes},
     )
 
 
-def _replica(state: Any) -> QuorumReplica:
+def _replica(state: DescribeQuorumResponse.ReplicaState) -> QuorumReplica:
     return QuorumReplica(
-        int(state.replica_id),
-        getattr(state, "replica_directory_id", ZERO_UUID),
-        int(state.log_end_offset),
-        getattr(state, "last_fetch_timestamp", -1),
-        getattr(state, "last_caught_up_timestamp", -1),
+        state.replica_id,
+        state.replica_directory_id,
+        state.log_end_offset,
+        state.last_fetch_timestamp,
+        state.last_caught_up_timestamp,
     )
 
 
-def _endpoint(listener: Any) -> str:
+def _endpoint(listener: DescribeQuorumResponse.Listener) -> str:
     host = f"[{listener.host}]" if ":" in listener.host else listener.host
     return f"{listener.name}://{host}:{listener.port}"

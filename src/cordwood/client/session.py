@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Final
 
 from cordwood import __version__
 from cordwood.client.errors import NotSupportedError, require
 from cordwood.client.wire import RequestFrame, Wire
 from cordwood.format.messages.message import Message
 from cordwood.protocol.apis import APIS
-from cordwood.protocol.data import ApiVersionsRequest
+from cordwood.protocol.data import (
+    ApiVersionsRequest,
+    ApiVersionsResponse,
+)
 from cordwood.protocol.headers import API_VERSIONS
 
 _API_VERSIONS_VERSION: Final = 3
@@ -56,7 +59,7 @@ class ClientSession:
         """The request that is due before those of callers; None when the session is READY."""
         return VERSIONS_REQUEST if self.state is SessionState.HANDSHAKE else None
 
-    def on_answer(self, answer: Any) -> None:
+    def on_answer(self, answer: ApiVersionsResponse) -> None:
         """Takes the answer to `next_request`.
 
         Raises:
@@ -64,8 +67,7 @@ class ClientSession:
         """
         require(answer.error_code)
         self.versions = {
-            int(each.api_key): (int(each.min_version), int(each.max_version))
-            for each in answer.api_keys
+            each.api_key: (each.min_version, each.max_version) for each in answer.api_keys
         }
         self.state = SessionState.READY
 

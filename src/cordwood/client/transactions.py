@@ -7,7 +7,7 @@ DescribeProducersHandler, AbortTransactionHandler.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cordwood.client.admin import by_topic
 from cordwood.client.cluster_client import TRANSACTION, ClusterClient, Coordinator
@@ -17,15 +17,19 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.data import (
     DescribeProducersRequest,
+    DescribeProducersResponse,
     DescribeTransactionsRequest,
     InitProducerIdRequest,
     WriteTxnMarkersRequest,
 )
 
-_REASONS = {
+_REASONS: Mapping[int, str] = {
     ErrorCode.CLUSTER_AUTHORIZATION_FAILED: "cluster authorization failure",
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "transactional ID authorization failure",
 }
+
+
+Producer = DescribeProducersResponse.ProducerState
 
 
 class Transaction(NamedTuple):
@@ -93,12 +97,12 @@ def terminate_transaction(cluster: ClusterClient, transactional_id: str) -> None
 
 def describe_producers(
     cluster: ClusterClient, partitions: Iterable[TopicPartition]
-) -> dict[TopicPartition, Sequence[Any] | RefusedError]:
+) -> dict[TopicPartition, Sequence[Producer] | RefusedError]:
     """The active producers of each partition, as its leader knows them."""
 
     def ask(
         node: int, led: Sequence[TopicPartition], deadline: float
-    ) -> dict[TopicPartition, Sequence[Any] | RefusedError]:
+    ) -> dict[TopicPartition, Sequence[Producer] | RefusedError]:
         topics = [
             DescribeProducersRequest.TopicRequest(name=name, partition_indexes=indexes)
             for name, indexes in by_topic(led).items()

@@ -141,6 +141,12 @@ class BrokerSettings(BrokerConfig):
         return "broker" in self.strings("process.roles")
 
     @property
+    def controller_protocol(self) -> SecurityProtocol:
+        """The security protocol of the controllers' listener: the first that is named."""
+        name = self.strings("controller.listener.names")[0].upper()
+        return listener_protocols(self, self.given)[name]
+
+    @property
     def rack(self) -> str | None:
         """The rack of the broker."""
         return self.text("broker.rack")
@@ -268,7 +274,7 @@ class BrokerSettings(BrokerConfig):
                     "is non-empty, or if there are security protocols other than PLAINTEXT in use)"
                 )
         # The others are not used: the controllers' addresses are those of the first.
-        self._require_plain("controller.listener.names", names[0], protocols[names[0]])
+        self._require_plain("controller.listener.names", names[0], self.controller_protocol)
 
     def _inter_broker_listener(self) -> str:
         names = [each.name for each in self.advertised_listeners]

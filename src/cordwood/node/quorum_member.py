@@ -279,15 +279,15 @@ def _voters(settings: BrokerSettings) -> dict[int, NodeAddress]:
     found = {}
     for each in settings.strings("controller.quorum.voters"):
         number, _, address = each.partition("@")
-        found[int(number)] = _address(address)
+        found[int(number)] = _address(address, settings)
     return found
 
 
 def _servers(settings: BrokerSettings) -> Sequence[NodeAddress]:
     given = settings.strings("controller.quorum.bootstrap.servers")
-    return [_address(each) for each in given] or list(_voters(settings).values())
+    return [_address(each, settings) for each in given] or list(_voters(settings).values())
 
 
-def _address(text: str) -> NodeAddress:
+def _address(text: str, settings: BrokerSettings) -> NodeAddress:
     host, _, port = text.rpartition(":")
-    return NodeAddress(host.strip("[]"), int(port))
+    return NodeAddress(host.strip("[]"), int(port), settings.controller_protocol)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -23,7 +22,13 @@ from cordwood.client.session import ClientSession
 from cordwood.client.settings import ClientSettings
 from cordwood.client.wire import RequestFrame
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.protocol.data import CreateTopicsRequest, MetadataRequest, ProduceRequest, VoteRequest
+from cordwood.protocol.data import (
+    ApiVersionsResponse,
+    CreateTopicsRequest,
+    MetadataRequest,
+    ProduceRequest,
+    VoteRequest,
+)
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.manual_clock import ManualClock
 from support.ports import free_port
@@ -79,10 +84,10 @@ class Line:
         self.address = (ip, port)
         self.session = ClientSession("c")
         keys = [
-            SimpleNamespace(api_key=key, min_version=low, max_version=high)
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=low, max_version=high)
             for key, (low, high) in table.versions.items()
         ]
-        self.session.on_answer(SimpleNamespace(error_code=0, api_keys=keys))
+        self.session.on_answer(ApiVersionsResponse(api_keys=keys))
 
     def exchange(self, request: RequestFrame, *, timeout_s: float) -> Any:
         self._table.timeouts.append(timeout_s)

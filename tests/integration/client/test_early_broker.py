@@ -10,7 +10,7 @@ import socket
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from types import SimpleNamespace, TracebackType
+from types import TracebackType
 from typing import Any, NamedTuple, Self
 from uuid import uuid4
 
@@ -32,11 +32,16 @@ from cordwood.client.transactions import (
     describe_transaction,
     terminate_transaction,
 )
-from cordwood.format.messages.message import Message
+from cordwood.format.messages.message import Request
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.apis import APIS
-from cordwood.protocol.data import DeleteRecordsRequest, FetchRequest, MetadataRequest
+from cordwood.protocol.data import (
+    DeleteRecordsRequest,
+    FetchRequest,
+    FetchResponse,
+    MetadataRequest,
+)
 from cordwood.protocol.headers import parse_start, response_header
 from cordwood.protocol.messages import encode, response_codec
 from cordwood.protocol.requests import RequestReader
@@ -338,7 +343,7 @@ class Moved(ClusterClient):
     asks_to_go = 0
     asks = 0
 
-    def call(self, request: Message, **options: Any) -> Any:
+    def call(self, request: Request[Any], **options: Any) -> Any:
         answer = super().call(request, **options)
         if isinstance(request, MetadataRequest):
             self.asks += 1
@@ -346,9 +351,11 @@ class Moved(ClusterClient):
             return answer
         (topic,) = answer.responses
         busy = [each for each in topic.partitions if each.partition_index == 0]
-        moved = SimpleNamespace(partition_index=1, error_code=NOT_LEADER)
-        responses = [SimpleNamespace(topic_id=topic.topic_id, partitions=[*busy, moved])]
-        return SimpleNamespace(error_code=0, responses=responses)
+        moved = FetchResponse.PartitionData(partition_index=1, error_code=NOT_LEADER)
+        of_topic = FetchResponse.FetchableTopicResponse(
+            topic_id=topic.topic_id, partitions=[*busy, moved]
+        )
+        return FetchResponse(responses=[of_topic])
 
 
 def test_a_partition_that_has_moved_is_found_while_another_is_busy(early: EarlyBroker) -> None:
@@ -439,7 +446,7 @@ class Leaderless(ClusterClient):
     is_leaderless = False
     time = ManualClock()
 
-    def call(self, request: Message, **options: Any) -> Any:
+    def call(self, request: Request[Any], **options: Any) -> Any:
         answer = super().call(request, **options)
         if isinstance(request, DeleteRecordsRequest):
             self.is_leaderless = True

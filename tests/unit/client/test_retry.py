@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -18,9 +17,11 @@ from cordwood.client.retry import RULES, Action, Backoff, action
 from cordwood.client.session import ClientSession
 from cordwood.client.settings import ClientSettings
 from cordwood.client.wire import RequestFrame
+from cordwood.format.messages.message import Message, message_of
 from cordwood.model.error_codes import ErrorCode
+from cordwood.protocol import data
 from cordwood.protocol.apis import APIS
-from cordwood.protocol.data import DescribeGroupsRequest, ListGroupsRequest
+from cordwood.protocol.data import ApiVersionsResponse, DescribeGroupsRequest, ListGroupsRequest
 from cordwood.testing.manual_clock import ManualClock
 from support.requests import request_of
 
@@ -43,13 +44,14 @@ def sent() -> Iterator[str]:
             yield from (SNAKE_NAMES[name] for name in names if name in SNAKE_NAMES)
 
 
-def answer(api: str, code: int) -> Any:
+def answer(api: str, code: int) -> Message:
     """An answer with the code at the last of the places that the table names."""
     *outer, last = RULES[api].places[-1].split(".")
-    found = SimpleNamespace(**{last: code, "node_id": 7, "host": "127.0.0.1", "port": 1})
+    fields: dict[str, Any] = {last: code, "node_id": 7, "host": "127.0.0.1", "port": 1}
     for name in reversed(outer):
-        found = SimpleNamespace(**{name: [found]})
-    return found
+        fields = {name: [fields]}
+    (name,) = (each.name for each in APIS.values() if each.snake_name == api)
+    return message_of(getattr(data, f"{name}Response"), fields)
 
 
 class Broker:
@@ -64,8 +66,11 @@ class Broker:
         self.asked: dict[str, int] = {}
         self.pauses: list[float] = []
         self.session = ClientSession("c")
-        keys = [SimpleNamespace(api_key=key, min_version=0, max_version=99) for key in APIS]
-        self.session.on_answer(SimpleNamespace(error_code=0, api_keys=keys))
+        keys = [
+            ApiVersionsResponse.ApiVersion(api_key=key, min_version=0, max_version=99)
+            for key in APIS
+        ]
+        self.session.on_answer(ApiVersionsResponse(api_keys=keys))
 
     def client(self) -> ClusterClient:
         settings = ClientSettings(bootstrap_servers="localhost:1", api_timeout_ms=2_000)

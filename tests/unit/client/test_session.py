@@ -1,20 +1,18 @@
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import pytest
 
 from cordwood.client.errors import NotSupportedError, RefusedError
 from cordwood.client.session import VERSIONS_REQUEST, ClientSession, SessionState, api_name
-from cordwood.protocol.data import MetadataRequest
+from cordwood.protocol.data import ApiVersionsResponse, MetadataRequest
 
 METADATA = 3
 
 
 def answered(low: int, high: int) -> ClientSession:
     found = ClientSession("c")
-    keys = [SimpleNamespace(api_key=METADATA, min_version=low, max_version=high)]
-    found.on_answer(SimpleNamespace(error_code=0, api_keys=keys))
+    keys = [ApiVersionsResponse.ApiVersion(api_key=METADATA, min_version=low, max_version=high)]
+    found.on_answer(ApiVersionsResponse(api_keys=keys))
     return found
 
 
@@ -28,7 +26,7 @@ def test_a_session_is_ready_when_the_versions_are_known() -> None:
 def test_a_refused_session_is_not_ready() -> None:
     session = ClientSession("c")
     with pytest.raises(RefusedError, match="The version of API is not supported"):
-        session.on_answer(SimpleNamespace(error_code=35))
+        session.on_answer(ApiVersionsResponse(error_code=35))
     assert session.state is SessionState.HANDSHAKE
 
 

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from cordwood.broker.replication.following import FetchedPartition, FetchPosition
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.data import FetchRequest
+from cordwood.protocol.data import (
+    FetchRequest,
+    FetchResponse,
+)
+from cordwood.protocol.messages import records_of
 from cordwood.storage.log.leader_epochs import EpochEndOffset
 
 _NO_SESSION = 0
@@ -130,7 +133,7 @@ class ReplicaFetchSession:
             partition_max_bytes=self._limits.partition_max_bytes,
         )
 
-    def answered(self, response: Any) -> Answered:
+    def answered(self, response: FetchResponse) -> Answered:
         """The partitions of the answer, each with the position that was asked for.
 
         With an error, or with other partitions than were asked for, there are none, and the next
@@ -175,7 +178,7 @@ def _by_topic(keys: Iterable[LedBy]) -> dict[UUID, list[LedBy]]:
     return found
 
 
-def _read(partition: Any) -> FetchedPartition:
+def _read(partition: FetchResponse.PartitionData) -> FetchedPartition:
     diverging = partition.diverging_epoch
     has_diverged = diverging.epoch >= 0 and diverging.end_offset >= 0
     return FetchedPartition(
@@ -183,5 +186,5 @@ def _read(partition: Any) -> FetchedPartition:
         high_watermark=partition.high_watermark,
         log_start_offset=partition.log_start_offset,
         diverging=EpochEndOffset(diverging.epoch, diverging.end_offset) if has_diverged else None,
-        records=bytes(partition.records or b""),
+        records=records_of(partition.records),
     )

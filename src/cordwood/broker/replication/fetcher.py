@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cordwood.broker.replication.fetch_session import Answered, ReplicaFetchSession
 from cordwood.broker.replication.following import (
@@ -28,7 +28,10 @@ from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError, StorageError
 from cordwood.model.offsets import OFFSET_MAX
 from cordwood.model.pauses import in_steps
-from cordwood.protocol.data import ListOffsetsRequest
+from cordwood.protocol.data import (
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -329,10 +332,10 @@ class ReplicaFetcher:
         )
 
 
-def _offset_of(answer: Any) -> int:
+def _offset_of(answer: ListOffsetsResponse) -> int:
     partition = answer.topics[0].partitions[0]
     if partition.error_code:
         error = KafkaError(ErrorCode.of(partition.error_code).message)
         error.code = partition.error_code
         raise error
-    return int(partition.offset)
+    return partition.offset

@@ -15,7 +15,7 @@ from cordwood.client.errors import DisconnectedError, TimedOutError
 from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.client.session import Versions, api_key
 from cordwood.client.transport import Transports
-from cordwood.format.messages.message import Message
+from cordwood.format.messages.message import R, Request
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.apis import APIS
@@ -60,8 +60,8 @@ class ActiveController:
         return self._leader.versions
 
     async def ask(
-        self, request: Message, *, timeout_ms: float, version_max: int | None = None
-    ) -> Any:
+        self, request: Request[R], *, timeout_ms: float, version_max: int | None = None
+    ) -> R:
         """The answer of the active controller; its error, unless NOT_CONTROLLER, is the caller's.
 
         Args:

@@ -140,12 +140,12 @@ class QuorumFollower:
             self._observer.on_failure(self._now_ms())
             return []
         if isinstance(ask, FetchAsk):
-            fetched = fetch_answer(response)
+            fetched = fetch_answer(response, ask.to.security_protocol)
             if fetched is not None:
                 self._was_in_cluster = True
                 return self._observer.on_fetched(fetched, self._now_ms())
         else:
-            part = snapshot_answer(response)
+            part = snapshot_answer(response, ask.to.security_protocol)
             if part is not None:
                 return self._observer.on_snapshot_part(part, self._now_ms())
         self._refused(ask, response)

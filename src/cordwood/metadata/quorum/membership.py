@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from typing import Any
 from uuid import UUID
 
 from cordwood.client.errors import ClientError
-from cordwood.format.messages.message import Message
+from cordwood.format.messages.message import R, Request
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.quorum.active_controller import ActiveController
 from cordwood.metadata.quorum.lifecycle import (
@@ -175,7 +174,7 @@ class QuorumMembership:
                 self._now_ms(),
             )
 
-    async def _ask(self, request: Message) -> Any:
+    async def _ask(self, request: Request[R]) -> R | None:
         try:
             return await self._controller.ask(request, timeout_ms=self._timeout_ms)
         except ClientError as error:

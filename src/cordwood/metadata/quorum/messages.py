@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from cordwood.client.node_connection import NodeAddress
 from cordwood.metadata.metadata_log import TOPIC_ID, TOPIC_PARTITION
@@ -22,7 +22,14 @@ from cordwood.metadata.quorum.observer import (
     SnapshotAsk,
 )
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.data import FetchRequest, FetchSnapshotRequest
+from cordwood.model.security_protocol import SecurityProtocol
+from cordwood.protocol.data import (
+    FetchRequest,
+    FetchResponse,
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+)
+from cordwood.protocol.messages import records_of
 
 _MAX_WAIT_MS: Final = 500
 _FETCH_BYTES_MAX: Final = 1 << 20
@@ -85,8 +92,11 @@ def snapshot_request(ask: SnapshotAsk, identity: Identity) -> FetchSnapshotReque
     )
 
 
-def fetch_answer(response: Any) -> FetchAnswer | None:
-    """The answer to a Fetch; None if it is an error as a whole, or of another partition."""
+def fetch_answer(response: FetchResponse, protocol: SecurityProtocol) -> FetchAnswer | None:
+    """The answer to a Fetch; None if it is an error as a whole, or of another partition.
+
+    `protocol` is that of the listener that was asked: the addresses in answers are of the same one.
+    """
     if response.error_code or len(response.responses) != 1:
         return None
     topic = response.responses[0]
@@ -97,16 +107,18 @@ def fetch_answer(response: Any) -> FetchAnswer | None:
     return FetchAnswer(
         error=ErrorCode.of(partition.error_code),
         leader=leader,
-        leader_address=_address_of(leader.leader_id, response.node_endpoints),
+        leader_address=_address_of(leader.leader_id, response.node_endpoints, protocol),
         high_watermark=partition.high_watermark,
         diverging=_offset_and_epoch(partition.diverging_epoch),
         snapshot_id=_offset_and_epoch(partition.snapshot_id),
-        records=bytes(partition.records or b""),
+        records=records_of(partition.records),
     )
 
 
-def snapshot_answer(response: Any) -> SnapshotAnswer | None:
-    """The answer to a FetchSnapshot; None as in `fetch_answer`."""
+def snapshot_answer(
+    response: FetchSnapshotResponse, protocol: SecurityProtocol
+) -> SnapshotAnswer | None:
+    """The answer to a FetchSnapshot; arguments and None as in `fetch_answer`."""
     if response.error_code or len(response.topics) != 1:
         return None
     topic = response.topics[0]
@@ -117,26 +129,36 @@ def snapshot_answer(response: Any) -> SnapshotAnswer | None:
     return SnapshotAnswer(
         error=ErrorCode.of(partition.error_code),
         leader=leader,
-        leader_address=_address_of(leader.leader_id, response.node_endpoints),
+        leader_address=_address_of(leader.leader_id, response.node_endpoints, protocol),
         snapshot_id=_offset_and_epoch(partition.snapshot_id),
         size_bytes=partition.size,
         position=partition.position,
-        data=bytes(partition.unaligned_records or b""),
+        data=records_of(partition.unaligned_records),
     )
 
 
-def _leader(current: Any) -> LeaderAndEpoch:
+def _leader(
+    current: FetchResponse.LeaderIdAndEpoch | FetchSnapshotResponse.LeaderIdAndEpoch,
+) -> LeaderAndEpoch:
     return LeaderAndEpoch(current.leader_id, current.leader_epoch)
 
 
-def _offset_and_epoch(found: Any) -> OffsetAndEpoch | None:
+def _offset_and_epoch(
+    found: FetchResponse.EpochEndOffset
+    | FetchResponse.SnapshotId
+    | FetchSnapshotResponse.SnapshotId,
+) -> OffsetAndEpoch | None:
     if found.epoch < 0 or found.end_offset < 0:
         return None
     return OffsetAndEpoch(found.end_offset, found.epoch)
 
 
-def _address_of(node_id: int, endpoints: Iterable[Any]) -> NodeAddress | None:
+def _address_of(
+    node_id: int,
+    endpoints: Iterable[FetchResponse.NodeEndpoint | FetchSnapshotResponse.NodeEndpoint],
+    protocol: SecurityProtocol,
+) -> NodeAddress | None:
     for each in endpoints:
         if each.node_id == node_id:
-            return NodeAddress(each.host, each.port)
+            return NodeAddress(each.host, each.port, protocol)
     return None

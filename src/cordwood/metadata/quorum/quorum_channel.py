@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
-from typing import Any
 
 from cordwood.client.errors import ClientError
-from cordwood.format.messages.message import Message
+from cordwood.format.messages.message import R, Request
 from cordwood.metadata.controller_requests import (
     AlteredIsr,
     CreatedTopic,
@@ -145,7 +144,7 @@ class QuorumChannel:
         """Has the next heartbeats report the failed directories."""
         await self._directories_failed(directories)
 
-    async def _ask(self, request: Message) -> Any:
+    async def _ask(self, request: Request[R]) -> R:
         try:
             return await self._controller.ask(request, timeout_ms=_TIMEOUT_MS)
         except ClientError as error:

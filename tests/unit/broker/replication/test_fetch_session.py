@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +11,7 @@ from cordwood.broker.replication.fetch_session import ReplicaFetchSession
 from cordwood.broker.replication.following import NO_EPOCH, FetchPosition
 from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.model.error_codes import ErrorCode
-from cordwood.protocol.data import FetchRequest
+from cordwood.protocol.data import FetchRequest, FetchResponse
 from cordwood.storage.log.leader_epochs import EpochEndOffset
 
 A, B = UUID(int=1 << 70), UUID(int=2 << 70)
@@ -23,25 +22,18 @@ def at(offset: int) -> FetchPosition:
     return FetchPosition(leader_epoch=4, offset=offset, last_epoch=NO_EPOCH, log_start_offset=0)
 
 
-def partition(index: int, **fields: Any) -> SimpleNamespace:
-    given: dict[str, Any] = {
-        "error_code": 0,
-        "high_watermark": 3,
-        "log_start_offset": 0,
-        "diverging_epoch": SimpleNamespace(epoch=-1, end_offset=-1),
-        "records": None,
-    }
-    return SimpleNamespace(partition_index=index, **{**given, **fields})
-
-
 def response(
     *keys: LedBy, session_id: int = 77, error: ErrorCode = ErrorCode.NONE, **fields: Any
-) -> SimpleNamespace:
+) -> FetchResponse:
+    given = {"high_watermark": 3, "log_start_offset": 0, **fields}
     topics = [
-        SimpleNamespace(topic_id=key.topic_id, partitions=[partition(key.partition, **fields)])
+        FetchResponse.FetchableTopicResponse(
+            topic_id=key.topic_id,
+            partitions=[FetchResponse.PartitionData(partition_index=key.partition, **given)],
+        )
         for key in keys
     ]
-    return SimpleNamespace(error_code=error, session_id=session_id, responses=topics)
+    return FetchResponse(error_code=error, session_id=session_id, responses=topics)
 
 
 def asked(fields: FetchRequest) -> dict[LedBy, int]:
@@ -157,7 +149,7 @@ def test_whole_answer_with_other_partitions_is_left_out(keys: tuple[LedBy, ...])
 
 def test_end_of_an_epoch_and_an_error_are_read(session: ReplicaFetchSession) -> None:
     request(session, {A0: at(5), B0: at(6)})
-    diverging = SimpleNamespace(epoch=3, end_offset=4)
+    diverging = FetchResponse.EpochEndOffset(epoch=3, end_offset=4)
     found = session.answered(response(A0, diverging_epoch=diverging))
     assert found[A0][1].diverging == EpochEndOffset(3, 4)
     request(session, {A0: at(5), B0: at(6)})

@@ -6,12 +6,12 @@ Source: org.apache.kafka.tools.TransactionsCommand, ToolsUtils.prettyPrintTable 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from cordwood.client.admin import Admin
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError, RefusedError, require
 from cordwood.client.transactions import (
+    Producer,
     abort_in_partition,
     describe_producers,
     describe_transaction,
@@ -238,7 +238,7 @@ def _partition(options: Options) -> TopicPartition:
 
 def _producers(
     cluster: ClusterClient, tp: TopicPartition, broker: int | None = None
-) -> Sequence[Any]:
+) -> Sequence[Producer]:
     """The producers of a partition, as its leader or another replica knows them.
 
     Raises:
@@ -258,8 +258,7 @@ def _producers(
         text = f"Failed to describe active producers for partition {tp} on brokerId {broker}"
         raise RefusedError(state.error_code, text)
     require(state.error_code, state.error_message)
-    found: Sequence[Any] = state.active_producers
-    return found
+    return state.active_producers
 
 
 def _abort(options: Options, cluster: ClusterClient) -> None:
