@@ -91,6 +91,7 @@ MODULES = (
     "storage/log/log_reader.py",
     "storage/log/partition_log.py",
     "storage/producers/append_producers.py",
+    "storage/producers/producer_append.py",
     "storage/producers/producer_entry.py",
     "storage/producers/producer_state.py",
     "storage/producers/verifications.py",

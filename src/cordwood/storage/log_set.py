@@ -85,6 +85,13 @@ class LogSet:
             )
         return taken
 
+    def check_invariants(self) -> None:
+        """Asserts that logs, their files in memory and their table keep their invariants."""
+        self._table.check_invariants()
+        self.context.resources.check_invariants()
+        for log in self.logs():
+            log.check_invariants()
+
     # ---- the logs
 
     def get(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:

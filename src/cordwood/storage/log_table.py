@@ -27,6 +27,20 @@ class LogTable:
         self._to_delete: list[tuple[PartitionLog, int]] = []
         self._failed: set[Path] = set()
 
+    def check_invariants(self) -> None:
+        """Asserts that logs are under their partitions, and that none served is to be deleted."""
+        with self._lock:
+            doomed = {id(log) for log, _ in self._to_delete}
+            for logs in (self._current, self._future):
+                for partition, log in logs.items():
+                    assert log.topic_partition == partition, f"{log} listed as {partition}"
+                    assert partition in self._partitions[partition.topic], f"{log} is not listed"
+                    assert id(log) not in doomed, f"{log} is to be deleted"
+                    assert log.log_dir not in self._failed, f"{log} is in a failed directory"
+            listed = {partition for found in self._partitions.values() for partition in found}
+            unknown = listed - self._current.keys() - self._future.keys()
+            assert not unknown, f"without logs: {unknown}"
+
     def get(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
         """A partition's log, or its future one."""
         return self._logs(future=future).get(partition)

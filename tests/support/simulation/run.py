@@ -391,6 +391,7 @@ class Simulation:
         try:
             process.broker.coordinators.check_invariants()
             process.broker.replicas.check_invariants()
+            process.logs.check_invariants()
             for topic in process.broker.metadata.image.topics.values():
                 for partition in topic.partitions.values():
                     check_partition(partition)

@@ -17,6 +17,7 @@ import threading
 from bisect import bisect_right
 from collections.abc import Callable
 from contextlib import suppress
+from itertools import pairwise
 from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
@@ -97,6 +98,12 @@ class LeaderEpochCache:
                 self._entries = self._with(_require_sound(EpochEntry(epoch, start_offset)))
         except CorruptError as error:
             raise error.located(path=str(path)) from error
+
+    def check_invariants(self) -> None:
+        """Asserts that epochs and start offsets ascend."""
+        for one, other in pairwise(self._entries):
+            assert one.epoch < other.epoch, f"{self._path}: {one}, {other}"
+            assert one.start_offset < other.start_offset, f"{self._path}: {one}, {other}"
 
     # ---- looking
 

@@ -137,8 +137,12 @@ class PartitionLog:
             self.offsets.check_invariants()
             end = self.log_end_offset
             assert self.active.base_offset <= end, f"{self!r}: active {self.active}"
+            first = self.segments.first
+            assert first.base_offset <= self.log_start_offset, f"{self!r}: first {first}"
+            assert self.producer_state.map_end_offset <= end, f"{self!r}: producers know more"
             self.segments.check_invariants()
             self.producer_state.check_invariants()
+            self.leader_epochs.check_invariants()
 
     # ---- where it is
 

@@ -12,11 +12,8 @@ from cordwood.format.java_map import JavaHashMap
 from cordwood.format.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.storage.append.validator import ValidatedBatch
-from cordwood.storage.producers.producer_entry import (
-    BatchMetadata,
-    CompletedTransaction,
-    ProducerAppendInfo,
-)
+from cordwood.storage.producers.producer_append import ProducerAppendInfo
+from cordwood.storage.producers.producer_entry import BatchMetadata, CompletedTransaction
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.segment.log_segment import LogSegment
 

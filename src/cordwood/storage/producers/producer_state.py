@@ -26,12 +26,12 @@ from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import InvalidTxnStateError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.producers.producer_append import ProducerAppendInfo
 from cordwood.storage.producers.producer_entry import (
     AttemptedSequence,
     BatchMetadata,
     CompletedTransaction,
     OngoingTransaction,
-    ProducerAppendInfo,
     ProducerStateEntry,
 )
 from cordwood.storage.producers.producer_snapshots import ProducerSnapshots
@@ -141,7 +141,14 @@ class ProducerStateManager:
         """Asserts that transactions are in order, and that what is not replicated has ended."""
         self._ongoing.check_invariants()
         self._unreplicated.check_invariants()
+        assert all(each.last_offset is None for each in self._ongoing)
         assert all(each.last_offset is not None for each in self._unreplicated)
+        for producer_id, entry in self._producers.items():
+            assert entry.producer_id == producer_id, f"{entry!r} listed as {producer_id}"
+            entry.check_invariants()
+        open_since = [each.current_txn_first_offset for each in self._producers.values()]
+        for each in self._ongoing:
+            assert each.first_offset in open_since, f"no producer has {each.first_offset} open"
         assert self._last_snapshot_offset >= 0, f"a snapshot at {self._last_snapshot_offset}"
 
     # ---- producers

@@ -220,6 +220,8 @@ class LogSegment:
 
     def check_invariants(self) -> None:
         """Asserts that size, indexes and what is known to be on disk agree."""
+        name = segment_file_name(self.base_offset, LOG_SUFFIX) + self.suffix
+        assert self.path == self.directory / name, f"{self.path} is not {name}"
         assert 0 <= self.size_bytes <= INT32_MAX, f"{self.path}: {self.size_bytes} bytes"
         assert self._changes_synced <= self._changes, f"{self.path}: synced before it was changed"
         self.indexes.check_invariants(self)

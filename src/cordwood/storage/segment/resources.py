@@ -62,6 +62,13 @@ class ResourceCache:
         #: How often an index was wrong and rebuilt: results from the old one may be wrong.
         self.rebuilds = 0
 
+    def check_invariants(self) -> None:
+        """Asserts the bounds, and that the bytes of indexes are counted."""
+        with self._lock:
+            assert len(self._files) <= self._files_max, f"{len(self._files)} files are open"
+            held = sum(self._indexes.values())
+            assert self._index_bytes == held, f"{self._index_bytes} bytes of indexes, not {held}"
+
     @property
     def files_open(self) -> int:
         """The number of files that are kept open."""

@@ -117,6 +117,18 @@ class SegmentIndex(ABC):
             self._columns = self._empty()
             self._capacity = max(0, max_index_bytes) // self.ENTRY_BYTES
 
+    def check_invariants(self) -> None:
+        """Asserts that keys and values in memory ascend, and that the file has no more of them."""
+        columns = self._columns
+        if columns is None:
+            return
+        keys, values = columns
+        assert len(keys) == len(values), f"{self.path}: {len(keys)} keys, {len(values)} values"
+        assert self._saved <= len(keys), f"{self.path}: {self._saved} saved of {len(keys)}"
+        assert all(map(lt, keys, islice(keys, 1, None))), f"{self.path}: keys do not ascend"
+        assert all(map(le, values, islice(values, 1, None))), f"{self.path}: values descend"
+        assert not values or values[0] >= 0, f"{self.path}: {values[0]}"
+
     # ---- what it holds
 
     @property

@@ -164,6 +164,8 @@ class SegmentIndexes:
 
     def check_invariants(self, log: IndexedLog) -> None:
         """Asserts that what is in memory points into the log, and is no newer than the newest."""
+        for index in self._all():
+            index.check_invariants()
         if self._offsets.is_loaded:
             last = self._offsets.last_entry
             assert last.position <= log.size_bytes, f"{log.path}: {last} behind {log.size_bytes}"

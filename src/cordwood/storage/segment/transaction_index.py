@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,6 +72,16 @@ class TransactionIndex:
         self._saved = 0
         # None: nobody has looked.
         self._exists: bool | None = False if is_new else None
+
+    def check_invariants(self) -> None:
+        """Asserts that entries in memory ascend by their markers, and begin before these."""
+        entries = self._entries or []
+        assert self._saved <= len(entries), f"{self.path}: {self._saved} saved of {len(entries)}"
+        for entry in entries:
+            assert entry.first_offset < entry.last_offset, f"{self.path}: {entry}"
+            assert entry.last_offset >= self.base_offset, f"{self.path}: {entry}"
+        for one, other in pairwise(entries):
+            assert one.last_offset < other.last_offset, f"{self.path}: {one}, {other}"
 
     @property
     def is_empty(self) -> bool:

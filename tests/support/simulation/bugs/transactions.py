@@ -12,7 +12,7 @@ from cordwood.coordinator.group import offset_fetch
 from cordwood.coordinator.group.offsets import OffsetStore
 from cordwood.coordinator.transaction.machine import TransactionStateMachine
 from cordwood.coordinator.transaction.transaction import Transaction, TransactionState
-from cordwood.storage.producers.producer_entry import ProducerAppendInfo
+from cordwood.storage.producers.producer_append import ProducerAppendInfo
 from support.simulation.bugs.planting import all_of, replaced
 
 
