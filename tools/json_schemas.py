@@ -13,10 +13,11 @@ DIRECTORY = Path(__file__).resolve().parent.parent / "docs" / "schemas"
 
 def schemas() -> dict[str, str]:
     """The text of each file, by its name."""
-    return {
-        f"{name}.json": json.dumps(schema_of(kind, f"cordwood {name} --json"), indent=1) + "\n"
-        for name, kind in ANSWERS.items()
-    }
+    found = {}
+    for name, kind in ANSWERS.items():
+        schema = schema_of(kind, f"cordwood {name} --json")
+        found[f"{name.replace(' ', '-')}.json"] = json.dumps(schema, indent=1) + "\n"
+    return found
 
 
 def main() -> None:

@@ -142,7 +142,7 @@ def _has_default(field_: Any) -> bool:
 # ---- the schema of a document
 
 
-def schema_of(kind: type, title: str) -> dict[str, Any]:
+def schema_of(kind: Any, title: str) -> dict[str, Any]:
     """The JSON schema of the documents of a type of answer."""
     named: dict[str, Any] = {}
     found = _schema(kind, named)

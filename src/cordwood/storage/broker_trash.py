@@ -18,10 +18,9 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 from uuid import UUID
 
 from cordwood.format.file_names import DELETED_SUFFIX
@@ -32,15 +31,22 @@ from cordwood.format.trash_notes import (
     build_closed_partitions,
     build_removed_offsets,
 )
-from cordwood.model.audit import TrashEmptied, audit
 from cordwood.model.errors import CordwoodError, TrashError, TrashMissingError
 from cordwood.model.rng import Rng, SystemRng
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.model.uuids import uuid_text
 from cordwood.storage.directory_names import parse_directory_name
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem, Lock
 from cordwood.storage.trash import Trash, TrashedPartition, move_file, trashed_partitions
+from cordwood.storage.trash_contents import (
+    TrashContents,
+    TrashedSegments,
+    TrashedTopic,
+    TrashEntry,
+    audit_forgotten,
+    audit_forgotten_topic,
+    read_contents,
+)
 from cordwood.storage.trash_presence import TrashPresence
 from cordwood.storage.trashed_topics import TrashedTopics, belongs
 from cordwood.storage.waiting_topics import WaitingTopics
@@ -325,23 +331,23 @@ class BrokerTrash:
             return self._forget_topic(topics[0])
         return bool(removals) and self._forget(*removals[0])
 
-    def remove_until(self, until_ms: int) -> list[dict[str, Any]]:
-        """Deletes for good what was removed at or before a moment; returns it as plain values.
+    def remove_until(self, until_ms: int) -> list[TrashEntry]:
+        """Deletes for good what was removed at or before a moment; returns their entries.
 
         Raises:
             TrashError: it is missing, or cannot be read.
         """
         with self.access("emptying it"):
             pass  # it is the trash
-        gone = []
+        gone: list[TrashEntry] = []
         for trashed, removal in self._removals():
             if removal.at_ms <= until_ms and self._forget(trashed, removal):
-                gone.append(removal_json(trashed.topic_partition, removal))
+                gone.append(TrashedSegments.of(trashed.topic_partition, removal))
         for topic in self._topics():
             if topic.at_ms <= until_ms:
-                facts = self.topic_json(topic)
+                found = TrashedTopic.of(topic, size_bytes=self.topics.size_bytes(topic))
                 if self._forget_topic(topic):
-                    gone.append(facts)
+                    gone.append(found)
         return gone
 
     def _is_there(self) -> bool:
@@ -393,31 +399,16 @@ class BrokerTrash:
         Raises:
             TrashError: it cannot be read.
         """
-        return sum(int(each["bytes"]) for each in self.status()["removals"])
+        return sum(each.bytes for each in self.contents().removals)
 
-    def status(self) -> dict[str, Any]:
-        """The entries of the trash, the oldest first, as plain values.
+    def contents(self) -> TrashContents:
+        """The entries of the trash, the oldest first.
 
         Raises:
             TrashError: it cannot be read.
         """
         with self.access("reading it"), self._lock:
-            removals = [
-                removal_json(each.topic_partition, removal)
-                for each in self.partitions()
-                for removal in each.removals()
-            ]
-            unknown = [str(p.directory / name) for p in self.partitions() for name in p.unknown()]
-            topics = [self.topic_json(topic) for topic in self.topics.all()]
-        return {
-            "directory": str(self.directory),
-            "removals": sorted(removals + topics, key=lambda each: int(each["at_ms"])),
-            "unknown": unknown,
-        }
-
-    def topic_json(self, topic: RemovedTopic) -> dict[str, Any]:
-        """A deleted topic as plain values."""
-        return topic_json(topic, size_bytes=self.topics.size_bytes(topic))
+            return read_contents(self.directory, fs=self._fs)
 
 
 def _attempt(doing: str, work: Callable[[], T], otherwise: U) -> T | U:
@@ -427,64 +418,3 @@ def _attempt(doing: str, work: Callable[[], T], otherwise: U) -> T | U:
     except (OSError, CordwoodError) as error:
         _log.warning("Error while %s the trash: %s", doing, error)
         return otherwise
-
-
-TOPIC = "topic"
-"""Why a whole topic is in the trash."""
-
-
-def removal_json(partition: TopicPartition, removal: Removal) -> dict[str, Any]:
-    """A removal of segments as plain values."""
-    return {
-        "partition": str(partition),
-        "at_ms": removal.at_ms,
-        "expires_ms": removal.expires_ms,
-        "why": removal.why,
-        "topic_id": removal.topic_id,
-        "base_offset": removal.segments[0],
-        "end_offset": removal.end_offset,
-        "segments": list(removal.segments),
-        "bytes": removal.size_bytes,
-    }
-
-
-def topic_json(topic: RemovedTopic, *, size_bytes: int) -> dict[str, Any]:
-    """A deleted topic as plain values."""
-    return {
-        "topic": topic.name,
-        "at_ms": topic.at_ms,
-        "expires_ms": topic.expires_ms,
-        "why": TOPIC,
-        "topic_id": uuid_text(topic.topic_id),
-        "settings": topic.settings,
-        "partitions": [asdict(each) for each in topic.partitions],
-        "groups": sorted({each.group for each in topic.offsets}),
-        "bytes": size_bytes,
-    }
-
-
-def audit_forgotten(trash: Path, partition: TopicPartition, removal: Removal) -> None:
-    """Notes in the audit log that removed segments are in the trash no more."""
-    audit(
-        TrashEmptied(
-            trash=str(trash),
-            what=str(partition),
-            why=removal.why,
-            removed_ms=removal.at_ms,
-            size_bytes=removal.size_bytes,
-            segments=removal.segments,
-        )
-    )
-
-
-def audit_forgotten_topic(trash: Path, topic: RemovedTopic, *, size_bytes: int) -> None:
-    """Notes in the audit log that a deleted topic is in the trash no more."""
-    audit(
-        TrashEmptied(
-            trash=str(trash),
-            what=f"{topic.name}, {uuid_text(topic.topic_id)}",
-            why="its deletion",
-            removed_ms=topic.at_ms,
-            size_bytes=size_bytes,
-        )
-    )

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
+from typing import Any, Final
 
 from cordwood.queries.advise.directories import Advice
 from cordwood.queries.clock import ClockAnswer
 from cordwood.queries.explain.answer import Explanation
 from cordwood.queries.holds import Holds
 from cordwood.queries.log_dirs import LogDirsSummary
+from cordwood.queries.trash import EmptiedTrash, RestoredSegments, RestoredTopic
 from cordwood.queries.whatif.answer import WhatIf
+from cordwood.storage.trash_contents import TrashContents
 from cordwood.surfaces.doctor.checks import Diagnosis
 
-ANSWERS: Final[Mapping[str, type]] = {
+ANSWERS: Final[Mapping[str, Any]] = {
     "LOG_DIR": LogDirsSummary,
     "advise": Advice,
     "clock": ClockAnswer,
     "doctor": Diagnosis,
     "explain": Explanation,
     "hold": Holds,
+    "trash empty": EmptiedTrash,
+    "trash list": TrashContents,
+    "trash restore": RestoredSegments | RestoredTopic,
     "whatif": WhatIf,
 }

@@ -6,34 +6,50 @@ lock of its trash.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from contextlib import ExitStack
-from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import urlencode
+from typing import Annotated
 
 import typer
 
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.hold import parse_target
-from cordwood.model.topic_partition import TopicPartition
-from cordwood.queries.brokers import AddressedBroker, Place, find_broker
-from cordwood.storage.broker_trash import (
-    audit_forgotten,
-    audit_forgotten_topic,
-    removal_json,
-    topic_json,
+from cordwood.queries.brokers import (
+    AddressedBroker,
+    BrokerQuestion,
+    Place,
+    find_broker,
+    find_brokers,
 )
-from cordwood.storage.filesystem import OS, DirectoryLock
+from cordwood.queries.trash import (
+    EmptiedTrash,
+    RestoredSegments,
+    RestoredTopic,
+    merged,
+    of_topics,
+)
+from cordwood.storage.filesystem import OS
 from cordwood.storage.offline_directories import find_places, locked, open_log_dirs
 from cordwood.storage.trash import TrashedPartition, trashed_partitions
+from cordwood.storage.trash_contents import (
+    TrashContents,
+    TrashedSegments,
+    empty_trash,
+    read_contents,
+)
 from cordwood.storage.trash_restore import Restored, restore
 from cordwood.storage.trashed_topics import TrashedTopics
 from cordwood.surfaces.cli.clean_progress import columns
-from cordwood.surfaces.cli.command import PlaceOptions, command, print_not_addressed
+from cordwood.surfaces.cli.command import (
+    JsonOption,
+    PlaceOptions,
+    command,
+    print_brokers,
+    print_document,
+    print_not_addressed,
+)
 from cordwood.surfaces.cli.command_group import command_group
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import print_text
@@ -54,8 +70,6 @@ Examples:
 Exit codes: 0 done; 1 something could not be done; 2 usage; 3 a directory is
 in use."""
 
-Value = dict[str, Any]
-
 app = command_group(
     "trash",
     epilog=EPILOG,
@@ -65,7 +79,6 @@ app = command_group(
 )
 
 _Trash = Annotated[Path | None, typer.Argument(parser=parse_path, metavar="TRASH", hidden=True)]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 _DryRun = Annotated[bool, typer.Option("--dry-run", help="Only show what would be done.")]
 
 
@@ -76,24 +89,24 @@ def list_command(
     topic: Annotated[str, typer.Option(metavar="GLOB", help="Only these topics.")] = "*",
     *,
     place: PlaceOptions,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Lists deleted topics, and removals of segments, the oldest first."""
-    broker = _running(trash, place)
-    if broker is None:
-        assert trash is not None, "or a broker"
-        answer = _status(trash)
+    if trash is not None:
+        _require_stopped(place)
+        answer = read_contents(trash)
     else:
-        answer = broker.document("/trash")
-    removals = [each for each in answer["removals"] if fnmatchcase(_topic_of(each), topic)]
-    unknown = [name for name in answer["unknown"] if fnmatchcase(_topic_of_file(name), topic)]
+        brokers = find_brokers(place)
+        print_brokers(brokers, as_json=True)
+        answer = merged(brokers.ask(BrokerQuestion(path="/trash", answer=TrashContents)))
+    answer = of_topics(answer, topic)
     if as_json:
-        typer.echo(json.dumps({"removals": removals, "unknown": unknown}))
+        print_document(answer)
         return
-    print_removals(f"Trash {answer['directory']}", removals)
-    if unknown:
-        print_text(f"{len(unknown)} other files, which no note describes")
-    if not removals and not unknown:
+    print_removals(f"Trash {answer.directory or 'of all brokers'}", answer.removals)
+    if answer.unknown:
+        print_text(f"{len(answer.unknown)} other files, which no note describes")
+    if not answer.removals and not answer.unknown:
         print_text("Nothing is in the trash.")
 
 
@@ -129,7 +142,7 @@ def restore_command(
     ] = None,
     *,
     place: PlaceOptions,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Restores a deleted topic at a running broker, or removed segments of a stopped one.
 
@@ -144,10 +157,11 @@ def restore_command(
     if broker is not None:
         _require_for_topic(topic, since=since, dry_run=dry_run)
         name = user_name() if by is None else by
-        query = {"topic": topic or "", "hold": hold or "", "by": name}
-        query["topic_id"] = id_ or ""
-        answer = broker.document(f"/trash/restore?{urlencode(query)}", "POST")
-        _show_topic(answer, as_json=as_json)
+        query = {"topic": topic or "", "hold": hold or "", "by": name, "topic_id": id_ or ""}
+        question = BrokerQuestion(
+            path="/trash/restore", answer=RestoredTopic, parameters=query, method="POST"
+        )
+        _show_topic(broker.ask(question), as_json=as_json)
         return
     if hold is not None or id_ is not None:
         raise ConfigError(
@@ -175,50 +189,34 @@ def empty_command(
     dry_run: _DryRun = False,
     *,
     place: PlaceOptions,
-    as_json: _Json = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Deletes what was removed longer ago than a time; it cannot be put back any more."""
     age_ms = parse_duration(older_than, option="--older-than")
     broker = _running(trash, place)
     if broker is None:
         assert trash is not None, "or a broker"
-        deleted = _empty(trash, age_ms, dry_run=dry_run)
+        answer = _empty(trash, age_ms, dry_run=dry_run)
     else:
         query = {"older_than_ms": str(age_ms), "dry_run": str(dry_run).lower()}
-        answer = broker.document(f"/trash/empty?{urlencode(query)}", "POST")
-        deleted = answer["deleted"]
+        question = BrokerQuestion(
+            path="/trash/empty", answer=EmptiedTrash, parameters=query, method="POST"
+        )
+        answer = broker.ask(question)
     if as_json:
-        typer.echo(json.dumps({"dry_run": dry_run, "deleted": deleted}))
+        print_document(answer)
         return
-    print_removals("Would be deleted" if dry_run else "Deleted", deleted)
-    print_total(deleted)
+    print_removals("Would be deleted" if dry_run else "Deleted", answer.deleted)
+    print_total(answer.deleted)
 
 
-def _empty(trash: Path, age_ms: int, *, dry_run: bool) -> list[Value]:
-    with ExitStack() as stack:
-        until_ms = SystemClock().now_ms() - age_ms
-        partitions = trashed_partitions(trash)
-        if not dry_run:
-            stack.callback(DirectoryLock(trash).release)
-        deleted = []
-        for each in partitions:
-            for removal in each.removals():
-                if removal.at_ms <= until_ms:
-                    deleted.append(removal_json(each.topic_partition, removal))
-                    if not dry_run:
-                        each.forget(removal)
-                        audit_forgotten(trash, each.topic_partition, removal)
-            if not age_ms and not dry_run and OS.exists(each.directory):
-                OS.remove_tree(each.directory)
-        topics = TrashedTopics(trash)
-        for topic in topics.all():
-            if topic.at_ms <= until_ms:
-                size_bytes = topics.size_bytes(topic)
-                deleted.append(topic_json(topic, size_bytes=size_bytes))
-                if not dry_run:
-                    topics.forget(topic.topic_id)
-                    audit_forgotten_topic(trash, topic, size_bytes=size_bytes)
-        return deleted
+def _empty(trash: Path, age_ms: int, *, dry_run: bool) -> EmptiedTrash:
+    until_ms = SystemClock().now_ms() - age_ms
+    if dry_run:
+        deleted = read_contents(trash).removed_until(until_ms)
+    else:
+        deleted = empty_trash(trash, until_ms, with_unknown=not age_ms)
+    return EmptiedTrash(dry_run=dry_run, deleted=deleted)
 
 
 def _running(trash: Path | None, place: Place) -> AddressedBroker | None:
@@ -232,12 +230,16 @@ def _running(trash: Path | None, place: Place) -> AddressedBroker | None:
         broker = find_broker(place)
         print_not_addressed(broker)
         return broker
+    _require_stopped(place)
+    return None
+
+
+def _require_stopped(place: Place) -> None:
     if place.is_given:
         raise ConfigError(
             "TRASH is of a stopped broker: leave out --log-dir, --bootstrap-server and --url, "
             "which name one that runs"
         )
-    return None
 
 
 def _require_for_topic(topic: str | None, *, since: str | None, dry_run: bool) -> None:
@@ -247,48 +249,20 @@ def _require_for_topic(topic: str | None, *, since: str | None, dry_run: bool) -
         raise ConfigError("--since and --dry-run are for segments, of a stopped broker")
 
 
-def _show_topic(answer: Value, *, as_json: bool) -> None:
+def _show_topic(answer: RestoredTopic, *, as_json: bool) -> None:
     if as_json:
-        typer.echo(json.dumps(answer))
+        print_document(answer)
         return
-    topic, offsets = answer["restored"], answer["offsets"]
+    topic, offsets = answer.restored, answer.offsets
     print_removals("Restored", [topic])
     if offsets is None:
         print_text("The offsets of its groups are written when the broker starts next.")
     else:
-        print_text(
-            f"{counted(offsets, 'committed offset')}, {counted(len(topic['groups']), 'group')}"
-        )
-    if answer["hold"]:
-        print_text(f"It is held by {answer['hold']}: nothing of it goes until that is released.")
+        print_text(f"{counted(offsets, 'committed offset')}, {counted(len(topic.groups), 'group')}")
+    if answer.hold:
+        print_text(f"It is held by {answer.hold}: nothing of it goes until that is released.")
     else:
         print_text("Its settings apply again: what expired meanwhile goes at the next check.")
-
-
-def _status(trash: Path) -> Value:
-    partitions = trashed_partitions(trash)
-    removals = [
-        removal_json(each.topic_partition, removal)
-        for each in partitions
-        for removal in each.removals()
-    ]
-    topics = TrashedTopics(trash)
-    removals += [topic_json(topic, size_bytes=topics.size_bytes(topic)) for topic in topics.all()]
-    return {
-        "directory": str(trash),
-        "removals": removals,
-        "unknown": [str(each.directory / name) for each in partitions for name in each.unknown()],
-    }
-
-
-def _topic_of(removal: Value) -> str:
-    if "topic" in removal:
-        return str(removal["topic"])
-    return TopicPartition.parse(removal["partition"]).topic
-
-
-def _topic_of_file(name: str) -> str:
-    return TopicPartition.parse(Path(name).parent.name).topic
 
 
 def _wanted(trash: Path, topic: str | None) -> list[TrashedPartition]:
@@ -363,17 +337,19 @@ def _refused(trashed: TrashedPartition, log_dir: Path, reason: str) -> Restored:
 
 
 def _show_restored(results: Sequence[Restored], *, as_json: bool, dry_run: bool) -> None:
-    restored = [
-        removal_json(each.topic_partition, removal) | {"log_dir": str(each.log_dir)}
-        for each in results
-        for removal in each.removals
-    ]
-    refused = {str(each.topic_partition): each.refused for each in results if each.refused}
+    answer = RestoredSegments(
+        dry_run=dry_run,
+        restored=[
+            TrashedSegments.of(each.topic_partition, removal, log_dir=each.log_dir)
+            for each in results
+            for removal in each.removals
+        ],
+        refused={str(each.topic_partition): each.refused for each in results if each.refused},
+    )
     if as_json:
-        document = {"dry_run": dry_run, "restored": restored, "refused": refused}
-        typer.echo(json.dumps(document))
+        print_document(answer)
         return
-    for name, reason in refused.items():
+    for name, reason in answer.refused.items():
         typer.echo(f"{name}: not restored: {reason}", err=True)
-    print_removals("Would be restored" if dry_run else "Restored", restored)
-    print_total(restored)
+    print_removals("Would be restored" if dry_run else "Restored", answer.restored)
+    print_total(answer.restored)

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
 
-from cordwood.storage.broker_trash import TOPIC
+from cordwood.storage.trash_contents import TrashedTopic, TrashEntry
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.values import counted, format_bytes
-
-Value = dict[str, Any]
 
 _COLUMNS = (
     Column("what"),
@@ -23,27 +20,27 @@ _COLUMNS = (
 )
 
 
-def print_removals(title: str, removals: Sequence[Value]) -> None:
-    """Prints a table of removals, as `removal_json` and `topic_json` describe them."""
+def print_removals(title: str, removals: Sequence[TrashEntry]) -> None:
+    """Prints a table of removals of segments and of deleted topics."""
     if removals:
         print_table(title, _COLUMNS, [_row(each) for each in removals])
 
 
-def print_total(removals: Sequence[Value]) -> None:
+def print_total(removals: Sequence[TrashEntry]) -> None:
     """Prints how many removals that are, and their bytes."""
-    total = format_bytes(sum(each["bytes"] for each in removals))
+    total = format_bytes(sum(each.bytes for each in removals))
     print_text(counted(len(removals), "removal") + (f", {total}" if removals else ""))
 
 
-def _row(removal: Value) -> list[str]:
-    expires_ms = removal["expires_ms"]
-    facts = [_moment(removal["at_ms"]), removal["why"]]
-    tail = [format_bytes(removal["bytes"]), "" if expires_ms is None else _moment(expires_ms)]
-    if removal["why"] == TOPIC:
-        return [removal["topic"], *facts, "", "", *tail]
-    segments = str(len(removal["segments"]))
-    offsets = f"{removal['base_offset']}-{removal['end_offset'] - 1}"
-    return [removal["partition"], *facts, segments, offsets, *tail]
+def _row(removal: TrashEntry) -> list[str]:
+    facts = [_moment(removal.at_ms), removal.why]
+    kept_until = "" if removal.expires_ms is None else _moment(removal.expires_ms)
+    tail = [format_bytes(removal.bytes), kept_until]
+    broker = "" if removal.node_id is None else f" on broker {removal.node_id}"
+    if isinstance(removal, TrashedTopic):
+        return [removal.topic + broker, *facts, "", "", *tail]
+    offsets = f"{removal.base_offset}-{removal.end_offset - 1}"
+    return [removal.partition + broker, *facts, str(len(removal.segments)), offsets, *tail]
 
 
 def _moment(ms: int) -> str:

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import re
-from typing import Any
 
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.hold import Hold, parse_target
 from cordwood.model.uuids import parse_uuid
 from cordwood.node.node import Node
+from cordwood.queries.trash import EmptiedTrash, RestoredTopic
 from cordwood.storage.broker_trash import TRASH_DIR, BrokerTrash
+from cordwood.storage.trash_contents import TrashContents, TrashedTopic
 from cordwood.surfaces.http.server import Request
 
 _MILLISECONDS = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
-def show(node: Node) -> Any:
+def show(node: Node) -> TrashContents:
     """The entries of the trash, the oldest first."""
-    return _trash(node).status()
+    return _trash(node).contents()
 
 
-def restore(node: Node, request: Request) -> Any:
+def restore(node: Node, request: Request) -> RestoredTopic:
     """Restores the deleted topic `topic`, that with the id `topic_id` if there are several.
 
     With `hold` it is held by a hold of that id.
@@ -64,14 +65,14 @@ def restore(node: Node, request: Request) -> Any:
         if hold_id:
             holds.release(hold_id, by=request.one("by"))
         raise
-    return {
-        "restored": trash.topic_json(done.topic) | {"bytes": _size(node, topic)},
-        "offsets": done.offsets,
-        "hold": hold_id or None,
-    }
+    return RestoredTopic(
+        restored=TrashedTopic.of(done.topic, size_bytes=_size(node, topic)),
+        offsets=done.offsets,
+        hold=hold_id or None,
+    )
 
 
-def empty(node: Node, request: Request) -> Any:
+def empty(node: Node, request: Request) -> EmptiedTrash:
     """Deletes what was removed at least `older_than_ms` ago; only looks with `dry_run=true`.
 
     Raises:
@@ -83,10 +84,10 @@ def empty(node: Node, request: Request) -> Any:
     trash, until_ms = _trash(node), node.clock.now_ms() - int(text)
     is_dry_run = request.one("dry_run", "false") == "true"
     if is_dry_run:
-        deleted = [each for each in trash.status()["removals"] if each["at_ms"] <= until_ms]
+        deleted = trash.contents().removed_until(until_ms)
     else:
         deleted = trash.remove_until(until_ms)
-    return {"dry_run": is_dry_run, "deleted": deleted}
+    return EmptiedTrash(dry_run=is_dry_run, deleted=deleted)
 
 
 def _trash(node: Node) -> BrokerTrash:

@@ -5,18 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
+from confluent_kafka.admin import AdminClient
 from typer.testing import CliRunner, Result
 
 from cordwood.surfaces.cli.main import app
+from support.kafka import poll_until
 from support.mixed_cluster import MixedCluster
 
 QUESTIONS = (("explain",), ("whatif", "--set", "orders:retention.ms=1000"))
 COMMANDS = (
     ("cleaner",),
     ("clock",),
-    ("trash", "list"),
 )
 
 
@@ -143,3 +145,23 @@ def test_an_erasure_is_done_by_the_broker_that_was_named(
     assert said.exit_code == 1
     assert "Only broker 2 is addressed." in said.stderr
     assert "erased-0 on broker 1" in json.loads(report.read_text())["failed"]
+
+
+def test_the_trashes_of_all_brokers_are_listed(cluster: MixedCluster) -> None:
+    cluster.create_topic("gone", cluster.spread(1))
+    admin = AdminClient(cluster.client())
+    for deleted in admin.delete_topics(["gone"]).values():
+        deleted.result()
+    command = ("trash", "list", "--bootstrap-server", cluster.brokers[2].bootstrap_servers)
+
+    def removals() -> list[dict[str, Any]]:
+        said = run(*command, "--topic", "gone", "--json")
+        assert (said.exit_code, said.stderr) == (0, "")
+        found: list[dict[str, Any]] = json.loads(said.stdout)["removals"]
+        return found
+
+    poll_until(lambda: len(removals()) == 2, timeout_s=30, what="both have noted the topic")
+    assert sorted(each["node_id"] for each in removals()) == [1, 2]
+    shown = run(*command).stdout
+    assert shown.startswith("Trash of all brokers\n")
+    assert "gone on broker 1" in shown

@@ -15,6 +15,7 @@ from typer.testing import CliRunner
 from cordwood.surfaces.cli.answers import ANSWERS
 from cordwood.surfaces.cli.main import app
 from cordwood.testing.broker import RunningBroker
+from support.clean_case import EXPIRE, log_dir
 from support.golden import Golden
 from support.no_engine import NoEngine
 from support.scrape import probed
@@ -33,7 +34,14 @@ OF_BROKERS: dict[str, Sequence[str]] = {
     "clock": ("clock",),
     "explain": ("explain",),
     "hold": ("hold", "list"),
+    "trash list": ("trash", "list"),
+    "trash empty": ("trash", "empty", "--older-than", "0s"),
     "whatif": ("whatif", "--set", "log.retention.ms=3600000"),
+}
+OF_A_TRASH: dict[str, Sequence[str]] = {
+    "trash list": (),
+    "trash restore": ("LOG_DIR", "--dry-run"),
+    "trash empty": ("--older-than", "0s"),
 }
 
 
@@ -43,7 +51,8 @@ def printed(*arguments: object) -> Any:
 
 
 def require_fit(command: str, document: Any) -> None:
-    schema = json.loads((SCHEMAS / f"{command}.json").read_text(encoding="utf-8"))
+    path = SCHEMAS / f"{command.replace(' ', '-')}.json"
+    schema = json.loads(path.read_text(encoding="utf-8"))
     jsonschema.validate(document, schema, jsonschema.Draft202012Validator)
 
 
@@ -56,7 +65,7 @@ def test_the_published_schemas_are_those_of_the_answers() -> None:
 
 
 def test_every_answer_is_printed_here() -> None:
-    assert ANSWERS.keys() == {*OF_DIRECTORIES, *OF_BROKERS}
+    assert ANSWERS.keys() == {*OF_DIRECTORIES, *OF_BROKERS, *OF_A_TRASH}
 
 
 @pytest.mark.parametrize("command", OF_DIRECTORIES)
@@ -70,8 +79,22 @@ def test_what_is_printed_of_directories_fits(golden_a: Golden, command: str) -> 
 
 
 def test_what_is_printed_of_a_running_broker_fits(tmp_path: Path) -> None:
-    with RunningBroker(log_dir=tmp_path, engine=NoEngine) as broker, probed(broker) as probe:
+    trash = {"cordwood.trash.dir": str(tmp_path / "trash")}
+    with (
+        RunningBroker(trash, log_dir=tmp_path / "logs", engine=NoEngine) as broker,
+        probed(broker) as probe,
+    ):
         for command, words in OF_BROKERS.items():
             document = printed(*words, "--url", probe.url)
             assert "error" not in document, document
             require_fit(command, document)
+
+
+def test_what_is_printed_of_a_trash_fits(tmp_path: Path) -> None:
+    root, trash = log_dir(tmp_path / "logs", "x-0"), tmp_path / "trash"
+    CliRunner().invoke(app, ["clean", str(root), "--trash", str(trash), *EXPIRE])
+    for command, words in OF_A_TRASH.items():
+        given = [root if word == "LOG_DIR" else word for word in words]
+        document = printed(*command.split(), trash, *given)
+        assert "error" not in document, document
+        require_fit(command, document)
