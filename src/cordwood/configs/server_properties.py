@@ -31,7 +31,6 @@ from cordwood.configs.texts import parse_texts
 from cordwood.configs.topic_values import require_ordered_lags, topic_defaults
 from cordwood.configs.unknown import unknown_settings
 from cordwood.configs.value import format_value
-from cordwood.format.properties import parse_properties
 from cordwood.model.errors import ConfigError, UnknownSettingError, UnsupportedSettingError
 from cordwood.model.security_protocol import SecurityProtocol
 
@@ -124,11 +123,6 @@ class BrokerSettings(BrokerConfig):
         """Raises UnknownSettingError if there is a setting that nothing asks for."""
         if self.unknown:
             raise UnknownSettingError(self.unknown, source=self.source)
-
-    @classmethod
-    def from_text(cls, text: str, *, source: str = "server.properties") -> BrokerSettings:
-        """The settings in the text of a server.properties."""
-        return cls(parse_properties(text, name=source), source=source)
 
     @property
     def is_controller(self) -> bool:

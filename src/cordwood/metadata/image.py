@@ -206,7 +206,3 @@ class MetadataImage:
     def changed_topics(self, before: MetadataImage) -> set[str]:
         """The names of topics that are new, deleted or changed since `before`."""
         return self.topics.differing(before.topics)
-
-    def changed_configs(self, before: MetadataImage) -> set[tuple[int, str]]:
-        """The resources whose settings are not the same as in `before`."""
-        return self.configs.differing(before.configs)

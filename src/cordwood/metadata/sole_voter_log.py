@@ -67,7 +67,6 @@ class SoleVoterLog(MetadataLog):
         self._require_sole_voter(state, directory_id)
         last_epoch = max(self.replay.epoch, int(state.get("leaderEpoch", 0)), 0)
         self.epoch = last_epoch
-        self.epoch_start_offset = self.end_offset
 
     @property
     def high_watermark(self) -> int:
@@ -94,7 +93,6 @@ class SoleVoterLog(MetadataLog):
         if self.end_offset == 0:
             # No other replicated file has the voters of the first snapshot.
             controls += kraft_controls(self.kraft_version, self.voters)
-        self.epoch_start_offset = self.end_offset
         now_ms = self._context.clock.now_ms()
         self._write(
             control_batch(

@@ -42,7 +42,6 @@ class LoopIterations:
         self.long_count = 0
         self.longest_s = 0.0
         self.longest_cpu_s = 0.0
-        self.longest_what = ""
         self.cpu_elsewhere_s: Callable[[], float] = lambda: 0.0
         self._clock = now_s or SystemClock().monotonic_s
         self._begun_s = 0.0
@@ -80,9 +79,7 @@ class LoopIterations:
         self.count += 1
         cpu_s = thread_cpu_s() + self.cpu_elsewhere_s() - self._begun_cpu_s
         self.longest_cpu_s = max(self.longest_cpu_s, cpu_s)
-        if taken_s > self.longest_s:
-            self.longest_s = taken_s
-            self.longest_what = self._description()
+        self.longest_s = max(self.longest_s, taken_s)
         if taken_s > LONG_ITERATION_S:
             self.long_count += 1
             self._report(now_s, taken_s, cpu_s)

@@ -6,6 +6,7 @@ import pytest
 
 from cordwood.configs.listeners import Listener
 from cordwood.configs.server_properties import BrokerSettings
+from cordwood.format.properties import parse_properties
 from cordwood.model.errors import ConfigError, UnsupportedSettingError
 
 COMBINED = """\
@@ -33,7 +34,7 @@ OF_QUORUM = {
 
 
 def test_the_properties_that_ship_with_kafka_are_understood() -> None:
-    settings = BrokerSettings.from_text(COMBINED)
+    settings = BrokerSettings(parse_properties(COMBINED, name="server.properties"))
     assert settings.node_id == 7
     assert settings.listeners == (Listener("PLAINTEXT", "", 9092),)
     assert settings.controller_listeners == (Listener("CONTROLLER", "", 9093),)

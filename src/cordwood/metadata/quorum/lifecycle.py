@@ -136,11 +136,6 @@ class BrokerLifecycle:
         self._is_ready = True
         self._soon()
 
-    def register_again(self) -> None:
-        """The registration has changed, or the controller lacks a part of it."""
-        self._is_registered = False
-        self._soon()
-
     def directory_failed(self, directory: UUID) -> None:
         """Has every heartbeat name a failed directory from now on."""
         self._offline.setdefault(directory, False)

@@ -104,17 +104,6 @@ def test_broker_that_has_registered_once_never_gives_up(life: BrokerLifecycle) -
     assert life.next_request(50, 100_000) == 2000
 
 
-def test_registration_that_changed_is_sent_before_the_next_heartbeat(
-    life: BrokerLifecycle,
-) -> None:
-    until_running(life)
-    life.register_again()
-    assert life.next_request(50, 30) == Register()
-    life.on_registered(ErrorCode.NONE, 7, 31)
-    heartbeat(life, 31)
-    assert life.state is BrokerState.RUNNING
-
-
 def test_failed_directory_is_reported_at_once_and_with_every_heartbeat(
     life: BrokerLifecycle,
 ) -> None:

@@ -203,11 +203,6 @@ class ClassicGroup(Group):
         return self._static.get(group_instance_id)
 
     @property
-    def static_member_count(self) -> int:
-        """The number of static members."""
-        return len(self._static)
-
-    @property
     def awaiting_join(self) -> int:
         """The number of members that have (re)joined and wait for the others."""
         return self._awaiting_join

@@ -393,7 +393,6 @@ class _Source:
         self._close: Callable[[], None] = lambda: None
         self._is_assigned = False
         self._was_warned = False
-        self._started_s = terminal.clock.monotonic_s()
         if plan.group is not None:
             self._join(plan.group)
 
