@@ -64,7 +64,7 @@ class OfflineLogDirectory(LogDirectory):
     """
 
     def __init__(self, path: Path, *, fs: FileSystem = OS) -> None:
-        """Reads what says which directory it is; nothing is locked.
+        """Reads the identity of the directory; nothing is locked.
 
         A partition's directory that is named by a symbolic link belongs to the directory in which
         the link lies, if that is a log directory, as it does for Kafka; else to the directory that

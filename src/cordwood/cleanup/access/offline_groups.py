@@ -74,7 +74,7 @@ class OfflineGroups:
         return Consumed(committed=offsets, others=others)
 
     def _read(self) -> tuple[Committed, str]:
-        """The offsets, and why that of a group without one is not known."""
+        """The committed offsets, and the reason why those of other groups are unknown."""
         committed: Committed = {}
         failed = []
         for place in self._places:

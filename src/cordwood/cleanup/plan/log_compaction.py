@@ -156,7 +156,7 @@ class LogCompaction:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> LogCompaction:
-        """The inverse of both, also of what an earlier version has written.
+        """The inverse of `to_json` and `plan_to_json`, also of what an earlier version wrote.
 
         That has more fields, and for `attempt` a text.
         """

@@ -372,7 +372,7 @@ class ProducerStateManager:
     # ---- snapshots
 
     def take_snapshot(self, *, sync: bool = True) -> Path | None:
-        """Writes a snapshot at `map_end_offset`; its path, or None if that is no news.
+        """Writes a snapshot at `map_end_offset`; its path, or None if there is one already.
 
         Args:
             sync: return when it is on disk; else `snapshots.sync` sees to that.
