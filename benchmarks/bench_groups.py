@@ -219,7 +219,7 @@ def make_topic(port: int, partitions: int) -> None:
     """Makes the topic whose offsets are committed."""
     topics = [{"name": TOPIC, "num_partitions": partitions, "replication_factor": 1}]
     with Wire(port) as wire:
-        wire.ask("create_topics", 7, {"topics": topics, "timeout": 60_000})
+        wire.ask("create_topics", 7, {"topics": topics, "timeout_ms": 60_000})
 
 
 def commit(port: int, group: str, count: int, turn: int) -> None:

@@ -86,22 +86,22 @@ def new_topic(name: str, partitions: int) -> dict[str, Any]:
 
 def create(name: str, *partitions: int) -> Frames:
     topics = [new_topic(f"{name}-{i}", count) for i, count in enumerate(partitions)]
-    return [frame("create_topics", 7, {"topics": topics, "timeout": 120_000})]
+    return [frame("create_topics", 7, {"topics": topics, "timeout_ms": 120_000})]
 
 
 def invalid_topics(count: int) -> Frames:
     topics = [new_topic(f"bad name {i}", 1) for i in range(count)]
-    return [frame("create_topics", 7, {"topics": topics, "timeout": 120_000})]
+    return [frame("create_topics", 7, {"topics": topics, "timeout_ms": 120_000})]
 
 
 def more_partitions(name: str, count: int) -> Frames:
     topics = [{"name": name, "count": count, "assignments": None}]
-    return [frame("create_partitions", 3, {"topics": topics, "timeout": 120_000})]
+    return [frame("create_partitions", 3, {"topics": topics, "timeout_ms": 120_000})]
 
 
 def delete(*names: str) -> Frames:
     topics = [{"name": name} for name in names]
-    return [frame("delete_topics", 6, {"topics": topics, "timeout": 120_000})]
+    return [frame("delete_topics", 6, {"topics": topics, "timeout_ms": 120_000})]
 
 
 def empty_names(count: int) -> Frames:
@@ -144,7 +144,7 @@ def bomb(codec: Codec, megabytes: int) -> Frames:
     batch = bytes(build_batch(records, base_offset=0, codec=codec))
     data = {"index": 0, "records": batch}
     topics = [{"name": "steady", "partition_data": [data]}]
-    return [frame("produce", 9, {"acks": 1, "timeout": 30_000, "topic_data": topics})] * 4
+    return [frame("produce", 9, {"acks": 1, "timeout_ms": 30_000, "topic_data": topics})] * 4
 
 
 def offsets_of_wide() -> Frames:
@@ -204,7 +204,7 @@ def cases(scale: float) -> dict[str, Callable[[], Frames]]:
                 "delete_records",
                 2,
                 {
-                    "timeout": 30_000,
+                    "timeout_ms": 30_000,
                     "topics": [
                         {
                             "name": "large-0",
@@ -265,8 +265,8 @@ class Member(threading.Thread):
     def _join(self) -> None:
         joining = {
             "group_id": self._group,
-            "session_timeout": SESSION_MS,
-            "rebalance_timeout": 10_000,
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": 10_000,
             "member_id": "",
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": b""}],
@@ -394,7 +394,7 @@ def prepare(port: int) -> None:
         wire.ask(
             "create_topics",
             7,
-            {"topics": [new_topic("steady", 1)], "timeout": 30_000},
+            {"topics": [new_topic("steady", 1)], "timeout_ms": 30_000},
         )
         while True:
             topics = [{"name": "steady", "partitions": [{"partition_index": 0, "timestamp": -1}]}]

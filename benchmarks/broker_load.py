@@ -43,7 +43,7 @@ def _produce(job: dict[str, Any], partition: int, number: int, turn: int) -> byt
         _VERSION,
         {
             "acks": -1,
-            "timeout": 30_000,
+            "timeout_ms": 30_000,
             "topic_data": [
                 {
                     "name": job["topic"],
@@ -151,7 +151,7 @@ async def _reader(job: dict[str, Any], until: float, out: dict[str, Any]) -> Non
             11,
             {
                 "replica_id": -1,
-                "max_wait": 500,
+                "max_wait_ms": 500,
                 "min_bytes": 1,
                 "max_bytes": 1 << 22,
                 "session_epoch": -1,

@@ -65,7 +65,7 @@ class _Producer:
             {
                 "transactional_id": id_of(0),
                 "acks": -1,
-                "timeout": 30_000,
+                "timeout_ms": 30_000,
                 "topic_data": [
                     {
                         "name": self._topic,
@@ -80,7 +80,7 @@ class _Producer:
         self._end = request_frame(_END, _END_VERSION, 1, "load", body)
         fields = {
             "transactional_id": id_of(0),
-            "transaction_timeout": 60_000,
+            "transaction_timeout_ms": 60_000,
             "producer_id": -1,
             "producer_epoch": -1,
         }

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 
 CLUSTER_ID = "Y29yZHdvb2QtdGVzdHMtMQ"
 METADATA = "__cluster_metadata"
-WAIT = {"timeout": 60_000}
+WAIT = {"timeout_ms": 60_000}
 #: Fields that differ between any two brokers.
 OWN = frozenset(
     {

@@ -81,8 +81,8 @@ def join_classic(wire: Wire, group: str, *, leaves: bool = False) -> None:
         3,
         {
             "group_id": group,
-            "session_timeout": SESSION_MS,
-            "rebalance_timeout": SESSION_MS,
+            "session_timeout_ms": SESSION_MS,
+            "rebalance_timeout_ms": SESSION_MS,
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": b""}],
         },
@@ -105,7 +105,6 @@ def join_consumer(wire: Wire, group: str, *, leaves: bool = False) -> None:
         "group_id": group,
         "member_id": str(uuid.uuid5(uuid.NAMESPACE_URL, group)),
         "rebalance_timeout_ms": SESSION_MS,
-        "rebalance_timeout": SESSION_MS,
         "subscribed_topic_names": ["t"],
         "topic_partitions": [],
     }

@@ -97,7 +97,7 @@ def heartbeat(broker_id: int) -> Request:
 
 def topic(name: str, **changes: Any) -> Request:
     wanted = {"name": name, "num_partitions": 1, "replication_factor": 1, **changes}
-    fields = {"topics": [wanted], "timeout": 30_000, "validate_only": True}
+    fields = {"topics": [wanted], "timeout_ms": 30_000, "validate_only": True}
     return "create_topics", 7, lambda _: fields
 
 
@@ -137,7 +137,7 @@ def quota(
 
 def feature(name: str, level: int, upgrade_type: int = 1) -> Request:
     update = {"feature": name, "max_version_level": level, "upgrade_type": upgrade_type}
-    fields = {"timeout": 60_000, "feature_updates": [update], "validate_only": False}
+    fields = {"timeout_ms": 60_000, "feature_updates": [update], "validate_only": False}
     return "update_features", 1, lambda _: fields
 
 

@@ -48,7 +48,7 @@ class Replicas:
         partition = {"index": 0, "records": build_batch(records, base_offset=0)}
         fields = {
             "acks": acks,
-            "timeout": timeout_ms,
+            "timeout_ms": timeout_ms,
             "topic_data": [{"name": TOPIC, "partition_data": [partition]}],
         }
         with Wire(self.cluster.brokers[LEADER].port) as wire:

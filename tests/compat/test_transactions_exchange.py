@@ -163,7 +163,7 @@ def set_level(port: int, level: Version) -> None:
         update = {"feature": "transaction.version", "max_version_level": level, "upgrade_type": 2}
         with WireClient(port) as wire:
             answer = wire.ask(
-                "update_features", 1, {"feature_updates": [update], "timeout": 10_000}
+                "update_features", 1, {"feature_updates": [update], "timeout_ms": 10_000}
             )
         assert answer["error_code"] == "none", answer
         wait_until_applied(port)

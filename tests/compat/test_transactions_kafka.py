@@ -162,7 +162,7 @@ _SAFE_DOWNGRADE: Final = 2
 def init_values(transactional_id: str | None) -> dict[str, object]:
     return {
         "transactional_id": transactional_id,
-        "transaction_timeout": 900_000,
+        "transaction_timeout_ms": 900_000,
         "producer_id": -1,
         "producer_epoch": -1,
     }
@@ -213,7 +213,7 @@ class Both(TwoBrokers):
                     "max_version_level": self.version,
                     "upgrade_type": _SAFE_DOWNGRADE,
                 }
-                values = {"timeout": 10_000, "feature_updates": [update], "validate_only": False}
+                values = {"timeout_ms": 10_000, "feature_updates": [update], "validate_only": False}
                 answer = wire.ask("update_features", 1, values)
                 assert answer["error_code"] == "none", answer
             wait_until_applied(port)
@@ -237,7 +237,7 @@ class Both(TwoBrokers):
         data = build_batch([Record(0, BASE_MS, key, value)], base_offset=0)
         partition = {"index": absolute_hash(name) % STATE_PARTITIONS, "records": data}
         topic = {"name": TRANSACTION_STATE_TOPIC, "partition_data": [partition]}
-        values = {"acks": -1, "timeout": 10_000, "topic_data": [topic]}
+        values = {"acks": -1, "timeout_ms": 10_000, "topic_data": [topic]}
         (written,) = wire.ask("produce", 11, values)["responses"]
         assert written["partition_responses"][0]["error_code"] == "none", written
 

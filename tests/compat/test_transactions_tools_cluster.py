@@ -131,7 +131,7 @@ def hang(cluster: Cluster, topic: str, partition: int) -> None:
     asked = {
         "transactional_id": "hangs",
         "acks": -1,
-        "timeout": 60_000,
+        "timeout_ms": 60_000,
         "topic_data": [{"name": topic, "partition_data": [{"index": partition, "records": batch}]}],
     }
     with Wire(cluster.brokers[LEADERS[partition]].port) as wire:

@@ -18,7 +18,7 @@ def wire(stock_broker: str) -> Iterator[Wire]:
 
 def create(wire: Wire, name: str) -> None:
     asked = {"name": name, "num_partitions": 1, "replication_factor": 1}
-    wire.ask("create_topics", 5, {"timeout": 5000, "topics": [asked]})
+    wire.ask("create_topics", 5, {"timeout_ms": 5000, "topics": [asked]})
 
 
 def joins(wire: Wire, group: str, **fields: object) -> Plain:
@@ -27,7 +27,7 @@ def joins(wire: Wire, group: str, **fields: object) -> Plain:
         "group_id": group,
         "member_id": "m",
         "member_epoch": 0,
-        "rebalance_timeout": 60_000,
+        "rebalance_timeout_ms": 60_000,
         "topic_partitions": [],
         **fields,
     }

@@ -158,9 +158,11 @@ class Writer:
 
 
 def settled(wire: WireClient) -> Path:
-    """The partition's directory when nothing moves any more."""
+    """The partition's directory when nothing moves any more, and the partition has its leader."""
 
     def place() -> Path | None:
+        if wire.fetch("t")["error_code"] != "none":
+            return None
         described = wire.directories()
         found = [
             (Path(path), each["partitions"]["t-0"]["is_future_key"])

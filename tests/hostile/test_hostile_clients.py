@@ -215,7 +215,7 @@ def test_a_right_crc_over_malformed_records_is_refused_and_nothing_is_appended(
         9,
         {
             "acks": -1,
-            "timeout": 1000,
+            "timeout_ms": 1000,
             "topic_data": [
                 {
                     "name": "bad",

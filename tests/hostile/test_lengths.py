@@ -53,7 +53,7 @@ def prepare(broker: RunningBroker) -> None:
             {"name": name, "num_partitions": count, "replication_factor": 1}
             for name, count in (("t", 1), ("__consumer_offsets", 2))
         ]
-        wire.ask("create_topics", 5, {"topics": topics, "timeout": 10_000})
+        wire.ask("create_topics", 5, {"topics": topics, "timeout_ms": 10_000})
 
 
 def run(log_dir: Path, cases: Iterable[LengthCase]) -> Counter[str]:

@@ -34,7 +34,11 @@ _VALUES: Final = (
     *(2**15 - 1, 2**16 - 1, 2**31 - 1, 2**63 - 1),
 )
 #: A wait in the request is none of what is recorded.
-_WAITS: Final = frozenset({"timeout"})
+_WAITS: Final = frozenset({"timeout_ms"})
+
+_DOES_NOT_FIT: Final = (
+    *(MalformedMessageError, ValueError, OverflowError, TypeError, struct.error),
+)
 
 FieldPath = tuple[str | int, ...]
 
@@ -76,8 +80,8 @@ def changed_frames(
         for value in rng.sample(_VALUES, count):
             try:
                 body = encode(message, with_value(fields, path, value))
-            except (MalformedMessageError, ValueError, OverflowError, TypeError, struct.error):
-                continue  # the field is too small for it
+            except _DOES_NOT_FIT:
+                continue  # too large for the field
             names = ".".join(str(each) for each in path if isinstance(each, str))
             frame = request_frame(api_key, version, 1, "values", body)
             yield f"{message.schema.name} {names}={value}", frame
@@ -95,8 +99,8 @@ def changed(
         for value in values:
             try:
                 body = request_body(API_KEYS[api], version, with_value(fields, path, value))
-            except (ValueError, OverflowError, TypeError, ArithmeticError, struct.error):
-                continue  # the field is too small for it
+            except _DOES_NOT_FIT:
+                continue  # too large for the field
             names = ".".join(str(each) for each in path if isinstance(each, str))
             return f"{api} {names}={value}", body
     return None

@@ -1,16 +1,11 @@
-"""Config requests over a socket, to any broker: what it answers, as plain values to compare.
-
-Requests are written by kio alone, not by Cordwood's own protocol package, so that a mistake there
-cannot hide itself.
-"""
+"""Config requests over a socket, to any broker: what it answers, as plain values to compare."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
+from cordwood.model.error_codes import ErrorCode
 from support.wire import Wire
 
 Answer = dict[str, Any]
@@ -108,7 +103,7 @@ class ConfigClient(Wire):
             "replication_factor": 1,
             "configs": [{"name": key, "value": value} for key, value in settings.items()],
         }
-        values = {"topics": [topic], "timeout": 30_000, "validate_only": validate_only}
+        values = {"topics": [topic], "timeout_ms": 30_000, "validate_only": validate_only}
         (made,) = self.ask("create_topics", 7, values)["topics"]
         names = ("name", "value", "read_only", "config_source", "is_sensitive")
         return {
@@ -153,4 +148,4 @@ def _altered(each: Answer) -> Answer:
 
 
 def _code(answer: Answer) -> int:
-    return int(ErrorCode[answer["error_code"]])
+    return int(ErrorCode[answer["error_code"].upper()])

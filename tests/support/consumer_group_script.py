@@ -36,7 +36,7 @@ _ASSIGNORS: Final = (None, None, None, "uniform", "range", "sticky")
 _NO_TIMEOUT: Final = -1
 _TIMEOUT_MS: Final = 600_000
 _UNORDERED: Final = frozenset({"topic_partitions", "topics", "members", "groups", "partitions"})
-_BLANK: Final = frozenset({"throttle_time", "throttle_time_ms", "coordinator"})
+_BLANK: Final = frozenset({"throttle_time_ms", "coordinator"})
 #: What a broker that answers at once takes at most, on a busy machine too, and one that answers
 #: when another has.
 _AT_ONCE_S: Final = 1.0
@@ -184,15 +184,15 @@ class Script:
             "member_id": member.member_id,
             "member_epoch": epoch,
             "instance_id": member.instance_id,
-            "rebalance_timeout": _NO_TIMEOUT,
+            "rebalance_timeout_ms": _NO_TIMEOUT,
             "topic_partitions": None,
         }
         if epoch == 0 or chance.random() < 0.1:
-            values["rebalance_timeout"] = _TIMEOUT_MS
+            values["rebalance_timeout_ms"] = _TIMEOUT_MS
             values["topic_partitions"] = [] if epoch == 0 else member.owned
             self._subscribe(values)
             if chance.random() < 0.03:
-                values["rebalance_timeout"] = _NO_TIMEOUT
+                values["rebalance_timeout_ms"] = _NO_TIMEOUT
         elif chance.random() < (0.4 if self._favours_classic else 0.1):
             values["member_epoch"] = -1 if member.instance_id is None else chance.choice((-1, -2))
         elif chance.random() < 0.6:
@@ -255,8 +255,8 @@ class Script:
         values = {
             "group_id": group,
             "member_id": member.member_id,
-            "session_timeout": _TIMEOUT_MS,
-            "rebalance_timeout": _TIMEOUT_MS,
+            "session_timeout_ms": _TIMEOUT_MS,
+            "rebalance_timeout_ms": _TIMEOUT_MS,
             "protocol_type": "consumer",
             "protocols": protocols[: self._random.choice((1, 2, 2))],
             "reason": "",

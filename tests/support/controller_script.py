@@ -43,7 +43,7 @@ FEATURES: Final = {
     "streams.version": (0, 1),
 }
 _CAUGHT_UP: Final = 1 << 40
-_BLANK: Final = frozenset({"throttle_time", "throttle_time_ms"})
+_BLANK: Final = frozenset({"throttle_time_ms"})
 #: Arrays that Kafka answers in the order of hash maps.
 _UNORDERED: Final = frozenset(
     {"topics", "replica_election_results", "partition_result", "responses", "partitions"}
@@ -325,7 +325,7 @@ class ControllerScript:
                         ],
                     }
                 ],
-                "timeout": 30_000,
+                "timeout_ms": 30_000,
                 "validate_only": False,
             }
 
@@ -350,7 +350,7 @@ class ControllerScript:
                         "assignments": [{"broker_ids": replicas}],
                     }
                 ],
-                "timeout": 30_000,
+                "timeout_ms": 30_000,
                 "validate_only": False,
             }
 
@@ -359,7 +359,7 @@ class ControllerScript:
     def delete_topic(self) -> tuple[str, int, Make]:
         """A topic goes."""
         name = self.random.choice(TOPICS)
-        fields = {"topics": [{"name": name, "topic_id": NO_UUID}], "timeout": 30_000}
+        fields = {"topics": [{"name": name, "topic_id": NO_UUID}], "timeout_ms": 30_000}
         return "delete_topics", 6, lambda _: fields
 
     def alter_config(self) -> tuple[str, int, Make]:
@@ -441,7 +441,7 @@ class ControllerScript:
         fields = {
             "election_type": rng.choice((0, 0, 1, 2)),
             "topic_partitions": asked,
-            "timeout": 30_000,
+            "timeout_ms": 30_000,
         }
         return "elect_leaders", 2, lambda _: fields
 
@@ -454,7 +454,7 @@ class ControllerScript:
             target = None
         change = {"partition_index": number, "replicas": target}
         fields = {
-            "timeout": 30_000,
+            "timeout_ms": 30_000,
             "allow_replication_factor_change": rng.random() < 0.8,
             "topics": [{"name": name, "partitions": [change]}],
         }
@@ -462,7 +462,7 @@ class ControllerScript:
 
     def list_reassignments(self) -> tuple[str, int, Make]:
         """What is being moved."""
-        fields = {"timeout": 30_000, "topics": None}
+        fields = {"timeout_ms": 30_000, "topics": None}
         return "list_partition_reassignments", 0, lambda _: fields
 
     def assign_directories(self) -> tuple[str, int, Make]:
@@ -485,7 +485,7 @@ class ControllerScript:
             return {
                 "broker_id": broker_id,
                 "broker_epoch": station.epoch(broker_id),
-                "directories": [{"id_": directory, "topics": topics}],
+                "directories": [{"id": directory, "topics": topics}],
             }
 
         return "assign_replicas_to_dirs", 0, make

@@ -48,9 +48,9 @@ NEAR_NOW_MS: Final = 15 * 60 * 1000
 
 # Answers that speak of the broker's process, disk or moment. What is blanked is not compared.
 _BLANK: Final = frozenset(
-    {"throttle_time", "throttle_time_ms", "cluster_id", "host", "port", "total_bytes"}
+    {"throttle_time_ms", "cluster_id", "host", "port", "total_bytes"}
     | {"usable_bytes", "broker_epoch", "session_id", "log_end_offset"}
-    | {"finalized_features_epoch", "client_instance_id", "push_interval", "push_interval_ms"}
+    | {"finalized_features_epoch", "client_instance_id", "push_interval_ms"}
     | {"replica_directory_id", "last_fetch_timestamp", "last_caught_up_timestamp"}
     | {"subscription_id"}
 )

@@ -98,7 +98,7 @@ def _create_topics(world: World) -> Step:
     drawn = world.some(topic)
     if not world.maybe(0.1):
         drawn = list({one["name"]: one for one in drawn}.values())
-    values = {"topics": drawn, "timeout": 30_000, "validate_only": world.maybe(0.15)}
+    values = {"topics": drawn, "timeout_ms": 30_000, "validate_only": world.maybe(0.15)}
     return world.step("create_topics", values, version=world.version("create_topics", first=2))
 
 
@@ -115,7 +115,9 @@ def _delete_topics(world: World) -> Step:
         else {"name": name, "topic_id": TopicId(name) if world.maybe(0.05) else uuid.UUID(int=0)}
         for name in names
     ]
-    return world.step("delete_topics", {"topics": topics, "topic_names": names, "timeout": 30_000})
+    return world.step(
+        "delete_topics", {"topics": topics, "topic_names": names, "timeout_ms": 30_000}
+    )
 
 
 def _create_partitions(world: World) -> Step:
@@ -137,7 +139,7 @@ def _create_partitions(world: World) -> Step:
     drawn = world.some(topic)
     if not world.maybe(0.1):
         drawn = list({one["name"]: one for one in drawn}.values())
-    values = {"topics": drawn, "timeout": 30_000, "validate_only": world.maybe(0.3)}
+    values = {"topics": drawn, "timeout_ms": 30_000, "validate_only": world.maybe(0.3)}
     return world.step("create_partitions", values)
 
 
@@ -308,7 +310,7 @@ def _elect_leaders(world: World) -> Step:
         names = {own(world.name()) for _ in range(2)}
         topics = [{"topic": n, "partitions": [world.partition(n)]} for n in sorted(names)]
     election = world.rng.choices((0, 1, 2), (6, 3, 0.5))[0]
-    values = {"election_type": election, "topic_partitions": topics, "timeout": 10_000}
+    values = {"election_type": election, "topic_partitions": topics, "timeout_ms": 10_000}
     return world.step("elect_leaders", values)
 
 
@@ -316,7 +318,7 @@ def _reassign(world: World) -> Step:
     name = own(world.name())
     replicas = world.rng.choice((None, [1], [2], [1, 1], [], [-1]))
     partitions = [{"partition_index": world.partition(name), "replicas": replicas}]
-    values = {"topics": [{"name": name, "partitions": partitions}], "timeout": 10_000}
+    values = {"topics": [{"name": name, "partitions": partitions}], "timeout_ms": 10_000}
     values["allow_replication_factor_change"] = world.maybe(0.7)
     return world.step("alter_partition_reassignments", values)
 
@@ -324,7 +326,7 @@ def _reassign(world: World) -> Step:
 def _list_reassignments(world: World) -> Step:
     name = world.name()
     topics = None if world.maybe(0.5) else [{"name": name, "partition_indexes": [0, 7]}]
-    return world.step("list_partition_reassignments", {"topics": topics, "timeout": 10_000})
+    return world.step("list_partition_reassignments", {"topics": topics, "timeout_ms": 10_000})
 
 
 def _api_versions(world: World) -> Step:
@@ -349,7 +351,7 @@ def _update_features(world: World) -> Step:
             "allow_downgrade": world.maybe(0.5),
         }
     ]
-    values = {"feature_updates": updates, "validate_only": True, "timeout": 10_000}
+    values = {"feature_updates": updates, "validate_only": True, "timeout_ms": 10_000}
     return world.step("update_features", values, version=world.version("update_features", first=1))
 
 
@@ -378,8 +380,15 @@ def _acls(world: World) -> Step:
     return world.step(api, values)
 
 
+_OF_TOKENS: Final = tuple(
+    f"{verb}_delegation_token" for verb in ("create", "renew", "expire", "describe")
+)
+
+
 def _delegation_tokens(world: World) -> Step:
-    return world.step("describe_delegation_token", {"owners": world.rng.choice((None, []))})
+    owners = world.rng.choice((None, []))
+    values: dict[str, Any] = {"owners": owners, "renewers": [], "hmac": b"h"}
+    return world.step(world.rng.choice(_OF_TOKENS), values)
 
 
 def _sasl(world: World) -> Step:
@@ -482,7 +491,7 @@ def _offset_commit(world: World) -> Step:
         "group_id": group,
         "generation_id_or_member_epoch": rng.choices((-1, 0, 3), (12, 1, 1))[0],
         "member_id": member,
-        "retention_time": -1,
+        "retention_time_ms": -1,
         "topics": topics,
     }
     return world.step("offset_commit", values)
@@ -558,8 +567,8 @@ def _member(world: World) -> Step:
     api = rng.choice(apis)
     values = {
         "group_id": group,
-        "session_timeout": rng.choice((10_000, 0, 1 << 30)),
-        "rebalance_timeout": 10_000,
+        "session_timeout_ms": rng.choice((10_000, 0, 1 << 30)),
+        "rebalance_timeout_ms": 10_000,
         "protocols": [{"name": "range", "metadata": b""}],
         "generation_id": rng.choice((-1, 0, 1)),
         "member_id": "nobody",
@@ -680,11 +689,3 @@ DRAWS: Final[dict[Draw, tuple[str, float]]] = {
     _no_transaction: ("list_transactions", 1.4),
     _markers: ("write_txn_markers", 0.7),
 }
-
-_NEGATIVE_TIME: Final = "kio cannot read the time -1 in the answer"
-NOT_DRAWN: Final[Mapping[str, str]] = {
-    "create_delegation_token": _NEGATIVE_TIME,
-    "renew_delegation_token": _NEGATIVE_TIME,
-    "expire_delegation_token": _NEGATIVE_TIME,
-}
-"""Served APIs without a draw, and why."""

@@ -31,7 +31,7 @@ def opening(world: World) -> Iterator[Step]:
     for name, configs in zip(TOPICS, settings, strict=False):
         given = [{"name": key, "value": value} for key, value in configs.items()]
         topic = admin.new_topic(name, 2, 1, given)
-        values = {"topics": [topic], "timeout": 30000}
+        values = {"topics": [topic], "timeout_ms": 30000}
         yield world.step("create_topics", values, version=world.version("create_topics", first=7))
     for key_type, key in admin.coordinators(world):
         version = world.version("find_coordinator", first=4)
@@ -60,7 +60,7 @@ def _produce(world: World, parts: list[tuple[str, int, Any]], **options: Any) ->
     acks = rng.choices((-1, 1, 0, 7, 2), (6, 5, 1, 0.3, 0.1))[0]
     values = {
         "acks": acks,
-        "timeout": 10_000,
+        "timeout_ms": 10_000,
         "transactional_id": options.pop("transactional_id", None),
         "topic_data": [
             {"name": name, "topic_id": TopicId(name), "partition_data": data}
@@ -113,7 +113,7 @@ def _new_producer(world: World, slot: str) -> Step:
         world.producers.append(slot)
     for key in [key for key in world.sequences if key[0] == slot]:
         del world.sequences[key]
-    values = {"transactional_id": None, "transaction_timeout": 60_000}
+    values = {"transactional_id": None, "transaction_timeout_ms": 60_000}
     values |= {"producer_id": -1, "producer_epoch": -1}
     return world.step("init_producer_id", values, remember=("producer", slot))
 
@@ -125,12 +125,12 @@ def _init_producer(world: World) -> Step:
         return _new_producer(world, rng.choice(("p0", "p1", "p2", "p3")))
     values: dict[str, Any] = {
         "transactional_id": rng.choice((None, "", *("x-bad",) * world.serves("end_txn"))),
-        "transaction_timeout": rng.choice((0, -1, 60_000, 900_001)),
+        "transaction_timeout_ms": rng.choice((0, -1, 60_000, 900_001)),
         "producer_id": rng.choice((-1, 5, ProducerId("p0"))),
         "producer_epoch": rng.choice((-1, 0, 3)),
     }
     if values["transactional_id"] == "x-bad":
-        values["transaction_timeout"] = rng.choice((0, -1, 900_001))
+        values["transaction_timeout_ms"] = rng.choice((0, -1, 900_001))
     return world.step("init_producer_id", values)
 
 
@@ -165,7 +165,7 @@ def _fetch_values(world: World, topics: list[Any], **more: Any) -> dict[str, Any
         of_topic["partitions"] += [p for p in topic["partitions"] if p["partition"] not in known]
     return {
         "replica_id": -1,
-        "max_wait": rng.choice((0, 0, 5)),
+        "max_wait_ms": rng.choice((0, 0, 5)),
         "min_bytes": rng.choice((0, 1, 1, 100_000)),
         "max_bytes": rng.choice((1 << 22, 1 << 22, 1 << 22, 0, 1, 700)),
         "isolation_level": rng.choice((0, 0, 1)),
@@ -235,7 +235,7 @@ def _list_offsets(world: World) -> Step:
         "replica_id": rng.choices((-1, -2), (20, 1))[0],
         "isolation_level": rng.choice((0, 1)),
         "topics": world.some(topic, most=2),
-        "timeout": 5000,
+        "timeout_ms": 5000,
     }
     return world.step("list_offsets", values)
 
@@ -264,7 +264,7 @@ def _delete_records(world: World) -> Step:
             offset = min(offset, log.start + 3)
         return {"name": name, "partitions": [{"partition_index": partition, "offset": offset}]}
 
-    values = {"topics": world.some(topic, most=2), "timeout": 10_000}
+    values = {"topics": world.some(topic, most=2), "timeout_ms": 10_000}
     return world.step("delete_records", values)
 
 

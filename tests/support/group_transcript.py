@@ -66,7 +66,7 @@ class Transcript:
     def _named(self, value: Any) -> Any:
         if isinstance(value, dict):
             named = {key: self._named(inner) for key, inner in value.items()}
-            named.pop("throttle_time", None)
+            named.pop("throttle_time_ms", None)
             if "members" in named:
                 # Kafka has them in the order of their ids' hashes.
                 named["members"].sort(key=lambda member: str(member["member_id"]))
@@ -113,7 +113,7 @@ def transcribe(port: int) -> list[Step]:
 def _prepare(script: Transcript) -> uuid.UUID:
     """Makes a topic and waits for the coordinator; the topic's id."""
     topic = {"name": _TOPIC, "num_partitions": _PARTITIONS, "replication_factor": 1}
-    script.alone("create_topics", 5, {"topics": [topic], "timeout": 10_000})
+    script.alone("create_topics", 5, {"topics": [topic], "timeout_ms": 10_000})
 
     def is_found() -> bool:
         answer = script.alone("find_coordinator", 3, {"key": "g", "key_type": 0})
@@ -149,8 +149,8 @@ def _coordinators(script: Transcript) -> None:
 def _join(group: str, member_id: str = "", **fields: Any) -> dict[str, Any]:
     return {
         "group_id": group,
-        "session_timeout": _MEMBER_MS,
-        "rebalance_timeout": _MEMBER_MS,
+        "session_timeout_ms": _MEMBER_MS,
+        "rebalance_timeout_ms": _MEMBER_MS,
         "member_id": member_id,
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b"\0\0\0\0\0\1\0\1t\xff\xff\xff\xff"}],
@@ -266,8 +266,8 @@ def _refusals(script: Transcript) -> None:
     for version in (0, 5, 9):
         cases: dict[str, dict[str, Any]] = {
             "no group": {"group": ""},
-            "short session": {"group": "g", "session_timeout": 5_999},
-            "long session": {"group": "g", "session_timeout": 1_800_001},
+            "short session": {"group": "g", "session_timeout_ms": 5_999},
+            "long session": {"group": "g", "session_timeout_ms": 1_800_001},
             "no protocols": {"group": "refused", "protocols": []},
             "no protocol type": {"group": "refused", "protocol_type": ""},
             "stranger": {"group": "refused", "member_id": "nobody"},
@@ -313,7 +313,7 @@ def _commit(script: Transcript, version: int, topic_id: uuid.UUID) -> None:
     simple: dict[str, Any] = {
         "generation_id_or_member_epoch": -1,
         "member_id": "",
-        "retention_time": -1,
+        "retention_time_ms": -1,
     }
     cases: tuple[tuple[str, str, list[Any], dict[str, Any]], ...] = (
         ("simple", f"offsets-{version}", [known | {"partitions": parts}], {}),

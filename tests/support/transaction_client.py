@@ -66,7 +66,7 @@ class TransactionClient(WireClient):
         """The answer to InitProducerId, when nothing is in progress any more."""
         values = {
             "transactional_id": transactional_id,
-            "transaction_timeout": 60_000,
+            "transaction_timeout_ms": 60_000,
             "producer_id": -1,
             "producer_epoch": -1,
             **fields,
@@ -125,7 +125,7 @@ class TransactionClient(WireClient):
         """Writes a batch to partition 0 of each topic; the answers by topic, up to version 12."""
         values = {
             "acks": acks,
-            "timeout": 5000,
+            "timeout_ms": 5000,
             "transactional_id": producer.transactional_id,
             "topic_data": [
                 {"name": name, "partition_data": [{"index": 0, "records": records}]}

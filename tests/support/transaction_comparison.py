@@ -8,13 +8,11 @@ answer depends on how long that takes.
 from __future__ import annotations
 
 import functools
-import struct
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from cordwood.format.record_batch import iter_batches
-from cordwood.model.error_codes import ErrorCode
 from support.kafka import poll_until
 from support.transaction_script import (
     BASE_MS,
@@ -33,15 +31,15 @@ _LATEST_OF_RECORDS_MS: Final = BASE_MS + 10**9
 _SETTLE_S: Final = 60
 _POLL_S: Final = 0.002
 _SESSION_MS: Final = 1_800_000
-_BLANK: Final = frozenset({"throttle_time", "throttle_time_ms"})
-_TIMES: Final = frozenset({"last_timestamp", "transaction_start_time", "log_append_time"})
+_BLANK: Final = frozenset({"throttle_time_ms"})
+_TIMES: Final = frozenset({"last_timestamp", "transaction_start_time_ms", "log_append_time_ms"})
 #: Topics and partitions, which Kafka answers in the order of hash maps; clients go by their names.
 _UNORDERED: Final = frozenset(
     {"responses", "partition_responses", "topics", "partitions", "markers"}
     | {"results_by_topic_v3_and_below", "results_by_partition", "topic_results"}
     | {"results_by_transaction"}
 )
-_PRODUCE, _DESCRIBE = "produce", "describe_transactions"
+_PRODUCE: Final = "produce"
 
 
 class Side:
@@ -71,7 +69,7 @@ class Side:
             "group_id": CONSUMER,
             "member_id": CONSUMER_MEMBER,
             "member_epoch": 0,
-            "rebalance_timeout": _SESSION_MS,
+            "rebalance_timeout_ms": _SESSION_MS,
             "subscribed_topic_names": ["red"],
             "topic_partitions": [],
         }
@@ -83,8 +81,8 @@ class Side:
     def _join(self, member_id: str) -> Plain:
         values = {
             "group_id": CLASSIC,
-            "session_timeout": _SESSION_MS,
-            "rebalance_timeout": _SESSION_MS,
+            "session_timeout_ms": _SESSION_MS,
+            "rebalance_timeout_ms": _SESSION_MS,
             "member_id": member_id,
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": b""}],
@@ -97,12 +95,10 @@ class Side:
         That of a request with acks=0 says whether the broker has closed the connection.
         """
         values = self._own(request.values)
-        if request.api == _DESCRIBE:
-            found: Any = {"transactions": self.describe(values["transactional_ids"])}
-        elif request.api == _PRODUCE and values["acks"] == 0:
+        if request.api == _PRODUCE and values["acks"] == 0:
             key = API_KEYS[_PRODUCE]
             self._wire.tell_raw(key, request.version, request_body(key, request.version, values))
-            found = {"connection": "open" if self._is_open() else "closed"}
+            found: Plain = {"connection": "open" if self._is_open() else "closed"}
         else:
             try:
                 found = self._wire.ask(request.api, request.version, values)
@@ -148,77 +144,11 @@ class Side:
             same = [{**topic, "partitions": each} for topic in same for each in topic["partitions"]]
         return sorted(same, key=repr) if key in _UNORDERED and same else same
 
-    def describe(self, transactional_ids: Sequence[str]) -> list[dict[str, Any]]:
-        """Answers to DescribeTransactions: kio cannot read a time that is -1."""
-        key = API_KEYS[_DESCRIBE]
-        body = request_body(key, 0, {"transactional_ids": list(transactional_ids)})
-        return _Described(self._wire.exchange(key, 0, body)).read()
-
     def is_settled(self, transactional_ids: Sequence[str]) -> bool:
         """Whether none of the transactions waits for its markers."""
-        states = [each["transaction_state"] for each in self.describe(transactional_ids)]
-        return not any(state.startswith("Prepare") for state in states)
-
-
-class _Described:
-    """Reads a response of DescribeTransactions, version 0."""
-
-    def __init__(self, data: bytes) -> None:
-        self._data = data
-        self._at = 5  # after the header
-
-    def read(self) -> list[dict[str, Any]]:
-        self._number("i")
-        found = [self._transaction() for _ in range(self._count())]
-        self._tags()
-        assert self._at == len(self._data), "bytes too many"
-        return found
-
-    def _transaction(self) -> dict[str, Any]:
-        found: dict[str, Any] = {
-            "error_code": ErrorCode.of(self._number("h")).name.lower(),
-            "transactional_id": self._text(),
-            "transaction_state": self._text(),
-            "transaction_timeout": self._number("i"),
-            "transaction_start_time": self._number("q"),
-            "producer_id": self._number("q"),
-            "producer_epoch": self._number("h"),
-            "topics": [self._topic() for _ in range(self._count())],
-        }
-        self._tags()
-        return found
-
-    def _topic(self) -> dict[str, Any]:
-        found = {
-            "topic": self._text(),
-            "partitions": [self._number("i") for _ in range(self._count())],
-        }
-        self._tags()
-        return found
-
-    def _number(self, kind: str) -> int:
-        layout = struct.Struct(f">{kind}")
-        (value,) = layout.unpack_from(self._data, self._at)
-        self._at += layout.size
-        return int(value)
-
-    def _count(self) -> int:
-        value = shift = 0
-        while True:
-            byte = self._data[self._at]
-            self._at += 1
-            value |= (byte & 127) << shift
-            shift += 7
-            if byte < 128:
-                return value - 1
-
-    def _text(self) -> str:
-        size = self._count()
-        self._at += size
-        return self._data[self._at - size : self._at].decode()
-
-    def _tags(self) -> None:
-        assert self._count() == -1, "tagged fields"
+        asked = {"transactional_ids": list(transactional_ids)}
+        found = self._wire.ask("describe_transactions", 0, asked)["transaction_states"]
+        return not any(each["transaction_state"].startswith("Prepare") for each in found)
 
 
 def batches_of(data: bytes) -> list[tuple[Any, ...]]:

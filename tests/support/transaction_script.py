@@ -213,7 +213,7 @@ class TransactionScript:
         version = self._served(0, 5) if expected == _NO_ID else self._served(3, 5)
         values = {
             "transactional_id": "" if self._maybe(0.02) else client.transactional_id,
-            "transaction_timeout": timeout,
+            "transaction_timeout_ms": timeout,
             "producer_id": expected[0],
             "producer_epoch": expected[1],
         }
@@ -234,7 +234,7 @@ class TransactionScript:
         client = self._random.choice(self._plain)
         values = {
             "transactional_id": None,
-            "transaction_timeout": 0,
+            "transaction_timeout_ms": 0,
             "producer_id": -1,
             "producer_epoch": -1,
         }
@@ -335,7 +335,7 @@ class TransactionScript:
         values = {
             "transactional_id": name,
             "acks": acks,
-            "timeout": 10_000,
+            "timeout_ms": 10_000,
             "topic_data": self._topic_data(batches, version),
         }
         return Request(
@@ -587,7 +587,12 @@ class TransactionScript:
             for each in _by_topic(self._partitions())
         ]
         isolation = int(self._maybe(0.7))
-        values = {"replica_id": -1, "isolation_level": isolation, "topics": topics, "timeout": 1000}
+        values = {
+            "replica_id": -1,
+            "isolation_level": isolation,
+            "topics": topics,
+            "timeout_ms": 1000,
+        }
         return Request("list_offsets", version, values)
 
     def _fetch(self) -> Request:
@@ -614,7 +619,7 @@ class TransactionScript:
             topics.append({"topic": name, "topic_id": topic_id, "partitions": partitions})
         values = {
             "replica_id": -1,
-            "max_wait": 0,
+            "max_wait_ms": 0,
             "min_bytes": 0,
             "max_bytes": 1 << 21,
             "isolation_level": int(self._maybe(0.7)),

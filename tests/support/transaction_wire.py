@@ -50,7 +50,7 @@ class WireProducer:
         """Gets the id and the epoch; a transaction that is open is aborted."""
         asked = {
             "transactional_id": self.transactional_id,
-            "transaction_timeout": self.timeout_ms,
+            "transaction_timeout_ms": self.timeout_ms,
             "producer_id": -1,
             "producer_epoch": -1,
         }
@@ -89,7 +89,7 @@ class WireProducer:
         asked = {
             "transactional_id": self.transactional_id,
             "acks": -1,
-            "timeout": 10_000,
+            "timeout_ms": 10_000,
             "topic_data": [
                 {"name": topic, "partition_data": [{"index": partition, "records": batch}]}
             ],

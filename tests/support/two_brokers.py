@@ -36,7 +36,7 @@ def make_topics(
         for name, count in topics.items()
     ]
     with Wire(port) as wire:
-        answer = wire.ask("create_topics", 7, {"topics": asked, "timeout": 10_000})
+        answer = wire.ask("create_topics", 7, {"topics": asked, "timeout_ms": 10_000})
     assert all(each["error_code"] == "none" for each in answer["topics"]), answer
     return {each["name"]: each["topic_id"] for each in answer["topics"]}
 

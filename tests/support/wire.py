@@ -1,36 +1,32 @@
 """Kafka's protocol message by message: any API in any version, on one connection, as plain values.
 
-Role: tests ask brokers what no client library would. Requests and responses are mappings with the
-names of kio's schemas; nothing here comes from `cordwood.protocol`, which is under test.
+Role: tests ask brokers what no client library would. Requests and responses are mappings of fields
+by name, as `cordwood.protocol.data` has them. `tests/unit/protocol/test_against_kio.py` checks the
+codecs that are used here against another implementation.
 """
 
 from __future__ import annotations
 
-import datetime as dt
-import enum
-import functools
-import io
 import socket
 import struct
-import types
-import typing
-import uuid
-from collections.abc import Hashable, Mapping
-from dataclasses import MISSING, Field, fields, is_dataclass
+from collections.abc import Mapping
 from typing import Any, Final, Self
 
-from kio.index import load_request_schema, load_response_schema
-from kio.schema.index import api_key_map, schema_name_map
-from kio.serial import entity_reader, entity_writer
-
+from cordwood.format.messages.message import Message
+from cordwood.format.messages.schema import Field, fields_of
+from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
+from cordwood.model.uuids import ZERO_UUID
+from cordwood.protocol.apis import APIS
+from cordwood.protocol.headers import API_VERSIONS, request_header
+from cordwood.protocol.messages import encode, read, request_codec, response_codec
 
-API_KEYS: Final[Mapping[str, int]] = {name: key for key, name in api_key_map.items()}
-"""API keys by kio's names, such as `create_topics`."""
+API_KEYS: Final[Mapping[str, int]] = {api.snake_name: key for key, api in APIS.items()}
+"""API keys by names in snake case, such as `create_topics`."""
 
-API_VERSIONS: Final = API_KEYS["api_versions"]
-NO_UUID: Final = uuid.UUID(int=0)
+NO_UUID: Final = ZERO_UUID
 FRAME_BYTES_MAX: Final = 1 << 28
+_ERRORS: Final = frozenset({"error_code", "partition_error_code"})
 
 Plain = dict[str, Any]
 
@@ -40,107 +36,29 @@ class ConnectionClosedError(CordwoodError):
 
 
 def known_versions(api_key: int) -> range:
-    """The versions of an API that this module can speak."""
-    versions = schema_name_map[api_key_map[api_key]]
-    return range(min(versions), max(versions) + 1)
+    """The versions of an API that Kafka 4.3 has."""
+    api = APIS[api_key]
+    return range(api.min_version, api.max_version + 1)
 
 
-def build(cls: Any, values: Mapping[str, Any]) -> Any:
-    """An entity of kio's from plain values.
-
-    What the version lacks is left out, what is missing takes its default, or else zero, "", an
-    empty array, or null. Durations are ms.
-    """
-    given = {}
-    for known in _fields(cls):
-        if known.name in values:
-            given[known.name] = _from_plain(_types(cls)[known.name], values[known.name])
-        elif known.default is MISSING and known.default_factory is MISSING:
-            given[known.name] = _zero(_types(cls)[known.name])
-    return cls(**given)
+def plain(message: Message, version: int) -> Plain:
+    """The fields that a version has; errors are names in small letters, no UUID is `NO_UUID`."""
+    return {
+        field.attribute: _plain(field, getattr(message, field.attribute), version)
+        for field in fields_of(message.schema_fields, version)
+    }
 
 
-def plain(value: Any) -> Any:
-    """The plain values of an entity: errors by name, durations and times in ms, UUIDs as they are.
-
-    Kafka's zero UUID is `NO_UUID`.
-    """
-    if is_dataclass(value) and not isinstance(value, type):
-        types_of = _types(type(value))
-        return {
-            known.name: _plain_field(types_of[known.name], getattr(value, known.name))
-            for known in _fields(type(value))
-        }
-    if isinstance(value, (tuple, list)):
-        return [plain(item) for item in value]
-    if isinstance(value, enum.Enum):
-        return value.name
-    if isinstance(value, dt.timedelta):
-        return value // dt.timedelta(milliseconds=1)
-    if isinstance(value, dt.datetime):
-        return round(value.timestamp() * 1000)
-    if isinstance(value, memoryview):
-        return bytes(value)
-    return value
-
-
-def _plain_field(kind: Any, value: Any) -> Any:
-    if value is None and uuid.UUID in typing.get_args(kind):
+def _plain(field: Field, value: Any, version: int) -> Any:
+    if isinstance(value, (list, tuple)):
+        return [_plain(field, each, version) for each in value]
+    if isinstance(value, Message):
+        return plain(value, version)
+    if value is None and field.kind == "uuid":
         return NO_UUID
-    return plain(value)
-
-
-@functools.cache
-def _fields(cls: Hashable) -> tuple[Field[Any], ...]:
-    return fields(typing.cast("type[Any]", cls))
-
-
-@functools.cache
-def _types(cls: Hashable) -> dict[str, Any]:
-    return typing.get_type_hints(cls)
-
-
-def _options(kind: Any) -> list[Any]:
-    if isinstance(kind, types.UnionType) or typing.get_origin(kind) is typing.Union:
-        return list(typing.get_args(kind))
-    return [kind]
-
-
-def _from_plain(kind: Any, value: Any) -> Any:
-    options = _options(kind)
-    if value is None and type(None) in options:
-        return None
-    (kind,) = [option for option in options if option is not type(None)]
-    if typing.get_origin(kind) is tuple:
-        item = typing.get_args(kind)[0]
-        return tuple(_from_plain(item, one) for one in value)
-    if is_dataclass(kind):
-        return build(typing.cast("type[Any]", kind), value)
-    if kind is uuid.UUID:
-        return None if value == NO_UUID else value
-    if isinstance(kind, type) and issubclass(kind, dt.timedelta):
-        return dt.timedelta(milliseconds=value)
-    if "TZAware" in repr(kind):
-        return dt.datetime.fromtimestamp(value / 1000, dt.UTC)
-    return value
-
-
-def _zero(kind: Any) -> Any:
-    options = _options(kind)
-    if type(None) in options:
-        return None
-    (kind,) = options
-    if typing.get_origin(kind) is tuple:
-        return ()
-    if is_dataclass(kind):
-        return build(typing.cast("type[Any]", kind), {})
-    if isinstance(kind, type):
-        for base, zero in ((bool, False), (int, 0), (float, 0.0), (str, ""), (bytes, b"")):
-            if issubclass(kind, base):
-                return zero
-        if issubclass(kind, dt.timedelta):
-            return dt.timedelta()
-    return 0
+    if field.attribute in _ERRORS:
+        return ErrorCode(value).name.lower()
+    return bytes(value) if isinstance(value, (bytearray, memoryview)) else value
 
 
 def request_frame(
@@ -152,32 +70,27 @@ def request_frame(
     """
     known = known_versions(api_key)
     nearest = min(max(version, known[0]), known[-1])
-    schema = load_request_schema(api_key, nearest)
-    header = struct.pack(">hhi", api_key, version, correlation_id)
-    name = None if client_id is None else client_id.encode()
-    header += struct.pack(">h", -1) if name is None else struct.pack(">h", len(name)) + name
-    if schema.__header_schema__.__flexible__:
-        header += b"\0"
+    flexible = request_codec(api_key, nearest).is_flexible
+    header = request_header(api_key, version, correlation_id, client_id, flexible=flexible)
     return struct.pack(">i", len(header) + len(body)) + header + body
 
 
 def request_body(api_key: int, version: int, values: Mapping[str, Any]) -> bytes:
-    """The bytes of a request after its header."""
-    schema = load_request_schema(api_key, version)
-    out = io.BytesIO()
-    entity_writer(schema)(out, build(schema, values))
-    return out.getvalue()
+    """The bytes of a request after its header.
+
+    What the version lacks is left out, what is missing takes its default.
+
+    Raises:
+        MalformedMessageError: a value does not fit its field.
+    """
+    return encode(request_codec(api_key, version), values)
 
 
 def read_response(api_key: int, version: int, answer: bytes) -> Plain:
     """The plain values of a response; `answer` begins with its header."""
-    schema = load_response_schema(api_key, version)
-    offset = 4
-    if api_key != API_VERSIONS and schema.__header_schema__.__flexible__:
-        offset += 1
-    entity, used = entity_reader(schema)(answer, offset)
-    assert offset + used == len(answer), f"{len(answer) - offset - used} bytes too many"
-    return typing.cast("Plain", plain(entity))
+    codec = response_codec(api_key, version)
+    has_tags = codec.is_flexible and api_key != API_VERSIONS
+    return plain(read(codec, answer, 5 if has_tags else 4), version)
 
 
 class Wire:
@@ -247,7 +160,7 @@ class Wire:
         )
         both = {}
         for api in served["api_keys"]:
-            if (key := api["api_key"]) in api_key_map:
+            if (key := api["api_key"]) in APIS:
                 known = known_versions(key)
                 first = max(api["min_version"], known[0])
                 both[key] = range(first, min(api["max_version"], known[-1]) + 1)

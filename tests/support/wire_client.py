@@ -29,7 +29,7 @@ class WireClient(Wire):
             "create_topics",
             5,
             {
-                "timeout": 60_000,
+                "timeout_ms": 60_000,
                 "topics": [
                     {
                         "name": topic,
@@ -49,7 +49,7 @@ class WireClient(Wire):
 
     def delete(self, topic: str) -> str:
         """Deletes a topic; the error's name."""
-        answer = self.ask("delete_topics", 5, {"topic_names": [topic], "timeout": 60_000})
+        answer = self.ask("delete_topics", 5, {"topic_names": [topic], "timeout_ms": 60_000})
         return str(answer["responses"][0]["error_code"])
 
     def produce(self, topic: str, records: bytes, partition: int = 0, *, acks: int = -1) -> Plain:
@@ -59,7 +59,7 @@ class WireClient(Wire):
             9,
             {
                 "acks": acks,
-                "timeout": 5000,
+                "timeout_ms": 5000,
                 "topic_data": [
                     {"name": topic, "partition_data": [{"index": partition, "records": records}]}
                 ],
@@ -80,7 +80,7 @@ class WireClient(Wire):
             11,
             {
                 "replica_id": -1,
-                "max_wait": wait_ms,
+                "max_wait_ms": wait_ms,
                 "min_bytes": 1,
                 "max_bytes": _FETCH_BYTES,
                 "session_epoch": -1,
@@ -108,7 +108,7 @@ class WireClient(Wire):
             "delete_records",
             1,
             {
-                "timeout": 5000,
+                "timeout_ms": 5000,
                 "topics": [
                     {
                         "name": topic,

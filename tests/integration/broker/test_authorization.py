@@ -544,7 +544,7 @@ def running() -> Iterator[RunningBroker]:
                 {"name": name, "num_partitions": 2, "replication_factor": 1}
                 for name in (TOPIC, OTHER)
             ]
-            wire.ask("create_topics", 5, {"timeout": 5000, "topics": asked})
+            wire.ask("create_topics", 5, {"timeout_ms": 5000, "topics": asked})
         yield broker
 
 
@@ -673,7 +673,7 @@ def test_a_topic_is_created_by_who_may_create_it_and_shown_to_who_may_see_it(
     assert "made" in running.call(lambda broker: broker.metadata.image.topics)
     asked = {"name": "hidden", "num_partitions": 1, "replication_factor": 1}
     rules = Rules([(Operation.CREATE, T, "hidden")])
-    (created,) = ask(running, rules, 19, 7, {"topics": [asked], "timeout": 5000})["topics"]
+    (created,) = ask(running, rules, 19, 7, {"topics": [asked], "timeout_ms": 5000})["topics"]
     assert created["error_code"] == "none"
     assert created["topic_config_error_code"] == TopicAuthorizationError.code
     assert created["num_partitions"] == -1

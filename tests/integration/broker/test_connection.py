@@ -80,7 +80,7 @@ def test_a_request_that_waits_holds_back_those_behind_it(
             12,
             {
                 "replica_id": -1,
-                "max_wait": 300,
+                "max_wait_ms": 300,
                 "min_bytes": 1,
                 "max_bytes": 1000,
                 "session_epoch": -1,
@@ -212,7 +212,7 @@ _DAYS_24_MS = 24 * 86_400_000
 
 
 def _waiting_fetch(topic: str) -> bytes:
-    fields = _fetched(topic) | {"max_wait": _DAYS_24_MS, "min_bytes": 1}
+    fields = _fetched(topic) | {"max_wait_ms": _DAYS_24_MS, "min_bytes": 1}
     return request_frame(FETCH, 12, 1, "c", request_body(FETCH, 12, fields))
 
 
@@ -220,8 +220,8 @@ def _waiting_join(group: str) -> bytes:
     """Joins a group of one other member, which does not join again: it is waited for."""
     fields = {
         "group_id": group,
-        "session_timeout": 300_000,
-        "rebalance_timeout": 300_000,
+        "session_timeout_ms": 300_000,
+        "rebalance_timeout_ms": 300_000,
         "member_id": "",
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b""}],
@@ -392,7 +392,7 @@ def _produced(topic: str, records: bytes) -> dict[str, Any]:
     data = [{"index": 0, "records": records}]
     return {
         "acks": -1,
-        "timeout": 1000,
+        "timeout_ms": 1000,
         "topic_data": [{"name": topic, "partition_data": data}],
     }
 
@@ -579,7 +579,7 @@ def test_a_produce_without_acks_that_fails_closes_the_connection(running: Runnin
         9,
         {
             "acks": 0,
-            "timeout": 1000,
+            "timeout_ms": 1000,
             "topic_data": [
                 {"name": "no-such", "partition_data": [{"index": 0, "records": b"x" * 80}]}
             ],

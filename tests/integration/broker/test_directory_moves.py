@@ -39,7 +39,7 @@ def test_a_client_that_goes_away_does_not_end_the_move_that_it_asked_for(tmp_pat
     with RunningBroker(properties, log_dir=tmp_path, engine=NoEngine, fs=fs) as running:
         with Wire(running.port) as wire:
             asked = {"name": "t", "num_partitions": 1, "replication_factor": 1}
-            wire.ask("create_topics", 5, {"timeout": 5000, "topics": [asked]})
+            wire.ask("create_topics", 5, {"timeout_ms": 5000, "topics": [asked]})
         logs = running.broker.replicas.logs
         partition = TopicPartition("t", 0)
         (source,) = [log.log_dir for log in logs.logs() if log.topic_partition == partition]

@@ -90,7 +90,10 @@ def test_a_text_that_is_too_long_for_its_field_makes_the_answer_an_unknown_error
     answer = wire.ask(
         "create_topics",
         version,
-        {"topics": [{"name": _LONG, "num_partitions": 1, "replication_factor": 1}], "timeout": 9},
+        {
+            "topics": [{"name": _LONG, "num_partitions": 1, "replication_factor": 1}],
+            "timeout_ms": 9,
+        },
     )
     (topic,) = answer["topics"]
     assert (topic["name"], topic["error_code"], topic["error_message"]) == (

@@ -54,7 +54,7 @@ def running() -> Iterator[RunningBroker]:
                 {"name": name, "num_partitions": 8, "replication_factor": 1}
                 for name in (TOPIC, OTHER)
             ]
-            wire.ask("create_topics", 5, {"timeout": 5_000, "topics": asked})
+            wire.ask("create_topics", 5, {"timeout_ms": 5_000, "topics": asked})
         yield broker
 
 

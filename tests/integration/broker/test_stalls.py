@@ -74,7 +74,7 @@ def create(wire: Wire, *topics: tuple[str, int]) -> list[Plain]:
     asked = [
         {"name": name, "num_partitions": count, "replication_factor": 1} for name, count in topics
     ]
-    found: list[Plain] = wire.ask("create_topics", 7, {"topics": asked, "timeout": 60_000})[
+    found: list[Plain] = wire.ask("create_topics", 7, {"topics": asked, "timeout_ms": 60_000})[
         "topics"
     ]
     return found
@@ -136,7 +136,7 @@ def test_turns_are_short_while_settings_of_many_resources_are_described(
 def produce(batch: bytes) -> dict[str, Any]:
     data = [{"index": 0, "records": batch}]
     topics = [{"name": "one", "partition_data": data}]
-    return {"acks": 1, "timeout": 30_000, "topic_data": topics}
+    return {"acks": 1, "timeout_ms": 30_000, "topic_data": topics}
 
 
 @pytest.mark.parametrize("codec", [Codec.GZIP, Codec.LZ4, Codec.ZSTD])
@@ -227,8 +227,8 @@ class Member:
         joined = self._ask(
             "join_group",
             3,
-            session_timeout=SESSION_MS,
-            rebalance_timeout=10_000,
+            session_timeout_ms=SESSION_MS,
+            rebalance_timeout_ms=10_000,
             protocol_type="consumer",
             protocols=[{"name": "range", "metadata": b""}],
         )

@@ -38,14 +38,14 @@ _AFTERWARDS: Mapping[str, Callable[[WireClient], object]] = {
         0,
         {
             "group_id": "late",
-            "session_timeout": 30_000,
+            "session_timeout_ms": 30_000,
             "member_id": "",
             "protocol_type": "consumer",
             "protocols": [{"name": "range", "metadata": b""}],
         },
     ),
     "begins transactions": lambda client: client.ask(
-        "init_producer_id", 0, {"transactional_id": "late", "transaction_timeout": 60_000}
+        "init_producer_id", 0, {"transactional_id": "late", "transaction_timeout_ms": 60_000}
     ),
 }
 

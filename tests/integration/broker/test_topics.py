@@ -37,7 +37,7 @@ async def _producer_id(broker: Broker) -> int:
 
 def create(wire: Wire, name: str, partitions: int) -> None:
     asked = {"name": name, "num_partitions": partitions, "replication_factor": 1}
-    wire.ask("create_topics", 5, {"timeout": 5000, "topics": [asked]})
+    wire.ask("create_topics", 5, {"timeout_ms": 5000, "topics": [asked]})
 
 
 def metadata(wire: Wire, *names: str) -> dict[str, str]:
@@ -55,7 +55,7 @@ def test_nobody_waits_while_a_topic_of_many_partitions_is_deleted() -> None:
 
         def delete() -> None:
             with Wire(running.port) as other:
-                asked = {"topic_names": ["wide"], "timeout": 1000}
+                asked = {"topic_names": ["wide"], "timeout_ms": 1000}
                 answers.append(other.ask("delete_topics", 4, asked))
                 answers.append(other.ask("api_versions", 0, {}))
 
@@ -74,7 +74,7 @@ def test_a_stop_waits_for_deletions(tmp_path: Path) -> None:
         Wire(running.port) as wire,
     ):
         create(wire, "wide", 20)
-        wire.ask("delete_topics", 4, {"topic_names": ["wide"], "timeout": 1000})
+        wire.ask("delete_topics", 4, {"topic_names": ["wide"], "timeout_ms": 1000})
     names = [path.name for path in tmp_path.glob("wide-*")]
     assert len(names) == 20
     assert all(name.endswith("-delete") for name in names)
@@ -177,7 +177,7 @@ def test_a_topic_that_is_made_again_has_no_offline_partitions_until_the_old_logs
 
         def delete_and_create() -> None:
             with Wire(running.port) as other:
-                other.ask("delete_topics", 4, {"topic_names": ["wide"], "timeout": 1000})
+                other.ask("delete_topics", 4, {"topic_names": ["wide"], "timeout_ms": 1000})
                 create(other, "wide", 20)
                 seen.update(ends(other, "wide", 20))
 

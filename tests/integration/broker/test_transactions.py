@@ -71,7 +71,7 @@ def test_an_open_transaction_continues_after_a_restart(tmp_path: Path) -> None:
 def test_a_transaction_is_aborted_when_its_time_is_up() -> None:
     with RunningBroker(engine=NoEngine) as running, TransactionClient(running.port) as wire:
         wire.create("t", retention_ms=-1)
-        producer = wire.producer("x", transaction_timeout=30_000)
+        producer = wire.producer("x", transaction_timeout_ms=30_000)
         wire.add(producer, {"t": [0]})
         assert wire.write_one(producer, "t") == NONE
         running.advance(seconds=15, compact=False)
@@ -139,7 +139,7 @@ def test_transactions_of_older_versions(level: int) -> None:
             "allow_downgrade": True,
             "upgrade_type": 2,
         }
-        answer = wire.ask("update_features", 1, {"feature_updates": [update], "timeout": 5000})
+        answer = wire.ask("update_features", 1, {"feature_updates": [update], "timeout_ms": 5000})
         assert answer["error_code"] == NONE
         wire.create("t", retention_ms=-1)
         producer = wire.producer("x")

@@ -30,7 +30,7 @@ def joined(wire: Wire, group: str) -> dict[str, Any]:
             "group_id": group,
             "member_id": str(uuid.uuid4()),
             "member_epoch": 0,
-            "rebalance_timeout": 60_000,
+            "rebalance_timeout_ms": 60_000,
             "subscribed_topic_names": ["t"],
             "topic_partitions": [],
         },

@@ -39,7 +39,7 @@ def prepare(broker: RunningBroker) -> None:
     """Makes a topic, and waits for the one of the groups."""
     topic = {"name": "t", "num_partitions": 1, "replication_factor": 1}
     with Wire(broker.port) as wire:
-        wire.ask("create_topics", 5, {"topics": [topic], "timeout": 10_000})
+        wire.ask("create_topics", 5, {"topics": [topic], "timeout_ms": 10_000})
         poll_until(lambda: coordinator(wire) == "none", timeout_s=_WAIT_S, what="a coordinator")
 
 
@@ -137,7 +137,7 @@ def test_topic_of_more_replicas_than_there_are_brokers_is_not_made(tmp_path: Pat
         for _ in range(3):
             assert coordinator(wire) == "coordinator_not_available"
         assert GROUP_METADATA_TOPIC not in broker.call(lambda b: b.metadata.image).topics
-        join = {"group_id": "g", "session_timeout": 10_000, "protocol_type": "consumer"}
+        join = {"group_id": "g", "session_timeout_ms": 10_000, "protocol_type": "consumer"}
         assert wire.ask("join_group", 5, join)["error_code"] == "not_coordinator"
 
 
@@ -164,14 +164,14 @@ def test_offsets_expire_as_the_clock_goes_on(broker: RunningBroker) -> None:
 def test_deleted_topic_takes_its_offsets_with_it(broker: RunningBroker) -> None:
     with Wire(broker.port) as wire:
         commit(wire, 5)
-        wire.ask("delete_topics", 5, {"topic_names": ["t"], "timeout": 10_000})
+        wire.ask("delete_topics", 5, {"topic_names": ["t"], "timeout_ms": 10_000})
         poll_until(lambda: committed(wire) == -1, timeout_s=_WAIT_S, what="offsets are gone")
 
 
 def test_deleted_topic_of_the_groups_is_made_anew(broker: RunningBroker) -> None:
     with Wire(broker.port) as wire:
         commit(wire, 5)
-        wire.ask("delete_topics", 5, {"topic_names": [GROUP_METADATA_TOPIC], "timeout": 10_000})
+        wire.ask("delete_topics", 5, {"topic_names": [GROUP_METADATA_TOPIC], "timeout_ms": 10_000})
         assert commit(wire, 6) == "not_coordinator"
         assert groups(wire) == []
         poll_until(lambda: coordinator(wire) == "none", timeout_s=_WAIT_S, what="a coordinator")
@@ -212,8 +212,8 @@ def test_member_whose_connection_is_gone_does_not_hold_up_the_others(
 ) -> None:
     join = {
         "group_id": "g",
-        "session_timeout": 600_000,
-        "rebalance_timeout": 600_000,
+        "session_timeout_ms": 600_000,
+        "rebalance_timeout_ms": 600_000,
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b""}],
     }

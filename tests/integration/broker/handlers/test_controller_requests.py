@@ -11,7 +11,7 @@ from cordwood.model.kafka_errors import StorageError
 from cordwood.testing.broker import RunningBroker
 from support.wire import Wire
 
-WAIT = {"timeout": 1000}
+WAIT = {"timeout_ms": 1000}
 METADATA = "__cluster_metadata"
 
 

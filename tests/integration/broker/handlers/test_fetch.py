@@ -43,7 +43,7 @@ def topic(wire: Wire, request: pytest.FixtureRequest) -> str:
         "create_topics",
         5,
         {
-            "timeout": 5000,
+            "timeout_ms": 5000,
             "topics": [{"name": name, "num_partitions": 3, "replication_factor": 1}],
         },
     )
@@ -62,7 +62,7 @@ def produce(wire: Wire, topic: str, records: bytes, partition: int = 0) -> Plain
         9,
         {
             "acks": -1,
-            "timeout": 5000,
+            "timeout_ms": 5000,
             "topic_data": [
                 {"name": topic, "partition_data": [{"index": partition, "records": records}]}
             ],
@@ -75,7 +75,7 @@ def produce(wire: Wire, topic: str, records: bytes, partition: int = 0) -> Plain
 def fetch(wire: Wire, topic: str, *partitions: Plain, version: int = 12, **fields: Any) -> Plain:
     values = {
         "replica_id": -1,
-        "max_wait": 0,
+        "max_wait_ms": 0,
         "min_bytes": 1,
         "max_bytes": 1 << 20,
         "session_id": 0,
@@ -174,7 +174,7 @@ def test_below_the_log_start_after_delete_records_is_out_of_range(wire: Wire, to
         "delete_records",
         1,
         {
-            "timeout": 1000,
+            "timeout_ms": 1000,
             "topics": [{"name": topic, "partitions": [{"partition_index": 0, "offset": 2}]}],
         },
     )
@@ -208,7 +208,7 @@ def test_a_fetch_waits_until_there_is_enough(running: RunningBroker, topic: str)
 
     def wait() -> None:
         with Wire(running.port) as other:
-            answers.append(fetch(other, topic, {}, max_wait=60_000, min_bytes=300))
+            answers.append(fetch(other, topic, {}, max_wait_ms=60_000, min_bytes=300))
 
     thread = threading.Thread(target=wait)
     thread.start()
@@ -227,14 +227,14 @@ def test_a_full_response_does_not_wait_for_more_than_it_may_hold(wire: Wire, top
     for _ in range(3):
         produce(wire, topic, batch(size=1000))
     # One that waited would not be answered as long as the connection waits for it.
-    answer = fetch(wire, topic, {}, max_bytes=1500, min_bytes=1 << 20, max_wait=3_600_000)
+    answer = fetch(wire, topic, {}, max_bytes=1500, min_bytes=1 << 20, max_wait_ms=3_600_000)
     assert size(told(answer)[0]) > 1000
 
 
 def test_a_fetch_that_waits_in_vain_answers_after_max_wait(
     running: RunningBroker, wire: Wire, topic: str
 ) -> None:
-    partition = told(fetch(wire, topic, {}, max_wait=20))[0]
+    partition = told(fetch(wire, topic, {}, max_wait_ms=20))[0]
     assert (partition["error_code"], size(partition)) == ("none", 0)
     assert running.call(lambda broker: waiters(broker, topic)) == 0
 
@@ -246,7 +246,7 @@ def test_a_client_that_goes_away_while_it_waits_is_forgotten(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Wire, "_receive", lambda _self: (_ for _ in ()).throw(InterruptedError))
         with pytest.raises(InterruptedError):
-            fetch(other, topic, {}, max_wait=60_000)
+            fetch(other, topic, {}, max_wait_ms=60_000)
     while not running.call(lambda broker: waiters(broker, topic)):
         pass
 
@@ -263,13 +263,13 @@ def test_a_deleted_topic_ends_the_wait(running: RunningBroker, wire: Wire, topic
 
     def wait() -> None:
         with Wire(running.port) as other:
-            answers.append(fetch(other, topic, {}, max_wait=60_000))
+            answers.append(fetch(other, topic, {}, max_wait_ms=60_000))
 
     thread = threading.Thread(target=wait)
     thread.start()
     while not running.call(lambda broker: waiters(broker, topic)):
         pass
-    wire.ask("delete_topics", 4, {"topic_names": [topic], "timeout": 1000})
+    wire.ask("delete_topics", 4, {"topic_names": [topic], "timeout_ms": 1000})
     thread.join(120)
     assert told(answers[0])[0]["error_code"] == "unknown_topic_or_partition"
 
@@ -327,7 +327,7 @@ def test_partitions_of_a_deleted_topic_are_forgotten_by_its_id(
         )
 
     session = by_id(0, 0, [0, 1], [])["session_id"]
-    wire.ask("delete_topics", 4, {"topic_names": [topic], "timeout": 1000})
+    wire.ask("delete_topics", 4, {"topic_names": [topic], "timeout_ms": 1000})
     assert set(told(by_id(1, session, [1], []))) == {0, 1}, "neither is there twice"
 
     def count() -> int:
@@ -378,7 +378,7 @@ def test_a_partition_that_grows_while_a_long_fetch_begins_to_wait_ends_the_wait(
 ) -> None:
     name = f"wide-{grown}"
     asked = {"name": name, "num_partitions": 100, "replication_factor": 1}
-    wire.ask("create_topics", 5, {"timeout": 60_000, "topics": [asked]})
+    wire.ask("create_topics", 5, {"timeout_ms": 60_000, "topics": [asked]})
     partitions = [
         {"partition": number, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
         for number in range(100)

@@ -63,8 +63,8 @@ def test_a_fenced_producer_is_told_so_as_its_version_can(
 @pytest.mark.parametrize(
     ("fields", "error"),
     [
-        ({"transaction_timeout": 0}, "invalid_transaction_timeout"),
-        ({"transaction_timeout": 900_001}, "invalid_transaction_timeout"),
+        ({"transaction_timeout_ms": 0}, "invalid_transaction_timeout"),
+        ({"transaction_timeout_ms": 900_001}, "invalid_transaction_timeout"),
         ({"producer_id": 5}, "invalid_request"),
     ],
 )
@@ -84,7 +84,7 @@ def test_an_empty_transactional_id_is_no_transactional_id(wire: TransactionClien
 def test_version_6_is_not_served_without_the_setting(wire: TransactionClient) -> None:
     assert wire.versions()[INIT] == range(6)
     with pytest.raises(ConnectionClosedError):
-        wire.ask("init_producer_id", 6, {"transactional_id": "x", "transaction_timeout": 1})
+        wire.ask("init_producer_id", 6, {"transactional_id": "x", "transaction_timeout_ms": 1})
 
 
 def test_version_6_has_two_phase_commit_where_it_is_enabled() -> None:
@@ -95,7 +95,7 @@ def test_version_6_has_two_phase_commit_where_it_is_enabled() -> None:
     ):
         assert wire.versions()[INIT] == range(7)
         wire.find("x")
-        answer = wire.init("x", 6, enable2_pc=True, transaction_timeout=0)
+        answer = wire.init("x", 6, enable2_pc=True, transaction_timeout_ms=0)
         assert answer["error_code"] == "none"
         assert (answer["ongoing_txn_producer_id"], answer["ongoing_txn_producer_epoch"]) == (-1, -1)
         found = running.call(lambda broker: broker.transactions.describe("x"))

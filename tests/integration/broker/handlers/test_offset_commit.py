@@ -25,7 +25,7 @@ def running() -> Iterator[RunningBroker]:
                 {"name": name, "num_partitions": count, "replication_factor": 1}
                 for name, count in PARTITIONS.items()
             ]
-            wire.ask("create_topics", 5, {"timeout": 10_000, "topics": topics})
+            wire.ask("create_topics", 5, {"timeout_ms": 10_000, "topics": topics})
             asked = {"key_type": 0, "coordinator_keys": ["g"]}
             poll_until(
                 lambda: (
@@ -44,7 +44,7 @@ def commit(running: RunningBroker, version: int, topics: dict[str, list[int]], t
         values: dict[str, Any] = {
             "group_id": "g",
             "generation_id_or_member_epoch": -1,
-            "retention_time": -1,
+            "retention_time_ms": -1,
             "topics": [
                 {
                     "name": name,
@@ -85,7 +85,7 @@ def test_all_partitions_are_answered_in_the_order_asked(
     else:
         assert [each["name"] for each in answer["topics"]] == list(topics)
     if version >= 3:
-        assert answer["throttle_time"] == 0
+        assert answer["throttle_time_ms"] == 0
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -218,7 +218,7 @@ def test_a_request_that_wants_no_answer_is_written_or_the_connection_closed(
     def tell(batch: bytes) -> TransactionClient:
         connection = TransactionClient(running.port)
         topics = [{"name": "silent", "partition_data": [{"index": 0, "records": batch}]}]
-        values = {"acks": 0, "timeout": 5000, "transactional_id": "silent", "topic_data": topics}
+        values = {"acks": 0, "timeout_ms": 5000, "transactional_id": "silent", "topic_data": topics}
         produce = API_KEYS["produce"]
         connection.tell_raw(produce, 11, request_body(produce, 11, values))
         return connection

@@ -230,13 +230,13 @@ def test_a_pattern_that_is_no_regular_expression_is_refused(wire: TransactionCli
 
 
 def test_a_description_has_what_the_transaction_is(wire: TransactionClient) -> None:
-    producer = wire.producer("described", transaction_timeout=12_345)
+    producer = wire.producer("described", transaction_timeout_ms=12_345)
     wire.add(producer, {"t": [1]})
     found = wire.described("described")
     assert found["error_code"] == NONE
     assert (found["producer_id"], found["producer_epoch"]) == (producer.id, producer.epoch)
-    assert found["transaction_timeout"] == 12_345
-    assert found["transaction_start_time"] > 0
+    assert found["transaction_timeout_ms"] == 12_345
+    assert found["transaction_start_time_ms"] > 0
     wire.end(producer, commit=False)
     missing = wire.described("not-there")
     assert missing["error_code"] == "transactional_id_not_found"

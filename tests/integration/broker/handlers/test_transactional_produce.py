@@ -30,7 +30,7 @@ def transactional_batch(producer: Plain, value: bytes) -> bytes:
 
 def produce_frame(topic: str, records: bytes, transactional_id: str | None = None) -> bytes:
     data = {"name": topic, "partition_data": [{"index": 0, "records": records}]}
-    asked = {"transactional_id": transactional_id, "acks": -1, "timeout": 5000}
+    asked = {"transactional_id": transactional_id, "acks": -1, "timeout_ms": 5000}
     body = request_body(API_KEYS["produce"], VERSION, {**asked, "topic_data": [data]})
     return request_frame(API_KEYS["produce"], VERSION, 1, "t", body)
 
@@ -46,7 +46,7 @@ def test_a_batch_that_is_verified_is_not_overwritten_by_another_request() -> Non
     with RunningBroker(engine=NoEngine) as running, WireClient(running.port) as wire:
         for topic in ("t", "other"):
             wire.create(topic)
-        begin = {"transactional_id": "mine", "transaction_timeout": 60_000}
+        begin = {"transactional_id": "mine", "transaction_timeout_ms": 60_000}
         producer = wire.ask("init_producer_id", 4, {**begin, "producer_id": -1})
         added = {
             "v3_and_below_transactional_id": "mine",

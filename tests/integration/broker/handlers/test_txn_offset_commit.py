@@ -145,8 +145,8 @@ def test_members_are_named_from_version_3_on(wire: TransactionClient, version: i
     wire.find_group(group)
     joining = {
         "group_id": group,
-        "session_timeout": 60_000,
-        "rebalance_timeout": 60_000,
+        "session_timeout_ms": 60_000,
+        "rebalance_timeout_ms": 60_000,
         "member_id": "",
         "protocol_type": "consumer",
         "protocols": [{"name": "range", "metadata": b""}],
@@ -174,7 +174,7 @@ def test_members_are_named_from_version_3_on(wire: TransactionClient, version: i
 
 def test_offsets_of_an_open_transaction_do_not_expire(running: RunningBroker) -> None:
     with TransactionClient(running.port) as wire:
-        producer = wire.producer("keeps", transaction_timeout=900_000)
+        producer = wire.producer("keeps", transaction_timeout_ms=900_000)
         for group in ("keeps", "expires"):
             assert wire.commit(group, "t", 0, 3) == NONE
         assert wire.commit_offsets(producer, "keeps", {T0: 7}, 5) == {T0: NONE}

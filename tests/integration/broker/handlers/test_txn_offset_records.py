@@ -39,7 +39,7 @@ def test_offsets_of_a_transaction_are_stored_without_the_id_of_the_topic() -> No
 
         for key, kind in (("g", 0), ("t", 1)):
             poll_until(lambda: is_there(key, kind), timeout_s=30, what="a coordinator")  # noqa: B023
-        asked = {"transactional_id": "t", "transaction_timeout": 60_000}
+        asked = {"transactional_id": "t", "transaction_timeout_ms": 60_000}
         given = wire.ask("init_producer_id", 5, {**asked, "producer_id": -1, "producer_epoch": -1})
         partition = {"partition_index": 0, "committed_offset": 3, "committed_leader_epoch": -1}
         values = {

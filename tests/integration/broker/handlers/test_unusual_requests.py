@@ -14,7 +14,7 @@ from support.wire import Plain, Wire
 
 def create(wire: Wire, name: str) -> None:
     asked = {"name": name, "num_partitions": 1, "replication_factor": 1}
-    wire.ask("create_topics", 5, {"timeout": 5000, "topics": [asked]})
+    wire.ask("create_topics", 5, {"timeout_ms": 5000, "topics": [asked]})
 
 
 def test_a_follower_describes_producers() -> None:
@@ -63,7 +63,7 @@ def test_offsets_are_fetched_by_members_of_a_consumer_group_in_their_epoch(
             "group_id": "g",
             "member_id": "m",
             "member_epoch": 0,
-            "rebalance_timeout": 60_000,
+            "rebalance_timeout_ms": 60_000,
             "subscribed_topic_names": ["t"],
             "topic_partitions": [],
         }

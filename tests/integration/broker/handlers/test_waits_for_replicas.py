@@ -24,7 +24,7 @@ def running() -> Iterator[RunningBroker]:
     with RunningBroker({"offsets.topic.num.partitions": "1"}, engine=NoEngine) as broker:
         with Wire(broker.port) as wire:
             asked = {"name": TOPIC, "num_partitions": 2, "replication_factor": 1}
-            wire.ask("create_topics", 5, {"timeout": 5_000, "topics": [asked]})
+            wire.ask("create_topics", 5, {"timeout_ms": 5_000, "topics": [asked]})
         broker.call(lambda it: replicate(it, value=True))
         yield broker
 
@@ -39,7 +39,7 @@ def produce(port: int, *partitions: int, acks: int = -1, timeout: int = 60_000) 
     data = [{"index": index, "records": batch} for index in partitions]
     fields = {
         "acks": acks,
-        "timeout": timeout,
+        "timeout_ms": timeout,
         "topic_data": [{"name": TOPIC, "partition_data": data}],
     }
     with Wire(port) as wire:
@@ -71,7 +71,7 @@ def until_delayed(running: RunningBroker, kind: str = "produce") -> None:
 def delete(port: int, *partitions: int, timeout: int = 60_000) -> dict[int, tuple[str, int]]:
     """Deletes all records below the high watermark; the errors and low watermarks."""
     asked = [{"partition_index": index, "offset": -1} for index in partitions]
-    fields = {"topics": [{"name": TOPIC, "partitions": asked}], "timeout": timeout}
+    fields = {"topics": [{"name": TOPIC, "partitions": asked}], "timeout_ms": timeout}
     with Wire(port) as wire:
         answer = wire.ask("delete_records", 1, fields)
     return {
@@ -103,7 +103,7 @@ def test_batch_of_a_topic_that_is_deleted_meanwhile_is_refused(running: RunningB
     asked = Asked(lambda: produce(running.port, 0))
     until_delayed(running)
     with Wire(running.port) as wire:
-        wire.ask("delete_topics", 4, {"topic_names": [TOPIC], "timeout": 1_000})
+        wire.ask("delete_topics", 4, {"topic_names": [TOPIC], "timeout_ms": 1_000})
     assert asked.answer()[0]["error_code"] == "unknown_topic_or_partition"
 
 
@@ -156,5 +156,5 @@ def test_marker_of_a_topic_that_is_deleted_meanwhile_is_refused(running: Running
     asked = Asked(lambda: mark(running.port, 0))
     until_delayed(running)
     with Wire(running.port) as wire:
-        wire.ask("delete_topics", 4, {"topic_names": [TOPIC], "timeout": 1_000})
+        wire.ask("delete_topics", 4, {"topic_names": [TOPIC], "timeout_ms": 1_000})
     assert asked.answer() == "unknown_topic_or_partition"

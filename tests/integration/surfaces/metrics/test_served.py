@@ -135,7 +135,7 @@ def test_fetches_of_followers_are_counted_apart_from_those_of_consumers(
     broker: RunningBroker, probe: Probe
 ) -> None:
     create(broker, "orders")
-    nothing = {"max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1}
+    nothing = {"max_wait_ms": 0, "min_bytes": 1, "max_bytes": 1 << 20, "session_epoch": -1}
     follower = {"replica_id": 2, "replica_epoch": -1}
     with Wire(broker.port) as wire:
         for version, sender in ((12, {"replica_id": -1}), (16, {}), (12, {"replica_id": 2})):

@@ -28,7 +28,7 @@ async def start_and_stop(settings: BrokerSettings, loaded: list[str]) -> None:
 def test_a_start_that_is_told_to_stop_ends_before_all_logs_are_loaded(tmp_path: Path) -> None:
     with RunningBroker(log_dir=tmp_path, engine=NoEngine) as running, Wire(running.port) as wire:
         asked = {"name": "t", "num_partitions": 5, "replication_factor": 1}
-        wire.ask("create_topics", 5, {"timeout": 5000, "topics": [asked]})
+        wire.ask("create_topics", 5, {"timeout_ms": 5000, "topics": [asked]})
         settings = running.settings
     loaded: list[str] = []
     with pytest.raises(StoppedLoadingError):

@@ -81,7 +81,7 @@ def make_groups(run: Any, wire: Wire, running: RunningBroker) -> list[str]:
             "group_id": "active",
             "member_id": str(uuid.uuid4()),
             "member_epoch": 0,
-            "rebalance_timeout": 60_000,
+            "rebalance_timeout_ms": 60_000,
             "subscribed_topic_names": ["t"],
             "topic_partitions": [],
         },
