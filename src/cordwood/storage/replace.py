@@ -24,6 +24,7 @@ Source: org.apache.kafka.storage.internals.log.LocalLog.replaceSegments, LogLoad
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -43,9 +44,11 @@ from cordwood.format.file_names import (
     base_offset_of,
     segment_file_name,
 )
-from cordwood.model.errors import CorruptError
+from cordwood.model.errors import CorruptError, TrashError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.batch_heads import iter_heads
+
+_log = logging.getLogger(__name__)
 
 STAGED_SUFFIX = ".staged"
 JOURNAL_NAME = "cordwood.round"
@@ -300,6 +303,38 @@ def recover_directory(
         after=done[-1]["after"] if done else None,
         changes=tuple(changes),
     )
+
+
+def remove_leftovers(directory: Path, *, dispose: Dispose, fs: FileSystem) -> list[str]:
+    """Removes `.deleted` files, finishes or undoes swaps; the names that are left.
+
+    Args:
+        directory: a partition's.
+        dispose: removes a `.deleted` file, or moves it to the trash.
+        fs: the file system.
+
+    Source: LogLoader.removeTempFilesAndCollectSwapFiles, and the renaming of swap files.
+    """
+
+    def remove(path: Path) -> None:
+        try:
+            dispose(path)
+        except TrashError as error:
+            _log.warning("%s; it is tried again", error)
+
+    names = fs.names_in(directory)
+    if not is_recovery_needed(names):
+        return names
+    try:
+        recover_directory(directory, dispose=remove, fs=fs)
+    except CorruptError as error:  # the journal of a clean: without it, Kafka's own rules do
+        _log.warning("%s; it is dropped", error)
+        CompactionJournal(directory, fs=fs).end()
+        recover_directory(directory, dispose=remove, fs=fs)
+    if JOURNAL_NAME in names:
+        # The log continues from here: the rest of the compaction is planned again, for this log.
+        CompactionJournal(directory, fs=fs).end()
+    return fs.names_in(directory)
 
 
 def _groups_done(

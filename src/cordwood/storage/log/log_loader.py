@@ -24,8 +24,8 @@ from __future__ import annotations
 import enum
 import errno
 import logging
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from uuid import UUID
@@ -35,7 +35,6 @@ from cordwood.format.file_names import (
     DELETE_DIR_SUFFIX,
     DELETED_SUFFIX,
     INDEX_SUFFIX,
-    LEADER_EPOCH_CHECKPOINT,
     LOG_SUFFIX,
     PARTITION_METADATA,
     TIME_INDEX_SUFFIX,
@@ -45,10 +44,8 @@ from cordwood.format.file_names import (
     is_log_file,
     segment_file_name,
 )
-from cordwood.format.leader_epoch_checkpoint import build_leader_epoch_checkpoint
 from cordwood.format.partition_metadata import parse_partition_metadata
-from cordwood.format.record_batch import parse_batch
-from cordwood.model.errors import CorruptError, ImpossibleOffsetError, TrashError
+from cordwood.model.errors import CorruptError, ImpossibleOffsetError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,
     InvalidOffsetError,
@@ -58,23 +55,18 @@ from cordwood.model.kafka_errors import (
 from cordwood.model.offsets import OFFSET_MAX
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import uuid_text
+from cordwood.storage.log.epoch_recovery import open_epochs, with_first_epochs
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.unrecovered_log import end_of_unrecovered, index_whole
 from cordwood.storage.producers.producer_rebuild import (
     rebuild_producer_state,
     take_snapshot_if_space,
 )
 from cordwood.storage.producers.producer_state import ProducerStateManager
-from cordwood.storage.reading.batch_heads import BatchHead, iter_heads, read_batch
-from cordwood.storage.replace import (
-    JOURNAL_NAME,
-    CompactionJournal,
-    is_recovery_needed,
-    recover_directory,
-)
+from cordwood.storage.replace import remove_leftovers
 from cordwood.storage.segment.log_segment import LogSegment
-from cordwood.storage.segment.segment_index import INT32_MAX
 from cordwood.storage.segment.segment_list import SegmentList
 from cordwood.storage.segment.segment_split import split_overflowed
 
@@ -82,7 +74,6 @@ _log = logging.getLogger(__name__)
 
 _TRIES = 5
 _ALL = 1 << 63
-_BATCH_BYTES_MIN = 26  # of a message of magic 0 without key and value
 _LOST = (
     "Deleting all segments because logEndOffset (%s) is smaller than logStartOffset %s. This could "
     "happen if segment files were deleted from the file system."
@@ -170,8 +161,14 @@ class _Loader:
 
     def _load(self) -> PartitionLog:
         request = self._request
-        names = remove_leftovers(self._directory, request.context)
-        self._epochs = self._open_epochs(names)
+        names = remove_leftovers(self._directory, dispose=request.context.dispose, fs=self._fs)
+        self._epochs = open_epochs(
+            self._directory,
+            names,
+            fs=self._fs,
+            is_repaired=not self._keeps,
+            on_warning=request.on_warning,
+        )
         self._gap_offset = None
         while True:
             try:
@@ -199,7 +196,9 @@ class _Loader:
             self._epochs.truncate_from_start(request.log_start_offset, durably=is_written)
             self._epochs.truncate_from_end(end, durably=is_written)
             if not self._keeps:
-                self._find_first_epochs(start)
+                self._epochs = with_first_epochs(
+                    self._epochs, self._segments, start, resources=self._context.resources
+                )
             producers.snapshots.remove_stray([s.base_offset for s in self._segments])
             rebuild_producer_state(
                 producers,
@@ -224,7 +223,9 @@ class _Loader:
             leader_epochs=self._epochs,
             topic_id=None if self._keeps else self._topic_id(),
         )
-        self._keep_for_trash(log, names)
+        waiting = [name for name in names if name.endswith(DELETED_SUFFIX)]
+        if waiting and self._context.trash is not None:  # which has not taken them yet
+            log.deleted_files.remove_later(log, (), waiting)
         log.offsets.gap = self._gap_offset
         if request.topic_id is not None:
             log.assign_topic_id(request.topic_id)
@@ -233,65 +234,6 @@ class _Loader:
             # markers of a decision that it has read.
             log.flusher.flush_records()
         return log
-
-    def _keep_for_trash(self, log: PartitionLog, names: list[str]) -> None:
-        """Has removed files that the trash has not taken yet tried again."""
-        waiting = [name for name in names if name.endswith(DELETED_SUFFIX)]
-        if waiting and self._context.trash is not None:
-            log.deleted_files.remove_later(log, (), waiting)
-
-    def _open_epochs(self, names: list[str]) -> LeaderEpochCache:
-        """The leader epochs; where their file cannot be read, those that the log's batches have.
-
-        Kafka takes the whole log directory offline.
-        """
-        path = self._directory / LEADER_EPOCH_CHECKPOINT
-        try:
-            return LeaderEpochCache(path, fs=self._fs, on_warning=self._request.on_warning)
-        except CorruptError as error:
-            if self._keeps:
-                raise
-            _log.warning("%s; the leader epochs are read from the log", error)
-        epochs: dict[int, int] = {}
-        for name in filter(is_log_file, names):
-            log_path = self._directory / name
-            with closing(self._fs.open(log_path)) as file:
-                for head in iter_heads(file, 0, file.size(), path=log_path, is_strict=False):
-                    if head.leader_epoch > max(epochs, default=-1):
-                        epochs[head.leader_epoch] = head.base_offset
-        self._fs.replace_durably(path, build_leader_epoch_checkpoint(epochs.items()))
-        return LeaderEpochCache(path, fs=self._fs)
-
-    def _find_first_epochs(self, start: int) -> None:
-        """Reads the epochs of the first records from the log if the file has lost them.
-
-        Records that were deleted may come back, as a log start offset lasts less than the epochs
-        that were cut off with them.
-        """
-        entries = self._epochs.epoch_entries
-        end = entries[0].start_offset if entries else 1 << 63
-        if end <= start:
-            return
-        found: dict[int, int] = {}
-        for segment in self._segments.values(start, end):
-            for head in self._heads_from(segment, start):
-                offset = max(start, head.base_offset)
-                if offset >= end or head.leader_epoch < 0:
-                    break
-                if head.leader_epoch > max(found, default=-1):
-                    found[head.leader_epoch] = offset
-        if found:
-            kept = [entry for entry in entries if entry.epoch > max(found)]
-            path = self._directory / LEADER_EPOCH_CHECKPOINT
-            lines = [*found.items(), *kept]
-            self._fs.replace_durably(path, build_leader_epoch_checkpoint(lines))
-            self._epochs = LeaderEpochCache(path, fs=self._fs)
-
-    def _heads_from(self, segment: LogSegment, start: int) -> Iterator[BatchHead]:
-        batch = segment.translate_offset(start)
-        if batch is not None:
-            file, end = self._context.resources.file(segment), segment.size_bytes
-            yield from iter_heads(file, batch.position, end, path=segment.path, is_strict=False)
 
     def _producers(self) -> ProducerStateManager:
         return ProducerStateManager(
@@ -367,7 +309,7 @@ class _Loader:
                     "recovering segment and rebuilding index files..."
                 )
             if self._keeps:
-                self._index_whole(segment, is_active=is_active)
+                index_whole(segment, self._context.resources, is_active=is_active)
             else:
                 self._recover_segment(segment)
         except CorruptError as error:
@@ -386,38 +328,6 @@ class _Loader:
         """Whether a broker that has the log open may not have made the segment's indexes yet."""
         follows = self._segments.higher(segment.base_offset)
         return follows is None or follows.base_offset > self._request.recovery_point
-
-    def _index_whole(self, segment: LogSegment, *, is_active: bool) -> None:
-        """Rebuilds the indexes of a segment from its batches, none of which may be cut off.
-
-        Raises:
-            CorruptError: a batch cannot be read or its CRC is wrong, or the segment does not end
-                with a whole batch and is not active.
-        """
-        path, size, position = segment.path, segment.size_bytes, 0
-        file = self._context.resources.file(segment)
-        for head in iter_heads(file, 0, size, path=path, is_strict=False):
-            batch = read_batch(file, head, path=path)
-            try:
-                batch.require_valid()
-            except CorruptError as error:
-                raise error.located(path=str(path), base_position=position) from error
-            position += head.size_bytes
-        if position < size:
-            length = int.from_bytes(file.read_at(12, position)[8:], signed=True) + 12
-            if _BATCH_BYTES_MIN <= length <= size - position:
-                try:
-                    parse_batch(file.read_at(length, position))
-                except CorruptError as error:
-                    raise error.located(path=str(path), base_position=position) from error
-            if not is_active:
-                raise CorruptError(
-                    f"{size - position} bytes that are no whole batch, in a segment that is not "
-                    "the active one",
-                    path=str(path),
-                    position=position,
-                )
-        segment.indexes.rebuild(segment)
 
     def _open(self, base_offset: int) -> LogSegment:
         return LogSegment.open(
@@ -441,7 +351,11 @@ class _Loader:
                 self._segments = SegmentList([self._create(0)])
             return 0, 0
         if self._keeps:
-            end = self._end_kept()
+            end = end_of_unrecovered(
+                self._segments.active, self._context.resources, on_warning=request.on_warning
+            )
+            if end < request.log_start_offset:
+                request.on_warning(_LOST % (end, request.log_start_offset))
             return (end if request.clean_shutdown else min(request.recovery_point, end)), end
         truncated = False
         if not request.clean_shutdown:
@@ -467,51 +381,6 @@ class _Loader:
         if request.clean_shutdown and not truncated:
             return end, end
         return min(request.recovery_point, end), end
-
-    def _end_kept(self) -> int:
-        """The log end offset; bytes behind the last whole batch stay, and are not counted.
-
-        Raises:
-            ImpossibleOffsetError: a batch at the end has offsets that no append writes.
-        """
-        active, start = self._segments.active, self._request.log_start_offset
-        whole = active.valid_bytes()
-        if whole < active.size_bytes:
-            self._request.on_warning(
-                f"Found invalid messages in log segment {active.path} at byte offset {whole}: "
-                f"{active.size_bytes - whole} bytes behind the last whole batch. Kafka cuts them "
-                "off when it recovers the log; they are left as they are."
-            )
-            active.size_bytes = whole
-        self._require_offsets_at_end(active)
-        end = active.read_next_offset()
-        if end < start:
-            self._request.on_warning(_LOST % (end, start))
-        return end
-
-    def _require_offsets_at_end(self, segment: LogSegment) -> None:
-        """Checks the offsets of the batches behind the last index entry.
-
-        Raises:
-            CorruptError: no append to this segment can have given a batch its offsets.
-        """
-        next_offset, limit = segment.base_offset, segment.base_offset + INT32_MAX
-        heads = iter_heads(
-            self._context.resources.file(segment),
-            segment.offset_index.last_entry.position,
-            segment.size_bytes,
-            path=segment.path,
-            is_strict=False,
-        )
-        for head in heads:
-            if not next_offset <= head.base_offset <= head.last_offset <= limit:
-                raise CorruptError(
-                    f"a batch with the offsets {head.base_offset} to {head.last_offset}, where "
-                    f"offsets from {next_offset} to {limit} can be",
-                    path=str(segment.path),
-                    position=head.position,
-                )
-            next_offset = head.last_offset + 1
 
     def _ends_whole(self, segment: LogSegment) -> bool:
         try:
@@ -615,9 +484,8 @@ class _Loader:
 
     def _base_after(self, base_offset: int) -> int | None:
         """The base offset of the next segment; None behind the last one."""
-        return min(
-            (s.base_offset for s in self._segments if s.base_offset > base_offset), default=None
-        )
+        following = self._segments.higher(base_offset)
+        return None if following is None else following.base_offset
 
     def _remove_segments(self, doomed: list[LogSegment]) -> None:
         """Removes segments, the newest first, so that a crash leaves no gap."""
@@ -629,31 +497,3 @@ class _Loader:
             if path is not None:
                 self._fs.remove(path)
         self._fs.sync_directory(self._directory)
-
-
-def remove_leftovers(directory: Path, context: LogContext) -> list[str]:
-    """Removes `.deleted` files, finishes or undoes swaps; the names that are left.
-
-    Source: LogLoader.removeTempFilesAndCollectSwapFiles, and the renaming of swap files.
-    """
-    fs = context.fs
-
-    def dispose(path: Path) -> None:
-        try:
-            context.dispose(path)
-        except TrashError as error:
-            _log.warning("%s; it is tried again", error)
-
-    names = fs.names_in(directory)
-    if not is_recovery_needed(names):
-        return names
-    try:
-        recover_directory(directory, dispose=dispose, fs=fs)
-    except CorruptError as error:  # the journal of a clean: without it, Kafka's own rules do
-        _log.warning("%s; it is dropped", error)
-        CompactionJournal(directory, fs=fs).end()
-        recover_directory(directory, dispose=dispose, fs=fs)
-    if JOURNAL_NAME in names:
-        # The log continues from here: the rest of the compaction is planned again, for this log.
-        CompactionJournal(directory, fs=fs).end()
-    return fs.names_in(directory)
