@@ -163,11 +163,11 @@ class ConfigBroker:
             "message": None,
             "entries": [
                 [
-                    entry["name"],
-                    entry["value"],
-                    entry["read_only"],
-                    entry["config_source"],
-                    entry["is_sensitive"],
+                    entry.name,
+                    entry.value,
+                    entry.is_read_only,
+                    entry.level.code,
+                    entry.is_sensitive,
                 ]
                 for entry in describe_new_topic(self.service, texts)
             ],

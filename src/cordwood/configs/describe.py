@@ -7,18 +7,17 @@ Source: kafka.server.ConfigHelper, Kafka 4.3; KIP-226, KIP-569, KIP-714, KIP-848
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import Final, NamedTuple
 
-from cordwood.configs.effective import EffectiveConfigs
-from cordwood.configs.levels import Level, broker_name_of, given_at, synonyms_of
+from cordwood.configs.effective import EffectiveConfigs, recorded_origins
+from cordwood.configs.levels import Level, Origin, Synonym, given_at, synonyms_of, topic_origins
 from cordwood.configs.resource import (
     ConfigResource,
     Texts,
 )
-from cordwood.configs.sources import KAFKA, METADATA_LOG, Origin
 from cordwood.configs.static_topics import property_name
 from cordwood.configs.table import (
     OWN_PREFIX,
@@ -62,12 +61,22 @@ _TRASH_MS: Final = f"{OWN_PREFIX}trash.ms"
 
 _NOTHING: Final[Texts] = MappingProxyType({})
 
-Entry = dict[str, Any]
-"""A DescribeConfigsResourceResult's fields."""
 
-_Synonym = tuple[str, str | None, Level]
+class Entry(NamedTuple):
+    """A setting of a resource with the level of its value, as DescribeConfigs returns it.
 
-_SOURCES: Final = {Level.STATIC_BROKER: "server.properties", Level.DEFAULT: KAFKA}
+    `value` is None if it is secret or unset; `synonyms` come by precedence, the value's own first;
+    `type_code` is that of ConfigType.
+    """
+
+    name: str
+    value: str | None
+    level: Level
+    type_code: int
+    is_read_only: bool = False
+    is_sensitive: bool = False
+    synonyms: Sequence[Synonym] = ()
+    documentation: str | None = None
 
 
 def describe(
@@ -99,12 +108,18 @@ def describe(
         case _:
             raise InvalidRequestError(f"Unexpected resource type {kind} for resource {name}")
     if wanted:
-        entries = [entry for entry in entries if entry["name"] in wanted]
+        entries = [entry for entry in entries if entry.name in wanted]
         if kind == ConfigResource.BROKER and name and HTTP_URL in wanted:
-            entries = [entry for entry in entries if entry["name"] != HTTP_URL]
+            entries = [entry for entry in entries if entry.name != HTTP_URL]
             entries.append(_http_url_entry(configs))
     if documentation and kind != ConfigResource.BROKER_LOGGER:
-        _document(entries, kind)
+        settings = settings_of(kind)
+        entries = [
+            entry._replace(documentation=settings[entry.name].doc)
+            if entry.name in settings
+            else entry
+            for entry in entries
+        ]
     return entries
 
 
@@ -115,40 +130,24 @@ def describe_new_topic(configs: EffectiveConfigs, texts: Texts) -> list[Entry]:
 
     Source: org.apache.kafka.metadata.KafkaConfigSchema.resolveEffectiveTopicConfig.
     """
+    origins = topic_origins(recorded_origins(texts), configs.given)
     entries = []
     for name in sorted(TOPIC_SETTINGS):
-        text, origin = _written(configs, name, texts)
-        if TOPIC_SETTINGS[name].internal and origin is Level.DEFAULT:
+        setting = TOPIC_SETTINGS[name]
+        origin = origins.get(name)
+        level = Level.DEFAULT if origin is None else origin.level
+        if setting.internal and level is Level.DEFAULT:
             continue
-        entries.append(_entry(name, text, TOPIC_SETTINGS[name], [(name, text, origin)]))
+        text = None if origin is None else _in_own_unit(setting, origin)
+        entries.append(_entry(name, text, setting, [Synonym(name, text, level)]))
     return entries
 
 
-def _written(configs: EffectiveConfigs, name: str, texts: Texts) -> tuple[str | None, Level]:
-    if name in texts:
-        return texts[name], Level.TOPIC
-    for level, given in configs.levels:
-        broker = broker_name_of(TOPIC_SETTINGS[name], given)
-        if broker is not None:
-            text = given[broker.name]
-            return (str(int(text) * broker.factor) if broker.factor > 1 else text), level
-    return TOPIC_SETTINGS[name].default_text, Level.DEFAULT
-
-
-def topic_origins(configs: EffectiveConfigs, topic: str) -> dict[str, Origin]:
-    """The value of each setting of a topic, by name, and the level that gives it."""
-    texts = configs.recorded(ConfigResource.TOPIC, topic)
-    static = configs.settings.static_topics.get(topic, _NOTHING)
-    found = {}
-    for name, key in TOPIC_SETTINGS.items():
-        text, level = _written(configs, name, texts)
-        where = name
-        if name in static and level is not Level.TOPIC:
-            text, level, where = static[name], Level.STATIC_BROKER, property_name(topic, name)
-        if text is not None and not (key.internal and level is Level.DEFAULT):
-            source = _SOURCES.get(level, METADATA_LOG)
-            found[name] = Origin(value=text, level=level, source=source, key=where)
-    return found
+def _in_own_unit(setting: Setting, origin: Origin) -> str:
+    """The value as it is written, in the unit of the topic setting."""
+    factors = {each.name: each.factor for each in setting.broker_names}
+    factor = factors.get(origin.key, 1)
+    return origin.value if factor == 1 else str(int(origin.value) * factor)
 
 
 def _topic(configs: EffectiveConfigs, topic: str, wanted: Collection[str]) -> list[Entry]:
@@ -182,9 +181,9 @@ def _topic_entry(
     static = configs.settings.static_topics.get(topic, _NOTHING)
     if name in static:
         value = format_value(key.parse(static[name]))
-        synonyms.insert(0, (property_name(topic, name), value, Level.STATIC_BROKER))
+        synonyms.insert(0, Synonym(property_name(topic, name), value, Level.STATIC_BROKER))
     if name in configs.recorded(ConfigResource.TOPIC, topic):
-        synonyms.insert(0, (name, text, Level.TOPIC))
+        synonyms.insert(0, Synonym(name, text, Level.TOPIC))
     return _entry(name, text, key, synonyms)
 
 
@@ -224,20 +223,12 @@ def _broker_entry(configs: EffectiveConfigs, name: str, text: str | None) -> Ent
 
 
 def _http_url_entry(configs: EffectiveConfigs) -> Entry:
-    return {
-        "name": HTTP_URL,
-        "value": configs.http_url,
-        "read_only": True,
-        "config_source": Level.STATIC_BROKER.code,
-        "is_sensitive": False,
-        "synonyms": [],
-        "config_type": TYPE_CODES[Kind.STRING],
-        "documentation": None,
-    }
+    text, code = configs.http_url, TYPE_CODES[Kind.STRING]
+    return Entry(HTTP_URL, text, Level.STATIC_BROKER, code, is_read_only=True)
 
 
 def _default_entry(configs: EffectiveConfigs, name: str, text: str) -> Entry:
-    synonyms = [each for each in _synonyms(configs, name) if each[2] is Level.DYNAMIC_DEFAULT]
+    synonyms = [each for each in _synonyms(configs, name) if each.level is Level.DYNAMIC_DEFAULT]
     return _entry(name, text, key_of(name), synonyms, read_only=_is_read_only(name))
 
 
@@ -246,21 +237,20 @@ def _is_read_only(name: str) -> bool:
     return key is None or key.dynamic is Dynamic.NO
 
 
-def _synonyms(configs: EffectiveConfigs, name: str) -> list[_Synonym]:
+def _synonyms(configs: EffectiveConfigs, name: str) -> list[Synonym]:
     """The levels at which a broker's setting is set, highest precedence first."""
     names = synonyms_of(name)
     key = key_of(name)
     is_secret = key is None or key.is_sensitive
     defaults = broker_settings()
-    found: list[_Synonym] = [
-        (each.name, None if is_secret else each.text, each.level)
-        for each in given_at(configs.levels, name)
+    found = [
+        each._replace(value=None) if is_secret else each for each in given_at(configs.levels, name)
     ]
     for each in names:
         text = defaults[each].default_text if each in defaults else None
         if text is not None:
-            found.append((each, None if is_secret else text, Level.DEFAULT))
-    first = next((place for place, each in enumerate(found) if each[0] == name), len(found))
+            found.append(Synonym(each, None if is_secret else text, Level.DEFAULT))
+    first = next((place for place, each in enumerate(found) if each.name == name), len(found))
     return found[first:]
 
 
@@ -276,11 +266,11 @@ def _group(configs: EffectiveConfigs, name: str) -> list[Entry]:
             continue
         key = group_settings()[each]
         text = _text(values[each])
-        synonyms: list[_Synonym] = [(each, key.default_text, Level.DEFAULT)]
+        synonyms = [Synonym(each, key.default_text, Level.DEFAULT)]
         if key.broker_names:
             synonyms = _synonyms(configs, key.broker_names[0].name)
         if each in texts:
-            synonyms.insert(0, (each, text, Level.GROUP))
+            synonyms.insert(0, Synonym(each, text, Level.GROUP))
         entries.append(_entry(each, text, key, synonyms))
     return entries
 
@@ -293,14 +283,14 @@ def _client_metrics(configs: EffectiveConfigs, name: str) -> list[Entry]:
     for each in _names_in(ConfigResource.CLIENT_METRICS):
         key = client_metrics_settings()[each]
         text = texts.get(each)
-        synonyms: list[_Synonym] = [] if text is None else [(each, text, Level.CLIENT_METRICS)]
+        synonyms = [] if text is None else [Synonym(each, text, Level.CLIENT_METRICS)]
         entries.append(_entry(each, key.default_text if text is None else text, key, synonyms))
     return entries
 
 
 def _unknown_entry(name: str, level: Level) -> Entry:
     """The entry of a recorded setting that this version does not know: it may be a secret."""
-    return _entry(name, None, None, [(name, None, level)])
+    return _entry(name, None, None, [Synonym(name, None, level)])
 
 
 def _loggers(configs: EffectiveConfigs, name: str) -> list[Entry]:
@@ -310,16 +300,7 @@ def _loggers(configs: EffectiveConfigs, name: str) -> list[Entry]:
     if _number(name, "Broker") != own:
         raise InvalidRequestError(f"Unexpected broker id, expected {own} but received {name}")
     return [
-        {
-            "name": each,
-            "value": level,
-            "read_only": False,
-            "config_source": Level.BROKER_LOGGER.code,
-            "is_sensitive": False,
-            "synonyms": [],
-            "config_type": UNKNOWN_TYPE,
-            "documentation": "",
-        }
+        Entry(each, level, Level.BROKER_LOGGER, UNKNOWN_TYPE, documentation="")
         for each, level in configs.loggers.all().items()
     ]
 
@@ -328,31 +309,20 @@ def _entry(
     name: str,
     text: str | None,
     key: Setting | None,
-    synonyms: list[_Synonym],
+    synonyms: Sequence[Synonym],
     *,
     read_only: bool = False,
 ) -> Entry:
     is_secret = key is None or key.is_sensitive
-    origin = synonyms[0][2] if synonyms else Level.DEFAULT
-    return {
-        "name": name,
-        "value": None if is_secret else text,
-        "read_only": read_only,
-        "config_source": origin.code,
-        "is_sensitive": is_secret,
-        "synonyms": [
-            {"name": each, "value": value, "source": source.code}
-            for each, value, source in synonyms
-        ],
-        "config_type": UNKNOWN_TYPE if key is None else TYPE_CODES[key.rule.kind],
-        "documentation": None,
-    }
-
-
-def _document(entries: list[Entry], kind: int) -> None:
-    for entry in entries:
-        key = settings_of(kind).get(entry["name"])
-        entry["documentation"] = None if key is None else key.doc
+    return Entry(
+        name=name,
+        value=None if is_secret else text,
+        level=synonyms[0].level if synonyms else Level.DEFAULT,
+        type_code=UNKNOWN_TYPE if key is None else TYPE_CODES[key.rule.kind],
+        is_read_only=read_only,
+        is_sensitive=is_secret,
+        synonyms=synonyms,
+    )
 
 
 @cache

@@ -16,7 +16,15 @@ from typing import Final, NamedTuple
 from cordwood.configs.broker_config import (
     BrokerConfig,
 )
-from cordwood.configs.levels import LISTENER_KEY, Level, Levels, merge
+from cordwood.configs.levels import (
+    LISTENER_KEY,
+    METADATA_LOG,
+    Level,
+    Levels,
+    Origin,
+    merge,
+    topic_origins,
+)
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.loggers import LoggerLevels
 from cordwood.configs.resource import (
@@ -27,6 +35,7 @@ from cordwood.configs.resource import (
     Texts,
 )
 from cordwood.configs.server_properties import BrokerSettings
+from cordwood.configs.static_topics import property_name
 from cordwood.configs.table import (
     GROUP_BOUNDS,
     Dynamic,
@@ -75,6 +84,7 @@ class EffectiveConfigs:
         self._topic_defaults: dict[str, Value] = topic_defaults(settings.all)
         self._log_configs: dict[str, LogConfig] = {}
         self._default_log_config = LogConfig.from_values(self._topic_defaults)
+        self._given: Mapping[str, Origin] | None = None
         self._take_broker_records()
 
     # ---- effective settings
@@ -144,6 +154,28 @@ class EffectiveConfigs:
         """The settings in the metadata log for a resource, unchanged."""
         return self.image.configs.get((int(kind), name), _NOTHING)
 
+    def topic_origins(self, topic: str) -> dict[str, Origin]:
+        """The origin of each setting of a topic that has a value, by name."""
+        static = self.settings.static_topics.get(topic, _NOTHING)
+        own = {
+            name: _origin(property_name(topic, name), text, Level.STATIC_BROKER)
+            for name, text in static.items()
+        }
+        recorded = self.recorded(ConfigResource.TOPIC, topic)
+        return topic_origins({**own, **recorded_origins(recorded)}, self.given)
+
+    @property
+    def given(self) -> Mapping[str, Origin]:
+        """The origin of each setting of the broker that a level gives, by name."""
+        if self._given is None:
+            self._given = merge(
+                [
+                    (level, {name: _origin(name, text, level) for name, text in texts.items()})
+                    for level, texts in self.levels
+                ]
+            )
+        return self._given
+
     @property
     def topic_defaults(self) -> Mapping[str, Value]:
         """The values of topics without their own."""
@@ -195,6 +227,7 @@ class EffectiveConfigs:
         if dynamic == self.dynamic and default == self.dynamic_default:
             return
         self.dynamic, self.dynamic_default = dynamic, default
+        self._given = None
         texts = self.effective_texts(dynamic=dynamic, dynamic_default=default)
         before = self.values
         try:
@@ -211,6 +244,16 @@ class EffectiveConfigs:
         for watch in self._watches:
             if watch.names & names:
                 watch.watcher(before, self.values)
+
+
+def recorded_origins(texts: Texts) -> dict[str, Origin]:
+    """The origins of settings that are recorded for a topic."""
+    return {name: _origin(name, text, Level.TOPIC) for name, text in texts.items()}
+
+
+def _origin(name: str, text: str, level: Level) -> Origin:
+    source = "server.properties" if level is Level.STATIC_BROKER else METADATA_LOG
+    return Origin(value=text, level=level, source=source, key=name)
 
 
 def usable(texts: Texts, *, for_all: bool = False) -> Texts:

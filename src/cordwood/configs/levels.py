@@ -3,7 +3,7 @@
 A level hides the levels below it. Inside a level the synonyms of a setting have an order:
 milliseconds come before minutes before hours. Kafka merges the levels, so that a value at a higher
 level hides all synonyms of its setting at lower levels. `sources` (stopped logs) and
-`effective` (a running broker) both resolve by these functions; values are texts or parsed.
+`effective` (a running broker) both resolve by these functions, and differ in what they give them.
 
 Source: kafka.server.DynamicBrokerConfig.updateCurrentConfig and overrideProps,
 org.apache.kafka.server.config.DynamicBrokerConfig.brokerConfigSynonyms,
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple, Self, TypeVar
 
@@ -70,16 +71,30 @@ class Level(StrEnum):
     GROUP = "group", 8, "DYNAMIC_GROUP_CONFIG"
 
 
-class Given(NamedTuple):
-    """A text that some level gives to the setting `name`."""
+class Synonym(NamedTuple):
+    """A value that a level gives a setting, under the name that it has there; None if secret."""
 
     name: str
-    text: str
+    value: str | None
     level: Level
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Origin:
+    """The origin of a setting's value: `key` = `value`, at `level`, from `source`."""
+
+    value: str
+    level: Level
+    source: str
+    key: str
 
 
 Levels = Sequence[tuple[Level, Mapping[str, T]]]
 """Settings of a broker by level, the strongest first."""
+
+KAFKA: Final = "Kafka"
+METADATA_LOG: Final = "metadata log"
+"""Sources of settings: the defaults, and what is recorded."""
 
 
 def synonyms_of(name: str, *, of_listener: bool = True) -> tuple[str, ...]:
@@ -113,13 +128,13 @@ def merge(levels: Levels[T]) -> dict[str, T]:
     return merged
 
 
-def given_at(levels: Levels[str], name: str) -> Iterator[Given]:
+def given_at(levels: Levels[str], name: str) -> Iterator[Synonym]:
     """All texts that levels give to `name` and its synonyms, the strongest first."""
     names = synonyms_of(name)
     for level, given in levels:
         for each in names:
             if each in given:
-                yield Given(each, given[each], level)
+                yield Synonym(each, given[each], level)
 
 
 def broker_name_of(setting: Setting, given: Mapping[str, object | None]) -> BrokerName | None:
@@ -131,3 +146,24 @@ def broker_name_of(setting: Setting, given: Mapping[str, object | None]) -> Brok
         if given.get(name.name) is not None:
             return name
     return None
+
+
+def topic_origins(own: Mapping[str, Origin], broker: Mapping[str, Origin]) -> dict[str, Origin]:
+    """The origin of each topic setting that has a value.
+
+    Args:
+        own: those of the topic alone.
+        broker: those of the broker, of all levels merged, by their names as the broker's.
+    """
+    found: dict[str, Origin] = {}
+    for name, setting in TOPIC_SETTINGS.items():
+        of_broker = broker_name_of(setting, broker)
+        if name in own:
+            found[name] = own[name]
+        elif of_broker is not None:
+            found[name] = broker[of_broker.name]
+        elif setting.default_text is not None:
+            found[name] = Origin(
+                value=setting.default_text, level=Level.DEFAULT, source=KAFKA, key=name
+            )
+    return found

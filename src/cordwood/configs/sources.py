@@ -28,7 +28,7 @@ from types import MappingProxyType
 
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.internal_topics import INTERNAL_TOPIC_CREATION
-from cordwood.configs.levels import Level, broker_name_of, merge
+from cordwood.configs.levels import METADATA_LOG, Level, Origin, merge, topic_origins
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.names import (
     advise_on_broker_name,
@@ -46,30 +46,19 @@ from cordwood.configs.table import (
 from cordwood.configs.topic_values import (
     MAX_LAG,
     MIN_LAG,
-    RULED,
     complaint_of_lags,
     complaints_of_defaults,
+    parse_topic,
+    topic_defaults,
 )
 from cordwood.configs.value import Value, format_value
 from cordwood.model.errors import ConfigError
 from cordwood.model.topic_names import ALL_TOPICS
 
 SET_OPTION = "--set"
-METADATA_LOG = "metadata log"
 CREATION = "as Kafka creates it"
-KAFKA = "Kafka"
 
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Origin:
-    """The origin of a setting's value: `key` = `value`, at `level`, from `source`."""
-
-    value: str
-    level: Level
-    source: str
-    key: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,17 +155,13 @@ def resolve_topic(sources: Sources, topic: str, *, node_id: int | None) -> Resol
     if not sources.describes(topic):
         return None
     warnings: list[str] = []
-    overrides = _topic_settings(sources, topic, warnings)
+    own = _topic_settings(sources, topic, warnings)
     broker = _broker_settings(
         sources, node_id, with_set=not topic.startswith("__"), warnings=warnings
     )
-    values: dict[str, Value] = {}
-    origin: dict[str, Origin] = {}
-    for name, setting in TOPIC_SETTINGS.items():
-        found = _find(setting, overrides.get(name), broker)
-        if found is None:
-            continue
-        values[name], origin[name] = found
+    origin = topic_origins(own, broker)
+    texts = {name: each.value for name, each in own.items()}
+    values = parse_topic(texts, topic_defaults(_parsed(broker)))
     # Kafka checks them when a topic's settings change, and not again when a broker's change later.
     if any(
         origin[name].level is Level.TOPIC and origin[name].source != METADATA_LOG
@@ -199,43 +184,22 @@ def resolve_broker(sources: Sources, *, node_id: int | None) -> ResolvedBroker:
     """
     warnings: list[str] = []
     given = _broker_settings(sources, node_id, with_set=True, warnings=warnings)
-    values = {name: each.parsed for name, each in given.items()}
+    values = _parsed(given)
     if node_id is not None:
         values["node.id"] = node_id
     return ResolvedBroker(
         config=BrokerConfig(values),
-        origin={name: each.origin for name, each in given.items()},
+        origin=given,
         warnings=tuple(warnings),
     )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Given:
-    """A value that some source gives."""
-
-    parsed: Value
-    origin: Origin
+def _parsed(given: Mapping[str, Origin]) -> dict[str, Value | None]:
+    """The values of a broker's settings, which have been checked."""
+    return {name: LOG_BROKER_SETTINGS[name].parse(each.value) for name, each in given.items()}
 
 
-def _find(
-    setting: Setting, override: _Given | None, broker: Mapping[str, _Given]
-) -> tuple[Value, Origin] | None:
-    if override is not None:
-        return override.parsed, override.origin
-    name = broker_name_of(setting, broker)
-    if name is not None:
-        given = broker[name.name]
-        value = name.scaled(given.parsed)
-        assert value is not None, name
-        return value, given.origin
-    if setting.default is None:
-        return None
-    return setting.default, Origin(
-        value=format_value(setting.default), level=Level.DEFAULT, source=KAFKA, key=setting.name
-    )
-
-
-def _topic_settings(sources: Sources, topic: str, warnings: list[str]) -> dict[str, _Given]:
+def _topic_settings(sources: Sources, topic: str, warnings: list[str]) -> dict[str, Origin]:
     """The settings of the topic alone, by name; each from the first source that has it."""
     listed = sources.metadata is not None and topic in sources.metadata.topics
     recorded = _recorded(sources, ConfigResource.TOPIC, topic)
@@ -245,7 +209,7 @@ def _topic_settings(sources: Sources, topic: str, warnings: list[str]) -> dict[s
         (METADATA_LOG, recorded),
         (CREATION, _NOTHING if listed else _settings_at_creation(sources, topic)),
     )
-    found: dict[str, _Given] = {}
+    found: dict[str, Origin] = {}
     for source, settings in layers:
         for key, value in settings.items():
             if key not in TOPIC_SETTINGS and source == METADATA_LOG:
@@ -253,11 +217,8 @@ def _topic_settings(sources: Sources, topic: str, warnings: list[str]) -> dict[s
                 continue
             if key in found:
                 continue
-            parsed = _parse_topic_setting(key, value, where=_where(source, key, value, topic=topic))
-            found[key] = _Given(
-                parsed=parsed,
-                origin=Origin(value=value, level=Level.TOPIC, source=source, key=key),
-            )
+            _parse_topic_setting(key, value, where=_where(source, key, value, topic=topic))
+            found[key] = Origin(value=value, level=Level.TOPIC, source=source, key=key)
     for key, value in sources.static_topics.get(topic, _NOTHING).items():
         origin = Origin(
             value=value,
@@ -265,8 +226,7 @@ def _topic_settings(sources: Sources, topic: str, warnings: list[str]) -> dict[s
             source=sources.server_properties_name,
             key=property_name(topic, key),
         )
-        parsed = TOPIC_SETTINGS[key].parse(value)  # checked when the sources were read
-        found.setdefault(key, _Given(parsed=parsed, origin=origin))
+        found.setdefault(key, origin)
     return found
 
 
@@ -291,14 +251,14 @@ def _settings_at_creation(sources: Sources, topic: str) -> Mapping[str, str]:
 
 def _broker_settings(
     sources: Sources, node_id: int | None, *, with_set: bool, warnings: list[str]
-) -> dict[str, _Given]:
+) -> dict[str, Origin]:
     """The broker's settings of all levels merged, by name."""
     levels = [(Level.STATIC_BROKER, _static_settings(sources, with_set=with_set))]
     dynamic = [(Level.DYNAMIC_DEFAULT, "")]
     if node_id is not None:
         dynamic.append((Level.DYNAMIC_BROKER, str(node_id)))
     for level, name in dynamic:
-        given: dict[str, _Given] = {}
+        given: dict[str, Origin] = {}
         where = f"{METADATA_LOG}, {f'broker {name}' if name else 'all brokers'}"
         for key, value in _recorded(sources, ConfigResource.BROKER, name).items():
             setting = LOG_BROKER_SETTINGS.get(key)
@@ -307,20 +267,17 @@ def _broker_settings(
             if not setting.is_dynamic:
                 warnings.append(f"{where}: {key} cannot be changed dynamically, and is ignored")
                 continue
-            parsed = _parse(setting, value, where=f"{where}, {key}={value}")
-            given[key] = _Given(
-                parsed=parsed,
-                origin=Origin(value=value, level=level, source=METADATA_LOG, key=key),
-            )
+            _parse(setting, value, where=f"{where}, {key}={value}")
+            given[key] = Origin(value=value, level=level, source=METADATA_LOG, key=key)
         levels.insert(0, (level, given))
     merged = merge(levels)
     _require_sound_broker(merged, lags=False)
     return merged
 
 
-def _static_settings(sources: Sources, *, with_set: bool) -> dict[str, _Given]:
+def _static_settings(sources: Sources, *, with_set: bool) -> dict[str, Origin]:
     """The static settings of the broker, by their names as the broker's."""
-    merged: dict[str, _Given] = {}
+    merged: dict[str, Origin] = {}
     layers = [
         (sources.config_file_name, sources.file_broker),
         (sources.server_properties_name, sources.server_properties),
@@ -330,14 +287,9 @@ def _static_settings(sources: Sources, *, with_set: bool) -> dict[str, _Given]:
     for source, settings in layers:
         lenient = settings is sources.server_properties
         for key, value, name in _named(settings, source, lenient=lenient):
-            parsed = _parse(LOG_BROKER_SETTINGS[name], value, where=_where(source, key, value))
-            merged.setdefault(
-                name,
-                _Given(
-                    parsed=parsed,
-                    origin=Origin(value=value, level=Level.STATIC_BROKER, source=source, key=name),
-                ),
-            )
+            _parse(LOG_BROKER_SETTINGS[name], value, where=_where(source, key, value))
+            origin = Origin(value=value, level=Level.STATIC_BROKER, source=source, key=name)
+            merged.setdefault(name, origin)
     return merged
 
 
@@ -366,7 +318,7 @@ def _named(
         yield key, value, name
 
 
-def _static_warnings(sources: Sources, static: Mapping[str, _Given]) -> Iterator[str]:
+def _static_warnings(sources: Sources, static: Mapping[str, Origin]) -> Iterator[str]:
     source = sources.server_properties_name
     for key in sources.server_properties:
         if is_misnamed_broker_setting(key):
@@ -374,22 +326,17 @@ def _static_warnings(sources: Sources, static: Mapping[str, _Given]) -> Iterator
     for setting in TOPIC_SETTINGS.values():
         given = [static[name.name] for name in setting.broker_names if name.name in static]
         for weaker in given[1:]:
-            if weaker.origin.source != given[0].origin.source:
+            if weaker.source != given[0].source:
                 yield (
-                    f"{weaker.origin.source}: {weaker.origin.key}={weaker.origin.value} has no "
-                    f"effect, for {given[0].origin.key}={given[0].origin.value} "
-                    f"({given[0].origin.source}) comes before it"
+                    f"{weaker.source}: {weaker.key}={weaker.value} has no "
+                    f"effect, for {given[0].key}={given[0].value} "
+                    f"({given[0].source}) comes before it"
                 )
 
 
-def _require_sound_broker(given: Mapping[str, _Given], *, lags: bool = True) -> None:
+def _require_sound_broker(given: Mapping[str, Origin], *, lags: bool = True) -> None:
     """Kafka's rules between broker settings; the rule on lags applies only at a start."""
-    values: dict[str, Value] = {}
-    origin: dict[str, Origin] = {}
-    for name in RULED:
-        found = _find(TOPIC_SETTINGS[name], None, given)
-        assert found is not None, name
-        values[name], origin[name] = found
+    values, origin = topic_defaults(_parsed(given)), topic_origins({}, given)
     for name, complaint in complaints_of_defaults(values):
         raise ConfigError(_at(origin[name], complaint))
     if lags:

@@ -15,18 +15,16 @@ from cordwood.configs.value import Value
 from cordwood.model.errors import ConfigError
 
 MIN_LAG, MAX_LAG = "min.compaction.lag.ms", "max.compaction.lag.ms"
-#: The settings that the rules of this module are about.
-RULED = ("segment.ms", "segment.jitter.ms", "retention.ms", MIN_LAG, MAX_LAG)
 
 
 def topic_defaults(values: Mapping[str, Value | None]) -> dict[str, Value]:
     """The values that a broker with these settings gives to topics without their own.
 
-    Topic settings without a broker setting have Kafka's defaults; unset ones are left out.
+    Those that it does not give are Kafka's defaults; unset ones are left out.
     """
     found: dict[str, Value] = {}
     for name, setting in TOPIC_SETTINGS.items():
-        value: Value | None = None if setting.broker_names else setting.default
+        value = setting.default
         broker = broker_name_of(setting, values)
         if broker is not None:
             value = broker.scaled(values[broker.name])

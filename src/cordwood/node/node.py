@@ -30,7 +30,6 @@ from cordwood.cleanup.schedule.log_cleaner import LogCleaner, ManagedEngine
 from cordwood.configs.broker_config import (
     BrokerConfig,
 )
-from cordwood.configs.describe import topic_origins
 from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.server_properties import BrokerSettings
@@ -330,7 +329,7 @@ class Node(NodeLifecycle):
             broker.replicas.logs.verify_transactions(is_enabled=is_enabled)
 
         logs = broker.replicas.logs
-        logs.context.setting_origins = partial(topic_origins, broker.configs)
+        logs.context.setting_origins = broker.configs.topic_origins
         broker.configs.subscribe(_VERIFICATION_KEYS, verification)
         broker.configs.subscribe(_CLEANER_KEYS, cleaner)
         broker.configs.subscribe(_DIRECTORY_KEYS, directories)

@@ -61,10 +61,16 @@ def service_of(properties: Mapping[str, str], records: Records) -> EffectiveConf
 def test_a_topics_config_is_the_one_that_the_model_resolves(
     properties: Mapping[str, str], records: Records
 ) -> None:
-    sources = Sources(server_properties=properties, metadata=image_of(records, "t"))
+    sources = Sources(
+        server_properties=properties,
+        metadata=image_of(records, "t"),
+        server_properties_name="server.properties",
+    )
     resolved = resolve_topic(sources, "t", node_id=1)
     assert resolved is not None
-    assert service_of(properties, records).log_config("t") == resolved.config
+    service = service_of(properties, records)
+    assert service.log_config("t") == resolved.config
+    assert service.topic_origins("t") == resolved.origin
 
 
 POLICY = "cordwood.timestamp.future.policy"
@@ -92,15 +98,15 @@ def test_an_own_setting_is_described_with_its_levels_where_it_is_set(
     properties: Mapping[str, str], records: Records, expected: list[tuple[str, str, int]]
 ) -> None:
     service = service_of(properties, records)
-    entries = {entry["name"]: entry for entry in describe(service, TOPIC, "t")}
+    entries = {entry.name: entry for entry in describe(service, TOPIC, "t")}
     assert (POLICY in entries) == bool(expected)
     (named,) = describe(service, TOPIC, "t", wanted=[POLICY])
     for entry in (named, entries.get(POLICY, named)):
-        found = [(each["value"], each["name"], each["source"]) for each in entry["synonyms"]]
+        found = [(each.value, each.name, each.level.code) for each in entry.synonyms]
         assert found == (expected or [("kafka", POLICY, 5)])
-        assert entry["value"] == found[0][0]
-        assert entry["config_source"] == found[0][2]
-    assert service.log_config("t").cordwood_timestamp_future_policy == named["value"]
+        assert entry.value == found[0][0]
+        assert entry.level.code == found[0][2]
+    assert service.log_config("t").cordwood_timestamp_future_policy == named.value
     of_another = properties.get(POLICY, "kafka")
     assert service.log_config("u").cordwood_timestamp_future_policy == of_another
 
@@ -173,11 +179,11 @@ def test_a_recorded_setting_of_another_version_is_described_without_its_value(
     kind: int, name: str, unknown: str
 ) -> None:
     service = service_of({}, {(kind, name): {unknown: "1"}})
-    (entry,) = [each for each in describe(service, kind, name) if each["name"] == unknown]
+    (entry,) = [each for each in describe(service, kind, name) if each.name == unknown]
     level = {TOPIC: 1, GROUP: 8}[kind]
-    assert entry["synonyms"] == [{"name": unknown, "value": None, "source": level}]
-    assert (entry["value"], entry["config_source"], entry["is_sensitive"]) == (None, level, True)
-    assert entry["config_type"] == 0
+    assert entry.synonyms == [(unknown, None, entry.level)]
+    assert (entry.value, entry.level.code, entry.is_sensitive) == (None, level, True)
+    assert entry.type_code == 0
 
 
 def test_topics_without_settings_share_one_config() -> None:
@@ -278,10 +284,10 @@ def test_own_setting_of_a_group_is_brought_into_the_brokers_bounds() -> None:
 def test_offsets_retention_of_a_group_is_described_only_where_it_is_set() -> None:
     name = "cordwood.offsets.retention.minutes"
     service = service_of({"offsets.retention.minutes": "5"}, {(GROUP, "g"): {name: "-1"}})
-    (entry,) = [each for each in describe(service, GROUP, "g") if each["name"] == name]
-    assert (entry["value"], entry["config_source"]) == ("-1", 8)
-    assert [each["value"] for each in entry["synonyms"]] == ["-1", "5", "10080"]
-    assert name not in {each["name"] for each in describe(service, GROUP, "other")}
+    (entry,) = [each for each in describe(service, GROUP, "g") if each.name == name]
+    assert (entry.value, entry.level.code) == ("-1", 8)
+    assert [each.value for each in entry.synonyms] == ["-1", "5", "10080"]
+    assert name not in {each.name for each in describe(service, GROUP, "other")}
 
 
 def test_settings_of_a_new_topic_are_checked() -> None:
@@ -295,10 +301,10 @@ def test_settings_of_a_new_topic_are_checked() -> None:
 
 def test_a_created_topic_is_described_by_what_was_recorded() -> None:
     service = service_of({"log.retention.hours": "2"}, {(TOPIC, "t"): {"segment.ms": "08"}})
-    entries = {entry["name"]: entry for entry in describe_new_topic(service, {"segment.ms": "08"})}
+    entries = {entry.name: entry for entry in describe_new_topic(service, {"segment.ms": "08"})}
     assert list(entries) == sorted(entries)
-    assert (entries["segment.ms"]["value"], entries["segment.ms"]["config_source"]) == ("08", 1)
-    assert (entries["retention.ms"]["value"], entries["retention.ms"]["config_source"]) == (
+    assert (entries["segment.ms"].value, entries["segment.ms"].level.code) == ("08", 1)
+    assert (entries["retention.ms"].value, entries["retention.ms"].level.code) == (
         "7200000",
         4,
     )

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 from cordwood.configs.levels import (
-    Given,
     Level,
+    Synonym,
     broker_name_of,
     given_at,
     merge,
@@ -27,9 +27,9 @@ def test_a_level_hides_synonyms_at_lower_levels() -> None:
 
 def test_all_given_values_are_listed_with_the_strongest_first() -> None:
     assert list(given_at(LEVELS, "log.retention.ms")) == [
-        Given("log.retention.ms", "1", Level.DYNAMIC_BROKER),
-        Given("log.retention.ms", "2", Level.DYNAMIC_DEFAULT),
-        Given("log.retention.hours", "3", Level.STATIC_BROKER),
+        Synonym("log.retention.ms", "1", Level.DYNAMIC_BROKER),
+        Synonym("log.retention.ms", "2", Level.DYNAMIC_DEFAULT),
+        Synonym("log.retention.hours", "3", Level.STATIC_BROKER),
     ]
     assert not list(given_at(LEVELS, "log.dirs"))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.configs.levels import Level
+from cordwood.configs.levels import Level, Origin
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.names import (
     REMOVED_BROKER_NAMES,
@@ -16,7 +16,6 @@ from cordwood.configs.names import (
 )
 from cordwood.configs.resource import ConfigResource
 from cordwood.configs.sources import (
-    Origin,
     ResolvedTopic,
     Sources,
     resolve_broker,

@@ -8,8 +8,8 @@ from dataclasses import asdict
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.rules.retention import SIZE, TIME, Expired
+from cordwood.configs.levels import Origin
 from cordwood.configs.log_config import LogConfig
-from cordwood.configs.sources import Origin
 from cordwood.configs.value import format_value
 from cordwood.model.audit import AppliedSetting, SegmentDeleted, SegmentsCompacted, audit
 from cordwood.model.topic_partition import TopicPartition

@@ -8,9 +8,8 @@ from typing import Final
 
 from cordwood.cleanup.rules.group_guard import GROUPS, MAX_BYTES, MAX_MS, Consumed
 from cordwood.cleanup.rules.removals import RULES
-from cordwood.configs.levels import Level
+from cordwood.configs.levels import Level, Origin
 from cordwood.configs.log_config import LogConfig
-from cordwood.configs.sources import Origin
 from cordwood.configs.value import LONG_MAX
 
 _COMPACTION: Final = (

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cordwood.cleanup.rules.blockers import Blocker
-from cordwood.configs.sources import Origin
+from cordwood.configs.levels import Origin
 from cordwood.model.documents import ABSENT
 from cordwood.queries.explain.log_facts import OpenTransaction
 from cordwood.queries.identity import NodeIdentity

@@ -19,8 +19,8 @@ from cordwood.cleanup.rules.moments import NEVER
 from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.cleanup.rules.retention import RetentionPlan
 from cordwood.cleanup.rules.shared_retention import TOPIC_LIMIT
+from cordwood.configs.levels import Origin
 from cordwood.configs.log_config import LogConfig
-from cordwood.configs.sources import Origin
 from cordwood.configs.value import LONG_MAX
 from cordwood.queries.explain.answer import (
     ExplainedCompaction,

@@ -9,7 +9,7 @@ from cordwood.cleanup.plan.check_plan import CheckPlan
 from cordwood.cleanup.rules.blockers import Blocker
 from cordwood.cleanup.rules.group_losses import NotedLoss
 from cordwood.cleanup.rules.log_view import LogView
-from cordwood.configs.sources import Origin
+from cordwood.configs.levels import Origin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from cordwood.cleanup.schedule.next_check import plan_next_check
-from cordwood.configs.describe import topic_origins
 from cordwood.model.pauses import in_steps
 from cordwood.node.node import Node
 from cordwood.queries.explain.answer import Explanation
@@ -32,7 +31,7 @@ def explain_node(node: Node, on_loop: OnLoop, globs: Sequence[str]) -> Explanati
     ids, origins = on_loop(
         lambda: (
             broker.transactions.ids_by_producer(),
-            {topic: topic_origins(broker.configs, topic) for topic in in_steps(topics)},
+            {topic: broker.configs.topic_origins(topic) for topic in in_steps(topics)},
         )
     )
     planned = plan_next_check(manager, logs, now_ms=now_ms)

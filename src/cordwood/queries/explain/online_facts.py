@@ -10,7 +10,7 @@ from cordwood.cleanup.rules.blockers import Blocker, Code
 from cordwood.cleanup.rules.shared_retention import SharedLog
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.cleaner_status import cleaner_blocker
-from cordwood.configs.sources import Origin
+from cordwood.configs.levels import Origin
 from cordwood.queries.explain.log_facts import Delays, LogFacts, OpenTransaction
 from cordwood.queries.explain.offline_facts import bytes_a_second
 from cordwood.storage.log.open_transactions import open_transactions

@@ -22,7 +22,7 @@ from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.clean import clean
 from cordwood.cleanup.schedule.survey import Survey, survey
-from cordwood.configs.sources import Origin
+from cordwood.configs.levels import Origin
 from cordwood.model.clock import Clock
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.queries.partitions import LeftOut

@@ -12,9 +12,8 @@ from typing import Final
 from cordwood.cleanup.plan.check_plan import DAY_MS, CheckPlan, bytes_of_next_day, plan_check_of
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits, SharedLog
-from cordwood.configs.levels import Level
+from cordwood.configs.levels import Level, Origin
 from cordwood.configs.log_config import LogConfig
-from cordwood.configs.sources import Origin
 from cordwood.configs.static_topics import property_name
 from cordwood.configs.table import TOPIC_SETTINGS
 from cordwood.queries.partitions import LeftOut

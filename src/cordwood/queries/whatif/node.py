@@ -17,7 +17,6 @@ from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.next_check import free_space, frozen_logs, logs_to_plan
 from cordwood.configs.alter import Alteration, Resource, supposing
 from cordwood.configs.config_file import merge_set_options
-from cordwood.configs.describe import topic_origins
 from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.names import advise_on_broker_name
@@ -183,7 +182,7 @@ def _overruled(
     }
     if not changed:
         return []
-    origins = {topic: topic_origins(configs, topic) for topic in in_steps(topics)}
+    origins = {topic: configs.topic_origins(topic) for topic in in_steps(topics)}
     return overruled_by_topics(origins, changed)
 
 

@@ -27,7 +27,6 @@ from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
 
 _SETTINGS_SINCE = 5
-_OF_SETTINGS = ("name", "value", "read_only", "config_source", "is_sensitive")
 _Topic = CreateTopicsResponse.CreatableTopicResult
 
 
@@ -109,7 +108,13 @@ def _result(
     if context.api_version >= _SETTINGS_SINCE:
         configs = {key: value for key, value in topic.configs.items() if value is not None}
         created.configs = [
-            CreateTopicsResponse.CreatableTopicConfigs(**{key: entry[key] for key in _OF_SETTINGS})
+            CreateTopicsResponse.CreatableTopicConfigs(
+                name=entry.name,
+                value=entry.value,
+                read_only=entry.is_read_only,
+                config_source=entry.level.code,
+                is_sensitive=entry.is_sensitive,
+            )
             for entry in describe_new_topic(context.node.configs, configs)
         ]
     return created

@@ -9,10 +9,7 @@ KIP-569, KIP-1142.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
-from cordwood.configs.describe import describe
+from cordwood.configs.describe import Entry, describe
 from cordwood.configs.resource import ConfigResource
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
@@ -70,13 +67,23 @@ def _described(
 
 
 def _config(
-    entry: Mapping[str, Any], *, with_synonyms: bool
+    entry: Entry, *, with_synonyms: bool
 ) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
-    synonyms = [
-        DescribeConfigsResponse.DescribeConfigsSynonym(**each)
-        for each in (entry["synonyms"] if with_synonyms else ())
-    ]
-    return DescribeConfigsResponse.DescribeConfigsResourceResult(**{**entry, "synonyms": synonyms})
+    return DescribeConfigsResponse.DescribeConfigsResourceResult(
+        name=entry.name,
+        value=entry.value,
+        read_only=entry.is_read_only,
+        config_source=entry.level.code,
+        is_sensitive=entry.is_sensitive,
+        synonyms=[
+            DescribeConfigsResponse.DescribeConfigsSynonym(
+                name=each.name, value=each.value, source=each.level.code
+            )
+            for each in (entry.synonyms if with_synonyms else ())
+        ],
+        config_type=entry.type_code,
+        documentation=entry.documentation,
+    )
 
 
 def _refused(

@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from cordwood.configs.levels import Origin
 from cordwood.configs.log_config import LogConfig
-from cordwood.configs.sources import Origin
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.rng import Rng, SystemRng
 from cordwood.model.topic_partition import TopicPartition

@@ -10,7 +10,7 @@ from typing import Any, Final
 import typer
 
 from cordwood.cleanup.rules.blockers import Blocker
-from cordwood.configs.sources import Origin
+from cordwood.configs.levels import Origin
 from cordwood.queries.explain.answer import (
     ExplainedLog,
     ExplainedSegment,

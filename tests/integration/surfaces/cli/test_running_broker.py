@@ -132,9 +132,9 @@ def test_the_address_is_given_to_those_alone_who_ask_for_it_by_name(
     broker: RunningBroker, probe: Probe
 ) -> None:
     described = broker.call(lambda each: describe(each.configs, 4, "1"))
-    assert not [entry for entry in described if entry["name"].startswith("cordwood.")]
+    assert not [entry for entry in described if entry.name.startswith("cordwood.")]
     named = broker.call(lambda each: describe(each.configs, 4, "1", wanted=["cordwood.http.url"]))
-    assert [(entry["value"], entry["read_only"]) for entry in named] == [(probe.url, True)]
+    assert [(entry.value, entry.is_read_only) for entry in named] == [(probe.url, True)]
     assert (
         broker.call(lambda each: describe(each.configs, 4, "", wanted=["cordwood.http.url"])) == []
     )

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from cordwood.configs.levels import Level
+from cordwood.configs.levels import Level, Origin
 from cordwood.configs.log_config import LogConfig
-from cordwood.configs.sources import Origin
 from cordwood.configs.value import LONG_MAX
 from cordwood.queries.advise.lint import remarks
 

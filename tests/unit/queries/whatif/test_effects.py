@@ -8,9 +8,8 @@ from cordwood.cleanup.plan.check_plan import plan_check_alone
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.rules.log_view import LogView, SegmentView
 from cordwood.cleanup.rules.shared_retention import SharedLog
-from cordwood.configs.levels import Level
+from cordwood.configs.levels import METADATA_LOG, Level, Origin
 from cordwood.configs.log_config import LogConfig
-from cordwood.configs.sources import METADATA_LOG, Origin
 from cordwood.configs.static_topics import property_name
 from cordwood.queries.whatif.comparison import (
     NOW,
