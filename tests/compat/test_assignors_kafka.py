@@ -111,7 +111,7 @@ class Case:
         )
 
     def result(self) -> Result:
-        """What Cordwood's assignor computes."""
+        """The assignment that Cordwood's assignor computes."""
         counts = dict(self.topics.values())
         try:
             found = ASSIGNORS[self.assignor](self.spec(), counts.get)

@@ -46,7 +46,7 @@ from support.golden import Golden
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replayed:
-    """How a replay ended."""
+    """Result of a replay."""
 
     directory: Path
     batches: int

@@ -60,7 +60,7 @@ _IN_GROUP: Final = re.compile(r" --group | group\.id=")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What both sides said to a command line, made comparable."""
+    """Output of both sides for a command line, made comparable."""
 
     case: Case
     kafka: ToolResult
@@ -163,7 +163,7 @@ def _own_names(data: bytes, prefix: str) -> bytes:
 
 
 def comparable(said: ToolResult, prefix: str, *, ordered: bool) -> ToolResult:
-    """What a side said without what may differ."""
+    """The output of a side without parts that may differ."""
     out = _TOPIC_ID.sub(r"\1ID", said.out.replace(prefix, "%"))
     out = _REPLICAS.sub(_without_offsets, _HIGH_WATERMARK.sub(r"\1N", out))
     if not ordered:

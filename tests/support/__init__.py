@@ -1,1 +1,1 @@
-"""What the tests, the tools and the benchmarks of Cordwood share; not part of the package."""
+"""Shared helpers of Cordwood's tests, tools and benchmarks; not part of the package."""

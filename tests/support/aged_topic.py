@@ -86,7 +86,7 @@ class AgedTopic:
     def unread(
         self, before: Mapping[int, int], after: Mapping[int, int]
     ) -> dict[tuple[str, str], int]:
-        """How many offsets groups have lost, by group and partition.
+        """The number of offsets that groups have lost, by group and partition.
 
         Args:
             before: log start offsets by the number of the partition.

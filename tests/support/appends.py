@@ -70,7 +70,7 @@ def validate(
     leader_epoch: int = 0,
     metrics: ValidationMetrics | None = None,
 ) -> ValidationResult:
-    """What becomes of a leader's append at the time `NOW`.
+    """Validates a leader's append at the time `NOW`.
 
     Raises:
         KafkaError: it is refused.

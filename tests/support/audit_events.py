@@ -24,7 +24,7 @@ class Events(logging.Handler):
         self.all.append(getattr(record, EVENT_ATTRIBUTE))
 
     def of(self, kind: type[T]) -> list[T]:
-        """Those of a kind."""
+        """The events of a kind."""
         return [each for each in self.all if isinstance(each, kind)]
 
 

@@ -64,7 +64,7 @@ def quick_start(jars: Path, home: Path, log4j: Path) -> list[str]:
 
 
 def _version(jars: Path) -> str:
-    """What an archive is for: names and times of the jars, and the JVM."""
+    """The version of an archive: names and times of the jars, and the JVM."""
     java = Path(shutil.which("java") or "java").resolve()
     release = java.parents[1] / "release"
     facts = [str(java), release.read_text() if release.exists() else ""]

@@ -17,7 +17,7 @@ _CLEAN_SECONDS_MAX = 900
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cleaning:
-    """What one run of `cordwood clean --json` said."""
+    """Output of one run of `cordwood clean --json`."""
 
     exit_code: int
     report: dict[str, Any]

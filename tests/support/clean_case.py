@@ -63,7 +63,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a command ended; `exit_code` None when it did not end in time."""
+    """End of a command; `exit_code` None when it did not end in time."""
 
     exit_code: int | None
     output: str

@@ -79,7 +79,7 @@ class CleanerBench:
         return self.state(name)
 
     def state(self, name: str = "t-0") -> dict[bytes, tuple[bytes, int]]:
-        """What a reader of a log ends with."""
+        """The newest value and offset of each key of a log."""
         return newest(read_records(self.logs.log(name)))
 
     def reconfigure(self, **settings: Any) -> None:
@@ -111,11 +111,11 @@ class CleanerBench:
         return pid
 
     def staged(self) -> list[Path]:
-        """What tasks have left in logs' directories."""
+        """Staged files that tasks have left in logs' directories."""
         return list(self.logs.directories[0].rglob("*.staged"))
 
     def last_run(self) -> tuple[str, str]:
-        """How the last compaction ended, and why."""
+        """Outcome of the last compaction, and the error."""
         run = self.cleaner.status()["last_runs"][0]
         return run["outcome"], run["error"]
 

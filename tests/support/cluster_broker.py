@@ -13,7 +13,7 @@ from support.served import ServedBroker
 
 
 class ClusterBroker(ServedBroker):
-    """As `ServedBroker`, with the id `node_id`; it compacts in its own process, without Spark."""
+    """`ServedBroker` with the id `node_id`; it compacts in its own process, without Spark."""
 
     def __init__(
         self,

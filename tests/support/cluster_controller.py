@@ -16,7 +16,7 @@ from support.served import ServedBroker
 
 
 class ClusterController(ServedBroker):
-    """As a `KafkaController`, the only voter of its quorum."""
+    """Controller like a `KafkaController`, the only voter of its quorum."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ClusterController(ServedBroker):
         return {"controller.quorum.voters": f"{self.node_id}@{self.bootstrap_servers}"}
 
     def __enter__(self) -> Self:
-        """As `RealKafka`: nothing runs yet."""
+        """Returns the controller, which does not run yet."""
         return self
 
     def launch(self) -> None:

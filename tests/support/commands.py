@@ -22,7 +22,7 @@ FULL = "a full disk"
 
 
 class Outcome(NamedTuple):
-    """How a run ended; `code` is negative where a signal killed it."""
+    """End of a run; `code` is negative where a signal killed it."""
 
     code: int
     out: str

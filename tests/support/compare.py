@@ -62,7 +62,7 @@ class Difference:
 
 @dataclass(slots=True, kw_only=True)
 class Dump:
-    """What kafka-dump-log printed, by file."""
+    """Output of kafka-dump-log, by file."""
 
     lines: dict[Path, list[str]] = field(default_factory=dict)
     complaints: dict[Path, list[str]] = field(default_factory=dict)

@@ -151,7 +151,7 @@ class ConfigBroker:
     def create(
         self, name: str, settings: Mapping[str, str | None], *, validate_only: bool = False
     ) -> Answer:
-        """What CreateTopics would say of a topic's settings; nothing is made."""
+        """Validates a topic's settings as CreateTopics does; nothing is made."""
         assert validate_only, name
         texts = {key: text for key, text in settings.items() if text is not None}
         try:

@@ -1,4 +1,4 @@
-"""What a real Kafka answers to the scenario of config requests, kept to compare with.
+"""Answers of a real Kafka to the scenario of config requests, kept to compare with.
 
 Ports and directories differ from run to run, and are written as fixed ones.
 """
@@ -66,7 +66,7 @@ class Recording:
 
 
 def differences(expected: Answers, broker: Asked) -> list[str]:
-    """Where `broker` answers the scenario otherwise than was recorded, in a line each."""
+    """Differences between `broker`'s answers to the scenario and the recorded ones, one a line."""
     found: list[str] = []
     for (what, theirs), (asked, ours) in zip(expected, play(broker), strict=True):
         assert what == asked, "the recording is of another scenario"

@@ -98,7 +98,7 @@ class Asked(Protocol):
 
 
 def play(broker: Asked, *, settle: Any = None) -> Iterator[tuple[str, Any]]:
-    """What the scenario asks, in words, and the answers; `settle` waits until changes are in."""
+    """Steps of the scenario, in words, and the answers; `settle` waits until changes are in."""
     for what, arguments in steps():
         kind, _, _ = what.partition(" ")
         match kind:

@@ -137,12 +137,12 @@ class Station:
         return self.image.brokers.get(broker_id)
 
     def epoch(self, broker_id: int) -> int:
-        """That of a broker; -1 if it is not registered."""
+        """The epoch of a broker; -1 if it is not registered."""
         broker = self.broker(broker_id)
         return -1 if broker is None else broker.epoch
 
     def topic_id(self, name: str) -> uuid.UUID:
-        """That of a topic; one that nobody has if there is no such topic."""
+        """The id of a topic; one that nobody has if there is no such topic."""
         topic = self.image.topics.get(name)
         return uuid.UUID(int=7 << 70) if topic is None else topic.topic_id
 
@@ -461,7 +461,7 @@ class ControllerScript:
         return "alter_partition_reassignments", 1, lambda _: fields
 
     def list_reassignments(self) -> tuple[str, int, Make]:
-        """What is being moved."""
+        """Asks for the reassignments in progress."""
         fields = {"timeout_ms": 30_000, "topics": None}
         return "list_partition_reassignments", 0, lambda _: fields
 
@@ -508,7 +508,7 @@ class ControllerScript:
 
 
 def differences(kafka: Station, cordwood: Station, seed: int, steps: int) -> list[str]:
-    """What the two answer, or write, differently; it ends with the first difference."""
+    """Differences between both answers, or writes; it ends with the first one."""
     script = ControllerScript(seed)
     begin = script.begin()
     for step in range(steps):

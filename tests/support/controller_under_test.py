@@ -95,7 +95,7 @@ class ControllerUnderTest:
 
     @property
     def directory(self) -> Path:
-        """That of the metadata log."""
+        """The directory of the metadata log."""
         return self.log_dirs[0] / CLUSTER_METADATA_DIR
 
     def open(

@@ -68,7 +68,7 @@ class DifferenceError(CordwoodError):
 
 
 class Side(Protocol):
-    """What a broker chose, as a request may refer to it."""
+    """Values that a broker chose, as a request may refer to them."""
 
     topic_ids: dict[str, uuid.UUID]
     sessions: dict[int, int]
@@ -437,7 +437,7 @@ class Difference:
 
 
 def differing_lines(expected: Any, found: Any, path: str = "") -> list[str]:
-    """Where two values differ, a line for each place: path, what was expected, what was found."""
+    """Differences between two values, a line for each place: path, expected, found."""
     if isinstance(expected, Mapping) and isinstance(found, Mapping):
         lines = []
         for key in sorted({*expected, *found}):
@@ -457,7 +457,7 @@ def differing_lines(expected: Any, found: Any, path: str = "") -> list[str]:
 
 @dataclass(slots=True)
 class Transcript:
-    """What the first broker was asked and answered, and how its logs ended."""
+    """Requests to the first broker, its answers, and the end of its logs."""
 
     seed: int
     exchanges: list[Exchange]

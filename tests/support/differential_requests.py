@@ -42,7 +42,7 @@ def opening(world: World) -> Iterator[Step]:
 
 
 def draws_of(world: World) -> tuple[list[Draw], list[float]]:
-    """What can be drawn, and how often."""
+    """The draws, and their weights."""
     all_draws = {**DRAWS, **admin.DRAWS}
     usable = {draw: weight for draw, (api, weight) in all_draws.items() if world.serves(api)}
     return list(usable), list(usable.values())

@@ -1,4 +1,4 @@
-"""What a script for `support.differential` knows, by the first broker's answers."""
+"""Knowledge of a script for `support.differential`, by the first broker's answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from support.wire import API_KEYS, known_versions
 
 @dataclass(slots=True)
 class Log:
-    """What is known of a partition: its start, its end (exclusive), times in it."""
+    """Known state of a partition: its start, its end (exclusive), times in it."""
 
     start: int = 0
     end: int = 0
@@ -23,14 +23,14 @@ class Log:
 
 @dataclass(slots=True)
 class Topic:
-    """What is known of a topic."""
+    """Known state of a topic."""
 
     partitions: int
     logs: dict[int, Log] = field(default_factory=dict)
 
 
 class World:
-    """What a script knows: topics, logs, producers, sessions, by the first broker's answers."""
+    """Knowledge of a script: topics, logs, producers, sessions, by the first broker's answers."""
 
     def __init__(
         self, rng: random.Random, now_ms: int, versions: Mapping[int, range] | None
@@ -75,7 +75,7 @@ class World:
         return self.rng.choice((count, -1, 100, count + 1))
 
     def log(self, name: str, partition: int) -> Log:
-        """What is known of the partition; of one that is not there, an empty log."""
+        """The known state of a partition; an empty log if it does not exist."""
         if name not in self.topics:
             return Log()
         return self.topics[name].logs.setdefault(partition, Log())

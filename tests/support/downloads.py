@@ -1,4 +1,4 @@
-"""What tests fetch from the network once, and keep below `~/.cache/cordwood`."""
+"""Downloads of tests, fetched once, and kept below `~/.cache/cordwood`."""
 
 from __future__ import annotations
 

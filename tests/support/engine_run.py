@@ -45,7 +45,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a job went: each partition's (status, reason), how many tasks ran at once, the files.
+    """Result of a job: each partition's (status, reason), how many tasks ran at once, the files.
 
     `digest` is what `support.clean.digest_tree` gives afterwards. `shares` are the parts of all
     compactions that were reported as done, one after the other.

@@ -174,7 +174,7 @@ def kept_records(directory: Path, *, key: bytes = KEY) -> list[tuple[int, Any]]:
 
 
 def producers_of(directory: Path) -> list[tuple[Any, ...]]:
-    """What each batch of data or markers says of its producer, of those that have records."""
+    """The producer fields of each batch of data or markers that has records."""
     return [
         (
             batch.header.producer_id,

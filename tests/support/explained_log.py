@@ -69,7 +69,7 @@ class ExplainedLog:
         return explain(facts, now_ms=self.now_ms)
 
     def codes(self, number: int = 0) -> list[Code]:
-        """What is in the way of a segment, by its number."""
+        """The blockers of a segment, by its number."""
         explanation = self.explain()
         return [each.code for each in explanation.blockers(explanation.fates[number])]
 

@@ -43,11 +43,11 @@ class DeadDisk(OsFileSystem):
         return self.dead is not None and path.is_relative_to(self.dead)
 
     def open(self, path: Path, *, write: bool = False) -> OsFile:
-        """As `FileSystem.open`."""
+        """Opens a file whose reads are counted."""
         return _File(path, os.O_RDWR if write else os.O_RDONLY, self)
 
     def create(self, path: Path) -> OsFile:
-        """As `FileSystem.create`."""
+        """Creates a file, unless that is to fail."""
         return _File(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, self)
 
 

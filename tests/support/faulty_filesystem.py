@@ -44,7 +44,7 @@ def kind_of_file(path: Path) -> str:
 
 
 class Faults:
-    """What fails below a directory, as a control directory says, and what was done there."""
+    """Failures below a directory, by a control directory, and the operations there."""
 
     def __init__(self, control: Path, root: Path) -> None:
         """Nothing fails.
@@ -78,7 +78,7 @@ class Faults:
         return sorted({Site(*line.split("\t")) for line in lines})
 
     def check(self, kind: str, path: Path) -> None:
-        """Called before each operation that changes something.
+        """Checks an operation that changes something, before it is done.
 
         Raises:
             NoSpaceError, OSError: it is to fail.
@@ -101,7 +101,7 @@ class Faults:
             raise OSError(plan["errno"], os.strerror(plan["errno"]), str(path))
 
     def failures(self) -> int:
-        """How many operations have failed since this was last asked."""
+        """The number of operations that have failed since the last call."""
         path = self.control / "failed"
         count = len(path.read_text().splitlines()) if path.exists() else 0
         path.unlink(missing_ok=True)
@@ -115,48 +115,48 @@ class FaultyFileSystem(OsFileSystem):
         self.faults = faults
 
     def open(self, path: Path, *, write: bool = False) -> OsFile:
-        """As `FileSystem.open`."""
+        """Opens a file whose reads are counted."""
         return _File(path, os.O_RDWR if write else os.O_RDONLY, self.faults)
 
     def create(self, path: Path) -> OsFile:
-        """As `FileSystem.create`."""
+        """Creates a file, unless that is to fail."""
         self.faults.check("create", path)
         return _File(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, self.faults)
 
     def rename(self, path: Path, target: Path) -> None:
-        """As `FileSystem.rename`; it goes by the new name."""
+        """Renames, unless that is to fail; the operation is known by the new name."""
         self.faults.check("rename", target)
         super().rename(path, target)
 
     def remove(self, path: Path) -> None:
-        """As `FileSystem.remove`."""
+        """Removes a file, unless that is to fail."""
         if self.exists(path):
             self.faults.check("remove", path)
         super().remove(path)
 
     def make_directory(self, path: Path) -> None:
-        """As `FileSystem.make_directory`."""
+        """Makes a directory, unless that is to fail."""
         if not self.exists(path):
             self.faults.check("make directory", path)
         super().make_directory(path)
 
     def remove_directory(self, path: Path) -> None:
-        """As `FileSystem.remove_directory`."""
+        """Removes a directory, unless that is to fail."""
         self.faults.check("remove directory", path)
         super().remove_directory(path)
 
     def sync_directory(self, path: Path) -> None:
-        """As `FileSystem.sync_directory`."""
+        """Syncs a directory, unless that is to fail."""
         self.faults.check("sync directory", path)
         super().sync_directory(path)
 
     def set_modified(self, path: Path, modified_ns: int) -> None:
-        """As `FileSystem.set_modified`."""
+        """Sets a modification time, unless that is to fail."""
         self.faults.check("set modified", path)
         super().set_modified(path, modified_ns)
 
     def take_after(self, path: Path, model: FileFacts) -> None:
-        """As `FileSystem.take_after`."""
+        """Copies owner and mode, unless that is to fail."""
         self.faults.check("take after", path)
         super().take_after(path, model)
 

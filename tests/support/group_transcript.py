@@ -1,4 +1,4 @@
-"""What a broker answers to the group APIs in every version: for one to be compared with another.
+"""Answers of a broker to the group APIs in every version, to be compared with another's.
 
 What differs from run to run (ids of members and topics, the port) has names instead. Each step is
 asked on a connection of its own where it may have to wait.

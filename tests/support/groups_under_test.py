@@ -112,7 +112,7 @@ class ManualTimers:
 
     @property
     def pending(self) -> int:
-        """How many are set."""
+        """The number of timers that are set."""
         return sum(timer.run is not None for _, _, timer in self._due)
 
 
@@ -150,7 +150,7 @@ class TopicsUnderTest:
 
 
 class GroupBroker(TopicsUnderTest):
-    """What a coordinator needs of a broker, over real logs in a directory.
+    """Broker of a coordinator, over real logs in a directory.
 
     `fails_with` makes every append fail. With `is_replicated`, an append is not committed until
     the test advances the high watermark. What is handed over by `call_soon` happens at `run_soon`.
@@ -427,7 +427,7 @@ class GroupRun:
         topic_id: uuid.UUID = ZERO_UUID,
         require_stable: bool = False,
     ) -> FetchedOffset:
-        """What OffsetFetch answers for a partition."""
+        """The answer of OffsetFetch for a partition."""
         wanted = [FetchTopic(topic, (partition,), topic_id)]
         if not require_stable:
             (found,) = self.groups.fetch(group, wanted)
@@ -440,7 +440,7 @@ class GroupRun:
     def fetch_stable(
         self, wanted: Sequence[FetchTopic], *, group: str = "g"
     ) -> list[list[FetchedTopic] | int]:
-        """What OffsetFetch answers, some time, that wants offsets that nothing may change."""
+        """The answer of an OffsetFetch that waits for stable offsets."""
         answers: list[list[FetchedTopic] | int] = []
 
         def committed(error: int) -> None:
@@ -467,7 +467,7 @@ class GroupRun:
         return only(answers)
 
     def leave(self, *members: LeavingMember, group: str = "g") -> tuple[LeaveAnswer, ...]:
-        """What became of each member."""
+        """Removes members; the result for each."""
         answers: list[LeaveReply] = []
         self.groups.leave(group, members, answers.append)
         reply = only(answers)
@@ -506,7 +506,7 @@ def only(answers: Sequence[A]) -> A:
 
 
 def assigned(member_id: str) -> bytes:
-    """What the leader of `GroupRun.stable` assigns a member: no partitions, its id as user data."""
+    """A member's assignment in `GroupRun.stable`: no partitions, its id as user data."""
     data = member_id.encode()
     return struct.pack(">hii", 0, 0, len(data)) + data
 

@@ -20,7 +20,7 @@ _SECONDS_MAX = 120
 
 
 class Shown(NamedTuple):
-    """What standard output showed, line by line, what standard error said, and the exit code."""
+    """Output of a command: lines of standard output, standard error, and the exit code."""
 
     lines: list[str]
     stderr: str

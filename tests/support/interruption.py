@@ -15,21 +15,21 @@ class Interruption:
         self.count = 0
 
     def run(self, work: Callable[[], pauses.T]) -> pauses.T:
-        """What `work` gives."""
+        """The result of `work`, which is interrupted."""
         with pauses.running(self):
             return work()
 
     def pause(self) -> None:
-        """As `model.pauses.Pausing`."""
+        """Interrupts the work."""
         self.leave()
         self.come_back()
 
     def leave(self) -> None:
-        """As `model.pauses.Pausing`."""
+        """Lets the others' requests run."""
         self.count += 1
         # The others' own requests are not interrupted.
         with pauses.running(None):
             self._others()
 
     def come_back(self) -> None:
-        """As `model.pauses.Pausing`."""
+        """Does nothing."""

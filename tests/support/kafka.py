@@ -345,7 +345,7 @@ class RealKafka:
 
     @property
     def log_since_start(self) -> str:
-        """What the broker has logged since it was last started."""
+        """The lines that the broker has logged since its last start."""
         path = self.root / "server.log"
         if not path.exists():
             return ""
@@ -392,7 +392,7 @@ class RealKafka:
         return poll_until(self.serving, timeout_s=_START_SECONDS_MAX, what="Kafka starts")
 
     def launch(self, properties: Mapping[str, str] | None = None) -> None:
-        """As `start`, without waiting."""
+        """Starts without waiting."""
         assert not self.is_running, "started twice"
         jars, resources = self.programs()
         self._write_config(properties or {})
@@ -534,7 +534,7 @@ class RealKafka:
         self.config_file.write_text("".join(f"{key}={value}\n" for key, value in lines.items()))
 
     def format_flags(self) -> list[str]:
-        """What `kafka-storage format` is called with beside the cluster's id; may be overridden."""
+        """The flags of `kafka-storage format` beside the cluster's id; may be overridden."""
         return []
 
     def _format(self) -> None:

@@ -18,7 +18,7 @@ CONTROLLER_ID = 100
 
 
 class ControllerOfCluster(Protocol):
-    """What a broker has to know of its controller, Kafka's or another."""
+    """Facts about its controller that a broker needs, Kafka's or another."""
 
     @property
     def is_dynamic(self) -> bool:
@@ -71,7 +71,7 @@ class KafkaController(RealKafka):
         return {"controller.quorum.voters": self._voters}
 
     def roles(self) -> dict[str, str]:
-        """As `RealKafka.roles`."""
+        """The settings of a broker's roles."""
         return {
             "process.roles": "controller",
             "node.id": str(self.node_id),
@@ -80,11 +80,11 @@ class KafkaController(RealKafka):
         }
 
     def format_flags(self) -> list[str]:
-        """As `RealKafka.format_flags`."""
+        """The flags of its controller's quorum."""
         return ["--standalone"] if self.is_dynamic else []
 
     def serving(self) -> AdminClient | None:
-        """As `RealKafka.serving`: it has started, and leads its quorum if it is alone."""
+        """An admin client once it has started, and leads its quorum if it is alone."""
         if not self.is_running:
             raise KafkaRunError(f"Kafka ended while starting: {self.log_since_start[-3000:]}")
         log = self.log_since_start
@@ -106,7 +106,7 @@ class KafkaBroker(RealKafka):
         *,
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """As `RealKafka`.
+        """Prepares a broker; it is not started.
 
         Args:
             root: where its files are.
@@ -119,7 +119,7 @@ class KafkaBroker(RealKafka):
         self.node_id = node_id
 
     def roles(self) -> dict[str, str]:
-        """As `RealKafka.roles`."""
+        """The settings of a broker's roles."""
         return {
             "process.roles": "broker",
             "node.id": str(self.node_id),
@@ -129,11 +129,11 @@ class KafkaBroker(RealKafka):
         }
 
     def format_flags(self) -> list[str]:
-        """As `RealKafka.format_flags`."""
+        """The flags of its controller's quorum."""
         return ["--no-initial-controllers"] if self.controller.is_dynamic else []
 
     def serving(self) -> AdminClient | None:
-        """As `RealKafka.serving`; the other brokers may be down."""
+        """An admin client once it serves; the other brokers may be down."""
         if not self.is_running:
             raise KafkaRunError(f"Kafka ended while starting: {self.log_since_start[-3000:]}")
         admin = self.admin()

@@ -22,7 +22,7 @@ _ALONE = frozenset({"org.apache.kafka.tools.VerifiableProducer"})
 
 
 class ToolResult(NamedTuple):
-    """What a tool printed, and its exit code."""
+    """Output of a tool, and its exit code."""
 
     code: int
     out: str

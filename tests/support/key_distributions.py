@@ -147,7 +147,7 @@ def _mortal(
 
 
 def _uniform(share: float) -> Callable[[np.random.Generator, int], Ints]:
-    """So many keys for each record, at random."""
+    """Draws keys for each record at random, a share of the records."""
     return lambda rng, n: rng.integers(0, max(1, int(n * share)), n)
 
 

@@ -30,7 +30,7 @@ _NUMBER = struct.Struct(">q")
 
 @dataclass
 class Outcome:
-    """How it went: `complaints` is empty when nothing was lost."""
+    """Result: `complaints` is empty when nothing was lost."""
 
     kills: int = 0
     acknowledged: int = 0

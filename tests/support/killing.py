@@ -52,7 +52,7 @@ _METHODS: tuple[tuple[type, str], ...] = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ended:
-    """How a child ended: killed, or after so many steps of the owner and of tasks."""
+    """End of a child: killed, or after so many steps of the owner and of tasks."""
 
     killed: bool
     steps: dict[str, int]
@@ -216,7 +216,7 @@ class KillableCleanings:
 
 
 def _clean_in_child(job: _Job) -> Ended | str:
-    """How the child ended, or what failed in it."""
+    """Cleans in a child; returns its end, or its failure."""
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:

@@ -91,7 +91,7 @@ class LengthCase(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name for people."""
         return f"{self.api} v{self.version} {self.field} {self.length}"
 
 

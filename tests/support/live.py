@@ -180,7 +180,7 @@ class Live:
         return lambda number: self.now_ms - int(days * DAY_MS) + number
 
     def log_dir_of(self, partition: str) -> Path:
-        """Which of the broker's log directories holds this partition."""
+        """The broker's log directory that holds this partition."""
         return next(d for d in self.kafka.log_dirs if (d / partition).is_dir())
 
     def segments(self, topic: str) -> list[tuple[int, int]]:
@@ -249,7 +249,7 @@ def _write_edge_keys(live: Live) -> None:
 
 
 def _write_common(live: Live) -> None:
-    """What is written in both rounds."""
+    """Writes the records of both rounds."""
     work = live.work
     for topic in ("ratio-above", "ratio-equal", "ratio-below", "ratio-one", "dynamic-ratio"):
         work.fill(topic, 600, keys=300, settings={"batch.num.messages": 20})

@@ -228,7 +228,7 @@ class LogBuilder:
         )
 
     def earliest_first_offset(self, producer_id: int) -> int:
-        """Where the transaction that the producer's last marker has ended can have begun."""
+        """The earliest start of the transaction that the producer's last marker has ended."""
         return self._markers.get(producer_id, (-1, -1))[0] + 1
 
     def append(self, data: bytes) -> None:
@@ -336,7 +336,7 @@ class LogBuilder:
         return checkpoints_of([self])
 
     def capture(self, directory: Path, config: LogConfig, *, now_ms: int = NOW_MS) -> Captured:
-        """What `cordwood.cleanup.access.capture` sees of it in `directory`, after a clean stop."""
+        """The log as it is captured in `directory`, after a clean stop."""
         offline = load_offline_log(
             directory,
             self.topic_partition,

@@ -75,7 +75,7 @@ class CrashPlan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CrashReport:
-    """What a run did: operations that changed the file system, and images opened and judged.
+    """Numbers of a run: operations that changed the file system, and images opened and judged.
 
     `holes` counts logs that lost records between two segments, none of them flushed, as Kafka's do.
     """
@@ -219,7 +219,7 @@ class CrashRun:
                 return
 
     def _take_note_of_recovery_points(self) -> None:
-        """What lies below a recovery point is not looked at by a recovery: it has to be there."""
+        """Notes recovery points: a recovery does not look below them, so that has to be there."""
         for log in self._logs():
             self._models[log.topic_partition].claimed(log.offsets.recovery_point)
 

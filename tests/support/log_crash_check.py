@@ -173,7 +173,7 @@ class LogCheck:
         assert all(start < max(1, log.log_end_offset) for start in starts), starts
 
     def _check_reads(self) -> None:
-        """By offset: whole batches in order, wherever one begins."""
+        """Reads by offset: whole batches in order, wherever one begins."""
         log, visible = self._log, self._visible()
         assert fetch_all(log, log.log_start_offset, 1 << 20) == [b.raw for b in visible]
         if visible:
@@ -182,7 +182,7 @@ class LogCheck:
             assert fetch_all(log, at, self._rng.choice([1, 100, 700])) == wanted, f"from {at}"
 
     def _check_lookups(self) -> None:
-        """By offset and by timestamp, through whatever the indexes hold."""
+        """Looks up by offset and by timestamp, through whatever the indexes hold."""
         log = self._log
         for segment, found in zip(log.segments, self._segments, strict=True):
             position = 0
@@ -196,7 +196,7 @@ class LogCheck:
             self._check_timestamp(timestamp)
 
     def _check_timestamp(self, timestamp: int) -> None:
-        """As in Kafka: of the first segment that is new enough, the first record that is."""
+        """Looks up a timestamp as Kafka: the first such record of the first such segment."""
         log = self._log
         for found in self._segments:
             if not found.batches:
@@ -216,7 +216,7 @@ class LogCheck:
         assert (listed and listed[:2]) == expected, f"at {timestamp}: {listed}, not {expected}"
 
     def _check_stable(self) -> None:
-        """What is open and what was aborted, as readers of committed records see it."""
+        """Checks open and aborted transactions, as readers of committed records see them."""
         log = self._log
         start, end = log.log_start_offset, log.log_end_offset
         visible = self._visible()

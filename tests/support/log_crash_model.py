@@ -1,4 +1,4 @@
-"""What one log may hold and what it must, at every moment of a workload: a list of batches.
+"""Model of what one log may and must hold during a workload: a list of batches.
 
 The model knows each batch by its bytes. A log that is found after a crash is right when its batches
 are those of the model, of which only a beginning that was deleted and an end that was not flushed
@@ -85,7 +85,7 @@ class Producer(NamedTuple):
 
     @property
     def next_sequence(self) -> int:
-        """What it sends next."""
+        """The sequence that it sends next."""
         if self.newest is None or self.newest.header.producer_epoch != self.epoch:
             return 0
         return self.newest.header.last_sequence + 1
@@ -166,11 +166,11 @@ class LogModel:
     # ---- appends
 
     def begin_append(self, batches: Sequence[Stored]) -> None:
-        """These may be there from now on."""
+        """Notes batches that may be there from now on."""
         self.appending = list(batches)
 
     def end_append(self) -> None:
-        """They are."""
+        """Notes that the batches are there."""
         self.batches += self.appending
         self.history += self.appending
         self.end = self.solid_end = self.appending[-1].next_offset
@@ -182,7 +182,7 @@ class LogModel:
         self.end_min = max(self.end_min, self.solid_end)
 
     def flushed_below(self, offset: int) -> None:
-        """What is below `offset`, and not deleted, has been made to last."""
+        """Notes that the log below `offset`, as far as it is not deleted, is durable."""
         lasting = [b for b in self.batches if self.start < b.next_offset <= offset]
         self.lasting.update(batch.base_offset for batch in lasting)
         self.end_min = max([self.end_min, *[b.next_offset for b in lasting[-1:]]])
@@ -207,7 +207,7 @@ class LogModel:
         self.is_losing = True
 
     def end_truncation(self, offset: int) -> None:
-        """They have gone."""
+        """Notes that the truncated batches are gone."""
         self.batches = [b for b in self.batches if b.next_offset <= offset]
         self.history = [b for b in self.history if b.next_offset <= offset]
         self.end = offset
@@ -220,7 +220,7 @@ class LogModel:
         self.begins_anew = True
 
     def end_anew(self, offset: int) -> None:
-        """They have gone; what producers are known has gone with them."""
+        """Notes that all batches are gone, and the producers with them."""
         self.batches, self.history = [], []
         self.doubtful = {}
         self.start = self.end = self.solid_end = offset
@@ -261,7 +261,7 @@ class LogModel:
         self.replacing = copied
 
     def end_replacing(self) -> None:
-        """They are."""
+        """Notes that the batches are replaced."""
         assert self.replacing is not None, "a cleaning or a move has begun"
         self.batches = self.replacing
         self.replacing = self.half_replaced = None
@@ -269,7 +269,7 @@ class LogModel:
     # ---- after a crash
 
     def state(self) -> tuple[object, ...]:
-        """What decides about a log that is found: equal where the same would be right."""
+        """The part of the model that decides about a log that is found."""
         return (
             len(self.batches),
             len(self.history),
@@ -347,7 +347,7 @@ class LogModel:
         return not has_hole
 
     def known(self, found: Sequence[Found]) -> list[Stored]:
-        """What a log of these segments was ever given and has not lost, or may have not."""
+        """The batches that a log of these segments was ever given and may still have."""
         there = {offset for segment in found for offset in segment.offsets}
         return [
             batch

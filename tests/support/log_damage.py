@@ -72,7 +72,7 @@ class DamageFailure(AssertionError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """What was done to a file, and its bytes before and after."""
+    """Damage of a file, and its bytes before and after."""
 
     path: Path
     what: str
@@ -320,7 +320,7 @@ class DamageCase:
 
 @functools.cache
 def _views(variant: str) -> dict[TopicPartition, tuple[object, ...]]:
-    """What is asked of each log of a base, when nothing is damaged."""
+    """The answers of each log of a base, without damage."""
     base = base_of(variant)
     manager = manager_over(base.fs.clone(), base.configs, now_ms=NOW_MS)
     manager.load()

@@ -40,7 +40,7 @@ _READS_MAX = 2_000
 
 @dataclass(slots=True, kw_only=True)
 class Wanted:
-    """What is known of one log.
+    """Expectations of one log.
 
     Attributes:
         written: every batch on disk before the damage, and behind it what was appended since.

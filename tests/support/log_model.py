@@ -1,4 +1,4 @@
-"""What a partition's log is, said plainly: a list of batches, and offsets that bound it.
+"""Model of a partition's log: a list of batches, and offsets that bound it.
 
 Every answer is computed from the whole list. The model does not decide where segments begin; the
 caller passes it.
@@ -236,7 +236,7 @@ class LogModel:
     # ---- answers
 
     def bound(self, isolation: Isolation, last_stable_offset: int) -> int:
-        """How far a reader sees, exclusive."""
+        """The bound of a reader, exclusive."""
         return {
             Isolation.LOG_END: self.end,
             Isolation.HIGH_WATERMARK: self.high_watermark,
@@ -256,7 +256,7 @@ class LogModel:
     def read(
         self, offset: int, max_bytes: int, *, bound: int, min_one: bool, bases: Sequence[int]
     ) -> bytes:
-        """What a read sends: batches of one segment, the last perhaps in part."""
+        """The batches of a read: of one segment, the last perhaps in part."""
         rest = [one for one in self.batches if one.last >= offset]
         if offset >= bound or not rest:
             return b""
@@ -268,7 +268,7 @@ class LogModel:
     def listed(
         self, timestamp: int, *, bound: int, bases: Sequence[int], idle: Sequence[int]
     ) -> ListedOffset | None:
-        """What ListOffsets answers; `idle` are the segments' times where no record has one."""
+        """The answer of ListOffsets; `idle` are the segments' times where no record has one."""
         if timestamp == LATEST_TIMESTAMP:
             return ListedOffset(-1, bound, self.epochs[-1][0] if self.epochs else -1)
         if timestamp in {EARLIEST_TIMESTAMP, EARLIEST_LOCAL_TIMESTAMP}:

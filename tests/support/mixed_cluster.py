@@ -224,7 +224,7 @@ class MixedCluster:
         )
 
     def wait_until_in_sync(self, *names: str) -> None:
-        """As `is_in_sync`."""
+        """Waits until `is_in_sync`."""
         what = f"all replicas of {', '.join(names) or 'all topics'} are in sync"
         poll_until(lambda: self.is_in_sync(*names), timeout_s=WAIT_S, what=what)
 

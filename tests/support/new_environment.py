@@ -52,7 +52,7 @@ def output_of(
     *,
     cwd: Path | None = None,
 ) -> str:
-    """What a command prints, given a text on standard input.
+    """The output of a command, given a text on standard input.
 
     Raises:
         AssertionError: it failed.
@@ -72,7 +72,7 @@ def output_of(
 
 
 def patiently(command: Sequence[str], environment: Mapping[str, str]) -> str:
-    """As `output_of`, where the network may fail for a while."""
+    """The output of a command, repeated while the network fails."""
     for _ in range(DOWNLOAD_ATTEMPTS - 1):
         try:
             return output_of(command, environment)

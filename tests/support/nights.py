@@ -1,4 +1,4 @@
-"""Which tests with the mark `rotated` a night leaves out: each runs in one of `NIGHTS` nights.
+"""Tests with the mark `rotated` that a night leaves out: each runs in one of `NIGHTS`.
 
 `make nightly` takes the number of the day, so that all of them have run after so many nights in a
 row; `make nightly NIGHT=all` runs them all.

@@ -54,7 +54,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Opened:
-    """What a loader made of a log: `refused` is why it did not open it, empty if it did."""
+    """Result of a load: `refused` is why the log was not opened, empty if it was."""
 
     log_end_offset: int = -1
     refused: str = ""

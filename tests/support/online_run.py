@@ -40,7 +40,7 @@ class OnlineJob:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveOutcome:
-    """How it went.
+    """Result of a run.
 
     `written` records in all, `left` of them; `passes` of a reader, from the log's start to its end.
     `newest` are the offsets of the newest record of each key, by key.

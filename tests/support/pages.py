@@ -36,7 +36,7 @@ _SERVE = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """What there is before the first command of a page.
+    """State before the first command of a page.
 
     Attributes:
         clicks_kept_days: `retention.ms` of the topic `clicks`; None if there is no log directory.
@@ -88,7 +88,7 @@ def session(page: Path) -> list[Command]:
 
 
 def beginning(page: Path) -> Beginning:
-    """What a page begins with.
+    """The beginning of a page.
 
     Raises:
         AssertionError: it does not say so, or nothing here makes that.

@@ -206,7 +206,7 @@ def _(v: Victim) -> Verdict:
 
 
 def _entry_damages(suffix: str, size: int, wrong_size: str, order: str) -> None:
-    """What is alike for the three indexes."""
+    """The damages that are alike for the three indexes."""
 
     @damages(suffix, "cut inside an entry", "transactions" if suffix == ".txnindex" else "")
     def _(v: Victim) -> Verdict:

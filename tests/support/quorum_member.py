@@ -65,7 +65,7 @@ class Observer:
         )
 
     def on_metadata_update(self, update: MetadataUpdate) -> None:
-        """As `MetadataPublisher`."""
+        """Reports the decisions of an update as events."""
         self.image = update.after
         self._loop.call_soon_threadsafe(self._changed.set)
 

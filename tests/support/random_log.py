@@ -33,7 +33,7 @@ _PRODUCERS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
-    """What a random log is made of.
+    """Content of a random log.
 
     `batches` is how many appends there are, `records_max` how many records a batch has at most,
     `keys` how many keys there are, `value_bytes_max` how long a value is at most, and `roll` the

@@ -1,4 +1,4 @@
-"""What a consumer of a topic gets."""
+"""Reads of a consumer of a topic."""
 
 from __future__ import annotations
 

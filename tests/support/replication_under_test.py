@@ -61,21 +61,21 @@ class Replica:
 
     @property
     def log_end_offset(self) -> int:
-        """As `FollowedLog`."""
+        """One past the last offset."""
         return self.log_start_offset + len(self.records)
 
     @property
     def gap_offset(self) -> int | None:
-        """As `FollowedLog`."""
+        """The start of a gap, if there is one."""
         return None
 
     @property
     def last_epoch(self) -> int | None:
-        """As `FollowedLog`."""
+        """The newest epoch."""
         return self.epochs[-1][0] if self.epochs else None
 
     def end_of_epoch(self, epoch: int) -> EpochEndOffset | None:
-        """As `FollowedLog`, and as LeaderEpochFileCache.endOffsetFor."""
+        """The end of an epoch, as LeaderEpochFileCache.endOffsetFor gives it."""
         if not self.epochs or epoch > self.epochs[-1][0]:
             return None
         if epoch == self.epochs[-1][0]:
@@ -147,11 +147,11 @@ class ReplicationRun:
     # ---- the brokers as the image has them (`ClusterBrokers`)
 
     def epoch_of(self, broker_id: int) -> int | None:
-        """As `ClusterBrokers`."""
+        """The epoch of a broker that is alive."""
         return self.replicas[broker_id].broker_epoch if self.registered[broker_id] else None
 
     def is_shutting_down(self, broker_id: int) -> bool:
-        """As `ClusterBrokers`."""
+        """Whether a broker shuts down."""
         return False
 
     # ---- what happens

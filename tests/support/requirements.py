@@ -1,4 +1,4 @@
-"""What a test needs of the machine: without it a loud skip, and in CI a failure."""
+"""Requirements of a test on the machine: without them a loud skip, and in CI a failure."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ def read_records(
 
 
 def newest(records: Sequence[Record]) -> dict[bytes, tuple[bytes, int]]:
-    """What a reader who keeps the newest value of each key ends with, and at which offset."""
+    """The newest value of each key, and its offset, for a reader who keeps these."""
     state: dict[bytes, tuple[bytes, int]] = {}
     for record in records:
         assert record.key is not None, "a record without a key"

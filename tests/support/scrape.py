@@ -19,7 +19,7 @@ _ANSWER_S = 60.0
 
 
 class HttpAnswer(NamedTuple):
-    """What came back."""
+    """Answer of an endpoint."""
 
     status: int
     text: str
@@ -85,7 +85,7 @@ class Probe:
             connection.close()
 
     def scrape(self) -> Scrape:
-        """What `GET /metrics` says."""
+        """Parses `GET /metrics`."""
         answer = self.ask("/metrics")
         assert answer.status == 200, answer.text
         return Scrape(answer.text)

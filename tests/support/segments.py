@@ -58,7 +58,7 @@ def message(offset: int, value: str, *, magic: int = 1, timestamp: int = -1) -> 
 
 
 def described(data: bytes) -> list[AppendedBatch]:
-    """What an append says of each batch in `data`."""
+    """The facts about each batch in `data` that an append needs."""
     return [
         AppendedBatch(found.size_bytes, found.last_offset, found.max_timestamp)
         for _, found in iter_batches(data)

@@ -57,12 +57,12 @@ class ServedBroker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """What clients are given."""
+        """The bootstrap servers for clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
     def url(self) -> str:
-        """Where metrics and status are."""
+        """The address of metrics and status."""
         return f"http://127.0.0.1:{self.http_port}"
 
     @property
@@ -78,12 +78,12 @@ class ServedBroker:
 
     @property
     def exit_code(self) -> int | None:
-        """How it has ended by itself; None while it runs."""
+        """The exit code if it has ended by itself; None while it runs."""
         return None if self._process is None else self._process.poll()
 
     @property
     def log(self) -> str:
-        """What it has logged."""
+        """The lines that it has logged."""
         return self.log_file.read_text(encoding="utf-8", errors="replace")
 
     def start(self) -> Self:

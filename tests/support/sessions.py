@@ -97,7 +97,7 @@ def placed(text: str, directory: Path) -> str:
 
 
 def _as_shown(output: str, directory: Path) -> str:
-    """What a command printed, with the paths that a page shows."""
+    """The output of a command, with the paths that a page shows."""
     for shown, place in _PLACES:
         output = output.replace(f"{directory}/{place}", shown)
     return output

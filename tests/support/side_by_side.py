@@ -113,7 +113,7 @@ def changes_metadata(command: str) -> bool:
 
 
 def answer_of(station: Station, line: Line, said: ToolResult) -> ToolResult:
-    """What a tool said without what must differ."""
+    """The output of a tool without parts that must differ."""
     return ToolResult(said.code, station.alike(said.out, line), station.alike(said.err, line))
 
 

@@ -60,13 +60,13 @@ class _CountedFile(OsFile):
         self._count = count
 
     def read_at(self, size_bytes: int, position: int) -> bytes:
-        """As `File.read_at`."""
+        """Counts the bytes read."""
         data = super().read_at(size_bytes, position)
         self._count(len(data))
         return data
 
     def read_into(self, view: memoryview, position: int) -> int:
-        """As `File.read_into`."""
+        """Counts the bytes read."""
         count = super().read_into(view, position)
         self._count(count)
         return count
@@ -84,7 +84,7 @@ class CountingFileSystem(OsFileSystem):
             self.bytes_read += count
 
     def open(self, path: Path, *, write: bool = False) -> OsFile:
-        """As `FileSystem.open`."""
+        """Opens a file whose reads are counted."""
         return _CountedFile(path, os.O_RDWR if write else os.O_RDONLY, self._add)
 
 
@@ -133,7 +133,7 @@ def clean_in_order(root: Path, order: CleaningOrder) -> list[Step]:
 
 
 def bytes_read_for(share: float, steps: Sequence[Step]) -> int:
-    """What was read until this share of all that is freed was freed."""
+    """The bytes read until this share of all that is freed was freed."""
     wanted = share * steps[-1].bytes_freed
     return next(step.bytes_read for step in steps if step.bytes_freed >= wanted)
 

@@ -15,7 +15,7 @@ class SmallDisk(OsFileSystem):
         self._size_bytes = size_bytes
 
     def free_bytes(self, path: Path) -> int:
-        """What the logs below `root` leave, wherever `path` is."""
+        """The free bytes that the logs below `root` leave, wherever `path` is."""
         del path
         used = sum(each.stat().st_size for each in self._root.rglob("*.log*"))
         return self._size_bytes - used

@@ -33,7 +33,7 @@ class SparkServerError(Exception):
 
 
 def spark_home() -> Path:
-    """Where PySpark keeps `bin` and `jars`.
+    """The directory in which PySpark keeps `bin` and `jars`.
 
     Raises:
         SparkServerError: PySpark is not installed.

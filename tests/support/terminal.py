@@ -16,7 +16,7 @@ class FakeTerminal(io.StringIO):
         self.columns = columns
 
     def isatty(self) -> bool:
-        """It is one."""
+        """Returns True."""
         return True
 
     def lines(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""Which tests each of `make test`, `make compat` and `make nightly` runs; see tests/README.md.
+"""Tiers of tests: those of `make test`, `make compat` and `make nightly`; see tests/README.md.
 
 A test belongs to exactly one tier, the first of these that holds:
 
@@ -243,6 +243,6 @@ def names(entry: str, node_id: str) -> bool:
 
 
 def place_of(node_id: str) -> int:
-    """Where the test's file stands in `LONGEST`; the number of its entries if it does not."""
+    """The position of the test's file in `LONGEST`; the number of its entries if it has none."""
     file = node_id.partition("::")[0]
     return LONGEST.index(file) if file in LONGEST else len(LONGEST)

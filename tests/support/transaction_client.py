@@ -1,4 +1,4 @@
-"""What a transactional producer asks, request by request, in any version; errors are names."""
+"""Requests of a transactional producer, one by one, in any version; errors are names."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class TransactionClient(WireClient):
         return states[-1]
 
     def described(self, transactional_id: str) -> Plain:
-        """What DescribeTransactions says of a transaction that has begun, or has an error."""
+        """DescribeTransactions' answer on a transaction that has begun, or has an error."""
         asked = {"transactional_ids": [transactional_id]}
         (found,) = self.ask("describe_transactions", 0, asked)["transaction_states"]
         return dict(found)
@@ -229,7 +229,7 @@ class TransactionClient(WireClient):
         return found["last_stable_offset"], found["high_watermark"]
 
     def outcomes(self, topic: str) -> list[str]:
-        """What is in partition 0: the values of records, "commit" and "abort" for markers."""
+        """The content of partition 0: the values of records, "commit" and "abort" for markers."""
         outcomes: list[str] = []
         offset = 0
         while data := self.fetch(topic, offset=offset)["records"]:

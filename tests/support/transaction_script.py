@@ -270,7 +270,7 @@ class TransactionScript:
         return Request("add_partitions_to_txn", self._served(0, 3), values, (), learn)
 
     def _add_as_broker(self) -> Request:
-        """As brokers do that verify a write, or add its partitions."""
+        """Verifies or adds partitions as brokers do."""
         asked: dict[str, dict[str, Any]] = {}
         for _ in range(self._random.choice((1, 1, 2, 3))):
             client = self._client()
@@ -501,7 +501,7 @@ class TransactionScript:
         return Request("end_txn", version, values, (str(client.transactional_id),), learn)
 
     def _markers(self) -> Request:
-        """As tools do that end a transaction which hangs, and as a coordinator that is gone."""
+        """Writes markers as tools do that end a transaction which hangs, or an old coordinator."""
         chance = self._random
         markers = []
         for _ in range(chance.choice((1, 1, 2))):

@@ -236,7 +236,7 @@ def fetch_committed(wire: WireClient, topic: str, partition: int, offset: int) -
 def visible(
     records: bytes, aborted: Sequence[dict[str, Any]], offset: int
 ) -> tuple[list[Record], int]:
-    """What a consumer hands out of an answer, and where it continues.
+    """The records that a consumer returns from an answer, and the offset at which it continues.
 
     Source: org.apache.kafka.clients.consumer.internals.CompletedFetch.
     """

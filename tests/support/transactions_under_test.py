@@ -43,7 +43,7 @@ class AppendFailure(KafkaError):
 
 
 class MemoryLog:
-    """As `TransactionStateLog`: records as bytes.
+    """`TransactionStateLog` in memory: records as bytes.
 
     `fails_with` is the code with which appends fail. With `is_replicated`, records are committed
     when the test says so.
@@ -138,7 +138,7 @@ class _Loader(NamedTuple):
 
 
 class Host:
-    """As `TransactionHost`: periodic tasks are run by the test."""
+    """`TransactionHost` whose periodic tasks are run by the test."""
 
     def __init__(self) -> None:
         self.clock = ManualClock(1_000_000)
@@ -179,7 +179,7 @@ class Sent(NamedTuple):
 
 
 class Markers:
-    """As `MarkerSender`: markers are written when the test says so."""
+    """`MarkerSender` whose markers are written when the test says so."""
 
     def __init__(self) -> None:
         self.sent: list[Sent] = []
@@ -209,7 +209,7 @@ class Markers:
 
 
 class ProducerIds:
-    """As `ProducerIdSource`: ids from 1,000 on."""
+    """`ProducerIdSource` of ids from 1,000 on."""
 
     def __init__(self) -> None:
         self.next_id = 1_000
@@ -278,7 +278,7 @@ class TransactionRun:
         return answers
 
     def init(self, transactional_id: str | None = "x", **fields: Any) -> InitProducerIdAnswer:
-        """As `init_later`, of a request that is answered at once."""
+        """The answer to InitProducerId, which is given at once."""
         return only(self.init_later(transactional_id, **fields))
 
     def add_later(
@@ -303,7 +303,7 @@ class TransactionRun:
         return codes
 
     def add(self, producer_id: int, producer_epoch: int, *names: str, **fields: Any) -> int:
-        """As `add_later`, for partitions of topics by name, `t-0` without names."""
+        """The answer to AddPartitionsToTxn for partitions by name, `t-0` without names."""
         partitions = map(TopicPartition.parse, names)
         return only(self.add_later(producer_id, producer_epoch, partitions, **fields))
 
@@ -329,7 +329,7 @@ class TransactionRun:
         return answers
 
     def end(self, producer_id: int, producer_epoch: int, **fields: Any) -> EndAnswer:
-        """As `end_later`, of a request that is answered at once."""
+        """The answer to EndTxn, which is given at once."""
         return only(self.end_later(producer_id, producer_epoch, **fields))
 
     def commit_log(self, partition: int = 0) -> None:

@@ -85,7 +85,7 @@ class TwoBrokers:
 
     @property
     def ports(self) -> tuple[int, int]:
-        """Where the brokers listen."""
+        """The ports of the brokers."""
         assert self._running is not None, "not started"
         return self.kafka.port, self._running.port
 

@@ -233,7 +233,7 @@ def walk_retention(stage: Stage) -> None:
 
 
 def walk_compaction(stage: Stage) -> None:
-    """Only the newest record of a key stays, and the active segment is never touched."""
+    """Walks through compaction: only the newest record of a key stays, below the active segment."""
     stage.say(
         f"topics --create --topic {COMPACTION} --partitions 3"
         f" --replication-factor {stage.replicas} --config cleanup.policy=compact"

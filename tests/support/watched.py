@@ -32,17 +32,17 @@ class WatchedScheduler(Scheduler):
         self.errors: list[Exception] = []
 
     def schedule_once(self, name: str, run: Callable[[], object], *, delay_ms: int = 0) -> Task:
-        """As `Scheduler.schedule_once`."""
+        """Schedules work whose errors are kept."""
         return super().schedule_once(name, self._watched(run), delay_ms=delay_ms)
 
     def schedule(
         self, name: str, run: Callable[[], object], *, delay_ms: int, period_ms: int
     ) -> Task:
-        """As `Scheduler.schedule`."""
+        """Schedules periodic work whose errors are kept."""
         return super().schedule(name, self._watched(run), delay_ms=delay_ms, period_ms=period_ms)
 
     def run_due(self) -> int:
-        """As `Scheduler.run_due`; but raises what a task raised."""
+        """Runs what is due, and raises the first error of a task."""
         count = super().run_due()
         if self.errors:
             raise self.errors.pop(0)

@@ -20,7 +20,7 @@ ENTRIES_MAX: Final = 1 << 22
 
 
 def survivors_of(compaction: LogCompaction, lanes: Sequence[Lane] = (Lane(),)) -> Survivors:
-    """What survives of the dirty and the clean section."""
+    """The survivors of the dirty and the clean section."""
     return find_survivors(compaction, lanes, entries_max=ENTRIES_MAX)
 
 

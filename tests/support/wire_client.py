@@ -1,4 +1,4 @@
-"""What tests ask brokers over and over, on one connection: topics, records, directories, groups."""
+"""Frequent requests of tests, on one connection: topics, records, directories, groups."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ class WireClient(Wire):
         return found
 
     def partitions(self, topic: str) -> dict[int, Plain]:
-        """What Metadata says of a topic's partitions."""
+        """The partitions of a topic by Metadata."""
         answer = self.ask(
             "metadata",
             12,
@@ -133,7 +133,7 @@ class WireClient(Wire):
         return {each["partition_index"]: each for each in answer["topics"][0]["partitions"]}
 
     def directories(self) -> dict[str, Plain]:
-        """What DescribeLogDirs says, by path; `partitions` are those of all topics."""
+        """The answer of DescribeLogDirs, by path; `partitions` are those of all topics."""
         answer = self.ask("describe_log_dirs", 4, {"topics": None})
         return {
             each["log_dir"]: each

@@ -31,7 +31,7 @@ def _guessed(path: Path) -> Iterator[str]:
 
 
 #: The kernels' compiled form has the digest of their source, docstrings included.
-EXEMPT = ("src/cordwood/format/native/", "tests/support/")
+EXEMPT = ("src/cordwood/format/native/",)
 
 
 @pytest.mark.parametrize("top", ["src", "tests", "tools", "benchmarks", "examples"])

@@ -241,7 +241,7 @@ class LocalControllerChannel:
         in_parts: bool = False,
         at_need: bool = False,
     ) -> T:
-        """As `Controller.change`, and published."""
+        """Has the controller make a change; returns when this node has applied its records."""
         return await self._ask(
             lambda: self._controller.change(
                 operation, validate_only=validate_only, in_parts=in_parts, at_need=at_need

@@ -94,7 +94,7 @@ class EarlyBroker:
         self.broker.stop()
 
     def say(self, **script: Sequence[Entry]) -> None:
-        """What the next requests of each API get: codes of errors, `CarriedOut`, or `LOST`."""
+        """Sets the next answers of each API: error codes, `CarriedOut`, or `LOST`."""
         self._script = {api: list(entries) for api, entries in script.items()}
 
     @property

@@ -36,7 +36,7 @@ _POLICIES: Final = ("delete", "compact", "compact,delete")
 
 @dataclass
 class _Topic:
-    """What is known of a topic; None where an operation ended without an answer."""
+    """Known state of a topic; None where an operation ended without an answer."""
 
     partitions: int | None
     settings: dict[str, str | None] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class Churn:
         assert not unknown, f"the broker does not say whether it has {unknown}"
 
     def complaints(self, admin: AdminClient) -> list[str]:
-        """What a broker has otherwise than was acknowledged."""
+        """Differences between a broker's topics and those that were acknowledged."""
         metadata = admin.list_topics(timeout=_ANSWER_S)
         there = {
             name: len(topic.partitions)

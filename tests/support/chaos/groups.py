@@ -78,7 +78,7 @@ class Group:
             )
 
     def complaints(self, ends: Mapping[Place, int], committed: Mapping[Place, int]) -> list[str]:
-        """What is wrong with the group at the end, once it was stopped.
+        """Faults of the group at the end, once it was stopped.
 
         Args:
             ends: log end offsets of the topics of which every record must have been processed.

@@ -1,4 +1,4 @@
-"""What was acknowledged to writers, and whether a log still holds it.
+"""Records that were acknowledged to writers, and whether a log still holds them.
 
 The judges are pure functions of what was acknowledged and what was read, and give complaints in
 words: none means that nothing was lost, altered, duplicated, reordered or invented.
@@ -21,7 +21,7 @@ UNKNOWN_OFFSET: Final = -1
 
 
 class Cleanup(enum.Enum):
-    """What may be missing from a topic's log."""
+    """Records that may be missing from a topic's log."""
 
     NONE = "nothing is ever removed"
     COMPACT = "records that a newer one of the same key replaces, and old tombstones"
@@ -84,12 +84,12 @@ class Ledger:
 
     @property
     def count(self) -> int:
-        """How many records were acknowledged."""
+        """The number of acknowledged records."""
         with self._lock:
             return sum(len(column.sequences) for column in self._columns.values())
 
     def of(self, place: Place) -> dict[int, list[Acknowledged]]:
-        """What was acknowledged in a partition, by writer, in the order of the sequence numbers."""
+        """Acknowledged records of a partition, by writer, in the order of the sequence numbers."""
         with self._lock:
             return {
                 writer: sorted(map(Acknowledged, column.sequences, column.offsets))

@@ -76,7 +76,7 @@ _PROPERTIES: Final[dict[str, str]] = {
 
 @dataclass
 class Outcome:
-    """What happened, and `complaints`: empty if the broker kept its promises."""
+    """Events, and `complaints`: empty if the broker kept its promises."""
 
     events: Counter[str] = field(default_factory=Counter)
     acknowledged: int = 0

@@ -18,7 +18,7 @@ _VALUE_BYTES = (20, 300)
 
 
 class Payload(NamedTuple):
-    """What a writer sends; `value` is None for a tombstone."""
+    """Content of a record that a writer sends; `value` is None for a tombstone."""
 
     key: bytes
     value: bytes | None
@@ -26,7 +26,7 @@ class Payload(NamedTuple):
 
 
 class Stamp(NamedTuple):
-    """What a header says."""
+    """Content of a header."""
 
     writer: int
     sequence: int
@@ -53,7 +53,7 @@ def payload(writer: int, sequence: int, *, tombstones: bool) -> Payload:
 
 
 def read_stamp(key: bytes | None, value: bytes | None, header: bytes | None) -> Stamp | None:
-    """Who sent a record; None if it is not as it was sent."""
+    """The stamp of a record; None if it is not as it was sent."""
     if header is None or len(header) != _STAMP.size:
         return None
     writer, sequence, crc = _STAMP.unpack(header)

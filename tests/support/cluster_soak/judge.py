@@ -14,7 +14,7 @@ _COMPLAINTS_MAX: Final = 20
 
 
 class Outcome(enum.Enum):
-    """How a transaction has ended, as far as its producer knows."""
+    """Outcome of a transaction, as far as its producer knows."""
 
     OPEN = "open"
     UNKNOWN = "unknown"
@@ -23,7 +23,7 @@ class Outcome(enum.Enum):
 
 
 class _Group:
-    """What the members of a group have reported."""
+    """Reports of the members of a group."""
 
     def __init__(self) -> None:
         self.accepted: dict[int, int] = {}
@@ -33,7 +33,7 @@ class _Group:
 
 
 class Judge:
-    """What the clients report, from any thread."""
+    """Reports of the clients, from any thread."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -117,7 +117,7 @@ class Judge:
             self.counts[f"not committed: {error}"] += 1
 
     def outcomes(self) -> Counter[str]:
-        """How many transactions have ended how."""
+        """The number of transactions by outcome."""
         return Counter(outcome.value for _, outcome in self._transactions.values())
 
     def done(self) -> Counter[str]:
@@ -136,7 +136,7 @@ class Judge:
         transactions: Mapping[int, Sequence[bytes]],
         updates: Mapping[int, Mapping[bytes, tuple[int, bytes | None]]],
     ) -> list[str]:
-        """What is wrong.
+        """Faults of what was read.
 
         Args:
             numbers: offsets and numbers that are read from each partition, in their order.

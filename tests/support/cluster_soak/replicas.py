@@ -42,7 +42,7 @@ class Dump:
 
 
 def dump(tools: KafkaTools, directory: Path) -> Dump:
-    """What Kafka's dump-log shows of a partition's segments."""
+    """Parses the output of Kafka's dump-log for a partition's segments."""
     found = Dump()
     files = ",".join(str(path) for path in sorted(directory.glob("*.log")))
     done = tools.run("dump-log", "--print-data-log", "--files", files)
@@ -61,7 +61,7 @@ def dump(tools: KafkaTools, directory: Path) -> Dump:
 
 
 def difference(dumps: Mapping[int, Dump], horizon: int) -> str:
-    """How the first replica and another differ; empty if none does.
+    """Difference between the first replica and another; empty if none differs.
 
     Args:
         dumps: the replicas by their brokers.

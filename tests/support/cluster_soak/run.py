@@ -69,7 +69,7 @@ _PLAIN: Final = {"min.insync.replicas": "2"}
 
 @dataclass(slots=True)
 class Outcome:
-    """What happened, and what was wrong; `cleaned` has the brokers that have compacted."""
+    """Events and faults; `cleaned` has the brokers that have compacted."""
 
     events: Counter[str]
     done: Counter[str]
@@ -269,7 +269,7 @@ class ClusterSoak:
     # ---- replicas
 
     def _checkpoints(self, partition: int) -> dict[int, int]:
-        """Up to where each broker has compacted a partition of the compacted topic."""
+        """The offsets up to which each broker has compacted a partition of the compacted topic."""
         return {
             node_id: read_checkpoint(broker.log_dirs[0] / "cleaner-offset-checkpoint").get(
                 f"{LATEST}-{partition}", 0

@@ -39,7 +39,7 @@ Fields = Mapping[str, str]
 
 
 class NamedReply(ReplyTo[Any]):
-    """Where the answer to a request of a scenario goes."""
+    """Receiver of the answer to a request of a scenario."""
 
     def __init__(self, name: str) -> None:
         super().__init__(lambda _: None)
@@ -47,7 +47,7 @@ class NamedReply(ReplyTo[Any]):
 
 
 class Now(NamedTuple):
-    """When a request comes, and the cluster at that time."""
+    """Time of a request, and the cluster at that time."""
 
     ms: int
     image: MetadataImage

@@ -34,7 +34,7 @@ Topics = Mapping[str, TopicImage]
 
 
 class Phase(enum.Enum):
-    """What a client does next."""
+    """Next step of a client."""
 
     JOIN = "join"
     SYNC = "sync"

@@ -74,7 +74,7 @@ class Beat(NamedTuple):
 
     @property
     def fields(self) -> dict[str, Any]:
-        """As `GroupRun.beat` takes them."""
+        """The arguments of `GroupRun.beat`."""
         subscription = self.subscription
         return {
             "member_id": self.member_id,

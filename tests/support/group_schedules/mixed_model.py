@@ -1,4 +1,4 @@
-"""What may follow from an event to a group that has members of both protocols.
+"""Possible effects of an event on a group that has members of both protocols.
 
 It does not predict a group. It says which answers a request may get, and which changes of the
 group an event may make, by the group as it was before. The rules are those of KIP-848:
@@ -113,7 +113,7 @@ def view_of(classic: ClassicGroup | None, consumer: ConsumerGroup | None) -> Vie
 
 @dataclass(slots=True, kw_only=True)
 class Standing:
-    """Since when a member may be removed: `behind_ms` is when it first had to join again."""
+    """Times (ms) of a member: seen last, and `behind_ms`, when it first had to join again."""
 
     seen_ms: int
     session_ms: int
@@ -288,7 +288,7 @@ class MixedModel:
                 assert member.epoch >= known.epoch, f"the epoch of {member_id} falls"
 
     def seen_ms(self, member_id: str) -> int:
-        """When a member's session has begun."""
+        """The time at which a member's session has begun."""
         found = self.standing.get(member_id)
         return self.now_ms if found is None else found.seen_ms
 

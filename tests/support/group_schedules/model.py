@@ -75,7 +75,7 @@ class ModelMember:
 
     @property
     def due_ms(self) -> int:
-        """When it is removed."""
+        """The time at which it is removed."""
         revocation_ms = self.revocation_due_ms
         return min(
             self.session_due_ms, self.session_due_ms if revocation_ms is None else revocation_ms

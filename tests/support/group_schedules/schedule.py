@@ -51,7 +51,7 @@ _FAILS, _IS_LOST, _IS_SLOW, _IS_STATIC, _HAS_REGEX = 0.08, 0.15, 0.25, 0.4, 0.25
 
 
 class Mismatch(AssertionError):
-    """What a schedule has shown, and the schedule so far."""
+    """Failure of a schedule, and the schedule so far."""
 
 
 class Schedule:
@@ -126,7 +126,7 @@ class Schedule:
         return self._random.choice(found) if found else None
 
     def _subscription(self) -> Subscription:
-        """What a client subscribes to; not all of the topics exist."""
+        """Draws a subscription; not all of the topics exist."""
         regex = self._random.choice(_REGEXES) if self._is(_HAS_REGEX) else ""
         count = self._random.choice((0, 0, 1) if regex else (1, 2, 2, 3))
         return Subscription(frozenset(self._random.sample(_TOPICS, count)), regex)
@@ -334,7 +334,7 @@ class Schedule:
     # ---- checks
 
     def check(self) -> None:
-        """What holds after every event."""
+        """Checks what holds after every event."""
         self.run.groups.check_invariants()
         self.model.compare(self.group())
         owners: dict[tuple[UUID, int], str] = {}

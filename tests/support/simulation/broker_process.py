@@ -272,7 +272,7 @@ class BrokerProcess:
         self._fail(reason)
 
     def _fail(self, why: str) -> None:
-        """It cannot serve any more: who has started it ends it."""
+        """Ends the process, which cannot serve any more, by its starter."""
         if self.failure is None:
             self.failure = why
 
@@ -281,10 +281,10 @@ class SmallSegments(EffectiveConfigs):
     """The settings of a broker; segments are smaller than Kafka allows, so that logs roll."""
 
     def log_config(self, topic: str) -> LogConfig:
-        """As `EffectiveConfigs`."""
+        """The settings of a topic with small segments."""
         found = super().log_config(topic)
         return replace(found, segment_bytes=_SEGMENT_BYTES, file_delete_delay_ms=1000)
 
 
 class _NoEngine:
-    """In place of Spark: nothing is compacted."""
+    """Replacement of Spark: nothing is compacted."""

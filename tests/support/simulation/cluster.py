@@ -261,7 +261,7 @@ class Cluster:
 
     @property
     def image(self) -> MetadataImage:
-        """What the controller has decided; empty while it does not run."""
+        """The image of the controller; empty while it does not run."""
         found = None if self.controller is None else self.controller.controller
         return MetadataImage() if found is None else found.image
 

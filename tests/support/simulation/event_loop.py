@@ -58,14 +58,14 @@ class Process:
         self._held.append(handle)
 
     def resume(self) -> deque[asyncio.Handle]:
-        """What has to run now."""
+        """The callbacks to run now."""
         self.is_suspended = False
         held, self._held = self._held, deque()
         return held
 
 
 class _NoInput:
-    """As a selector without any file."""
+    """Selector without any file."""
 
     def close(self) -> None:
         """Nothing is open."""
@@ -84,7 +84,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.network: Any = None
 
     def __del__(self) -> None:
-        """It is never closed: coroutines that are collected after it may still schedule."""
+        """Does nothing: coroutines that are collected after the loop may still schedule."""
 
     # BaseEventLoop calls these two from within.
 
@@ -172,5 +172,5 @@ class SkewedClock:
 
 
 def still_clock() -> ManualClock:
-    """For file systems: nothing depends on the times of files."""
+    """A clock for file systems: nothing depends on the times of files."""
     return ManualClock()

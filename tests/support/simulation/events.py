@@ -1,4 +1,4 @@
-"""What happens in a cluster, as the actors report it and the checkers see it.
+"""Events in a cluster, as the actors report them and the checkers see them.
 
 Offsets are inclusive where they are called `offset`, exclusive where they are called `end`.
 """
@@ -24,9 +24,9 @@ class StoredBatch(NamedTuple):
 
 
 class ReplicaState(NamedTuple):
-    """What a log knows of its batches: the first offset; (leader epoch, first offset) of each epoch
-    that has batches; producers by id, as a snapshot has them; the last stable offset; and (producer
-    id, first offset, last offset) of each aborted transaction.
+    """Knowledge of a log about its batches: the first offset; (leader epoch, first offset) of each
+    epoch that has batches; producers by id, as a snapshot has them; the last stable offset; and
+    (producer id, first offset, last offset) of each aborted transaction.
     """
 
     start: int

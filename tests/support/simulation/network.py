@@ -25,7 +25,7 @@ Accept = Callable[["Transport"], asyncio.Protocol]
 
 @dataclass(slots=True, kw_only=True)
 class Weather:
-    """How bad the network is: times in ms, chances for each piece that is sent."""
+    """Quality of the network: times in ms, chances for each piece that is sent."""
 
     delay_ms: float = 1.0
     spike_chance: float = 0.0
@@ -49,22 +49,22 @@ class Transport(asyncio.Transport):
         self.waiting: list[Callable[[], None]] = []
 
     def write(self, data: Any) -> None:
-        """As `asyncio.Transport`."""
+        """Sends bytes."""
         if self.is_open:
             self._network.send(self, bytes(data))
 
     def abort(self) -> None:
-        """As `asyncio.Transport`; the protocol here is not notified."""
+        """Closes the connection at once; the protocol here is not notified."""
         if self.is_open and not self._network.is_over:
             self.is_open = False
             self._network.closed(self)
 
     def close(self) -> None:
-        """As `abort`."""
+        """Closes the connection at once."""
         self.abort()
 
     def is_closing(self) -> bool:
-        """As `asyncio.Transport`."""
+        """Whether it is closed."""
         return not self.is_open
 
     def take(self, data: bytes) -> None:
@@ -146,7 +146,7 @@ class Network:
     async def connect(
         self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int
     ) -> tuple[Transport, asyncio.Protocol]:
-        """As `loop.create_connection`, for the process that runs.
+        """Connects, for the process that runs.
 
         Raises:
             ConnectionRefusedError: nobody listens there.

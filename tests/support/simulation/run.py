@@ -78,7 +78,7 @@ _NEVER_FAILS: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """What became of a run; `events` are callbacks of the loop, `notes` those of the history."""
+    """Result of a run; `events` are callbacks of the loop, `notes` those of the history."""
 
     seed: int
     violation: ViolationError | None
@@ -91,7 +91,7 @@ class Result:
 
     @property
     def command(self) -> str:
-        """What runs it again, and shows its history."""
+        """The command that runs it again, and shows its history."""
         return f"make simulate SEED={self.seed}"
 
 
@@ -249,7 +249,7 @@ class Simulation:
             self._fail(f"the group is not configured: {answer.responses[0].error_message}")
 
     async def _in(self, client: Client, work: Any) -> Any:
-        """What a coroutine gives that runs as a client."""
+        """Runs a coroutine as a client."""
         return await self.loop.create_task(work, context=client.process.context)
 
     def _client(self, kind: Any, name: str, **settings: Any) -> Any:
@@ -343,7 +343,7 @@ class Simulation:
         return not self._what_is_wrong()
 
     def _what_is_wrong(self) -> str:
-        """What is not yet as if nothing had failed."""
+        """Description of what has not recovered from failures yet."""
         if not self._all_serve():
             names = [
                 each.name
@@ -461,7 +461,7 @@ class Simulation:
     # ---- what is raised
 
     def _raised(self, _loop: object, context: dict[str, Any]) -> None:
-        """As an exception handler of the loop."""
+        """Handles an exception of the loop."""
         error = context.get("exception")
         process = PROCESS.get()
         if isinstance(error, KilledError) or (process is not None and process.is_dead):
@@ -482,7 +482,7 @@ class _ErrorsToHistory(logging.Handler):
         self._has_full_disk = has_full_disk
 
     def emit(self, record: logging.LogRecord) -> None:
-        """As `logging.Handler`."""
+        """Adds an error of the log to the history."""
         error = record.exc_info[1] if record.exc_info else None
         process = PROCESS.get()
         name = "simulation" if process is None else process.name

@@ -1,4 +1,4 @@
-"""What a node serves with, in place of sockets and threads: requests out of frames, and slices.
+"""Serving of a node in place of sockets and threads: requests out of frames, and slices.
 
 Real: the dispatcher and the handlers behind it. Simulated: `network.server.Server` (sockets) and
 `network.slices.Slices` (threads), which does here in one turn what it is given.
@@ -25,7 +25,7 @@ _SIZE = struct.Struct(">i")
 
 
 class Slices:
-    """As `cordwood.serving.slices.Slices`: work of a later turn, done at once."""
+    """Slices of which each is all of the work, in a later turn."""
 
     def __init__(self, loop: SimulatedLoop) -> None:
         """Nothing is to do."""
@@ -34,7 +34,7 @@ class Slices:
         self.unfinished_count = 0
 
     def run(self, run: Callable[[], T]) -> asyncio.Future[T]:
-        """What `run` gives, when it is done."""
+        """The result of `run`, when it is done."""
         done: asyncio.Future[T] = self._loop.create_future()
 
         def work() -> None:
@@ -55,7 +55,7 @@ class Slices:
 
 
 class SimulatedServer:
-    """As `cordwood.serving.server.Server`: answers the requests of connections."""
+    """Server that answers the requests of connections."""
 
     def __init__(self, network: Network, process: Process, *ports: tuple[str, int]) -> None:
         """Listens to nobody yet.
@@ -89,7 +89,7 @@ class SimulatedServer:
 
     @staticmethod
     def after_input(run: Callable[[], None]) -> None:
-        """As `Server.after_input`: all that has arrived was read when it arrived."""
+        """Runs at once: all that has arrived was read when it arrived."""
         run()
 
 
@@ -107,7 +107,7 @@ class _Connection(asyncio.Protocol):
         self._waiting: asyncio.Future[Any] | None = None
 
     def data_received(self, data: bytes) -> None:
-        """As `asyncio.Protocol`."""
+        """Collects frames."""
         received = self._received
         received += data
         while len(received) >= _SIZE.size:
@@ -119,7 +119,7 @@ class _Connection(asyncio.Protocol):
         self._work()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """As `asyncio.Protocol`."""
+        """Gives up requests."""
         self._frames.clear()
         if self._waiting is not None:
             self._waiting.cancel()

@@ -66,7 +66,7 @@ def broker_name(broker_id: int) -> str:
 
 
 def broker_settings(broker_id: int) -> BrokerSettings:
-    """Those of a broker."""
+    """The settings of a broker."""
     host = broker_name(broker_id)
     return BrokerSettings(
         {
@@ -80,7 +80,7 @@ def broker_settings(broker_id: int) -> BrokerSettings:
 
 
 def controller_node_settings() -> BrokerSettings:
-    """Those of the controller."""
+    """The settings of the controller."""
     return BrokerSettings(
         {
             **_COMMON,

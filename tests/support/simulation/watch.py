@@ -1,4 +1,4 @@
-"""What leaders commit and replicas hold, as events: read from the real logs."""
+"""Records that leaders commit and replicas hold, as events: read from the real logs."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ class Decisions:
         self._history = history
 
     def on_metadata_update(self, update: MetadataUpdate) -> None:
-        """As `MetadataPublisher`."""
+        """Reports the decisions of an update as events."""
         before = update.before or MetadataImage()
         for broker_id, broker in update.after.brokers.items():
             known = before.brokers.get(broker_id)
@@ -206,7 +206,7 @@ class WatchedReplicas(ReplicaManager):
     """The replica manager, watched."""
 
     def __init__(self, process: Process, watch: Watch, **parts: Any) -> None:
-        """As `ReplicaManager`."""
+        """Takes the arguments of `ReplicaManager`."""
         super().__init__(**parts)
         self._process = process
         self._watch = watch
@@ -214,13 +214,13 @@ class WatchedReplicas(ReplicaManager):
     def lead(
         self, log: PartitionLog, topic_id: Any, image: PartitionImage
     ) -> tuple[Partition, bool]:
-        """As `ReplicaManager`."""
+        """Leads, and reports an election."""
         partition, is_elected = super().lead(log, topic_id, image)
         if is_elected:
             self._watch.elected(self.node_id, self._process, partition)
         return partition, is_elected
 
     def partition_changed(self, partition: Partition, size_bytes: int) -> None:
-        """As `ReplicaManager`; seen before anybody is answered."""
+        """Reports a change, before anybody is answered."""
         self._watch.changed(self.node_id, self._process, partition)
         super().partition_changed(partition, size_bytes)

@@ -32,7 +32,7 @@ class Report(NamedTuple):
 
 
 class Commit(NamedTuple):
-    """That the broker has accepted an offset of a worker's member."""
+    """Accepted commit of an offset of a worker's member."""
 
     at_s: float
     offset: int
@@ -41,7 +41,7 @@ class Commit(NamedTuple):
 
 @dataclass(slots=True)
 class Owning:
-    """That a worker's member has a partition; `until_s` None while it has.
+    """Ownership of a partition by a worker's member; `until_s` None while it lasts.
 
     If it is lost, the broker may have removed the member before, for its session has timed out.
     """
@@ -91,7 +91,7 @@ class Judge:
                 owning.is_lost = is_lost
 
     def owners(self, groups: int, partitions: int) -> dict[Place, int]:
-        """How many members have each partition now."""
+        """The number of members that have each partition now."""
         return {
             (place := Place(f"group-{group}", partition)): sum(
                 owning.until_s is None for owning in self.owned.get(place, [])
@@ -109,7 +109,7 @@ class Judge:
         }
 
     def complaints(self, last: Mapping[Place, int]) -> list[str]:
-        """What is wrong; `last` are the offsets that are committed at the end."""
+        """Faults; `last` are the offsets that are committed at the end."""
         found = []
         for place, ownings in self.owned.items():
             ordered = sorted(ownings, key=lambda each: each.since_s)

@@ -233,11 +233,11 @@ class Members:
         self._members = [self._start(number) for number in range(groups)]
 
     def change(self, _number: int, _frame: FrameType | None) -> None:
-        """As the handler of a signal."""
+        """Handles a signal: the subscription changes."""
         self._wants_change = True
 
     def stop(self, _number: int, _frame: FrameType | None) -> None:
-        """As the handler of a signal."""
+        """Handles a signal: the producer stops."""
         self._is_stopped = True
 
     def run(self) -> None:

@@ -44,7 +44,7 @@ _PROPERTIES: Final = {
 
 @dataclass(slots=True)
 class Outcome:
-    """What happened, and what was wrong."""
+    """Events and faults."""
 
     events: Counter[str]
     reports: Counter[str]
@@ -123,7 +123,7 @@ class Soak:
     """One run."""
 
     def __init__(self, root: Path, seed: int, *, restarts: bool) -> None:
-        """With `restarts`, the broker is stopped and killed, too."""
+        """Prepares a soak; with `restarts`, the broker is stopped and killed, too."""
         self._weights = 5, 2, 2 if restarts else 0
         self._broker = ServedBroker(root / "soak", _PROPERTIES, flags=())
         self._random = random.Random(seed)  # noqa: S311  # a schedule

@@ -1,4 +1,4 @@
-"""What happens where a client cannot be run: a loud skip, and in CI a failure."""
+"""Treatment of clients that cannot be run: a loud skip, and in CI a failure."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class StockRecord(NamedTuple):
 
 
 class Start(NamedTuple):
-    """Where a consumer without a group begins; `at` is an offset or a timestamp in ms."""
+    """Start of a consumer without a group; `at` is an offset or a timestamp in ms."""
 
     kind: Literal["offset", "timestamp", "earliest", "latest"]
     at: int = 0
@@ -45,7 +45,7 @@ class TopicExistsError(CordwoodError):
 
 
 class ClientUnavailableError(CordwoodError):
-    """What the client is built from or run with is not on this machine."""
+    """The client's compiler or runtime is not on this machine."""
 
 
 class StockClientError(CordwoodError):
@@ -65,7 +65,7 @@ class StockClient(Protocol):
 
     @property
     def group_protocol(self) -> str:
-        """By which its members join groups: classic or consumer (KIP-848)."""
+        """The protocol by which its members join groups: classic or consumer (KIP-848)."""
 
     def produce(
         self,

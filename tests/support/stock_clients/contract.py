@@ -1,4 +1,4 @@
-"""What every stock client must be able to do with a broker: one table of checks.
+"""Contract of every stock client with a broker: one table of checks.
 
 Role: `CHECKS` by name; `checks_for` is what a given client takes part in. A check gets a `Bench`:
 the client under check, and the neutral client that sets the stage and reads everything again.
@@ -79,7 +79,7 @@ class Bench:
 
 
 def assert_same_records(found: Sequence[StockRecord], wanted: Sequence[StockRecord]) -> None:
-    """As `==`, but a record of megabytes is not printed."""
+    """Compares records; a record of megabytes is not printed."""
     assert [_short(record) for record in found] == [_short(record) for record in wanted]
     assert list(found) == list(wanted), "they differ beyond the first bytes"
 

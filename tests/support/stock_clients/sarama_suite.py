@@ -99,7 +99,7 @@ class SuiteError(CordwoodError):
 
 @dataclass(frozen=True, slots=True)
 class SuitePrograms:
-    """What `suite_programs` has built.
+    """Programs that `suite_programs` has built.
 
     Attributes:
         tests: the program with Sarama's tests.
@@ -114,7 +114,7 @@ class SuitePrograms:
 
 @dataclass(frozen=True, slots=True)
 class SuiteRun:
-    """What became of the tests.
+    """Results of the tests.
 
     Attributes:
         outcomes: of each test, and of each of its parts, which is named `test/part`.
@@ -186,16 +186,16 @@ class _SuiteKafkaBroker(KafkaBroker):
         self.behind = free_port()
 
     def roles(self) -> dict[str, str]:
-        """As `KafkaBroker.roles`."""
+        """The settings of a broker's roles, with the suite's listeners."""
         return {**super().roles(), **_listeners(self.node_id, self.port, self.behind)}
 
     def told(self) -> str:
-        """Its log for the tests: all of it, as nothing that they look for may be there."""
+        """The whole log for the tests, as nothing that they look for may be there."""
         return self.server_log
 
 
 class _SuiteBroker(ClusterBroker):
-    """As `_SuiteKafkaBroker`, Cordwood's."""
+    """`_SuiteKafkaBroker` of Cordwood's."""
 
     def __init__(self, root: Path, controller: ControllerOfCluster, node_id: int) -> None:
         super().__init__(root, controller, node_id, properties=_properties_of(node_id))
@@ -203,7 +203,7 @@ class _SuiteBroker(ClusterBroker):
         self._properties |= _listeners(node_id, self.port, self.behind)
 
     def told(self) -> str:
-        """As `_SuiteKafkaBroker.told`. Batches out of sequence are in no log, but are counted."""
+        """The log for the tests; batches out of sequence are counted, and in no log."""
         url = f"{self.url}/metrics"
         with urlopen(url, timeout=_START_SECONDS_MAX) as answer:  # noqa: S310  # loopback
             metrics = answer.read().decode()
@@ -283,7 +283,7 @@ class SuiteCluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """By which the tests find the cluster."""
+        """The variables by which the tests find the cluster."""
         return {
             "TOXIPROXY_ADDR": f"http://127.0.0.1:{self._proxy_port}",
             "KAFKA_VERSION": KAFKA_VERSION,
@@ -452,7 +452,7 @@ def run_suite(
 
 
 def outcomes_of(events: Iterable[Mapping[str, Any]]) -> SuiteRun:
-    """What the events of `go tool test2json` tell; a test that has not ended has failed."""
+    """The outcomes in the events of `go tool test2json`; a test that has not ended has failed."""
     outcomes: dict[str, Outcome] = {}
     texts: dict[str, list[str]] = {}
     for event in events:

@@ -76,7 +76,7 @@ class StreamsInstance:
 
     @property
     def log(self) -> str:
-        """What it has logged: warnings and errors."""
+        """Logged warnings and errors."""
         return self._log_file.read_text(encoding="utf-8", errors="replace")
 
     def kill(self) -> None:

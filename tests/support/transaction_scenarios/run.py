@@ -34,7 +34,7 @@ Fields = Mapping[str, str]
 
 
 class NamedReply(ReplyTo[Any]):
-    """Where the answer to a request of a scenario goes."""
+    """Receiver of the answer to a request of a scenario."""
 
     def __init__(self, name: str) -> None:
         super().__init__(lambda _: None)

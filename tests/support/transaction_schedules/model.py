@@ -1,4 +1,4 @@
-"""What must hold of the transactions in a log, whatever clients have asked.
+"""Guarantees of the transactions in a log, whatever clients have asked.
 
 The model reads records in their order and knows only this: the states that may follow each other,
 that epochs and producer ids only rise, that each decision is followed by its end and nothing else,

@@ -24,7 +24,7 @@ class Transaction(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What a transaction writes: so many records in each partition, and a record of each key."""
+    """Writes of a transaction: so many records in each partition, and a record of each key."""
 
     counts: Mapping[int, int]
     keys: Sequence[int]
@@ -110,7 +110,7 @@ class Judge:
         table: Sequence[Row],
         offsets: Mapping[str, int],
     ) -> list[str]:
-        """What is wrong.
+        """Faults of what was read.
 
         Args:
             read: the records of each partition, in order.

@@ -69,7 +69,7 @@ class TransactionalProducer:
             time.sleep(_PAUSE_S)
 
     def stop(self, _number: int, _frame: object) -> None:
-        """As the handler of a signal."""
+        """Handles a signal: the producer stops."""
         self.is_stopped = True
 
     def _committed(self) -> int:

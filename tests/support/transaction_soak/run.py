@@ -48,7 +48,7 @@ _LATER_MS: Final = 120_000
 
 @dataclass(slots=True)
 class Outcome:
-    """What happened, and what was wrong."""
+    """Events and faults."""
 
     events: Counter[str]
     reports: Counter[str]
@@ -81,7 +81,7 @@ class Worker:
 
     @property
     def failure(self) -> str:
-        """What is to be counted if it has to be replaced; empty if it works."""
+        """The fault to be counted if it has to be replaced; empty if it works."""
         if self._process.has_ended:
             return "producer failed"
         is_stuck = self.last == "begin" and time.monotonic() > self.last_s + _STUCK_S
@@ -134,7 +134,7 @@ class TransactionSoak:
         self._events: Counter[str] = Counter()
 
     def run(self, kills: int) -> Outcome:
-        """So many kills and stops; then all transactions end, and are judged."""
+        """Runs so many kills and stops; then all transactions end, and are judged."""
         with self._broker:
             self._make_topics()
             try:
@@ -222,7 +222,7 @@ class TransactionSoak:
             )
 
     def _compactions(self) -> Counter[str]:
-        """How often each topic was compacted."""
+        """The number of compactions of each topic."""
         return Counter(re.findall(r"cleaned log (\S+)-\d+ ", self._broker.log))
 
     def _complaints(self, wire: WireClient) -> list[str]:

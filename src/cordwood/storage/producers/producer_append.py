@@ -1,4 +1,4 @@
-"""What an append changes of one producer: checked first, and applied when it is in the log.
+"""The change of one producer by an append: checked first, and applied when it is in the log.
 
 Source: org.apache.kafka.storage.internals.log.ProducerAppendInfo.
 """

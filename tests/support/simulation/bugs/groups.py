@@ -61,7 +61,7 @@ class _UpToTheMark:
         return self
 
     def read(self, offset: int, max_bytes: int, *, isolation: Isolation) -> Any:
-        """As the log, for a reader of what is committed."""
+        """Reads the log for a reader of committed records."""
         del isolation
         return self._log.reader.read(offset, max_bytes, isolation=Isolation.HIGH_WATERMARK)
 

@@ -21,7 +21,7 @@ def skipped_fsync() -> AbstractContextManager[None]:
 
 
 def duplicates_appended() -> AbstractContextManager[None]:
-    """What idempotent producers have written is not remembered: what they repeat is appended."""
+    """Plants a bug: writes of idempotent producers are forgotten, and duplicates appended."""
     real = AppendProducers.analyze
 
     def analyze(self: AppendProducers, batches: Any) -> Any:

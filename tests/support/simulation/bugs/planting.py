@@ -1,4 +1,4 @@
-"""How a bug is put in: a context manager that replaces a function while a seed runs."""
+"""Planting of a bug: a context manager that replaces a function while a seed runs."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What must hold in every history: one class for each guarantee."""
+"""Guarantees of every history: one class for each."""

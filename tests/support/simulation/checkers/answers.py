@@ -12,6 +12,6 @@ class Answers:
     name = "answers"
 
     def take(self, event: Event) -> None:
-        """As `Checker.take`."""
+        """Checks an event."""
         if isinstance(event, Unacceptable):
             raise ViolationError(self.name, event.text)

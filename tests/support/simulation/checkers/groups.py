@@ -37,7 +37,7 @@ class OneOwner:
         self._coordinator = (-1, -1)
 
     def take(self, event: Event) -> None:
-        """As `Checker.take`."""
+        """Checks an event."""
         match event:
             case Heard():
                 self._heard[event.member] = event.coordinator
@@ -61,7 +61,7 @@ class OneOwner:
 
 
 def key_of(event: OffsetSent | OffsetFetched) -> tuple[str, TopicPartition]:
-    """Whose offset it is."""
+    """The group and the partition of an offset."""
     return event.group, event.partition
 
 
@@ -93,7 +93,7 @@ class GroupOffsets:
                 self._asked[asked] = -1
 
     def take(self, event: Event) -> None:
-        """As `Checker.take`."""
+        """Checks an event."""
         match event:
             case Occupied():
                 self._occupy(event)

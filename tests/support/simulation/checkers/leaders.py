@@ -8,7 +8,7 @@ from support.simulation.history import ViolationError
 
 
 class OneLeader:
-    """In each leader epoch of a partition, one broker appends and commits."""
+    """Guarantee: in each leader epoch of a partition, one broker appends and commits."""
 
     name = "one leader per epoch"
 
@@ -16,7 +16,7 @@ class OneLeader:
         self._leaders: dict[tuple[TopicPartition, int], int] = {}
 
     def take(self, event: Event) -> None:
-        """As `Checker.take`."""
+        """Checks an event."""
         if isinstance(event, (Elected, Committed)):
             key = event.partition, event.epoch
             leader = self._leaders.setdefault(key, event.broker)
@@ -29,7 +29,7 @@ class OneLeader:
 
 
 class Watermarks:
-    """How far a partition is committed never goes back for a reader.
+    """Guarantee: the committed end of a partition never goes back for a reader.
 
     The high watermark in fetches does so within a leader epoch only: a new leader learns by and by
     what is committed. The latest offset (ListOffsets) never does (KIP-207), and readers do not
@@ -44,7 +44,7 @@ class Watermarks:
         self._positions: dict[tuple[str, TopicPartition, bool], int] = {}
 
     def take(self, event: Event) -> None:
-        """As `Checker.take`."""
+        """Checks an event."""
         match event:
             case Watermark():
                 key = event.reader, event.partition

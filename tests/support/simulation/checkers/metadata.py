@@ -1,4 +1,4 @@
-"""What the controller decides: epochs only rise, and leaders and ISRs are brokers that may be."""
+"""Decisions of the controller: epochs only rise, and leaders and ISRs are eligible brokers."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Metadata:
         self._previous: dict[UUID, int] = {}
 
     def take(self, event: Event) -> None:
-        """As `Checker.take`."""
+        """Checks an event."""
         match event:
             case Starts():
                 self._previous[event.incarnation] = event.previous_epoch

@@ -59,7 +59,7 @@ class CommittedRecords:
         self._epochs: dict[TopicPartition, int] = defaultdict(int)
 
     def take(self, event: Event) -> None:
-        """As `Checker.take`."""
+        """Checks an event."""
         match event:
             case Committed():
                 self._commit(event)
@@ -151,7 +151,7 @@ class ExactlyOnce:
         self._first: dict[TopicPartition, int] = {}
 
     def take(self, event: Event) -> None:
-        """As `Checker.take`."""
+        """Checks an event."""
         match event:
             case Sent():
                 for value in event.values:

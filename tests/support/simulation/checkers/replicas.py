@@ -1,4 +1,4 @@
-"""In the end, all replicas of a partition are equal, and what they know of their batches is."""
+"""Guarantee: in the end, all replicas of a partition are equal, with what they know of batches."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class EqualReplicas:
         self._leaders: dict[TopicPartition, tuple[int, int]] = {}
 
     def take(self, event: Event) -> None:
-        """As `Checker.take`."""
+        """Checks an event."""
         match event:
             case Elected():
                 known = self._leaders.get(event.partition, (-1, -1))

@@ -44,7 +44,7 @@ class ReadCommitted:
         self._is_healed = False
 
     def take(self, event: Event) -> None:
-        """As `Checker.take`."""
+        """Checks an event."""
         match event:
             case Sent() if event.transaction:
                 for value in event.values:

@@ -1,4 +1,4 @@
-"""What all clients do: find leaders and coordinators, ask, and try again.
+"""Common part of all clients: finds leaders and coordinators, asks, and tries again.
 
 Real: `NodeConnection` with its wire and codecs. The clients themselves are written for the
 simulation, in the words of Kafka's protocol; each is a process of its own in the network.

@@ -123,7 +123,7 @@ class Member(Client):
         return self._given.setdefault(member_id, set())
 
     async def run(self) -> None:
-        """Is a member for ever, with some lives."""
+        """Stays a member for ever, with some lives."""
         watchdog = asyncio.ensure_future(self._give_up_in_time())
         try:
             while True:
@@ -230,7 +230,7 @@ class Member(Client):
             self._take_assigned()
 
     def _revocation_s(self) -> float:
-        """How long it continues to use what it is to give up; at times it does not come back."""
+        """Draws the time until it gives partitions up; at times it does not come back."""
         if self.rng.random() < 0.1:
             return _STUCK_S
         return self.rng.choice((0.0, 0.0, 0.5, 1.5)) * self.rng.random()

@@ -77,7 +77,7 @@ async def produce(
 
 
 class Producer(Client):
-    """What both producers have: partitions to choose from, and pauses."""
+    """Common part of both producers: partitions to choose from, and pauses."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class IdempotentProducer(Producer):
     """See the module."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """As `Producer`."""
+        """Takes the arguments of `Producer`."""
         super().__init__(*arguments, **options)
         self._epoch = 0
         self._sequences = dict.fromkeys(self.partitions, 0)
@@ -143,7 +143,7 @@ class IdempotentProducer(Producer):
         self.is_done = True
 
     def _raise_epoch(self) -> None:
-        """As a client does that has given a batch up (KIP-360)."""
+        """Raises the epoch as a client does that has given a batch up (KIP-360)."""
         self._epoch += 1
         self._sequences = dict.fromkeys(self.partitions, 0)
 

@@ -66,7 +66,7 @@ class TransactionalProducer(Producer):
     """See the module."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
-        """As `Producer`."""
+        """Takes the arguments of `Producer`."""
         super().__init__(*arguments, **options)
         self._epoch = -1
         self._sequences: dict[TopicPartition, int] = {}

@@ -1,4 +1,4 @@
-"""What was given up arrives late: requests of lives, epochs and terms that are over.
+"""Late arrivals: requests of lives, epochs and terms that are over.
 
 Each names something that its receiver has seen replaced, so that a correct receiver refuses it.
 None is made up: each is what a network or a suspended process may deliver at that moment.
@@ -85,7 +85,7 @@ class Zombie(Client):
             await asyncio.sleep(self.rng.expovariate(1 / _PAUSE_S))
 
     def _next(self) -> Callable[[], Awaitable[None]]:
-        """What to do: a stop in order is over soon."""
+        """The next request; a controlled stop is over soon."""
         if self._stopping() is not None and self.rng.random() < 0.7:
             return self._stopping_follower
         return self.rng.choice(self._actions)
@@ -200,7 +200,7 @@ class Zombie(Client):
             )
 
     async def _old_follower(self) -> None:
-        """As when a leader proposes a follower that has been killed and started again since."""
+        """Proposes a follower that has been killed and started again since, as its leader might."""
         found = self._led()
         if found is None:
             return

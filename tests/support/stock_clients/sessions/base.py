@@ -1,4 +1,4 @@
-"""What a transactional client in Python does for a program: a producer, and a member of a group."""
+"""Transactional client in Python for a program: a producer, and a member of a group."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class ModelBatch:
 
 @dataclass(slots=True)
 class ModelQuorum:
-    """What the quorum has; see the module. `committed` is one past the last committed offset."""
+    """State of the quorum; see the module. `committed` is one past the last committed offset."""
 
     rng: random.Random
     batches: list[ModelBatch] = field(default_factory=list)
@@ -293,7 +293,7 @@ class ObserverUnderTest:
         self.loader.install(self)
 
     def on_metadata_update(self, update: MetadataUpdate) -> None:
-        """As `MetadataPublisher`."""
+        """Reports the decisions of an update as events."""
         self.updates.append(update)
 
     def crash(self, *, loses_power: bool) -> None:
