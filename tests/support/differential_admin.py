@@ -386,7 +386,7 @@ _OF_TOKENS: Final = tuple(
 
 
 def _delegation_tokens(world: World) -> Step:
-    owners = world.rng.choice((None, []))
+    owners: list[Any] | None = world.rng.choice((None, []))
     values: dict[str, Any] = {"owners": owners, "renewers": [], "hmac": b"h"}
     return world.step(world.rng.choice(_OF_TOKENS), values)
 
