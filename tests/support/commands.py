@@ -1,11 +1,13 @@
 """Runs the command line many times: each run is forked from a process that has imported it.
 
 A run costs milliseconds instead of half a second, so that every command can be given every kind of
-bad input.
+bad input. What one run has imported is imported before the next is forked.
 """
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import importlib
 import json
 import os
@@ -62,22 +64,35 @@ class Commands:
 
 
 def _run(order: dict[str, str]) -> Outcome:
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+    with contextlib.ExitStack() as files:
+        out, err, imported = (files.enter_context(tempfile.TemporaryFile()) for _ in range(3))
         child = os.fork()
         if child == 0:
-            _be_command(order, out.fileno(), err.fileno())
+            _be_command(order, out.fileno(), err.fileno(), imported.fileno())
         _, status = os.waitpid(child, 0)
         texts = []
-        for file in (out, err):
+        for file in (out, err, imported):
             file.seek(0)
             texts.append(file.read().decode(errors="backslashreplace"))
-        return Outcome(os.waitstatus_to_exitcode(status), *texts)
+    _import(texts.pop().split())
+    return Outcome(os.waitstatus_to_exitcode(status), *texts)
 
 
-def _be_command(order: dict[str, str], out: int, err: int) -> None:
+def _import(names: Sequence[str]) -> None:
+    """Imports modules, and has no later run look through what they made for garbage."""
+    for name in names:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
+    if names:
+        gc.collect()
+        gc.freeze()
+
+
+def _be_command(order: dict[str, str], out: int, err: int, imported: int) -> None:
     from cordwood.surfaces.cli.entry import main  # noqa: PLC0415  # loaded by now
 
     code: object = 99
+    before = set(sys.modules)
     try:
         os.chdir(order["cwd"])
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
@@ -88,6 +103,7 @@ def _be_command(order: dict[str, str], out: int, err: int) -> None:
     except SystemExit as stop:
         code = stop.code
     finally:
+        os.write(imported, " ".join(sorted(set(sys.modules) - before)).encode())
         os._exit(code if isinstance(code, int) else 98)
 
 
@@ -101,17 +117,7 @@ def _stdout(kind: str, out: int) -> int:
 
 def serve() -> None:
     """Answers an outcome for each order on stdin."""
-    from cordwood.surfaces.cli import main  # noqa: PLC0415  # imported here alone
-    from cordwood.surfaces.cli.tools import table  # noqa: PLC0415
-
-    # What a fork finds imported it need not import.
-    for name in ("clean", "cleaner", "clock", "serve", "dump_log"):
-        importlib.import_module(f"cordwood.surfaces.cli.{name}")
-    for tool in table.TOOLS.values():
-        importlib.import_module(f"cordwood.surfaces.cli.tools.{tool.module}")
-    for name in ("cordwood.node.node", "cordwood.client.group", "uvloop"):
-        importlib.import_module(name)
-    assert main.app is not None
+    _import(["cordwood.surfaces.cli.entry"])
     for line in iter(sys.stdin.readline, ""):
         print(json.dumps(_run(json.loads(line))), flush=True)  # noqa: T201  # the answer
 

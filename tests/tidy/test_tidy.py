@@ -176,12 +176,8 @@ Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @functools.cache
-def _modules() -> dict[str, ast.Module]:
-    """Every module of the package by its path below it, parsed."""
-    return _parsed(PACKAGE)
-
-
 def _parsed(top: Path) -> dict[str, ast.Module]:
+    """Every module below a directory by its path there."""
     return {
         str(path.relative_to(top)): ast.parse(path.read_text(encoding="utf-8"))
         for path in sorted(top.rglob("*.py"))
@@ -209,8 +205,8 @@ def _draws_ids(tree: ast.Module) -> bool:
 def _reaches(tree: ast.Module) -> set[str]:
     """The guarded things that a module uses."""
     found = {name for name in _imports(tree) if name in GUARDED_IMPORTS}
-    if not _draws_ids(tree):
-        found.discard("uuid")
+    if "uuid" in found and not _draws_ids(tree):
+        found.remove("uuid")
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and node.attr in GUARDED_METHODS:
             if ast.unparse(node.value) not in FILE_SYSTEMS:
@@ -232,7 +228,8 @@ def _code_lines(node: Definition, lines: list[str]) -> int:
     return sum(bool(text) and not text.startswith("#") for text in texts)
 
 
-def _lengths(top: Path = PACKAGE) -> dict[str, tuple[int, int]]:
+@functools.cache
+def _lengths(top: Path) -> dict[str, tuple[int, int]]:
     """The lines of code of every function and class, and the limit of its kind."""
     found: dict[str, tuple[int, int]] = {}
     for name, tree in _parsed(top).items():
@@ -262,7 +259,7 @@ def test_no_function_or_class_is_too_long_to_read(top: Path) -> None:
 
 
 def test_what_may_be_longer_still_is() -> None:
-    lengths = _lengths()
+    lengths = _lengths(PACKAGE)
     for name, (limit, reason) in LONG.items():
         assert name in lengths, f"{name} is gone: take it out of LONG in this test"
         length, usual = lengths[name]
@@ -281,7 +278,7 @@ def test_every_module_says_what_it_is(top: Path) -> None:
 
 
 def test_only_listed_modules_reach_outside() -> None:
-    for name, tree in _modules().items():
+    for name, tree in _parsed(PACKAGE).items():
         if name.startswith("testing/"):
             continue
         new = _reaches(tree) - OUTSIDE.get(name, (set(), ""))[0]
@@ -293,7 +290,7 @@ def test_only_listed_modules_reach_outside() -> None:
 
 
 def test_only_the_file_system_layer_changes_files() -> None:
-    for name, tree in _modules().items():
+    for name, tree in _parsed(PACKAGE).items():
         if name.startswith("testing/") or name == FILE_SYSTEM_LAYER:
             continue
         calls = [
@@ -312,8 +309,8 @@ def test_only_the_file_system_layer_changes_files() -> None:
 
 def test_every_exception_is_still_needed() -> None:
     for name, (uses, reason) in OUTSIDE.items():
-        assert name in _modules(), f"{name} is gone: take it out of OUTSIDE in this test"
-        spare = uses - _reaches(_modules()[name])
+        assert name in _parsed(PACKAGE), f"{name} is gone: take it out of OUTSIDE in this test"
+        spare = uses - _reaches(_parsed(PACKAGE)[name])
         assert not spare, f"{name} no longer uses {sorted(spare)}: take it out of OUTSIDE"
         assert reason, f"{name} in OUTSIDE needs a reason"
 
@@ -353,7 +350,7 @@ def test_every_format_has_a_page() -> None:
     pages = "".join(
         path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs/format").glob("*.md"))
     )
-    for name in _modules():
+    for name in _parsed(PACKAGE):
         folder, _, file = name.rpartition("/")
         if folder == "format" and file != "__init__.py" and file not in FORMAT_TOOLS:
             assert f"`{name}`" in pages, (
