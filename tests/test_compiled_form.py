@@ -65,6 +65,7 @@ def test_without_a_c_compiler_there_is_a_reason_and_nothing_else(tmp_path: Path)
     assert not target.exists()
 
 
+@pytest.mark.nightly  # compiles all once more
 def test_a_wheel_has_both_forms(compiled: Path, tmp_path: Path) -> None:
     build = ["-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     done = run(*build, CORDWOOD_COMPILE="1")

@@ -10,7 +10,7 @@ from support.kill_load import run_kills
 
 
 @pytest.mark.parametrize(
-    "kills", [10, pytest.param(100, marks=pytest.mark.nightly)], ids=["ten", "hundred"]
+    "kills", [5, pytest.param(100, marks=pytest.mark.nightly)], ids=["five", "hundred"]
 )
 def test_no_acknowledged_record_is_missing_or_out_of_order(tmp_path: Path, kills: int) -> None:
     outcome = run_kills(tmp_path, kills=kills, seed=kills)

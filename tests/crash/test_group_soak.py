@@ -16,7 +16,7 @@ from support.soak.run import Soak
 @pytest.mark.parametrize(
     ("seconds", "restarts"),
     [
-        pytest.param(60, False, id="minute"),
+        pytest.param(20, False, id="twenty seconds"),
         pytest.param(600, True, marks=pytest.mark.nightly, id="ten minutes"),
     ],
 )

@@ -189,10 +189,10 @@ def kill_at_each(case: Case, scratch: Path, side: str, steps: range) -> None:
 def test_killed_at_a_step_the_next_run_ends_as_an_undisturbed_one(
     case: Case, scratch: Path, side: str
 ) -> None:
-    """Every fifth step: a group takes 18, so that eight groups show all that can be met in one."""
+    """Every 11th step: a group takes 18, so that eight groups show all that can be met in one."""
     assert case.steps[OWNER] > 300
     assert case.steps[TASK] > 100
-    kill_at_each(case, scratch, side, range(1, case.steps[side] + 1, 5))
+    kill_at_each(case, scratch, side, range(1, case.steps[side] + 1, 11))
 
 
 @pytest.mark.nightly

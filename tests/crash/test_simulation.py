@@ -15,7 +15,7 @@ import pytest
 from support.simulation.bugs.table import BUGS
 from support.simulation.run import Result, run_seed
 
-_SEEDS_IN_TEST = 50
+_SEEDS_IN_TEST = 20
 _SEEDS_A_TEST = 10
 _SEEDS_NIGHTLY = 1000
 _SEEDS_A_NIGHTLY_TEST = 50

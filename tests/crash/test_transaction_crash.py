@@ -200,12 +200,13 @@ def continues(wire: WireClient, now_ms: int, *, is_committed: bool) -> None:
     assert wire.committed(GROUP, "a", 0) == OFFSET + 1
 
 
+@pytest.mark.parametrize("images", [1, pytest.param(4, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("version", [0, 2])
 @pytest.mark.parametrize("commit", [True, False], ids=["commit", "abort"])
 def test_a_transaction_ends_in_all_partitions_or_in_none(
-    tmp_path: Path, version: Version, commit: bool
+    tmp_path: Path, version: Version, commit: bool, images: int
 ) -> None:
-    moments = ended(tmp_path, version, commit=commit, images=2, seed=version)
+    moments = ended(tmp_path, version, commit=commit, images=images, seed=version)
     verdicts = [judged(each, commit=commit) for each in moments]
     found = Counter((each.found == "Ongoing", each.outcome) for each in verdicts)
     print(found)

@@ -30,9 +30,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/compat/",
     "tests/spark/",
     "tests/crash/test_chaos.py",
-    "tests/crash/test_cluster_soak.py::test_a_cluster_loses_nothing[few-one kafka]",
-    "tests/crash/test_cluster_soak.py::test_a_cluster_loses_nothing[few-two kafka]",
-    "tests/crash/test_cluster_soak.py::test_a_cluster_loses_nothing[few-own controller, one kafka]",
+    "tests/crash/test_cluster_soak.py",
     "tests/crash/test_cluster_up.py",
     "tests/crash/test_local_cluster.py",
     "tests/crash/test_transaction_crash.py::"
@@ -75,6 +73,7 @@ COMPAT: Final[Sequence[str]] = (
     "tests/unit/format/native/test_kernels_of_numba.py",
     "tests/test_compiled_form.py",
     "tests/test_benchmarks.py::test_a_generated_log_is_one_that_kafka_reads",
+    "tests/test_benchmarks.py::test_the_benchmark_of_the_log_measures_every_line_in_its_quick_form",
     "tests/test_benchmarks.py::test_a_warm_session_says_how_long_each_step_took",
     "tests/test_benchmarks.py::test_the_broker_benchmark_runs_without_kafka_too",
     "tests/test_benchmarks.py::test_the_benchmark_of_a_large_log_measures_memory_and_both_sides",
@@ -107,13 +106,10 @@ BOTH: Final[Sequence[str]] = (
 #: of it that takes seconds.
 SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
     "golden": ("tests/compat/test_clean_golden.py::test_each_golden_topic_agrees_with_kafka[1]",),
-    "live": ("tests/compat/test_clean_live.py::test_a_few_random_topics_agree_with_kafka",),
     "replay": ("tests/compat/test_replay.py",),
     "walkthrough": (
         "tests/compat/test_walkthrough.py::"
         "test_cordwoods_tools_show_what_kafkas_showed_at_kafka[one broker]",
-        "tests/compat/test_walkthrough.py::"
-        "test_cordwoods_tools_show_what_kafkas_showed_at_kafka[own controller]",
     ),
     "differential": ("tests/compat/test_differential.py::test_random_requests_are_answered_alike",),
     "tools": (
@@ -136,8 +132,6 @@ SMALL_FORMS: Final[Mapping[str, Sequence[str]]] = {
     "client": ("tests/integration/client/test_node_connection.py",),
     "directories": (
         "tests/compat/test_groups_kafka.py::test_kafka_takes_over_a_directory_that_was_served_here",
-        "tests/compat/test_transactions_exchange.py::"
-        "test_transactions_that_began_here_end_at_a_kafka[2]",
     ),
     "controller": (
         "tests/unit/metadata/test_loader_golden.py",

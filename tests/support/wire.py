@@ -1,8 +1,8 @@
 """Kafka's protocol message by message: any API in any version, on one connection, as plain values.
 
 Role: tests ask brokers what no client library would. Requests and responses are mappings of fields
-by name, as `cordwood.protocol.data` has them. `tests/unit/protocol/test_against_kio.py` checks the
-codecs that are used here against another implementation.
+by name, as `cordwood.protocol.data` has them. `tests/unit/protocol/test_messages_against_kio.py`
+checks the codecs that are used here against another implementation.
 """
 
 from __future__ import annotations

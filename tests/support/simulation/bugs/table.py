@@ -84,7 +84,7 @@ BUGS: Final[Mapping[str, Bug]] = {
         Bug(partition_given_twice, 2),
         Bug(loaded_to_the_high_watermark, 22),
         Bug(producers_survive_truncation, 84),
-        Bug(epochs_survive_truncation, 1),
+        Bug(epochs_survive_truncation, 14),
         Bug(aborted_transactions_not_replicated, 0),
         Bug(unclean_start_taken_for_clean, 1),
         Bug(log_start_not_followed, 0),

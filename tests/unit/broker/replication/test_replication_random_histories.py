@@ -8,7 +8,7 @@ import pytest
 
 from support.replication_under_test import run_replication
 
-SEEDS, SEEDS_NIGHTLY = 200, 10_000
+SEEDS, SEEDS_NIGHTLY = 100, 10_000
 
 
 @pytest.mark.parametrize(

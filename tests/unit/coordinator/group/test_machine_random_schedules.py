@@ -10,7 +10,7 @@ from support.group_schedules.mixed_schedule import MixedSchedule
 from support.group_schedules.schedule import Schedule
 
 CHUNK = 50
-SEEDS, SEEDS_NIGHTLY = 100, 1_100
+SEEDS, SEEDS_NIGHTLY = 50, 1_100
 CHUNKS = [
     *range(0, SEEDS, CHUNK),
     *(pytest.param(n, marks=pytest.mark.nightly) for n in range(SEEDS, SEEDS_NIGHTLY, CHUNK)),

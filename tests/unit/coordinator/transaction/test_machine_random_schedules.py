@@ -9,7 +9,7 @@ import pytest
 from support.transaction_schedules.schedule import Schedule
 
 CHUNK = 25
-SEEDS, SEEDS_NIGHTLY = 50, 2_000
+SEEDS, SEEDS_NIGHTLY = 25, 2_000
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])

@@ -8,6 +8,7 @@ import logging
 import socket
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from cordwood.surfaces.cli.serve import _serve_node
 from cordwood.surfaces.cli.serve_listening import HttpPlace
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.manual_clock import ManualClock
+from support.commands import Commands, Outcome
 from support.no_engine import NoEngine
 from support.ports import free_port
 from support.served import ServedBroker
@@ -29,14 +31,13 @@ from support.served import ServedBroker
 _IN_USE, _USAGE, _FAILED = 3, 2, 1
 
 
-def serve(*options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "cordwood", "serve", "--http-port", "-1", *options],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+Serve = Callable[..., Outcome]
+
+
+@pytest.fixture(scope="module")
+def serve() -> Iterator[Serve]:
+    with Commands() as commands:
+        yield lambda *options: commands.run(["serve", "--http-port", "-1", *options])
 
 
 @pytest.mark.parametrize(
@@ -52,77 +53,79 @@ def serve(*options: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_a_setting_that_is_not_served_or_wrong_is_fatal_and_named(
-    tmp_path: Path, setting: str, name: str
+    tmp_path: Path, serve: Serve, setting: str, name: str
 ) -> None:
     config = tmp_path / "server.properties"
     config.write_text(f"log.dirs={tmp_path}/logs\n{setting}\n", encoding="utf-8")
     done = serve("--config", str(config))
-    assert done.returncode == _USAGE, done.stderr
-    assert name in done.stderr
-    assert str(config) in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == _USAGE, done.err
+    assert name in done.err
+    assert str(config) in done.err
+    assert "Traceback" not in done.err
     assert not (tmp_path / "logs").exists(), "nothing is touched"
 
 
-def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+def test_a_directory_in_use_is_refused(tmp_path: Path, serve: Serve) -> None:
     with ServedBroker(tmp_path / "logs"):
         done = serve("--log-dir", str(tmp_path / "logs"), "--port", "0")
-    assert done.returncode == _IN_USE, done.stderr
-    assert str(tmp_path / "logs") in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == _IN_USE, done.err
+    assert str(tmp_path / "logs") in done.err
+    assert "Traceback" not in done.err
 
 
-def test_a_port_in_use_is_named_and_the_directory_stays_clean(tmp_path: Path) -> None:
+def test_a_port_in_use_is_named_and_the_directory_stays_clean(tmp_path: Path, serve: Serve) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
         done = serve("--log-dir", str(tmp_path / "logs"), "--port", str(port))
-    assert done.returncode == _FAILED, done.stderr
-    assert f"127.0.0.1:{port}: Address already in use" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == _FAILED, done.err
+    assert f"127.0.0.1:{port}: Address already in use" in done.err
+    assert "Traceback" not in done.err
     with ServedBroker(tmp_path / "logs"):
         pass
 
 
-def test_a_directory_that_holds_something_else_is_not_formatted(tmp_path: Path) -> None:
+def test_a_directory_that_holds_something_else_is_not_formatted(
+    tmp_path: Path, serve: Serve
+) -> None:
     (tmp_path / "logs").mkdir()
     (tmp_path / "logs" / "letters.txt").write_text("dear", encoding="utf-8")
     done = serve("--log-dir", str(tmp_path / "logs"), "--port", "0")
-    assert done.returncode == _FAILED, done.stderr
-    assert "letters.txt" in done.stderr
+    assert done.code == _FAILED, done.err
+    assert "letters.txt" in done.err
     assert [each.name for each in (tmp_path / "logs").iterdir()] == ["letters.txt"]
 
 
 @pytest.mark.parametrize("name", ["file", "file/below", "x" * 300])
 def test_a_directory_that_cannot_be_created_is_named_with_what_to_do(
-    tmp_path: Path, name: str
+    tmp_path: Path, serve: Serve, name: str
 ) -> None:
     (tmp_path / "file").touch()
     done = serve("--log-dir", str(tmp_path / name), "--port", "0")
-    assert done.returncode == _FAILED, done.stderr
-    line = done.stderr.splitlines()[-1]
+    assert done.code == _FAILED, done.err
+    line = done.err.splitlines()[-1]
     assert line.startswith(f"cordwood serve: Log directory {tmp_path / name}: ")
     assert line.endswith("with --log-dir or log.dirs.")
 
 
-def test_a_damaged_meta_properties_is_named_with_what_to_do(tmp_path: Path) -> None:
+def test_a_damaged_meta_properties_is_named_with_what_to_do(tmp_path: Path, serve: Serve) -> None:
     path = tmp_path / "meta.properties"
     path.write_text("version=1\nnode.id=abc\ncluster.id=x\n", encoding="utf-8")
     done = serve("--log-dir", str(tmp_path), "--port", "0")
-    assert done.returncode == _FAILED, done.stderr
-    assert done.stderr.splitlines()[-1] == (
+    assert done.code == _FAILED, done.err
+    assert done.err.splitlines()[-1] == (
         f"cordwood serve: {path}: Unable to read node.id as a base-10 number. Restore the file "
         "from a copy, or give another directory"
     )
 
 
-def test_a_server_properties_is_read_as_latin_1_as_java_does(tmp_path: Path) -> None:
+def test_a_server_properties_is_read_as_latin_1_as_java_does(tmp_path: Path, serve: Serve) -> None:
     config = tmp_path / "server.properties"
     config.write_bytes(b"# caf\xe9\nnum.partitions=none\n")
     done = serve("--config", str(config))
-    assert done.returncode == _USAGE, done.stderr
-    assert "num.partitions" in done.stderr
+    assert done.code == _USAGE, done.err
+    assert "num.partitions" in done.err
 
 
 def test_it_stops_in_order_when_it_is_told_to(tmp_path: Path) -> None:
@@ -225,7 +228,9 @@ def test_the_loading_of_many_logs_is_told_now_and_then(caplog: pytest.LogCapture
     assert len(caplog.messages) == 21
 
 
-def test_a_damaged_metadata_log_is_reported_without_a_traceback(tmp_path: Path) -> None:
+def test_a_damaged_metadata_log_is_reported_without_a_traceback(
+    tmp_path: Path, serve: Serve
+) -> None:
     log_dir = tmp_path / "logs"
     with RunningBroker(log_dir=log_dir, engine=NoEngine):
         pass
@@ -238,10 +243,10 @@ def test_a_damaged_metadata_log_is_reported_without_a_traceback(tmp_path: Path) 
     record = Record(offset, 1, None, b"\x01\x02\x00\x05ab")
     path.write_bytes(data + build_batch([record], base_offset=offset, partition_leader_epoch=epoch))
     done = serve("--log-dir", str(log_dir), "--port", "0")
-    assert done.returncode == _FAILED, done.stderr
-    assert f"{path}: TopicRecord at offset {offset} cannot be read" in done.stderr
-    assert f"truncate -s {len(data)} {path}" in done.stderr
-    assert "Traceback" not in done.stderr
+    assert done.code == _FAILED, done.err
+    assert f"{path}: TopicRecord at offset {offset} cannot be read" in done.err
+    assert f"truncate -s {len(data)} {path}" in done.err
+    assert "Traceback" not in done.err
 
 
 def test_what_a_node_loads_is_loaded_before_there_is_an_event_loop(tmp_path: Path) -> None:
@@ -270,12 +275,14 @@ def test_what_a_node_loads_is_loaded_before_there_is_an_event_loop(tmp_path: Pat
     assert done.stdout == "[]\n", done.stderr
 
 
-def test_a_directory_that_is_none_of_kafkas_is_refused_with_what_is_in_it(tmp_path: Path) -> None:
+def test_a_directory_that_is_none_of_kafkas_is_refused_with_what_is_in_it(
+    tmp_path: Path, serve: Serve
+) -> None:
     (tmp_path / "logs").mkdir()
     result = serve("--log-dir", str(tmp_path), "--port", "0")
-    assert result.returncode == 1
-    assert "it has no meta.properties, and is not empty (1 entries, such as" in result.stderr
-    assert str(tmp_path / "logs") in result.stderr
+    assert result.code == 1
+    assert "it has no meta.properties, and is not empty (1 entries, such as" in result.err
+    assert str(tmp_path / "logs") in result.err
 
 
 def test_a_node_without_its_port_for_http_does_not_start(monkeypatch: pytest.MonkeyPatch) -> None:
