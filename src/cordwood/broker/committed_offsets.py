@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from cordwood.broker.broker_answers import BrokerAnswers
 from cordwood.broker.broker_channels import BrokerChannels
@@ -21,7 +21,10 @@ from cordwood.metadata.image import NO_LEADER
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.data import ListGroupsRequest
+from cordwood.protocol.data import (
+    ListGroupsRequest,
+    ListGroupsResponse,
+)
 from cordwood.serving.node_thread import NodeThread
 
 _GROUPS_AT_ONCE: Final = 100
@@ -126,7 +129,7 @@ class CommittedOffsets:
         answers.answered(self._node_id)
 
     def _ask_there(self, listed: _Listed, answers: BrokerAnswers, broker_id: int) -> None:
-        def answered(answer: Any) -> None:
+        def answered(answer: ListGroupsResponse | None) -> None:
             where = f"broker {broker_id}"
             if answer is None:
                 listed.missing[where] = _NO_ANSWER

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Final
+from typing import Final
+from uuid import UUID
 
 from cordwood.broker.broker_answers import BrokerAnswers
 from cordwood.broker.broker_channels import BrokerChannels
@@ -22,7 +23,10 @@ from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID
-from cordwood.protocol.data import OffsetFetchRequest
+from cordwood.protocol.data import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+)
 from cordwood.serving.node_thread import NodeThread
 
 _NO_ANSWER: Final = "its coordinator has not answered"
@@ -130,7 +134,7 @@ class GroupOffsets:
             for group in groups
         ]
 
-        def answered(answer: Any) -> None:
+        def answered(answer: OffsetFetchResponse | None) -> None:
             try:
                 if answer is not None:
                     for each in answer.groups:
@@ -142,7 +146,7 @@ class GroupOffsets:
             leader, OffsetFetchRequest(groups=asked, require_stable=False), answered
         )
 
-    def _take(self, found: _Found, answer: Any) -> None:
+    def _take(self, found: _Found, answer: OffsetFetchResponse.OffsetFetchResponseGroup) -> None:
         """Takes the answer about one group. Source: OffsetFetchResponse."""
         if answer.error_code:
             found.refused(answer.group_id, _refusal(answer.error_code))
@@ -151,7 +155,7 @@ class GroupOffsets:
         offsets: dict[TopicPartition, int] = {}
         failed: dict[TopicPartition, str] = {}
         for topic in answer.topics:
-            name: str | None = topic.name or names.get(topic.topic_id)
+            name = topic.name or names.get(topic.topic_id)
             if name is None:
                 continue
             for each in topic.partitions:
@@ -162,7 +166,7 @@ class GroupOffsets:
                     offsets[partition] = each.committed_offset
         found.committed(answer.group_id, offsets, failed)
 
-    def _id_of(self, name: str) -> Any:
+    def _id_of(self, name: str) -> UUID:
         """A topic's id: what was committed for a deleted topic of its name does not count."""
         topic = self._metadata.image.topics.get(name)
         return ZERO_UUID if topic is None else topic.topic_id

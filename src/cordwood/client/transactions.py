@@ -44,6 +44,14 @@ class Transaction(NamedTuple):
     partitions: tuple[str, ...]
 
 
+class AbortedTransaction(NamedTuple):
+    """A transaction to abort in a partition, by its producer; with the epoch of its coordinator."""
+
+    producer_id: int
+    producer_epoch: int
+    coordinator_epoch: int
+
+
 def describe_transaction(cluster: ClusterClient, transactional_id: str) -> Transaction:
     """Describes a transactional id, as its coordinator knows it.
 
@@ -127,9 +135,9 @@ def describe_producers(
 
 
 def abort_in_partition(
-    cluster: ClusterClient, tp: TopicPartition, marker: Mapping[str, int]
+    cluster: ClusterClient, tp: TopicPartition, aborted: AbortedTransaction
 ) -> None:
-    """Writes an abort marker, by the leader of a partition; `marker` names producer and epochs.
+    """Writes an abort marker, by the leader of a partition.
 
     Raises:
         RefusedError: the leader refuses.
@@ -140,9 +148,9 @@ def abort_in_partition(
     request = WriteTxnMarkersRequest(
         markers=[
             WriteTxnMarkersRequest.WritableTxnMarker(
-                producer_id=marker["producer_id"],
-                producer_epoch=marker["producer_epoch"],
-                coordinator_epoch=marker["coordinator_epoch"],
+                producer_id=aborted.producer_id,
+                producer_epoch=aborted.producer_epoch,
+                coordinator_epoch=aborted.coordinator_epoch,
                 topics=[topic],
             )
         ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 from cordwood.broker.broker_channels import BrokerChannels
 from cordwood.broker.delayed_operations import DelayedOperations
@@ -24,7 +24,10 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError, UnknownServerError
 from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.protocol.data import WriteTxnMarkersRequest
+from cordwood.protocol.data import (
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
 from cordwood.serving.node_thread import NodeThread
 from cordwood.storage.log.append_result import AppendResult
 
@@ -285,7 +288,9 @@ class _Sending:
             lambda answer: self._answered(partitions, answer),
         )
 
-    def _answered(self, partitions: Sequence[TopicPartition], answer: Any) -> None:
+    def _answered(
+        self, partitions: Sequence[TopicPartition], answer: WriteTxnMarkersResponse | None
+    ) -> None:
         self._asked.difference_update(partitions)
         codes = {} if answer is None else _codes_of(answer)
         for each in partitions:
@@ -355,7 +360,7 @@ class _Sending:
         self._done()
 
 
-def _codes_of(answer: Any) -> dict[TopicPartition, int]:
+def _codes_of(answer: WriteTxnMarkersResponse) -> dict[TopicPartition, int]:
     """The error codes in the answer to one marker."""
     return {
         TopicPartition(topic.name, each.partition_index): each.error_code

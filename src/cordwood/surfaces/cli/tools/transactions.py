@@ -11,6 +11,7 @@ from cordwood.client.admin import Admin
 from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import ClientError, RefusedError, require
 from cordwood.client.transactions import (
+    AbortedTransaction,
     Producer,
     abort_in_partition,
     describe_producers,
@@ -264,50 +265,48 @@ def _producers(
 def _abort(options: Options, cluster: ClusterClient) -> None:
     """Source: TransactionsCommand.AbortTransactionCommand, AbortTransactionHandler."""
     tp = _partition(options)
-    marker = _named_marker(options)
+    aborted = _named_transaction(options)
     try:
-        if marker is None:
-            marker = _marker_of_open_transaction(options, cluster, tp)
-        abort_in_partition(cluster, tp, marker)
+        if aborted is None:
+            aborted = _open_transaction(options, cluster, tp)
+        abort_in_partition(cluster, tp, aborted)
     except ClientError as error:
         raise ToolError(
             f"Failed to abort transaction in partition {tp}: {error}. {_HINT}"
         ) from error
 
 
-def _named_marker(options: Options) -> dict[str, int] | None:
-    """The marker that the flags describe; None if they give the first offset instead.
+def _named_transaction(options: Options) -> AbortedTransaction | None:
+    """The transaction that the flags describe; None if they give the first offset instead.
 
     Raises:
         ToolError: they do neither.
     """
     if options.has("start-offset"):
         return None
-    numbers = {
-        name.replace("-", "_"): options.number(name, bound=LONG_MAX)
+    numbers = [
+        options.number(name, bound=LONG_MAX)
         for name in ("producer-id", "producer-epoch", "coordinator-epoch")
-    }
-    named = {name: number for name, number in numbers.items() if number is not None}
-    if len(named) < len(numbers):
+    ]
+    given = [each for each in numbers if each is not None]
+    if len(given) < len(numbers):
         raise ToolError(
             "The transaction to abort must be identified either with --start-offset (for brokers "
             "on 3.0 or above) or with --producer-id, --producer-epoch, and --coordinator-epoch "
             "(for older brokers)"
         )
-    return named
+    return AbortedTransaction(*given)
 
 
-def _marker_of_open_transaction(
+def _open_transaction(
     options: Options, cluster: ClusterClient, tp: TopicPartition
-) -> dict[str, int]:
+) -> AbortedTransaction:
     offset = options.number("start-offset", bound=LONG_MAX)
     for one in _producers(cluster, tp):
         if one.current_txn_start_offset == offset:
-            return {
-                "producer_id": one.producer_id,
-                "producer_epoch": one.producer_epoch,
-                "coordinator_epoch": max(one.coordinator_epoch, 0),
-            }
+            return AbortedTransaction(
+                one.producer_id, one.producer_epoch, max(one.coordinator_epoch, 0)
+            )
     raise ToolError(
         f"Could not find any open transactions starting at offset {offset} on partition {tp}"
     )
