@@ -6,7 +6,7 @@ import sys
 from collections.abc import Collection
 from pathlib import Path
 
-from cordwood.client.retry import INVALID_METADATA, RULES, Action, Rule
+from cordwood.client.retry import INVALID_METADATA, RULES, Action, RetryRule
 from cordwood.model.error_codes import ErrorCode
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "design" / "client.md"
@@ -40,7 +40,7 @@ def table() -> str:
     return "\n".join(lines) + "\n\n"
 
 
-def _row(api: str, rule: Rule) -> str:
+def _row(api: str, rule: RetryRule) -> str:
     by_action: dict[Action, list[ErrorCode]] = {}
     for code, action in rule.actions.items():
         by_action.setdefault(action, []).append(code)

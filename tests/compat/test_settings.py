@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
 
 from cordwood.configs.sources import ResolvedTopic, Sources, resolve_topic
 from cordwood.configs.table import LOG_BROKER_SETTINGS, TOPIC_SETTINGS, Setting, is_own
-from cordwood.configs.value import Kind, format_value
+from cordwood.configs.value import ConfigType, format_value
 from cordwood.format.properties import parse_properties
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.model.errors import ConfigError
@@ -130,7 +130,7 @@ def ours(found: ResolvedTopic) -> dict[str, str]:
             continue
         # The order of a list, and what plays no part in cleanup, are not in the config.
         field = name.replace(".", "_")
-        if setting.rule.kind is Kind.LIST or not hasattr(found.config, field):
+        if setting.rule.kind is ConfigType.LIST or not hasattr(found.config, field):
             printed[name] = found.origin[name].value
         else:
             printed[name] = format_value(getattr(found.config, field))

@@ -32,7 +32,7 @@ QuotaEntity = tuple[tuple[str, str | None], ...]
 """(entity type, name) pairs; None stands for the default entity."""
 
 
-class Synonym(NamedTuple):
+class ConfigSynonym(NamedTuple):
     """A place that would set a config if those before it did not."""
 
     name: str
@@ -48,7 +48,7 @@ class ConfigFacts(NamedTuple):
     source: str
     is_sensitive: bool
     is_read_only: bool
-    synonyms: tuple[Synonym, ...]
+    synonyms: tuple[ConfigSynonym, ...]
 
     @property
     def is_default(self) -> bool:
@@ -190,7 +190,7 @@ def _config_facts(
         config.is_sensitive,
         config.read_only,
         tuple(
-            Synonym(each.name, each.value, _SOURCES.get(each.source, "UNKNOWN"))
+            ConfigSynonym(each.name, each.value, _SOURCES.get(each.source, "UNKNOWN"))
             for each in config.synonyms
         ),
     )

@@ -52,7 +52,7 @@ class Backoff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class RetryRule:
     """Row of the table of actions: a request's actions after error codes.
 
     `places` are the paths to the error codes in its answer. `by_client` is true if
@@ -120,9 +120,9 @@ _RESPONSES = ("responses.error_code",)
 _RESULTS = ("results.error_code",)
 _GROUPS = ("groups.error_code",)
 
-RULES: Mapping[str, Rule] = {
+RULES: Mapping[str, RetryRule] = {
     # ---- records
-    "produce": Rule(
+    "produce": RetryRule(
         actions={
             **_BY_CLASS,
             ErrorCode.MESSAGE_TOO_LARGE: Action.DIVIDE,
@@ -133,7 +133,7 @@ RULES: Mapping[str, Rule] = {
         places=("responses.partition_responses.error_code",),
         by_client=False,
     ),
-    "fetch": Rule(
+    "fetch": RetryRule(
         actions={
             **{
                 code: follows
@@ -146,9 +146,9 @@ RULES: Mapping[str, Rule] = {
         places=("error_code", "responses.partitions.error_code"),
         by_client=False,
     ),
-    "list_offsets": Rule(actions=_AT_LEADER, places=_PARTITIONS, by_client=False),
-    "delete_records": Rule(actions=_AT_LEADER, places=_PARTITIONS, by_client=False),
-    "describe_producers": Rule(
+    "list_offsets": RetryRule(actions=_AT_LEADER, places=_PARTITIONS, by_client=False),
+    "delete_records": RetryRule(actions=_AT_LEADER, places=_PARTITIONS, by_client=False),
+    "describe_producers": RetryRule(
         actions={
             ErrorCode.NOT_LEADER_OR_FOLLOWER: Action.METADATA,
             ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: Action.METADATA,
@@ -156,7 +156,7 @@ RULES: Mapping[str, Rule] = {
         places=_PARTITIONS,
         by_client=False,
     ),
-    "write_txn_markers": Rule(
+    "write_txn_markers": RetryRule(
         actions=dict.fromkeys(
             (
                 ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -169,30 +169,34 @@ RULES: Mapping[str, Rule] = {
         places=("markers.topics.partitions.error_code",),
         by_client=False,
     ),
-    "metadata": Rule(
+    "metadata": RetryRule(
         actions=_AGAIN,
         places=("topics.error_code",),
         by_client=False,
     ),
     # ---- coordinators, and what they look after
-    "find_coordinator": Rule(actions=_LISTED, places=("error_code", "coordinators.error_code")),
-    "init_producer_id": Rule(actions={**_AGAIN, **_COORDINATED}),
-    "describe_transactions": Rule(actions=_COORDINATED, places=("transaction_states.error_code",)),
-    "list_transactions": Rule(
+    "find_coordinator": RetryRule(
+        actions=_LISTED, places=("error_code", "coordinators.error_code")
+    ),
+    "init_producer_id": RetryRule(actions={**_AGAIN, **_COORDINATED}),
+    "describe_transactions": RetryRule(
+        actions=_COORDINATED, places=("transaction_states.error_code",)
+    ),
+    "list_transactions": RetryRule(
         actions={ErrorCode.COORDINATOR_LOAD_IN_PROGRESS: Action.AGAIN},
     ),
-    "join_group": Rule(actions=_MEMBER),
-    "sync_group": Rule(actions=_MEMBER),
-    "heartbeat": Rule(actions=_MEMBER),
-    "leave_group": Rule(actions=_NO_RETRY),
-    "offset_commit": Rule(
+    "join_group": RetryRule(actions=_MEMBER),
+    "sync_group": RetryRule(actions=_MEMBER),
+    "heartbeat": RetryRule(actions=_MEMBER),
+    "leave_group": RetryRule(actions=_NO_RETRY),
+    "offset_commit": RetryRule(
         actions={
             **_MEMBER,
             ErrorCode.REQUEST_TIMED_OUT: Action.COORDINATOR,
         },
         places=_PARTITIONS,
     ),
-    "offset_fetch": Rule(
+    "offset_fetch": RetryRule(
         actions={
             **_AGAIN,
             **_COORDINATED,
@@ -200,29 +204,31 @@ RULES: Mapping[str, Rule] = {
         # Partitions only have UNSTABLE_OFFSET_COMMIT, which this client does not ask for.
         places=("error_code", *_GROUPS),
     ),
-    "offset_delete": Rule(actions=_COORDINATED),
-    "consumer_group_describe": Rule(actions=_COORDINATED, places=_GROUPS),
-    "describe_groups": Rule(actions=_COORDINATED, places=_GROUPS),
-    "delete_groups": Rule(actions=_COORDINATED, places=_RESULTS),
-    "list_groups": Rule(actions=_LISTED),
+    "offset_delete": RetryRule(actions=_COORDINATED),
+    "consumer_group_describe": RetryRule(actions=_COORDINATED, places=_GROUPS),
+    "describe_groups": RetryRule(actions=_COORDINATED, places=_GROUPS),
+    "delete_groups": RetryRule(actions=_COORDINATED, places=_RESULTS),
+    "list_groups": RetryRule(actions=_LISTED),
     # ---- topics and settings, which the active controller changes
-    "create_topics": Rule(actions=_TOPICS_CHANGED, places=("topics.error_code",), by_client=False),
-    "delete_topics": Rule(actions=_TOPICS_CHANGED, places=_RESPONSES, by_client=False),
-    "create_partitions": Rule(actions=_TOPICS_CHANGED, places=_RESULTS, by_client=False),
-    "list_partition_reassignments": Rule(actions=_CONTROLLED),
-    "incremental_alter_configs": Rule(actions=_CONTROLLED, places=_RESPONSES),
-    "alter_client_quotas": Rule(actions=_CONTROLLED, places=("entries.error_code",)),
-    "alter_user_scram_credentials": Rule(actions=_CONTROLLED, places=_RESULTS),
-    "unregister_broker": Rule(actions={ErrorCode.REQUEST_TIMED_OUT: Action.AGAIN}),
-    "describe_quorum": Rule(actions=_AGAIN, places=("error_code", *_PARTITIONS)),
+    "create_topics": RetryRule(
+        actions=_TOPICS_CHANGED, places=("topics.error_code",), by_client=False
+    ),
+    "delete_topics": RetryRule(actions=_TOPICS_CHANGED, places=_RESPONSES, by_client=False),
+    "create_partitions": RetryRule(actions=_TOPICS_CHANGED, places=_RESULTS, by_client=False),
+    "list_partition_reassignments": RetryRule(actions=_CONTROLLED),
+    "incremental_alter_configs": RetryRule(actions=_CONTROLLED, places=_RESPONSES),
+    "alter_client_quotas": RetryRule(actions=_CONTROLLED, places=("entries.error_code",)),
+    "alter_user_scram_credentials": RetryRule(actions=_CONTROLLED, places=_RESULTS),
+    "unregister_broker": RetryRule(actions={ErrorCode.REQUEST_TIMED_OUT: Action.AGAIN}),
+    "describe_quorum": RetryRule(actions=_AGAIN, places=("error_code", *_PARTITIONS)),
     # ---- answered by any broker as it is
-    "describe_cluster": Rule(actions=_NO_RETRY),
-    "describe_configs": Rule(actions=_NO_RETRY, places=_RESULTS),
-    "describe_client_quotas": Rule(actions=_NO_RETRY),
-    "describe_log_dirs": Rule(actions=_NO_RETRY),
-    "describe_user_scram_credentials": Rule(actions=_NO_RETRY),
-    "describe_topic_partitions": Rule(actions=_NO_RETRY, places=("topics.error_code",)),
-    "list_config_resources": Rule(actions=_NO_RETRY),
+    "describe_cluster": RetryRule(actions=_NO_RETRY),
+    "describe_configs": RetryRule(actions=_NO_RETRY, places=_RESULTS),
+    "describe_client_quotas": RetryRule(actions=_NO_RETRY),
+    "describe_log_dirs": RetryRule(actions=_NO_RETRY),
+    "describe_user_scram_credentials": RetryRule(actions=_NO_RETRY),
+    "describe_topic_partitions": RetryRule(actions=_NO_RETRY, places=("topics.error_code",)),
+    "list_config_resources": RetryRule(actions=_NO_RETRY),
 }
 """A row for each request; `tests/unit/client/test_retry.py` looks for those that have none."""
 

@@ -56,7 +56,7 @@ from cordwood.configs.texts import (
     named,
     parse_texts,
 )
-from cordwood.configs.value import Kind
+from cordwood.configs.value import ConfigType
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import (
     BrokerIdNotRegisteredError,
@@ -291,7 +291,7 @@ def _apply_to_broker(texts: dict[str, str], change: Alteration) -> None:
             key = broker_settings().get(change.name)
             if key is None:
                 raise InvalidConfigError(f"Unknown config name: {change.name}")
-            if key.rule.kind is not Kind.LIST:
+            if key.rule.kind is not ConfigType.LIST:
                 verb = "append" if change.operation == APPEND else "subtract"
                 raise InvalidConfigError(
                     f"Config value {verb} is not allowed for config key: {change.name}"
@@ -361,7 +361,7 @@ def _require_valid_values(texts: Texts) -> None:
         if name not in plain:
             continue
         value = key.parse(plain[name])
-        if key.rule.kind is Kind.CLASS and not str(value).startswith(_KNOWN_CLASSES):
+        if key.rule.kind is ConfigType.CLASS and not str(value).startswith(_KNOWN_CLASSES):
             raise ConfigError(
                 f"Invalid value {value} for configuration {name}: Class {value} could not be found."
             )
@@ -439,7 +439,7 @@ def _parts(kind: int, change: Alteration, before: str | None) -> list[str]:
         int(ConfigResource.BROKER): broker_settings(),
     }
     key = tables.get(kind, {}).get(change.name)
-    if key is None or key.rule.kind is not Kind.LIST:
+    if key is None or key.rule.kind is not ConfigType.LIST:
         raise InvalidConfigError(
             f"Can't {_OPERATION_NAMES[change.operation]} to key {change.name} because its type is "
             "not LIST."

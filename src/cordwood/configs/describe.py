@@ -34,23 +34,23 @@ from cordwood.configs.table import (
 )
 from cordwood.configs.texts import java_order, key_of
 from cordwood.configs.topic_values import parse_topic
-from cordwood.configs.value import Kind, Value, format_value
+from cordwood.configs.value import ConfigType, Value, format_value
 from cordwood.model.kafka_errors import (
     InvalidRequestError,
     UnknownTopicOrPartitionError,
 )
 from cordwood.model.topic_names import require_topic_name
 
-TYPE_CODES: Final[Mapping[Kind, int]] = {
-    Kind.BOOLEAN: 1,
-    Kind.STRING: 2,
-    Kind.INT: 3,
-    Kind.SHORT: 4,
-    Kind.LONG: 5,
-    Kind.DOUBLE: 6,
-    Kind.LIST: 7,
-    Kind.CLASS: 8,
-    Kind.PASSWORD: 9,
+TYPE_CODES: Final[Mapping[ConfigType, int]] = {
+    ConfigType.BOOLEAN: 1,
+    ConfigType.STRING: 2,
+    ConfigType.INT: 3,
+    ConfigType.SHORT: 4,
+    ConfigType.LONG: 5,
+    ConfigType.DOUBLE: 6,
+    ConfigType.LIST: 7,
+    ConfigType.CLASS: 8,
+    ConfigType.PASSWORD: 9,
 }
 UNKNOWN_TYPE: Final = 0
 #: Cordwood's own, read-only: the address of a broker's HTTP endpoint. It is returned only if it is
@@ -62,7 +62,7 @@ _TRASH_MS: Final = f"{OWN_PREFIX}trash.ms"
 _NOTHING: Final[Texts] = MappingProxyType({})
 
 
-class Entry(NamedTuple):
+class ConfigEntry(NamedTuple):
     """A setting of a resource with the level of its value, as DescribeConfigs returns it.
 
     `value` is None if it is secret or unset; `synonyms` come by precedence, the value's own first;
@@ -86,7 +86,7 @@ def describe(
     *,
     wanted: Collection[str] | None = None,
     documentation: bool = False,
-) -> list[Entry]:
+) -> list[ConfigEntry]:
     """The entries of a resource, with their synonyms; `wanted` are the requested names, None all.
 
     Raises:
@@ -123,7 +123,7 @@ def describe(
     return entries
 
 
-def describe_new_topic(configs: EffectiveConfigs, texts: Texts) -> list[Entry]:
+def describe_new_topic(configs: EffectiveConfigs, texts: Texts) -> list[ConfigEntry]:
     """The entries of a CreateTopics response for a topic with the settings `texts` of its own.
 
     The controller gives them by name, each as it is written where it stands.
@@ -150,7 +150,7 @@ def _in_own_unit(setting: Setting, origin: Origin) -> str:
     return origin.value if factor == 1 else str(int(origin.value) * factor)
 
 
-def _topic(configs: EffectiveConfigs, topic: str, wanted: Collection[str]) -> list[Entry]:
+def _topic(configs: EffectiveConfigs, topic: str, wanted: Collection[str]) -> list[ConfigEntry]:
     """The entries of a topic; of own settings those that are set for it, or `wanted`."""
     require_topic_name(topic)
     if topic not in configs.image.topics:
@@ -172,7 +172,7 @@ def _topic(configs: EffectiveConfigs, topic: str, wanted: Collection[str]) -> li
 
 def _topic_entry(
     configs: EffectiveConfigs, topic: str, name: str, values: Mapping[str, Value]
-) -> Entry:
+) -> ConfigEntry:
     if name not in TOPIC_SETTINGS:
         return _unknown_entry(name, Level.TOPIC)
     key = TOPIC_SETTINGS[name]
@@ -187,7 +187,7 @@ def _topic_entry(
     return _entry(name, text, key, synonyms)
 
 
-def _broker(configs: EffectiveConfigs, name: str) -> list[Entry]:
+def _broker(configs: EffectiveConfigs, name: str) -> list[ConfigEntry]:
     if not name:
         return [
             _default_entry(configs, each, text)
@@ -217,17 +217,17 @@ def _turned_on(configs: EffectiveConfigs) -> tuple[str, ...]:
     return (_TRASH_MS,) if configs.settings.trash_dir else ()
 
 
-def _broker_entry(configs: EffectiveConfigs, name: str, text: str | None) -> Entry:
+def _broker_entry(configs: EffectiveConfigs, name: str, text: str | None) -> ConfigEntry:
     synonyms = _synonyms(configs, name)
     return _entry(name, text, key_of(name), synonyms, read_only=_is_read_only(name))
 
 
-def _http_url_entry(configs: EffectiveConfigs) -> Entry:
-    text, code = configs.http_url, TYPE_CODES[Kind.STRING]
-    return Entry(HTTP_URL, text, Level.STATIC_BROKER, code, is_read_only=True)
+def _http_url_entry(configs: EffectiveConfigs) -> ConfigEntry:
+    text, code = configs.http_url, TYPE_CODES[ConfigType.STRING]
+    return ConfigEntry(HTTP_URL, text, Level.STATIC_BROKER, code, is_read_only=True)
 
 
-def _default_entry(configs: EffectiveConfigs, name: str, text: str) -> Entry:
+def _default_entry(configs: EffectiveConfigs, name: str, text: str) -> ConfigEntry:
     synonyms = [each for each in _synonyms(configs, name) if each.level is Level.DYNAMIC_DEFAULT]
     return _entry(name, text, key_of(name), synonyms, read_only=_is_read_only(name))
 
@@ -254,7 +254,7 @@ def _synonyms(configs: EffectiveConfigs, name: str) -> list[Synonym]:
     return found[first:]
 
 
-def _group(configs: EffectiveConfigs, name: str) -> list[Entry]:
+def _group(configs: EffectiveConfigs, name: str) -> list[ConfigEntry]:
     if not name:
         raise InvalidRequestError("Group name must not be empty")
     texts = configs.recorded(ConfigResource.GROUP, name)
@@ -275,7 +275,7 @@ def _group(configs: EffectiveConfigs, name: str) -> list[Entry]:
     return entries
 
 
-def _client_metrics(configs: EffectiveConfigs, name: str) -> list[Entry]:
+def _client_metrics(configs: EffectiveConfigs, name: str) -> list[ConfigEntry]:
     if not name:
         raise InvalidRequestError("Client metrics subscription name must not be empty")
     texts = configs.recorded(ConfigResource.CLIENT_METRICS, name)
@@ -288,19 +288,19 @@ def _client_metrics(configs: EffectiveConfigs, name: str) -> list[Entry]:
     return entries
 
 
-def _unknown_entry(name: str, level: Level) -> Entry:
+def _unknown_entry(name: str, level: Level) -> ConfigEntry:
     """The entry of a recorded setting that this version does not know: it may be a secret."""
     return _entry(name, None, None, [Synonym(name, None, level)])
 
 
-def _loggers(configs: EffectiveConfigs, name: str) -> list[Entry]:
+def _loggers(configs: EffectiveConfigs, name: str) -> list[ConfigEntry]:
     own = configs.settings.node_id
     if not name:
         raise InvalidRequestError("Broker id must not be empty")
     if _number(name, "Broker") != own:
         raise InvalidRequestError(f"Unexpected broker id, expected {own} but received {name}")
     return [
-        Entry(each, level, Level.BROKER_LOGGER, UNKNOWN_TYPE, documentation="")
+        ConfigEntry(each, level, Level.BROKER_LOGGER, UNKNOWN_TYPE, documentation="")
         for each, level in configs.loggers.all().items()
     ]
 
@@ -312,9 +312,9 @@ def _entry(
     synonyms: Sequence[Synonym],
     *,
     read_only: bool = False,
-) -> Entry:
+) -> ConfigEntry:
     is_secret = key is None or key.is_sensitive
-    return Entry(
+    return ConfigEntry(
         name=name,
         value=None if is_secret else text,
         level=synonyms[0].level if synonyms else Level.DEFAULT,

@@ -59,7 +59,7 @@ Watcher = Callable[[BrokerConfig, BrokerConfig], None]
 """Called with the values before and after a change."""
 
 
-class _Watch(NamedTuple):
+class _Subscription(NamedTuple):
     names: frozenset[str]
     watcher: Watcher
 
@@ -80,7 +80,7 @@ class EffectiveConfigs:
         #: Where this broker's HTTP endpoint is; None where it has none.
         self.http_url: str | None = None
         self.loggers = LoggerLevels()
-        self._watches: list[_Watch] = []
+        self._subscriptions: list[_Subscription] = []
         self._topic_defaults: dict[str, Value] = topic_defaults(settings.all)
         self._log_configs: dict[str, LogConfig] = {}
         self._default_log_config = LogConfig.from_values(self._topic_defaults)
@@ -191,7 +191,7 @@ class EffectiveConfigs:
         keys = broker_settings()
         for name in names:
             assert keys[name].dynamic is not Dynamic.NO, name
-        self._watches.append(_Watch(frozenset(names), watcher))
+        self._subscriptions.append(_Subscription(frozenset(names), watcher))
 
     def on_metadata_update(self, update: SettingsUpdate) -> None:
         """Applies the image of an update, as a `MetadataPublisher`."""
@@ -241,9 +241,9 @@ class EffectiveConfigs:
         self._default_log_config = LogConfig.from_values(self._topic_defaults)
         self._log_configs.clear()
         names = changed(before.all, self.values.all)
-        for watch in self._watches:
-            if watch.names & names:
-                watch.watcher(before, self.values)
+        for each in self._subscriptions:
+            if each.names & names:
+                each.watcher(before, self.values)
 
 
 def recorded_origins(texts: Texts) -> dict[str, Origin]:

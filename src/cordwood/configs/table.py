@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from cordwood.configs.resource import ConfigResource
-from cordwood.configs.value import Kind, Rule, Value, format_value, parse_value
+from cordwood.configs.value import ConfigType, Value, ValueRule, format_value, parse_value
 
 OWN_PREFIX: Final = "cordwood."
 #: A setting of groups, which comes before the broker's offsets.retention.minutes.
@@ -86,7 +86,7 @@ class Setting:
     """
 
     name: str
-    rule: Rule
+    rule: ValueRule
     default: Value | None
     unit: str
     dynamic: Dynamic
@@ -115,7 +115,7 @@ class Setting:
     @property
     def is_sensitive(self) -> bool:
         """Whether its value is never returned."""
-        return self.rule.kind is Kind.PASSWORD
+        return self.rule.kind is ConfigType.PASSWORD
 
 
 Settings = Mapping[str, Setting]
@@ -144,11 +144,11 @@ def _setting(cells: list[str]) -> Setting:
     _, name, kind, default, valid, unit, dynamic, flags, broker_names, doc = cells
     if kind == "=":
         return _default_giver(_TOPIC_SETTING_OF[name], name, internal="internal" in flags)
-    rule = _rule(Kind(kind), valid)
+    rule = _rule(ConfigType(kind), valid)
     return Setting(
         name=name,
         rule=rule,
-        default=None if default == "\\N" else parse_value(name, default, Rule(kind=rule.kind)),
+        default=None if default == "\\N" else parse_value(name, default, ValueRule(kind=rule.kind)),
         unit=unit,
         dynamic=Dynamic(dynamic),
         internal="internal" in flags or is_own(name),
@@ -176,7 +176,7 @@ def _broker_name(text: str) -> BrokerName:
     return BrokerName(name=name, factor=int(factor or 1))
 
 
-def _rule(kind: Kind, valid: str) -> Rule:
+def _rule(kind: ConfigType, valid: str) -> ValueRule:
     """The rule that a cell says.
 
     Its forms: `1..`, `0..9`, `1..9 or -1`, `in a,b`, `in/i a,b` in any case, `text` and `some` not
@@ -185,18 +185,18 @@ def _rule(kind: Kind, valid: str) -> Rule:
     if ".." in valid:
         bounds, _, or_equal = valid.partition(" or ")
         low, _, high = bounds.partition("..")
-        return Rule(
+        return ValueRule(
             kind=kind,
             at_least=_number(low),
             at_most=_number(high),
             or_equal=int(or_equal) if or_equal else None,
         )
     if valid == "replicas":
-        return Rule(
+        return ValueRule(
             kind=kind, element_pattern=_THROTTLED_REPLICAS, element_note=_THROTTLED_REPLICAS_NOTE
         )
     form, _, listed = valid.rpartition(" ") if "," in valid else (valid, "", "")
-    return Rule(
+    return ValueRule(
         kind=kind,
         choices=tuple(listed.split(",")) if listed else (),
         any_case=form == "in/i",

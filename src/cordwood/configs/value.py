@@ -1,6 +1,6 @@
 """Parsing and validation of setting values, with Kafka's rules and error texts.
 
-Nothing here knows a setting by name: `Rule` describes valid values, `parse_value` applies it.
+Nothing here knows a setting by name: `ValueRule` describes valid values, `parse_value` applies it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Value = int | float | bool | str | tuple[str, ...]
 """A parsed value; a list is a tuple of its elements, in the order given."""
 
 
-class Kind(StrEnum):
+class ConfigType(StrEnum):
     """The types of Kafka's settings, by the names that its error texts use.
 
     Source: org.apache.kafka.common.config.ConfigDef.Type, Kafka 4.3.
@@ -38,7 +38,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
+class ValueRule:
     """The validation rule of a setting.
 
     `at_least` and `at_most` are inclusive; `or_equal` is one more valid number outside them.
@@ -46,7 +46,7 @@ class Rule:
     `offset_reset` is for the start offset of a share group.
     """
 
-    kind: Kind
+    kind: ConfigType
     at_least: float | None = None
     at_most: float | None = None
     or_equal: int | None = None
@@ -70,7 +70,7 @@ class Rule:
 
 
 _Number = TypeVar("_Number", int, float)
-_WIDTHS = {Kind.SHORT: 2**15, Kind.INT: 2**31, Kind.LONG: 2**63}
+_WIDTHS = {ConfigType.SHORT: 2**15, ConfigType.INT: 2**31, ConfigType.LONG: 2**63}
 _WHOLE = re.compile(r"[+-]?\d+")
 _DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[fFdD]?")
 _HEXADECIMAL = re.compile(
@@ -86,7 +86,7 @@ _JAVA_SPACE = "".join(map(chr, range(33)))
 _LIST_SEPARATOR = re.compile(r"[ \t\n\x0b\f\r]*,[ \t\n\x0b\f\r]*")
 
 
-def parse_value(name: str, text: str, rule: Rule) -> Value:
+def parse_value(name: str, text: str, rule: ValueRule) -> Value:
     """The value of the setting `name` that `text` represents.
 
     Raises:
@@ -96,20 +96,20 @@ def parse_value(name: str, text: str, rule: Rule) -> Value:
     """
     trimmed = text.strip(_JAVA_SPACE)
     match rule.kind:
-        case Kind.BOOLEAN:
+        case ConfigType.BOOLEAN:
             if trimmed.lower() not in {"true", "false"}:
                 raise _refusal(name, text, "Expected value to be either true or false")
             return trimmed.lower() == "true"
-        case Kind.STRING:
+        case ConfigType.STRING:
             _require_text(name, trimmed, rule)
             return trimmed
-        case Kind.CLASS | Kind.PASSWORD:
+        case ConfigType.CLASS | ConfigType.PASSWORD:
             return trimmed
-        case Kind.LIST:
+        case ConfigType.LIST:
             return _parse_list(name, trimmed, rule)
-        case Kind.DOUBLE:
+        case ConfigType.DOUBLE:
             return _in_bounds(name, _parse_double(name, text, trimmed), rule)
-        case Kind.SHORT | Kind.INT | Kind.LONG:
+        case ConfigType.SHORT | ConfigType.INT | ConfigType.LONG:
             return _in_bounds(name, _parse_whole(name, text, trimmed, rule.kind), rule)
 
 
@@ -126,7 +126,7 @@ def format_value(value: Value) -> str:
             return str(value)
 
 
-def _parse_whole(name: str, text: str, trimmed: str, kind: Kind) -> int:
+def _parse_whole(name: str, text: str, trimmed: str, kind: ConfigType) -> int:
     width = _WIDTHS[kind]
     # The length is bounded first: int() of a very long text would be slow, or refuse to be.
     if len(trimmed) <= 64 and _WHOLE.fullmatch(trimmed):
@@ -149,7 +149,7 @@ def _parse_double(name: str, text: str, trimmed: str) -> float:
     raise _refusal(name, text, "Not a number of type DOUBLE")
 
 
-def _parse_list(name: str, trimmed: str, rule: Rule) -> tuple[str, ...]:
+def _parse_list(name: str, trimmed: str, rule: ValueRule) -> tuple[str, ...]:
     elements = tuple(_LIST_SEPARATOR.split(trimmed)) if trimmed else ()
     if rule.element_pattern is not None:
         pattern = re.compile(rule.element_pattern)
@@ -171,7 +171,7 @@ def _parse_list(name: str, trimmed: str, rule: Rule) -> tuple[str, ...]:
     return elements
 
 
-def _require_text(name: str, text: str, rule: Rule) -> None:
+def _require_text(name: str, text: str, rule: ValueRule) -> None:
     if rule.empty_refused and not text:
         raise _refusal(name, text, "String must be non-empty")
     if rule.any_case:
@@ -204,12 +204,12 @@ def _seconds(duration: str) -> float:
     return sum(float(number.replace(",", ".")) * units[unit] for number, unit in parts)
 
 
-def _require_choice(name: str, text: str, rule: Rule) -> None:
+def _require_choice(name: str, text: str, rule: ValueRule) -> None:
     if rule.choices and text not in rule.choices:
         raise _refusal(name, text, f"String must be one of: {', '.join(rule.choices)}")
 
 
-def _in_bounds(name: str, number: _Number, rule: Rule) -> _Number:
+def _in_bounds(name: str, number: _Number, rule: ValueRule) -> _Number:
     if rule.or_equal is not None:
         assert rule.at_least is not None, name
         assert rule.at_most is not None, name

@@ -15,7 +15,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 """The name of the one resource of type CLUSTER. Source: Resource.CLUSTER_NAME."""
 
 
-class Operation(IntEnum):
+class AclOperation(IntEnum):
     """The operation of a request, with the numbers of AclOperation."""
 
     READ = 3
@@ -40,17 +40,22 @@ class ResourceType(IntEnum):
     TRANSACTIONAL_ID = 5
 
 
-_CONFIGS: Final = (Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS)
+_CONFIGS: Final = (AclOperation.DESCRIBE_CONFIGS, AclOperation.ALTER_CONFIGS)
 
 OPERATIONS: Final = {
     ResourceType.TOPIC: (
-        *(Operation.READ, Operation.WRITE, Operation.CREATE, Operation.DELETE),
-        *(Operation.ALTER, Operation.DESCRIBE, *_CONFIGS),
+        *(AclOperation.READ, AclOperation.WRITE, AclOperation.CREATE, AclOperation.DELETE),
+        *(AclOperation.ALTER, AclOperation.DESCRIBE, *_CONFIGS),
     ),
-    ResourceType.GROUP: (Operation.READ, Operation.DELETE, Operation.DESCRIBE, *_CONFIGS),
+    ResourceType.GROUP: (AclOperation.READ, AclOperation.DELETE, AclOperation.DESCRIBE, *_CONFIGS),
     ResourceType.CLUSTER: (
-        *(Operation.CREATE, Operation.ALTER, Operation.DESCRIBE, Operation.CLUSTER_ACTION),
-        *(Operation.IDEMPOTENT_WRITE, *_CONFIGS),
+        *(
+            AclOperation.CREATE,
+            AclOperation.ALTER,
+            AclOperation.DESCRIBE,
+            AclOperation.CLUSTER_ACTION,
+        ),
+        *(AclOperation.IDEMPOTENT_WRITE, *_CONFIGS),
     ),
 }
 """The operations that each type of resource has. Source: AclEntry.supportedOperations."""
@@ -62,22 +67,22 @@ class Need(NamedTuple):
     `field` is the field of the request that names the resource; the cluster has none.
     """
 
-    operation: Operation
+    operation: AclOperation
     resource_type: ResourceType
     field: str = ""
 
 
-def on_cluster(operation: Operation) -> Need:
+def on_cluster(operation: AclOperation) -> Need:
     """An operation on the cluster."""
     return Need(operation, ResourceType.CLUSTER)
 
 
-def on_group(operation: Operation) -> Need:
+def on_group(operation: AclOperation) -> Need:
     """An operation on the group of the request."""
     return Need(operation, ResourceType.GROUP, "group_id")
 
 
-def on_transactional_id(operation: Operation) -> Need:
+def on_transactional_id(operation: AclOperation) -> Need:
     """An operation on the transactional id of the request."""
     return Need(operation, ResourceType.TRANSACTIONAL_ID, "transactional_id")
 
@@ -89,7 +94,7 @@ class Authorizer(Protocol):
         self,
         principal: Principal,
         host: str,
-        operation: Operation,
+        operation: AclOperation,
         resource_type: ResourceType,
         name: str,
         /,
@@ -105,7 +110,12 @@ class Authorizer(Protocol):
         """
 
     def authorize_by_resource_type(
-        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType, /
+        self,
+        principal: Principal,
+        host: str,
+        operation: AclOperation,
+        resource_type: ResourceType,
+        /,
     ) -> bool:
         """Whether a client may perform an operation on any resource of a type (KIP-679)."""
 
@@ -117,7 +127,7 @@ class AllowAll:
         self,
         _principal: Principal,
         _host: str,
-        _operation: Operation,
+        _operation: AclOperation,
         _resource_type: ResourceType,
         _name: str,
         /,
@@ -129,7 +139,7 @@ class AllowAll:
         self,
         _principal: Principal,
         _host: str,
-        _operation: Operation,
+        _operation: AclOperation,
         _resource_type: ResourceType,
         /,
     ) -> bool:

@@ -32,7 +32,7 @@ _log = logging.getLogger(__name__)
 
 Reply = list[Part] | None
 Later = Reply | Parked
-Answer = Callable[[memoryview, Session], Later | Awaitable[Later]]
+RequestHandler = Callable[[memoryview, Session], Later | Awaitable[Later]]
 
 # Below this, a range of a file is read and joined with what is around it: one system call less.
 _SENDFILE_BYTES_MIN = 64 * 1024
@@ -59,7 +59,7 @@ class Connection:
         session: Session,
         *,
         loop: asyncio.AbstractEventLoop,
-        answer: Answer,
+        answer: RequestHandler,
         scratch: memoryview,
         max_request_bytes: int,
         on_close: Callable[[Connection], None],

@@ -87,7 +87,7 @@ _INVALID: Final[Mapping[str, int]] = {
 }
 """Values in place of a result, where the schema has no default."""
 
-Answer = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
+MakeEntry = Callable[[Any, Mapping[str, Any]], dict[str, Any]]
 
 
 def error_answer(
@@ -129,7 +129,7 @@ def _is_entries(field: Field) -> bool:
 @cache
 def _answer(
     fields: tuple[Field, ...], version: int, *, of: str = "", repeats_all: bool = False
-) -> Answer:
+) -> MakeEntry:
     """Makes one entry of an answer from the entry of the request, and the error's fields.
 
     `of`: the array whose entry it is.

@@ -17,7 +17,7 @@ from cordwood.model.kafka_errors import (
     TransactionalIdAuthorizationError,
 )
 from cordwood.protocol.headers import RequestHeader
-from cordwood.serving.authorizer import CLUSTER_NAME, OPERATIONS, Need, Operation, ResourceType
+from cordwood.serving.authorizer import CLUSTER_NAME, OPERATIONS, AclOperation, Need, ResourceType
 from cordwood.serving.node_services import NodeServices
 from cordwood.serving.principal import Principal
 from cordwood.serving.session import Session
@@ -75,14 +75,14 @@ class RequestContext:
 
     # ---- authorization
 
-    def authorize(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+    def authorize(self, operation: AclOperation, resource_type: ResourceType, name: str) -> bool:
         """Whether the client may perform an operation on a resource."""
         session = self.session
         return self.node.authorizer.authorize(
             session.principal, session.host, operation, resource_type, name
         )
 
-    def authorize_cluster(self, operation: Operation) -> bool:
+    def authorize_cluster(self, operation: AclOperation) -> bool:
         """Whether the client may perform an operation on the cluster."""
         return self.authorize(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
@@ -99,7 +99,7 @@ class RequestContext:
             refused, text = _REFUSALS[need.resource_type]
             raise refused(text)
 
-    def authorize_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+    def authorize_any(self, operation: AclOperation, resource_type: ResourceType) -> bool:
         """Whether the client may perform an operation on at least one resource of a type."""
         session = self.session
         return self.node.authorizer.authorize_by_resource_type(
@@ -107,7 +107,7 @@ class RequestContext:
         )
 
     def authorized(
-        self, operation: Operation, resource_type: ResourceType, names: Iterable[str]
+        self, operation: AclOperation, resource_type: ResourceType, names: Iterable[str]
     ) -> set[str]:
         """The names of the resources on which the client may perform the operation.
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from cordwood.configs.listeners import Listener
-from cordwood.serving.connection import Answer, Connection
+from cordwood.serving.connection import Connection, RequestHandler
 from cordwood.serving.session import Session
 from cordwood.serving.transport import Acceptor
 
@@ -74,7 +74,7 @@ class Server:
         self._limits = limits
         self._properties = properties or {}
         self._notes_reached = notes_reached
-        self._answer: Answer
+        self._answer: RequestHandler
         self._connections: dict[int, Connection] = {}
         # Says which clients have closed; of a connection that is not read from nothing else does.
         self._closed_clients: select.epoll
@@ -130,7 +130,7 @@ class Server:
         self.counters[listener.name] = ListenerCounters()
         return acceptor.port
 
-    def start(self, loop: asyncio.AbstractEventLoop, answer: Answer) -> None:
+    def start(self, loop: asyncio.AbstractEventLoop, answer: RequestHandler) -> None:
         """Serves on every address that was bound, by `answer`.
 
         Raises:

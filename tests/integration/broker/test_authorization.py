@@ -23,7 +23,7 @@ from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
 from cordwood.model.kafka_errors import TopicAuthorizationError
 from cordwood.serving.api import Parked
-from cordwood.serving.authorizer import CLUSTER_NAME, Operation, ResourceType
+from cordwood.serving.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from cordwood.serving.dispatch import Dispatcher
 from cordwood.serving.principal import ANONYMOUS, Principal
 from cordwood.serving.request_metrics import RequestMetrics
@@ -38,7 +38,7 @@ T, G, C, X = (
     ResourceType.CLUSTER,
     ResourceType.TRANSACTIONAL_ID,
 )
-Action = tuple[Operation, ResourceType, str]
+Action = tuple[AclOperation, ResourceType, str]
 
 TOPIC, OTHER, MISSING = "t", "u", "missing"
 CLIENT = "127.0.0.9"
@@ -58,7 +58,7 @@ class Rules:
         self,
         principal: Principal,
         host: str,
-        operation: Operation,
+        operation: AclOperation,
         resource_type: ResourceType,
         name: str,
     ) -> bool:
@@ -67,7 +67,7 @@ class Rules:
         return (operation, resource_type, name) in self.allowed
 
     def authorize_by_resource_type(
-        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
+        self, principal: Principal, host: str, operation: AclOperation, resource_type: ResourceType
     ) -> bool:
         assert (principal, host) == (ANONYMOUS, CLIENT)
         self.asked.append((operation, resource_type, ""))
@@ -84,7 +84,7 @@ class Case(NamedTuple):
     errors: Mapping[str, int]
 
 
-def cluster(operation: Operation) -> Action:
+def cluster(operation: AclOperation) -> Action:
     return operation, C, CLUSTER_NAME
 
 
@@ -110,7 +110,7 @@ CONFIG_RESOURCES = [
 CONFIG_ERRORS = {DENIED_TOPIC: 1, DENIED_CLUSTER: 2, DENIED_GROUP: 1}
 
 
-def config_actions(operation: Operation) -> list[Action]:
+def config_actions(operation: AclOperation) -> list[Action]:
     return [(operation, T, TOPIC), cluster(operation), (operation, G, "g")]
 
 
@@ -125,7 +125,7 @@ CASES = [
                 {"name": MISSING, "partition_data": [{"index": 0, "records": None}]},
             ],
         },
-        [(Operation.WRITE, T, TOPIC), (Operation.WRITE, T, MISSING)],
+        [(AclOperation.WRITE, T, TOPIC), (AclOperation.WRITE, T, MISSING)],
         {DENIED_TOPIC: 2},
     ),
     Case(
@@ -136,7 +136,7 @@ CASES = [
             "max_bytes": 1000,
             "topics": [{"topic": TOPIC, "partitions": [{"partition": 0}, {"partition": 1}]}],
         },
-        [(Operation.READ, T, TOPIC)],
+        [(AclOperation.READ, T, TOPIC)],
         {DENIED_TOPIC: 2},
     ),
     Case(
@@ -151,14 +151,14 @@ CASES = [
                 }
             ],
         },
-        [(Operation.DESCRIBE, T, TOPIC)],
+        [(AclOperation.DESCRIBE, T, TOPIC)],
         {DENIED_TOPIC: 1},
     ),
     Case(
         3,
         9,
         {"topics": [{"name": TOPIC}, {"name": MISSING}]},
-        [(Operation.DESCRIBE, T, TOPIC), (Operation.DESCRIBE, T, MISSING)],
+        [(AclOperation.DESCRIBE, T, TOPIC), (AclOperation.DESCRIBE, T, MISSING)],
         {DENIED_TOPIC: 2},
     ),
     Case(
@@ -168,7 +168,7 @@ CASES = [
             "group_id": "g",
             "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}],
         },
-        [(Operation.READ, G, "g")],
+        [(AclOperation.READ, G, "g")],
         {DENIED_GROUP: 1},
     ),
     Case(
@@ -180,68 +180,68 @@ CASES = [
                 {"group_id": "h", "topics": None},
             ]
         },
-        [(Operation.DESCRIBE, G, "g"), (Operation.DESCRIBE, G, "h")],
+        [(AclOperation.DESCRIBE, G, "g"), (AclOperation.DESCRIBE, G, "h")],
         {DENIED_GROUP: 2},
     ),
     Case(
         9,
         1,
         {"group_id": "g", "topics": [{"name": TOPIC, "partition_indexes": [0, 1]}]},
-        [(Operation.DESCRIBE, G, "g")],
+        [(AclOperation.DESCRIBE, G, "g")],
         {DENIED_GROUP: 2},
     ),
     Case(
         10,
         4,
         {"key_type": 0, "coordinator_keys": ["g", "h"]},
-        [(Operation.DESCRIBE, G, "g"), (Operation.DESCRIBE, G, "h")],
+        [(AclOperation.DESCRIBE, G, "g"), (AclOperation.DESCRIBE, G, "h")],
         {DENIED_GROUP: 2},
     ),
     Case(
         10,
         4,
         {"key_type": 1, "coordinator_keys": ["x"]},
-        [(Operation.DESCRIBE, X, "x")],
+        [(AclOperation.DESCRIBE, X, "x")],
         {DENIED_TRANSACTIONAL_ID: 1},
     ),
     Case(
         10,
         6,
         {"key_type": 2, "coordinator_keys": ["g:AAAAAAAAAAAAAAAAAAAAAQ:0"]},
-        [cluster(Operation.CLUSTER_ACTION)],
+        [cluster(AclOperation.CLUSTER_ACTION)],
         {DENIED_CLUSTER: 1},
     ),
-    Case(11, 7, {"group_id": "g"}, [(Operation.READ, G, "g")], {DENIED_GROUP: 1}),
-    Case(12, 4, {"group_id": "g"}, [(Operation.READ, G, "g")], {DENIED_GROUP: 1}),
-    Case(13, 4, {"group_id": "g"}, [(Operation.READ, G, "g")], {DENIED_GROUP: 1}),
-    Case(14, 4, {"group_id": "g"}, [(Operation.READ, G, "g")], {DENIED_GROUP: 1}),
+    Case(11, 7, {"group_id": "g"}, [(AclOperation.READ, G, "g")], {DENIED_GROUP: 1}),
+    Case(12, 4, {"group_id": "g"}, [(AclOperation.READ, G, "g")], {DENIED_GROUP: 1}),
+    Case(13, 4, {"group_id": "g"}, [(AclOperation.READ, G, "g")], {DENIED_GROUP: 1}),
+    Case(14, 4, {"group_id": "g"}, [(AclOperation.READ, G, "g")], {DENIED_GROUP: 1}),
     Case(
         15,
         5,
         {"groups": ["g", "h"]},
-        [(Operation.DESCRIBE, G, "g"), (Operation.DESCRIBE, G, "h")],
+        [(AclOperation.DESCRIBE, G, "g"), (AclOperation.DESCRIBE, G, "h")],
         {DENIED_GROUP: 2},
     ),
     Case(
         68,
         1,
         {"group_id": "g", "member_id": "m", "member_epoch": 0},
-        [(Operation.READ, G, "g")],
+        [(AclOperation.READ, G, "g")],
         {DENIED_GROUP: 1},
     ),
     Case(
         69,
         1,
         {"group_ids": ["g", "h"]},
-        [(Operation.DESCRIBE, G, "g"), (Operation.DESCRIBE, G, "h")],
+        [(AclOperation.DESCRIBE, G, "g"), (AclOperation.DESCRIBE, G, "h")],
         {DENIED_GROUP: 2},
     ),
-    Case(16, 4, {}, [cluster(Operation.DESCRIBE)], {}),
+    Case(16, 4, {}, [cluster(AclOperation.DESCRIBE)], {}),
     Case(
         19,
         7,
         {"topics": [{"name": MISSING, "num_partitions": 1, "replication_factor": 1}]},
-        [cluster(Operation.CREATE), (Operation.CREATE, T, MISSING)],
+        [cluster(AclOperation.CREATE), (AclOperation.CREATE, T, MISSING)],
         {DENIED_TOPIC: 1},
     ),
     Case(
@@ -249,9 +249,9 @@ CASES = [
         5,
         {"topic_names": [TOPIC, MISSING]},
         [
-            cluster(Operation.DELETE),
-            (Operation.DESCRIBE, T, TOPIC),
-            (Operation.DESCRIBE, T, MISSING),
+            cluster(AclOperation.DELETE),
+            (AclOperation.DESCRIBE, T, TOPIC),
+            (AclOperation.DESCRIBE, T, MISSING),
         ],
         {DENIED_TOPIC: 2},
     ),
@@ -259,21 +259,21 @@ CASES = [
         21,
         2,
         {"topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "offset": 0}]}]},
-        [(Operation.DELETE, T, TOPIC)],
+        [(AclOperation.DELETE, T, TOPIC)],
         {DENIED_TOPIC: 1},
     ),
     Case(
         22,
         4,
         {"transactional_id": None, "producer_id": -1, "producer_epoch": -1},
-        [cluster(Operation.IDEMPOTENT_WRITE), (Operation.WRITE, T, "")],
+        [cluster(AclOperation.IDEMPOTENT_WRITE), (AclOperation.WRITE, T, "")],
         {DENIED_CLUSTER: 1},
     ),
     Case(
         22,
         4,
         {"transactional_id": "x", "producer_id": -1, "producer_epoch": -1},
-        [(Operation.WRITE, X, "x")],
+        [(AclOperation.WRITE, X, "x")],
         {DENIED_TRANSACTIONAL_ID: 1},
     ),
     Case(
@@ -285,7 +285,7 @@ CASES = [
                 {"topic": TOPIC, "partitions": [{"partition": 0, "current_leader_epoch": -1}]}
             ],
         },
-        [cluster(Operation.CLUSTER_ACTION), (Operation.DESCRIBE, T, TOPIC)],
+        [cluster(AclOperation.CLUSTER_ACTION), (AclOperation.DESCRIBE, T, TOPIC)],
         {DENIED_TOPIC: 1},
     ),
     Case(
@@ -295,35 +295,35 @@ CASES = [
             "v3_and_below_transactional_id": "x",
             "v3_and_below_topics": [{"name": TOPIC, "partitions": [0, 1]}],
         },
-        [(Operation.WRITE, X, "x")],
+        [(AclOperation.WRITE, X, "x")],
         {DENIED_TRANSACTIONAL_ID: 2},
     ),
     Case(
         24,
         5,
         {"transactions": [{"transactional_id": "x", "topics": []}]},
-        [cluster(Operation.CLUSTER_ACTION)],
+        [cluster(AclOperation.CLUSTER_ACTION)],
         {DENIED_CLUSTER: 1},
     ),
     Case(
         25,
         4,
         {"transactional_id": "x", "group_id": "g"},
-        [(Operation.WRITE, X, "x")],
+        [(AclOperation.WRITE, X, "x")],
         {DENIED_TRANSACTIONAL_ID: 1},
     ),
     Case(
         26,
         5,
         {"transactional_id": "x"},
-        [(Operation.WRITE, X, "x")],
+        [(AclOperation.WRITE, X, "x")],
         {DENIED_TRANSACTIONAL_ID: 1},
     ),
     Case(
         27,
         1,
         {"markers": [{"producer_id": 1, "topics": [{"name": TOPIC, "partition_indexes": [0, 1]}]}]},
-        [cluster(Operation.ALTER), cluster(Operation.CLUSTER_ACTION)],
+        [cluster(AclOperation.ALTER), cluster(AclOperation.CLUSTER_ACTION)],
         {DENIED_CLUSTER: 2},
     ),
     Case(
@@ -336,7 +336,7 @@ CASES = [
                 {"name": TOPIC, "partitions": [{"partition_index": 0}, {"partition_index": 1}]}
             ],
         },
-        [(Operation.WRITE, X, "x")],
+        [(AclOperation.WRITE, X, "x")],
         {DENIED_TRANSACTIONAL_ID: 2},
     ),
     Case(
@@ -348,63 +348,63 @@ CASES = [
             "operation": 1,
             "permission_type": 1,
         },
-        [cluster(Operation.DESCRIBE)],
+        [cluster(AclOperation.DESCRIBE)],
         {DENIED_CLUSTER: 1},
     ),
-    Case(30, 3, {"creations": [{}, {}]}, [cluster(Operation.ALTER)], {DENIED_CLUSTER: 2}),
-    Case(31, 3, {"filters": [{}, {}]}, [cluster(Operation.ALTER)], {DENIED_CLUSTER: 2}),
+    Case(30, 3, {"creations": [{}, {}]}, [cluster(AclOperation.ALTER)], {DENIED_CLUSTER: 2}),
+    Case(31, 3, {"filters": [{}, {}]}, [cluster(AclOperation.ALTER)], {DENIED_CLUSTER: 2}),
     Case(
         32,
         4,
         {"resources": CONFIG_RESOURCES},
-        config_actions(Operation.DESCRIBE_CONFIGS),
+        config_actions(AclOperation.DESCRIBE_CONFIGS),
         CONFIG_ERRORS,
     ),
     Case(
         33,
         2,
         {"resources": CONFIG_RESOURCES},
-        config_actions(Operation.ALTER_CONFIGS),
+        config_actions(AclOperation.ALTER_CONFIGS),
         CONFIG_ERRORS,
     ),
     Case(
         34,
         2,
         {"dirs": [{"path": "/none", "topics": TWO}]},
-        [cluster(Operation.ALTER)],
+        [cluster(AclOperation.ALTER)],
         {DENIED_CLUSTER: 2},
     ),
-    Case(35, 3, {"topics": None}, [cluster(Operation.DESCRIBE)], {DENIED_CLUSTER: 1}),
+    Case(35, 3, {"topics": None}, [cluster(AclOperation.DESCRIBE)], {DENIED_CLUSTER: 1}),
     Case(
         37,
         3,
         {"topics": [{"name": TOPIC, "count": 5, "assignments": None}]},
-        [(Operation.ALTER, T, TOPIC)],
+        [(AclOperation.ALTER, T, TOPIC)],
         {DENIED_TOPIC: 1},
     ),
-    Case(42, 2, {"groups_names": ["g"]}, [(Operation.DELETE, G, "g")], {DENIED_GROUP: 1}),
+    Case(42, 2, {"groups_names": ["g"]}, [(AclOperation.DELETE, G, "g")], {DENIED_GROUP: 1}),
     Case(
         43,
         2,
         {"topic_partitions": [{"topic": TOPIC, "partitions": [0, 1]}]},
-        [cluster(Operation.ALTER)],
+        [cluster(AclOperation.ALTER)],
         {DENIED_CLUSTER: 3},
     ),
     Case(
         44,
         1,
         {"resources": CONFIG_RESOURCES},
-        config_actions(Operation.ALTER_CONFIGS),
+        config_actions(AclOperation.ALTER_CONFIGS),
         CONFIG_ERRORS,
     ),
     Case(
         45,
         0,
         {"topics": [{"name": TOPIC, "partitions": [{"partition_index": 0, "replicas": None}]}]},
-        [cluster(Operation.ALTER)],
+        [cluster(AclOperation.ALTER)],
         {DENIED_CLUSTER: 2},
     ),
-    Case(46, 0, {"topics": None}, [cluster(Operation.DESCRIBE)], {DENIED_CLUSTER: 1}),
+    Case(46, 0, {"topics": None}, [cluster(AclOperation.DESCRIBE)], {DENIED_CLUSTER: 1}),
     Case(
         47,
         0,
@@ -412,65 +412,65 @@ CASES = [
             "group_id": "g",
             "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}],
         },
-        [(Operation.DELETE, G, "g")],
+        [(AclOperation.DELETE, G, "g")],
         {DENIED_GROUP: 1},
     ),
-    Case(48, 1, {"components": []}, [cluster(Operation.DESCRIBE_CONFIGS)], {DENIED_CLUSTER: 1}),
+    Case(48, 1, {"components": []}, [cluster(AclOperation.DESCRIBE_CONFIGS)], {DENIED_CLUSTER: 1}),
     Case(
         49,
         1,
         {"entries": [QUOTA], "validate_only": False},
-        [cluster(Operation.ALTER_CONFIGS)],
+        [cluster(AclOperation.ALTER_CONFIGS)],
         {DENIED_CLUSTER: 1},
     ),
     Case(
         50,
         0,
         {"users": [{"name": "a"}]},
-        [cluster(Operation.DESCRIBE)],
+        [cluster(AclOperation.DESCRIBE)],
         {DENIED_CLUSTER: 2},
     ),
     Case(
         55,
         1,
         {"topics": [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]},
-        [cluster(Operation.DESCRIBE)],
+        [cluster(AclOperation.DESCRIBE)],
         {DENIED_CLUSTER: 1},
     ),
-    Case(57, 1, {"feature_updates": []}, [cluster(Operation.ALTER)], {DENIED_CLUSTER: 1}),
+    Case(57, 1, {"feature_updates": []}, [cluster(AclOperation.ALTER)], {DENIED_CLUSTER: 1}),
     Case(
         60,
         1,
         {"include_cluster_authorized_operations": True, "endpoint_type": 1},
-        [cluster(Operation.DESCRIBE)],
+        [cluster(AclOperation.DESCRIBE)],
         {},
     ),
     Case(
         61,
         0,
         {"topics": [{"name": TOPIC, "partition_indexes": [0]}]},
-        [(Operation.READ, T, TOPIC)],
+        [(AclOperation.READ, T, TOPIC)],
         {DENIED_TOPIC: 1},
     ),
-    Case(64, 0, {"broker_id": 7}, [cluster(Operation.ALTER)], {DENIED_CLUSTER: 1}),
+    Case(64, 0, {"broker_id": 7}, [cluster(AclOperation.ALTER)], {DENIED_CLUSTER: 1}),
     Case(
         65,
         0,
         {"transactional_ids": ["x"]},
-        [(Operation.DESCRIBE, X, "x")],
+        [(AclOperation.DESCRIBE, X, "x")],
         {DENIED_TRANSACTIONAL_ID: 1},
     ),
-    Case(74, 0, {}, [cluster(Operation.DESCRIBE_CONFIGS)], {DENIED_CLUSTER: 1}),
+    Case(74, 0, {}, [cluster(AclOperation.DESCRIBE_CONFIGS)], {DENIED_CLUSTER: 1}),
     Case(
         75,
         0,
         {"topics": [{"name": TOPIC}], "response_partition_limit": 10, "cursor": None},
-        [(Operation.DESCRIBE, T, TOPIC)],
+        [(AclOperation.DESCRIBE, T, TOPIC)],
         {DENIED_TOPIC: 1},
     ),
 ]
 
-WRITE_X = (Operation.WRITE, X, "x")
+WRITE_X = (AclOperation.WRITE, X, "x")
 #: Requests of a client that may use its transactional id, and nothing else.
 OWN_ID_ONLY = [
     Case(
@@ -483,7 +483,7 @@ OWN_ID_ONLY = [
                 {"name": TOPIC, "partition_data": [{"index": 0, "records": transactional_batch()}]}
             ],
         },
-        [WRITE_X, (Operation.WRITE, T, TOPIC)],
+        [WRITE_X, (AclOperation.WRITE, T, TOPIC)],
         {DENIED_TOPIC: 1},
     ),
     Case(
@@ -495,7 +495,7 @@ OWN_ID_ONLY = [
             "producer_epoch": -1,
             "enable2_pc": True,
         },
-        [WRITE_X, (Operation.TWO_PHASE_COMMIT, X, "x")],
+        [WRITE_X, (AclOperation.TWO_PHASE_COMMIT, X, "x")],
         {DENIED_TRANSACTIONAL_ID: 1},
     ),
     Case(
@@ -508,14 +508,14 @@ OWN_ID_ONLY = [
                 {"name": "__consumer_offsets", "partitions": [1]},
             ],
         },
-        [WRITE_X, (Operation.WRITE, T, TOPIC)],
+        [WRITE_X, (AclOperation.WRITE, T, TOPIC)],
         {DENIED_TOPIC: 2},
     ),
     Case(
         25,
         4,
         {"transactional_id": "x", "group_id": "g"},
-        [WRITE_X, (Operation.READ, G, "g")],
+        [WRITE_X, (AclOperation.READ, G, "g")],
         {DENIED_GROUP: 1},
     ),
     Case(
@@ -526,7 +526,7 @@ OWN_ID_ONLY = [
             "group_id": "g",
             "topics": [{"name": TOPIC, "partitions": [{"partition_index": 0}]}],
         },
-        [WRITE_X, (Operation.READ, G, "g")],
+        [WRITE_X, (AclOperation.READ, G, "g")],
         {DENIED_GROUP: 1},
     ),
 ]
@@ -609,7 +609,7 @@ def test_a_client_that_may_use_its_transactional_id_only(
 def test_offsets_of_a_topic_that_a_client_may_not_read_are_not_committed(
     running: RunningBroker,
 ) -> None:
-    rules = Rules([WRITE_X, (Operation.READ, G, "g"), (Operation.READ, T, MISSING)])
+    rules = Rules([WRITE_X, (AclOperation.READ, G, "g"), (AclOperation.READ, T, MISSING)])
     names = (TOPIC, MISSING)
     topics = [{"name": name, "partitions": [{"partition_index": 0}]} for name in names]
     fields = {"transactional_id": "x", "group_id": "g", "topics": topics}
@@ -630,19 +630,19 @@ def test_every_served_api_asks_or_is_known_not_to() -> None:
 
 
 def test_operations_are_those_that_the_authorizer_allows(running: RunningBroker) -> None:
-    rules = Rules([cluster(Operation.DESCRIBE), cluster(Operation.ALTER)])
+    rules = Rules([cluster(AclOperation.DESCRIBE), cluster(AclOperation.ALTER)])
     asked = {"include_cluster_authorized_operations": True}
     answer = ask(running, rules, 60, 0, asked)
     assert answer["cluster_authorized_operations"] == 1 << 7 | 1 << 8
     assert ask(running, Rules(), 60, 0, asked)["cluster_authorized_operations"] == 0
-    rules = Rules([(Operation.DESCRIBE, T, TOPIC), (Operation.READ, T, TOPIC)])
+    rules = Rules([(AclOperation.DESCRIBE, T, TOPIC), (AclOperation.READ, T, TOPIC)])
     fields = {"topics": None, "include_topic_authorized_operations": True}
     (topic,) = ask(running, rules, 3, 9, fields)["topics"]
     assert (topic["name"], topic["topic_authorized_operations"]) == (TOPIC, 1 << 3 | 1 << 8)
 
 
 def test_one_topic_of_two_is_served(running: RunningBroker) -> None:
-    rules = Rules([(Operation.READ, T, TOPIC), (Operation.DESCRIBE, T, TOPIC)])
+    rules = Rules([(AclOperation.READ, T, TOPIC), (AclOperation.DESCRIBE, T, TOPIC)])
     partition = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1000}
     fields = {
         "replica_id": -1,
@@ -662,17 +662,17 @@ def test_one_topic_of_two_is_served(running: RunningBroker) -> None:
 def test_a_topic_is_created_by_who_may_create_it_and_shown_to_who_may_see_it(
     running: RunningBroker,
 ) -> None:
-    describe = (Operation.DESCRIBE, T, "made")
+    describe = (AclOperation.DESCRIBE, T, "made")
     fields = {"topics": [{"name": "made"}], "allow_auto_topic_creation": True}
     answer = ask(running, Rules([describe]), 3, 9, fields)
     assert [each["error_code"] for each in answer["topics"]] == [DENIED_TOPIC]
     assert "made" not in running.call(lambda broker: broker.metadata.image.topics)
-    rules = Rules([describe, (Operation.CREATE, T, "made")])
+    rules = Rules([describe, (AclOperation.CREATE, T, "made")])
     answer = ask(running, rules, 3, 9, fields)
     assert [each["error_code"] for each in answer["topics"]] == ["unknown_topic_or_partition"]
     assert "made" in running.call(lambda broker: broker.metadata.image.topics)
     asked = {"name": "hidden", "num_partitions": 1, "replication_factor": 1}
-    rules = Rules([(Operation.CREATE, T, "hidden")])
+    rules = Rules([(AclOperation.CREATE, T, "hidden")])
     (created,) = ask(running, rules, 19, 7, {"topics": [asked], "timeout_ms": 5000})["topics"]
     assert created["error_code"] == "none"
     assert created["topic_config_error_code"] == TopicAuthorizationError.code
@@ -684,7 +684,7 @@ def test_an_id_tells_the_name_of_a_topic_only_to_who_may_describe_it(
 ) -> None:
     topic_id: UUID = running.call(lambda broker: broker.metadata.image.topics[TOPIC].topic_id)
     fields = {"topics": [{"topic_id": topic_id, "name": None}]}
-    for allowed, name in (([], None), ([(Operation.DESCRIBE, T, TOPIC)], TOPIC)):
+    for allowed, name in (([], None), ([(AclOperation.DESCRIBE, T, TOPIC)], TOPIC)):
         (answer,) = ask(running, Rules(allowed), 20, 6, fields)["responses"]
         assert (answer["name"], answer["error_code"]) == (name, DENIED_TOPIC)
     fields = {"topics": [{"topic_id": topic_id, "name": None}]}

@@ -14,7 +14,7 @@ from cordwood.configs.table import (
     group_settings,
     is_own,
 )
-from cordwood.configs.value import Kind, format_value
+from cordwood.configs.value import ConfigType, format_value
 from cordwood.model.errors import ConfigError
 
 
@@ -101,7 +101,7 @@ def test_defaults_are_valid() -> None:
 def test_only_passwords_are_kept_secret() -> None:
     secret = {name for name, key in broker_settings().items() if key.is_sensitive}
     assert "ssl.keystore.password" in secret
-    assert all(broker_settings()[name].rule.kind is Kind.PASSWORD for name in secret)
+    assert all(broker_settings()[name].rule.kind is ConfigType.PASSWORD for name in secret)
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from cordwood.configs.levels import lay_over, synonyms_of
 from cordwood.configs.table import broker_settings
 from cordwood.configs.texts import java_order, key_of, parse_texts
 from cordwood.configs.topic_values import topic_defaults
-from cordwood.configs.value import Kind
+from cordwood.configs.value import ConfigType
 from cordwood.model.errors import ConfigError
 
 
@@ -29,7 +29,7 @@ def test_the_setting_of_a_listener_stands_for_that_of_all() -> None:
     )
     key = key_of("listener.name.a.ssl.key.password")
     assert key is not None
-    assert key.rule.kind is Kind.PASSWORD
+    assert key.rule.kind is ConfigType.PASSWORD
     assert key_of("no.such.key") is None
 
 

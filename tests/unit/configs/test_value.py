@@ -7,7 +7,7 @@ import math
 import pytest
 
 from cordwood.configs.table import LOG_BROKER_SETTINGS, TOPIC_SETTINGS
-from cordwood.configs.value import Kind, Rule, Value, format_value, parse_value
+from cordwood.configs.value import ConfigType, Value, ValueRule, format_value, parse_value
 from cordwood.model.errors import ConfigError
 
 
@@ -189,7 +189,7 @@ def test_an_element_said_twice_counts_once() -> None:
     assert LOG_BROKER_SETTINGS["log.dirs"].parse("/a,/a") == ("/a",)
 
 
-_RESET = Rule(kind=Kind.STRING, offset_reset=True)
+_RESET = ValueRule(kind=ConfigType.STRING, offset_reset=True)
 
 
 @pytest.mark.parametrize(
@@ -212,7 +212,7 @@ def test_a_share_group_begins_nowhere_else(text: str) -> None:
 
 
 def test_capitals_do_not_matter_where_kafka_says_so() -> None:
-    rule = Rule(kind=Kind.STRING, choices=("DISABLED", "UPGRADE"), any_case=True)
+    rule = ValueRule(kind=ConfigType.STRING, choices=("DISABLED", "UPGRADE"), any_case=True)
     assert parse_value("group.consumer.migration.policy", "Upgrade", rule) == "Upgrade"
     with pytest.raises(ConfigError, match="case insensitive"):
         parse_value("group.consumer.migration.policy", "x", rule)

@@ -12,7 +12,7 @@ from cordwood.configs.table import (
     client_metrics_settings,
     group_settings,
 )
-from cordwood.configs.value import Kind, format_value
+from cordwood.configs.value import ConfigType, format_value
 from cordwood.model.errors import ConfigError
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "config-values.tsv.xz"
@@ -41,7 +41,7 @@ def test_every_value_is_taken_or_refused_as_by_kafka() -> None:
     for line in lines:
         table, name, text, theirs = line.split("\t")
         key = TABLES[table][name]
-        if key.rule.kind is Kind.CLASS or name in TOGETHER:
+        if key.rule.kind is ConfigType.CLASS or name in TOGETHER:
             continue
         if outcome(key, text) != theirs:
             wrong.append((name, text, theirs, outcome(key, text)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cordwood.controller import handlers
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 from cordwood.serving.registry import apis_with_modules
 
 
@@ -14,4 +14,4 @@ def test_what_controllers_alone_serve_is_for_members_of_the_cluster() -> None:
         if module.__name__.startswith(handlers.__name__)
     }
     assert "BrokerRegistration" in needs
-    assert set(needs.values()) == {(on_cluster(Operation.CLUSTER_ACTION),)}
+    assert set(needs.values()) == {(on_cluster(AclOperation.CLUSTER_ACTION),)}

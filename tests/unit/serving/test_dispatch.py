@@ -18,7 +18,7 @@ from cordwood.protocol.data import ApiVersionsResponse, HeartbeatRequest, Heartb
 from cordwood.protocol.headers import API_VERSIONS
 from cordwood.protocol.messages import MalformedMessageError
 from cordwood.serving.api import Api
-from cordwood.serving.authorizer import Need, Operation, on_group
+from cordwood.serving.authorizer import AclOperation, Need, on_group
 from cordwood.serving.dispatch import Dispatcher, Exchange, Hook
 from cordwood.serving.event_loop import LoopIterations
 from cordwood.serving.node_services import NodeServices
@@ -157,7 +157,7 @@ def test_before_the_client_is_known_only_what_makes_it_known_is_served() -> None
 def test_a_client_that_may_not_do_what_an_api_needs_is_refused_before_its_handler() -> None:
     handled = Handled(error_code=0)
     node = SimpleNamespace(authorizer=SimpleNamespace(authorize=lambda *asked: False))
-    dispatcher = handled.dispatcher(node=node, needs=(on_group(Operation.READ),))
+    dispatcher = handled.dispatcher(node=node, needs=(on_group(AclOperation.READ),))
     answer = dispatcher.answer(frame_of(HEARTBEAT, 3), SESSION)
     code = int(ErrorCode.GROUP_AUTHORIZATION_FAILED)
     assert answer == [struct.pack(">iiih", 10, 7, 0, code)]
@@ -204,7 +204,7 @@ def test_the_steps_of_a_request_have_one_order(refusing: str, seen: list[str], c
     handled = Steps(error_code=0)
     handled.metrics = Counts()
     node = SimpleNamespace(authorizer=SimpleNamespace(authorize=authorize))
-    needs = (on_group(Operation.READ),)
+    needs = (on_group(AclOperation.READ),)
     dispatcher = handled.dispatcher(node=node, needs=needs, quotas=[quota], audits=[audit])
     assert dispatcher.answer(frame_of(HEARTBEAT, 4), SESSION)
     assert steps == seen

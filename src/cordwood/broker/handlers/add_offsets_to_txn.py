@@ -12,7 +12,7 @@ from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.data import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_group, on_transactional_id
+from cordwood.serving.authorizer import AclOperation, on_group, on_transactional_id
 
 _FENCED_SINCE = 2
 #: Clients of transaction version 2 do not send this request.
@@ -46,5 +46,5 @@ API = Api(
     0,
     4,
     handle,
-    needs=(on_transactional_id(Operation.WRITE), on_group(Operation.READ)),
+    needs=(on_transactional_id(AclOperation.WRITE), on_group(AclOperation.READ)),
 )

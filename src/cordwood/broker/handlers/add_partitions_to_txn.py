@@ -17,7 +17,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.data import AddPartitionsToTxnRequest, AddPartitionsToTxnResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, ResourceType, on_cluster
+from cordwood.serving.authorizer import AclOperation, ResourceType, on_cluster
 from cordwood.serving.handlers.cluster_facts import is_internal
 
 _BATCHED_SINCE = 4
@@ -30,7 +30,7 @@ _Errors = Mapping[TopicPartition, int]
 def handle(context: BrokerContext, request: AddPartitionsToTxnRequest) -> Response:
     """Answers when the changes of all transactions are committed."""
     if context.api_version >= _BATCHED_SINCE:
-        context.require(on_cluster(Operation.CLUSTER_ACTION), request)
+        context.require(on_cluster(AclOperation.CLUSTER_ACTION), request)
         answers = {
             each.transactional_id: _answer_of_broker(context, each) for each in request.transactions
         }
@@ -69,12 +69,12 @@ def _answer_of_client(
     answer = CoordinatorAnswer[_Errors](context.broker.thread)
     transactional_id = request.v3_and_below_transactional_id
     partitions = _partitions(request.v3_and_below_topics)
-    if not context.authorize(Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
+    if not context.authorize(AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id):
         code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         answer(dict.fromkeys(partitions, int(code)))
         return answer
     names = {each.topic for each in partitions if not is_internal(each.topic)}
-    allowed = context.authorized(Operation.WRITE, ResourceType.TOPIC, names)
+    allowed = context.authorized(AclOperation.WRITE, ResourceType.TOPIC, names)
     refused = {
         each: int(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         for each in partitions

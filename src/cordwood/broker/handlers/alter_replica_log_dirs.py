@@ -24,7 +24,7 @@ from cordwood.model.pauses import in_steps
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.data import AlterReplicaLogDirsRequest, AlterReplicaLogDirsResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 from cordwood.storage.directory_names import has_future_directory_name
 
 _Result = AlterReplicaLogDirsResponse.AlterReplicaLogDirPartitionResult
@@ -88,5 +88,5 @@ def _begin(
 
 
 API = Api(
-    34, "AlterReplicaLogDirs", 1, 2, handle, needs=(on_cluster(Operation.ALTER),), is_long=always
+    34, "AlterReplicaLogDirs", 1, 2, handle, needs=(on_cluster(AclOperation.ALTER),), is_long=always
 )

@@ -20,7 +20,7 @@ from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import ConsumerGroupDescribeRequest, ConsumerGroupDescribeResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 from cordwood.serving.handlers.cluster_facts import NOT_ASKED
 
 _CLASSIC_MEMBER, _CONSUMER_MEMBER = 0, 1
@@ -37,7 +37,7 @@ def handle(context: BrokerContext, request: ConsumerGroupDescribeRequest) -> Res
     wants_operations = bool(request.include_authorized_operations)
     denied, groups = [], []
     for group_id in in_steps(request.group_ids, every=8):
-        if not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        if not context.authorize(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
             denied.append(_refused(group_id, ErrorCode.GROUP_AUTHORIZATION_FAILED))
             continue
         described = _describe(context, group_id)
@@ -64,7 +64,9 @@ def _describe(context: BrokerContext, group_id: str) -> _Group:
         for assignment in (member.assignment, member.target_assignment)
         for each in assignment.topic_partitions
     }
-    if not all(context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, each) for each in topics):
+    if not all(
+        context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, each) for each in topics
+    ):
         return _refused(
             group_id,
             ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -14,7 +14,7 @@ from cordwood.coordinator.group.consumer.member import HeartbeatAnswer, Heartbea
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.data import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, ResourceType, on_group
+from cordwood.serving.authorizer import AclOperation, ResourceType, on_group
 
 _CLIENT_MAKES_IDS_SINCE = 1
 
@@ -23,9 +23,9 @@ def handle(context: BrokerContext, request: ConsumerGroupHeartbeatRequest) -> Re
     """Answers when what the member has changed is committed."""
     if not context.broker.serves_consumer_groups:
         return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_VERSION)
-    context.require(on_group(Operation.READ), request)
+    context.require(on_group(AclOperation.READ), request)
     for topic in request.subscribed_topic_names or ():
-        if not context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic):
+        if not context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic):
             return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED)
     answer = CoordinatorAnswer[HeartbeatAnswer](context.broker.thread)
     context.broker.groups.consumer_heartbeat(
@@ -54,7 +54,9 @@ def _question(context: BrokerContext, request: ConsumerGroupHeartbeatRequest) ->
             if owned is None
             else tuple((each.topic_id, tuple(each.partitions)) for each in owned)
         ),
-        may_describe=lambda topic: context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic),
+        may_describe=lambda topic: context.authorize(
+            AclOperation.DESCRIBE, ResourceType.TOPIC, topic
+        ),
     )
 
 

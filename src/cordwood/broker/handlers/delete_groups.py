@@ -14,7 +14,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import DeleteGroupsRequest, DeleteGroupsResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 
 
 def handle(context: BrokerContext, request: DeleteGroupsRequest) -> Response:
@@ -22,7 +22,7 @@ def handle(context: BrokerContext, request: DeleteGroupsRequest) -> Response:
     answers: dict[str, CoordinatorAnswer[int]] = {}
     for group_id in in_steps(dict.fromkeys(request.groups_names)):
         answers[group_id] = CoordinatorAnswer(context.broker.thread)
-        if not context.authorize(Operation.DELETE, ResourceType.GROUP, group_id):
+        if not context.authorize(AclOperation.DELETE, ResourceType.GROUP, group_id):
             answers[group_id](ErrorCode.GROUP_AUTHORIZATION_FAILED)
             continue
         context.broker.groups.delete_group(group_id, answers[group_id], by=context.requester)

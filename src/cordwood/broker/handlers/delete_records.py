@@ -26,7 +26,7 @@ from cordwood.model.kafka_errors import (
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import DeleteRecordsRequest, DeleteRecordsResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 from cordwood.serving.handlers.cluster_facts import is_internal
 
 _log = logging.getLogger(__name__)
@@ -71,7 +71,7 @@ def _delete(
 ) -> _Result:
     answer = _Result(partition_index=asked.partition_index, low_watermark=_NO_LOW_WATERMARK)
     try:
-        if not context.authorize(Operation.DELETE, ResourceType.TOPIC, topic):
+        if not context.authorize(AclOperation.DELETE, ResourceType.TOPIC, topic):
             raise TopicAuthorizationError
         partition = context.broker.replicas.partition(topic, asked.partition_index)
         if is_internal(topic):

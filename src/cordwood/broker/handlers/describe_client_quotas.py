@@ -14,7 +14,7 @@ from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, Unsuppo
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import DescribeClientQuotasRequest, DescribeClientQuotasResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 
 _EXACT, _DEFAULT, _SPECIFIED = 0, 1, 2
 _KINDS = ("user", "client-id", "ip")
@@ -103,6 +103,6 @@ API = Api(
     0,
     1,
     handle,
-    needs=(on_cluster(Operation.DESCRIBE_CONFIGS),),
+    needs=(on_cluster(AclOperation.DESCRIBE_CONFIGS),),
     is_long=always,
 )

@@ -15,7 +15,7 @@ from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import DescribeGroupsRequest, DescribeGroupsResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 from cordwood.serving.handlers.cluster_facts import NOT_ASKED
 
 _NOT_FOUND_SINCE = 6
@@ -28,7 +28,7 @@ def handle(context: BrokerContext, request: DescribeGroupsRequest) -> Response:
     groups = []
     denied = []
     for group_id in in_steps(request.groups, every=8):
-        if not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, group_id):
+        if not context.authorize(AclOperation.DESCRIBE, ResourceType.GROUP, group_id):
             code = ErrorCode.GROUP_AUTHORIZATION_FAILED
             denied.append(_Group(group_id=group_id, error_code=code, group_state=""))
             continue

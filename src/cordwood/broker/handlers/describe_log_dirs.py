@@ -16,7 +16,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import DescribeLogDirsRequest, DescribeLogDirsResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation
+from cordwood.serving.authorizer import AclOperation
 from cordwood.storage.log.partition_log import PartitionLog
 
 _UNKNOWN = -1
@@ -24,7 +24,7 @@ _UNKNOWN = -1
 
 def handle(context: BrokerContext, request: DescribeLogDirsRequest) -> Response:
     """Lists every directory, with the partitions asked for or all."""
-    if not context.authorize_cluster(Operation.DESCRIBE):
+    if not context.authorize_cluster(AclOperation.DESCRIBE):
         return DescribeLogDirsResponse(
             error_code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED, results=[]
         )

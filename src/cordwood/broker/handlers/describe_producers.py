@@ -11,7 +11,7 @@ from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 from cordwood.protocol.data import DescribeProducersRequest, DescribeProducersResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 
 _NONE = -1
 _Partition = DescribeProducersResponse.PartitionResponse
@@ -34,7 +34,7 @@ def handle(context: BrokerContext, request: DescribeProducersRequest) -> Respons
 
 
 def _describe(context: BrokerContext, topic: str, index: int) -> _Partition:
-    if not context.authorize(Operation.READ, ResourceType.TOPIC, topic):
+    if not context.authorize(AclOperation.READ, ResourceType.TOPIC, topic):
         error = TopicAuthorizationError("Topic authorization failed.")
         return _Partition(partition_index=index, error_code=error.code, error_message=str(error))
     try:

@@ -13,7 +13,7 @@ from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import require_topic_name
 from cordwood.protocol.data import DescribeTopicPartitionsRequest, DescribeTopicPartitionsResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 from cordwood.serving.handlers.cluster_facts import (
     PartitionPlaces,
     is_internal,
@@ -40,7 +40,7 @@ def handle(context: BrokerContext, request: DescribeTopicPartitionsRequest) -> R
                 topics=[_Topic(name=topic.name, error_code=code) for topic in request.topics]
             )
     asked = names
-    names = context.authorized(Operation.DESCRIBE, ResourceType.TOPIC, in_steps(asked, every=64))
+    names = context.authorized(AclOperation.DESCRIBE, ResourceType.TOPIC, in_steps(asked, every=64))
     denied = [_unauthorized(name) for name in sorted(asked - names)] if request.topics else []
     limit = max(
         1,

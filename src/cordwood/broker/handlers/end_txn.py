@@ -14,7 +14,7 @@ from cordwood.coordinator.transaction.requests import EndAnswer, EndRequest
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.data import EndTxnRequest, EndTxnResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_transactional_id
+from cordwood.serving.authorizer import AclOperation, on_transactional_id
 
 _FENCED_SINCE = 2
 _NEW_EPOCHS_SINCE = 5
@@ -46,4 +46,4 @@ def _fields(answer: EndAnswer, version: int) -> EndTxnResponse:
     )
 
 
-API = Api(26, "EndTxn", 0, 5, handle, needs=(on_transactional_id(Operation.WRITE),))
+API = Api(26, "EndTxn", 0, 5, handle, needs=(on_transactional_id(AclOperation.WRITE),))

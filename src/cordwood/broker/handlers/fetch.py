@@ -40,7 +40,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import FetchRequest, FetchResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 from cordwood.serving.fetch_kinds import fetch_kind
 from cordwood.storage.log.log_reader import Isolation
 
@@ -48,7 +48,7 @@ _TOPIC_IDS_SINCE = 13
 _RACKS_SINCE = 11
 _REPLICA_STATE_SINCE = 15
 # Looked up once: members of an enum are slow to look up.
-_READ, _TOPIC = Operation.READ, ResourceType.TOPIC
+_READ, _TOPIC = AclOperation.READ, ResourceType.TOPIC
 _READ_COMMITTED = 1
 
 
@@ -120,7 +120,7 @@ def _reading(
     isolation = Isolation.HIGH_WATERMARK
     if follower is not None:
         isolation = Isolation.LOG_END
-        reader = Reader(lambda _: context.authorize_cluster(Operation.CLUSTER_ACTION), follower)
+        reader = Reader(lambda _: context.authorize_cluster(AclOperation.CLUSTER_ACTION), follower)
     else:
         if request.isolation_level == _READ_COMMITTED:
             isolation = Isolation.TXN_COMMITTED

@@ -19,7 +19,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import FindCoordinatorRequest, FindCoordinatorResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, ResourceType, on_cluster
+from cordwood.serving.authorizer import AclOperation, ResourceType, on_cluster
 from cordwood.serving.handlers.cluster_facts import endpoint_for
 
 _log = logging.getLogger(__name__)
@@ -107,10 +107,10 @@ def _coordinator(
 
 def _find(context: BrokerContext, kind: int, key: str, *, is_new: bool) -> _Found:
     if kind == _SHARE and context.api_version >= _SHARE_SINCE:
-        context.require(on_cluster(Operation.CLUSTER_ACTION), None)
+        context.require(on_cluster(AclOperation.CLUSTER_ACTION), None)
     if kind in _ACCESS:
         resource, code, message = _ACCESS[kind]
-        if not context.authorize(Operation.DESCRIBE, resource, key):
+        if not context.authorize(AclOperation.DESCRIBE, resource, key):
             return _Found(code, _NO_NODE, message)
     coordinator = context.broker.coordinators.of_key_type(kind)
     if coordinator is None:

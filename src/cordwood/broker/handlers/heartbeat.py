@@ -11,7 +11,7 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.protocol.data import HeartbeatRequest, HeartbeatResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_group
+from cordwood.serving.authorizer import AclOperation, on_group
 
 
 def handle(context: BrokerContext, request: HeartbeatRequest) -> Response:
@@ -27,4 +27,4 @@ def handle(context: BrokerContext, request: HeartbeatRequest) -> Response:
     return answer.response(lambda code: HeartbeatResponse(error_code=code))
 
 
-API = Api(12, "Heartbeat", 0, 4, handle, needs=(on_group(Operation.READ),))
+API = Api(12, "Heartbeat", 0, 4, handle, needs=(on_group(AclOperation.READ),))

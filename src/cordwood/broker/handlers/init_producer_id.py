@@ -16,7 +16,7 @@ from cordwood.coordinator.transaction import requests
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.data import InitProducerIdRequest, InitProducerIdResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 
 _FENCED_SINCE = 4
 
@@ -43,12 +43,12 @@ def _refusal(context: BrokerContext, request: InitProducerIdRequest) -> ErrorCod
     """The error of a client that may not do this."""
     transactional_id = request.transactional_id
     if transactional_id is None:
-        may_write = context.authorize_cluster(Operation.IDEMPOTENT_WRITE)
-        may_write = may_write or context.authorize_any(Operation.WRITE, ResourceType.TOPIC)
+        may_write = context.authorize_cluster(AclOperation.IDEMPOTENT_WRITE)
+        may_write = may_write or context.authorize_any(AclOperation.WRITE, ResourceType.TOPIC)
         return None if may_write else ErrorCode.CLUSTER_AUTHORIZATION_FAILED
-    needed = [Operation.WRITE]
+    needed = [AclOperation.WRITE]
     if request.enable2_pc:
-        needed.append(Operation.TWO_PHASE_COMMIT)
+        needed.append(AclOperation.TWO_PHASE_COMMIT)
     if all(
         context.authorize(each, ResourceType.TRANSACTIONAL_ID, transactional_id) for each in needed
     ):

@@ -13,7 +13,7 @@ from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.group.classic.member import Client, JoinAnswer, JoinRequest, Protocol
 from cordwood.protocol.data import JoinGroupRequest, JoinGroupResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_group
+from cordwood.serving.authorizer import AclOperation, on_group
 
 _MEMBER_ID_REQUIRED_SINCE = 4
 _NULLABLE_PROTOCOL_SINCE = 7
@@ -66,4 +66,4 @@ def _fields(answer: JoinAnswer, version: int) -> JoinGroupResponse:
     )
 
 
-API = Api(11, "JoinGroup", 0, 9, handle, needs=(on_group(Operation.READ),), parks=True)
+API = Api(11, "JoinGroup", 0, 9, handle, needs=(on_group(AclOperation.READ),), parks=True)

@@ -12,7 +12,7 @@ from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.group.classic.member import LeaveReply, LeavingMember
 from cordwood.protocol.data import LeaveGroupRequest, LeaveGroupResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_group
+from cordwood.serving.authorizer import AclOperation, on_group
 
 _SEVERAL_SINCE = 3
 
@@ -42,4 +42,4 @@ def _fields(reply: LeaveReply, *, is_single: bool) -> LeaveGroupResponse:
     )
 
 
-API = Api(13, "LeaveGroup", 0, 5, handle, needs=(on_group(Operation.READ),))
+API = Api(13, "LeaveGroup", 0, 5, handle, needs=(on_group(AclOperation.READ),))

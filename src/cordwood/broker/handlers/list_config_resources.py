@@ -16,7 +16,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import ListConfigResourcesRequest, ListConfigResourcesResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 
 
 def handle(context: BrokerContext, request: ListConfigResourcesRequest) -> Response:
@@ -58,6 +58,6 @@ API = Api(
     0,
     1,
     handle,
-    needs=(on_cluster(Operation.DESCRIBE_CONFIGS),),
+    needs=(on_cluster(AclOperation.DESCRIBE_CONFIGS),),
     is_long=always,
 )

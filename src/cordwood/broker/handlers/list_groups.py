@@ -13,7 +13,7 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import ListGroupsRequest, ListGroupsResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 
 
 def handle(context: BrokerContext, request: ListGroupsRequest) -> Response:
@@ -37,7 +37,7 @@ async def _later(
 
 def _list(context: BrokerContext, request: ListGroupsRequest) -> ListGroupsResponse:
     groups = context.broker.groups.list_groups(request.states_filter, request.types_filter)
-    sees_all = context.authorize_cluster(Operation.DESCRIBE)
+    sees_all = context.authorize_cluster(AclOperation.DESCRIBE)
     return ListGroupsResponse(
         groups=[
             ListGroupsResponse.ListedGroup(
@@ -47,7 +47,8 @@ def _list(context: BrokerContext, request: ListGroupsRequest) -> ListGroupsRespo
                 group_type=group.group_type,
             )
             for group in in_steps(groups, every=64)
-            if sees_all or context.authorize(Operation.DESCRIBE, ResourceType.GROUP, group.group_id)
+            if sees_all
+            or context.authorize(AclOperation.DESCRIBE, ResourceType.GROUP, group.group_id)
         ]
     )
 

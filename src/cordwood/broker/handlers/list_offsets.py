@@ -17,7 +17,7 @@ from cordwood.model.kafka_errors import KafkaError, OffsetNotAvailableError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import ListOffsetsRequest, ListOffsetsResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 from cordwood.storage.log.log_reader import (
     EARLIEST_LOCAL_TIMESTAMP,
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
@@ -57,7 +57,7 @@ def handle(context: BrokerContext, request: ListOffsetsRequest) -> Response:
     )
     topics: dict[str, dict[int, _Partition]] = {}
     for topic in in_steps(request.topics):
-        is_allowed = context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        is_allowed = context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
         for each in in_steps(topic.partitions, every=8):
             index = each.partition_index
             if not is_allowed:

@@ -16,7 +16,7 @@ from cordwood.protocol.data import (
     ListTransactionsResponse,
 )
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 
 _Described = DescribeTransactionsResponse.TransactionState
 
@@ -75,7 +75,7 @@ def _described(context: BrokerContext, transactional_id: str) -> _Described:
         topics=[
             DescribeTransactionsResponse.TopicData(topic=topic, partitions=list(partitions))
             for topic, partitions in found.topics
-            if context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+            if context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
         ],
     )
 
@@ -89,7 +89,7 @@ def _failed(transactional_id: str, code: int) -> _Described:
 
 
 def _may_describe(context: BrokerContext, transactional_id: str) -> bool:
-    return context.authorize(Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
+    return context.authorize(AclOperation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
 
 APIS = (

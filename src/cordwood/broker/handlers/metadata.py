@@ -26,7 +26,7 @@ from cordwood.model.topic_names import require_topic_name
 from cordwood.model.uuids import ZERO_UUID
 from cordwood.protocol.data import MetadataRequest, MetadataResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 from cordwood.serving.handlers.cluster_facts import (
     NOT_ASKED,
     PartitionPlaces,
@@ -50,7 +50,7 @@ def handle(context: BrokerContext, request: MetadataRequest) -> Response:
         topics = [
             _known(places, topic)
             for topic in in_steps(places.image.topics.values())
-            if context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+            if context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
         ]
         return _response(context, request, topics, [])
     asked, denied = _describable(context, _distinct(request.topics))
@@ -62,8 +62,8 @@ def handle(context: BrokerContext, request: MetadataRequest) -> Response:
             for topic_id, name in in_steps(asked, every=64)
             if topic_id == ZERO_UUID and name is not None and name not in known
         ]
-    if missing and not context.authorize_cluster(Operation.CREATE):
-        creatable = context.authorized(Operation.CREATE, ResourceType.TOPIC, missing)
+    if missing and not context.authorize_cluster(AclOperation.CREATE):
+        creatable = context.authorized(AclOperation.CREATE, ResourceType.TOPIC, missing)
         refused = {name for name in missing if name not in creatable}
         missing = [name for name in missing if name in creatable]
         asked = [each for each in asked if each[1] not in refused]
@@ -85,7 +85,7 @@ def _describable(
     for each in in_steps(asked, every=64):
         topic_id, name = each
         found = names.get(topic_id) if topic_id != ZERO_UUID else name
-        if found is None or context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, found):
+        if found is None or context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, found):
             allowed.append(each)
         else:
             answer = _unknown(name, ErrorCode.TOPIC_AUTHORIZATION_FAILED, topic_id)

@@ -18,10 +18,10 @@ from cordwood.model.pauses import in_steps
 from cordwood.model.uuids import ZERO_UUID
 from cordwood.protocol.data import OffsetCommitRequest, OffsetCommitResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, ResourceType, on_group
+from cordwood.serving.authorizer import AclOperation, ResourceType, on_group
 
 # Looked up once: members of an enum are slow to look up.
-_READ, _TOPIC = Operation.READ, ResourceType.TOPIC
+_READ, _TOPIC = AclOperation.READ, ResourceType.TOPIC
 _UNKNOWN_NAME: int = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 _UNKNOWN_ID: int = ErrorCode.UNKNOWN_TOPIC_ID
 _NOT_ALLOWED: int = ErrorCode.TOPIC_AUTHORIZATION_FAILED
@@ -153,4 +153,4 @@ def _response(asked: list[_Asked]) -> OffsetCommitResponse:
     )
 
 
-API = Api(8, "OffsetCommit", 2, 10, handle, needs=(on_group(Operation.READ),))
+API = Api(8, "OffsetCommit", 2, 10, handle, needs=(on_group(AclOperation.READ),))

@@ -15,14 +15,14 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import OffsetDeleteRequest, OffsetDeleteResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, ResourceType, on_group
+from cordwood.serving.authorizer import AclOperation, ResourceType, on_group
 
 
 def handle(context: BrokerContext, request: OffsetDeleteRequest) -> Response:
     """Answers for each partition when the tombstone of its offset is committed."""
     image = context.broker.metadata.image
     allowed = context.authorized(
-        Operation.READ, ResourceType.TOPIC, {topic.name for topic in in_steps(request.topics)}
+        AclOperation.READ, ResourceType.TOPIC, {topic.name for topic in in_steps(request.topics)}
     )
     there = [
         (topic.name, each.partition_index)
@@ -77,4 +77,4 @@ def _topic(
     return not not_there, topic
 
 
-API = Api(47, "OffsetDelete", 0, 0, handle, needs=(on_group(Operation.DELETE),), is_long=always)
+API = Api(47, "OffsetDelete", 0, 0, handle, needs=(on_group(AclOperation.DELETE),), is_long=always)

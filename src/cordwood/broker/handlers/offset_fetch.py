@@ -29,7 +29,7 @@ from cordwood.model.pauses import in_steps, is_pausing
 from cordwood.model.uuids import ZERO_UUID
 from cordwood.protocol.data import OffsetFetchRequest, OffsetFetchResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 
 _TOP_LEVEL_ERROR_SINCE = 2
 _GROUPS_SINCE = 8
@@ -137,7 +137,7 @@ def _checked(context: BrokerContext, request: Any) -> _Checked:
     """Selects the offsets of a group that the client may read."""
     version = context.api_version
     by_id = version >= _TOPIC_IDS_SINCE
-    if not context.authorize(Operation.DESCRIBE, ResourceType.GROUP, request.group_id):
+    if not context.authorize(AclOperation.DESCRIBE, ResourceType.GROUP, request.group_id):
         return _failed(request, ErrorCode.GROUP_AUTHORIZATION_FAILED, version)
     member = NO_MEMBER
     if version >= _MEMBERS_SINCE:
@@ -152,7 +152,7 @@ def _checked(context: BrokerContext, request: Any) -> _Checked:
         name = context.broker.metadata.image.topic_names.get(topic_id) if by_id else topic.name
         if name is None:
             unknown.append(_unknown(topic_id, topic.partition_indexes))
-        elif not context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, name):
+        elif not context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, name):
             code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             failed = _all_failed(topic.partition_indexes, code)
             denied.append(_Topic(name=name, topic_id=topic_id, partitions=failed))
@@ -168,7 +168,7 @@ def _found(context: BrokerContext, asked: _Asked, found: list[FetchedTopic]) -> 
         _topic(context, topic, by_id=by_id)
         for topic in in_steps(found)
         if asked.topics is not None
-        or context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic.name)
+        or context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic.name)
     ]
     topics = [topic for topic in answered if topic is not None]
     return _Group(group_id=asked.group_id, topics=topics + asked.others)

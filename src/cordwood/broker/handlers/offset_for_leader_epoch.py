@@ -12,7 +12,7 @@ from cordwood.model.kafka_errors import KafkaError, TopicAuthorizationError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import OffsetForLeaderEpochRequest, OffsetForLeaderEpochResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 
 _EndOffset = OffsetForLeaderEpochResponse.EpochEndOffset
 
@@ -39,8 +39,8 @@ def _look_up(
     index = asked.partition
     try:
         if not (
-            context.authorize_cluster(Operation.CLUSTER_ACTION)
-            or context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, topic)
+            context.authorize_cluster(AclOperation.CLUSTER_ACTION)
+            or context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, topic)
         ):
             raise TopicAuthorizationError
         partition = context.broker.replicas.partition(topic, asked.partition)

@@ -55,7 +55,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.data import ProduceRequest, ProduceResponse
 from cordwood.protocol.messages import build, request_codec
 from cordwood.serving.api import Api, Encoded, Response
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 from cordwood.serving.handlers.cluster_facts import current_leader, endpoints_of, is_internal
 from cordwood.serving.request_errors import UnansweredRequestError
 from cordwood.storage.log.append_result import AppendResult
@@ -63,7 +63,7 @@ from cordwood.storage.log.append_result import AppendResult
 _log = logging.getLogger(__name__)
 
 # Looked up once: members of an enum are slow to look up.
-_WRITE, _TOPIC = Operation.WRITE, ResourceType.TOPIC
+_WRITE, _TOPIC = AclOperation.WRITE, ResourceType.TOPIC
 _VALID_ACKS = frozenset({-1, 0, 1})
 _ADMIN_CLIENT = "__admin_client"
 """The only client that may write to the coordinators' topics. Source: AdminUtils."""
@@ -249,7 +249,7 @@ def _append(
 def _handle_transaction(context: BrokerContext, request: ProduceRequest) -> Response:
     transactional_id = request.transactional_id
     if transactional_id is None or not context.authorize(
-        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
+        AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, transactional_id
     ):
         return _all_refused(request, TransactionalIdAuthorizationError(""))
     try:

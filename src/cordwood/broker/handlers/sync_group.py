@@ -13,7 +13,7 @@ from cordwood.coordinator.group.classic.member import SyncAnswer, SyncRequest
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.data import SyncGroupRequest, SyncGroupResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_group
+from cordwood.serving.authorizer import AclOperation, on_group
 
 _PROTOCOL_REQUIRED_SINCE = 5
 
@@ -41,4 +41,4 @@ def _fields(answer: SyncAnswer) -> SyncGroupResponse:
     return SyncGroupResponse(**answer._asdict())
 
 
-API = Api(14, "SyncGroup", 0, 5, handle, needs=(on_group(Operation.READ),), parks=True)
+API = Api(14, "SyncGroup", 0, 5, handle, needs=(on_group(AclOperation.READ),), parks=True)

@@ -19,7 +19,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 
 _LOADING_SINCE = 2
 _NO_SEQUENCE = -1
@@ -74,10 +74,10 @@ def handle(context: BrokerContext, request: TxnOffsetCommitRequest) -> Response:
 def _refusal(context: BrokerContext, request: TxnOffsetCommitRequest) -> ErrorCode | None:
     """The error for the whole request of a client that may not do this."""
     if not context.authorize(
-        Operation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
+        AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, request.transactional_id
     ):
         return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-    if not context.authorize(Operation.READ, ResourceType.GROUP, request.group_id):
+    if not context.authorize(AclOperation.READ, ResourceType.GROUP, request.group_id):
         return ErrorCode.GROUP_AUTHORIZATION_FAILED
     return None
 
@@ -96,7 +96,7 @@ def _to_commit(
     """The partitions of a topic that can be committed; puts errors of the others into `answer`."""
     name = topic.name
     known = context.broker.metadata.image.topics.get(name)
-    is_allowed = context.authorize(Operation.READ, ResourceType.TOPIC, name)
+    is_allowed = context.authorize(AclOperation.READ, ResourceType.TOPIC, name)
     partitions = []
     for each in in_steps(topic.partitions, every=16):
         if not is_allowed:

@@ -22,7 +22,7 @@ from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.data import WriteTxnMarkersRequest, WriteTxnMarkersResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 
 _log = logging.getLogger(__name__)
 
@@ -55,8 +55,8 @@ def handle(context: BrokerContext, request: WriteTxnMarkersRequest) -> Response:
     A partition of a producer is answered once, even if it is named twice, or in two markers: with
     the error of the last.
     """
-    if not context.authorize_cluster(Operation.ALTER):
-        context.require(on_cluster(Operation.CLUSTER_ACTION), request)
+    if not context.authorize_cluster(AclOperation.ALTER):
+        context.require(on_cluster(AclOperation.CLUSTER_ACTION), request)
     answers: dict[int, _Answers] = {}
     for marker in request.markers:
         if is_impossible(marker) and _is_built(context, marker):

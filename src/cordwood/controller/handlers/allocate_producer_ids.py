@@ -8,7 +8,7 @@ from __future__ import annotations
 from cordwood.controller.controller_context import ControllerContext
 from cordwood.protocol.data import AllocateProducerIdsRequest, AllocateProducerIdsResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 
 
 def handle(context: ControllerContext, request: AllocateProducerIdsRequest) -> Response:
@@ -26,4 +26,4 @@ async def _allocated(
     return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=count)
 
 
-API = Api(67, "AllocateProducerIds", 0, 0, handle, needs=(on_cluster(Operation.CLUSTER_ACTION),))
+API = Api(67, "AllocateProducerIds", 0, 0, handle, needs=(on_cluster(AclOperation.CLUSTER_ACTION),))

@@ -17,7 +17,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import AlterPartitionRequest, AlterPartitionResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 
 _EPOCHS_SINCE: Final = 3
 _NO_EPOCH: Final = -1
@@ -99,6 +99,6 @@ API = Api(
     2,
     3,
     handle,
-    needs=(on_cluster(Operation.CLUSTER_ACTION),),
+    needs=(on_cluster(AclOperation.CLUSTER_ACTION),),
     is_long=always,
 )

@@ -11,7 +11,7 @@ from cordwood.metadata.controller_requests import DirectoryAssignment
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import AssignReplicasToDirsRequest, AssignReplicasToDirsResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 
 
 def handle(context: ControllerContext, request: AssignReplicasToDirsRequest) -> Response:
@@ -66,6 +66,6 @@ API = Api(
     0,
     0,
     handle,
-    needs=(on_cluster(Operation.CLUSTER_ACTION),),
+    needs=(on_cluster(AclOperation.CLUSTER_ACTION),),
     is_long=always,
 )

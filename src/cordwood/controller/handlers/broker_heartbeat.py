@@ -12,7 +12,7 @@ from cordwood.controller.controller_context import ControllerContext
 from cordwood.metadata.quorum.lifecycle import Heartbeat, HeartbeatAnswer
 from cordwood.protocol.data import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 
 
 def handle(context: ControllerContext, request: BrokerHeartbeatRequest) -> Response:
@@ -45,4 +45,4 @@ async def _answered(
     )
 
 
-API = Api(63, "BrokerHeartbeat", 0, 2, handle, needs=(on_cluster(Operation.CLUSTER_ACTION),))
+API = Api(63, "BrokerHeartbeat", 0, 2, handle, needs=(on_cluster(AclOperation.CLUSTER_ACTION),))

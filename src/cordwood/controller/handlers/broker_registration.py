@@ -15,7 +15,7 @@ from cordwood.metadata.image import Endpoint
 from cordwood.model.kafka_errors import BrokerIdNotRegisteredError, InconsistentClusterIdError
 from cordwood.protocol.data import BrokerRegistrationRequest, BrokerRegistrationResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 
 
 def handle(context: ControllerContext, request: BrokerRegistrationRequest) -> Response:
@@ -61,4 +61,4 @@ async def _registered(
     return BrokerRegistrationResponse(broker_epoch=epoch)
 
 
-API = Api(62, "BrokerRegistration", 0, 4, handle, needs=(on_cluster(Operation.CLUSTER_ACTION),))
+API = Api(62, "BrokerRegistration", 0, 4, handle, needs=(on_cluster(AclOperation.CLUSTER_ACTION),))

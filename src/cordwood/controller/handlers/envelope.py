@@ -16,7 +16,7 @@ from cordwood.protocol.data import EnvelopeRequest, EnvelopeResponse
 from cordwood.protocol.headers import parse_start
 from cordwood.protocol.messages import MalformedMessageError
 from cordwood.serving.api import Api, Parked, Part, Response
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 from cordwood.serving.forwarding import FORWARDED
 from cordwood.serving.principal import read_principal
 from cordwood.serving.request_errors import UnansweredRequestError, UnservedRequestError
@@ -73,4 +73,4 @@ async def _wrapped(
     return EnvelopeResponse(response_data=b"".join(found)[_SIZE_BYTES:], error_code=ErrorCode.NONE)
 
 
-API = Api(58, "Envelope", 0, 0, handle, needs=(on_cluster(Operation.CLUSTER_ACTION),))
+API = Api(58, "Envelope", 0, 0, handle, needs=(on_cluster(AclOperation.CLUSTER_ACTION),))

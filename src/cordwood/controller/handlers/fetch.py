@@ -18,7 +18,7 @@ from cordwood.metadata.quorum.observer import FetchAnswer, LogEnd
 from cordwood.model.error_codes import ErrorCode
 from cordwood.protocol.data import FetchRequest, FetchResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 from cordwood.serving.fetch_kinds import fetch_kind
 
 _TOPIC_IDS_SINCE: Final = 13
@@ -135,7 +135,7 @@ API = Api(
     4,
     18,
     handle,
-    needs=(on_cluster(Operation.CLUSTER_ACTION),),
+    needs=(on_cluster(AclOperation.CLUSTER_ACTION),),
     parks=True,
     counted_as=fetch_kind,
 )

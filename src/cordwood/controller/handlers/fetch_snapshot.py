@@ -15,7 +15,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.protocol.data import FetchSnapshotRequest, FetchSnapshotResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 
 _Partition = FetchSnapshotResponse.FetchSnapshotResponsePartitionSnapshot
 
@@ -77,4 +77,4 @@ def _fields(context: ControllerContext, topic: str, partition: _Partition) -> Fe
     )
 
 
-API = Api(59, "FetchSnapshot", 0, 1, handle, needs=(on_cluster(Operation.CLUSTER_ACTION),))
+API = Api(59, "FetchSnapshot", 0, 1, handle, needs=(on_cluster(AclOperation.CLUSTER_ACTION),))

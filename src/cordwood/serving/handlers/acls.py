@@ -17,7 +17,7 @@ from cordwood.protocol.data import (
     DescribeAclsResponse,
 )
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 from cordwood.serving.request_context import RequestContext
 
 _CODE = ErrorCode.SECURITY_DISABLED
@@ -43,7 +43,7 @@ def delete(context: RequestContext, request: DeleteAclsRequest) -> Response:
 
 
 APIS = (
-    Api(29, "DescribeAcls", 1, 3, describe, needs=(on_cluster(Operation.DESCRIBE),)),
-    Api(30, "CreateAcls", 1, 3, create, needs=(on_cluster(Operation.ALTER),)),
-    Api(31, "DeleteAcls", 1, 3, delete, needs=(on_cluster(Operation.ALTER),)),
+    Api(29, "DescribeAcls", 1, 3, describe, needs=(on_cluster(AclOperation.DESCRIBE),)),
+    Api(30, "CreateAcls", 1, 3, create, needs=(on_cluster(AclOperation.ALTER),)),
+    Api(31, "DeleteAcls", 1, 3, delete, needs=(on_cluster(AclOperation.ALTER),)),
 )

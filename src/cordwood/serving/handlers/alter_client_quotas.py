@@ -14,7 +14,7 @@ from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import AlterClientQuotasRequest, AlterClientQuotasResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
 from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
@@ -54,6 +54,6 @@ API = Api(
     0,
     1,
     handle,
-    needs=(on_cluster(Operation.ALTER_CONFIGS),),
+    needs=(on_cluster(AclOperation.ALTER_CONFIGS),),
     is_long=always,
 )

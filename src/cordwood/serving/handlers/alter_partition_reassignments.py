@@ -19,7 +19,7 @@ from cordwood.protocol.data import (
     AlterPartitionReassignmentsResponse,
 )
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
 from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
@@ -79,6 +79,6 @@ API = Api(
     0,
     1,
     handle,
-    needs=(on_cluster(Operation.ALTER),),
+    needs=(on_cluster(AclOperation.ALTER),),
     is_long=always,
 )

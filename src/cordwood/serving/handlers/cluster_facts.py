@@ -14,7 +14,7 @@ from uuid import UUID
 from cordwood.metadata.image import NO_LEADER, BrokerImage, Endpoint, MetadataImage, PartitionImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import INTERNAL_TOPICS
-from cordwood.serving.authorizer import CLUSTER_NAME, Operation, ResourceType
+from cordwood.serving.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from cordwood.serving.request_context import RequestContext
 
 NOT_ASKED = -(2**31)
@@ -36,7 +36,7 @@ def cluster_operations(context: RequestContext, *, is_asked: bool) -> int:
     """
     if not is_asked:
         return NOT_ASKED
-    if not context.authorize_cluster(Operation.DESCRIBE):
+    if not context.authorize_cluster(AclOperation.DESCRIBE):
         return 0
     return context.authorized_operations(ResourceType.CLUSTER, CLUSTER_NAME)
 

@@ -13,12 +13,12 @@ from cordwood.model.kafka_errors import (
     KafkaError,
     TopicAuthorizationError,
 )
-from cordwood.serving.authorizer import CLUSTER_NAME, Operation, ResourceType
+from cordwood.serving.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from cordwood.serving.request_context import RequestContext
 
 
 def config_authorization_error(
-    context: RequestContext, operation: Operation, kind: int, name: str
+    context: RequestContext, operation: AclOperation, kind: int, name: str
 ) -> KafkaError | None:
     """The error if the client may not perform the operation on the settings of a resource.
 

@@ -16,7 +16,7 @@ from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import AlterConfigsResponse, IncrementalAlterConfigsResponse
 from cordwood.protocol.messages import read, response_codec
 from cordwood.serving.api import Response
-from cordwood.serving.authorizer import Operation
+from cordwood.serving.authorizer import AclOperation
 from cordwood.serving.handlers.config_authorization import config_authorization_error
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
 from cordwood.serving.handlers.error_fields import error_code, error_message
@@ -110,7 +110,7 @@ def _authorized_outcomes(
 ) -> list[Outcome]:
     """The outcome for each resource; one that the client may not change is not checked."""
     denied = [
-        config_authorization_error(context, Operation.ALTER_CONFIGS, each.kind, each.name)
+        config_authorization_error(context, AclOperation.ALTER_CONFIGS, each.kind, each.name)
         for each in in_steps(resources, every=64)
     ]
     allowed = [each for each, error in zip(resources, denied, strict=True) if error is None]

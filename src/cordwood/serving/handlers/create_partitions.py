@@ -15,7 +15,7 @@ from cordwood.model.kafka_errors import InvalidRequestError, KafkaError, TopicAu
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import CreatePartitionsRequest, CreatePartitionsResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
 from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
@@ -33,7 +33,7 @@ def handle(context: RequestContext, request: CreatePartitionsRequest) -> Respons
         if count > 1
     ]
     once = [name for name, count in times.items() if count == 1]
-    allowed = context.authorized(Operation.ALTER, ResourceType.TOPIC, in_steps(once, every=64))
+    allowed = context.authorized(AclOperation.ALTER, ResourceType.TOPIC, in_steps(once, every=64))
     denied = TopicAuthorizationError()
     results += [
         CreatePartitionsResponse.CreatePartitionsTopicResult(

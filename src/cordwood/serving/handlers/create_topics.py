@@ -21,7 +21,7 @@ from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import is_reserved
 from cordwood.protocol.data import CreateTopicsRequest, CreateTopicsResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
 from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
@@ -35,8 +35,8 @@ def handle(context: RequestContext, request: CreateTopicsRequest) -> Response:
     times = Counter(topic.name for topic in in_steps(request.topics, every=64))
     once = [name for name, count in times.items() if count == 1]
     creatable = set(once)
-    if not context.authorize_cluster(Operation.CREATE):
-        creatable = context.authorized(Operation.CREATE, ResourceType.TOPIC, once)
+    if not context.authorize_cluster(AclOperation.CREATE):
+        creatable = context.authorized(AclOperation.CREATE, ResourceType.TOPIC, once)
     denied = [name for name in once if name not in creatable]
     wanted = [
         _new_topic(topic) for topic in in_steps(request.topics, every=16) if topic.name in creatable
@@ -91,7 +91,7 @@ def _result(
 ) -> _Topic:
     if not isinstance(result, CreatedTopic):
         return _failed(topic.name, result)
-    if not context.authorize(Operation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
+    if not context.authorize(AclOperation.DESCRIBE_CONFIGS, ResourceType.TOPIC, topic.name):
         return _Topic(
             name=result.name,
             topic_id=result.topic_id,

@@ -21,13 +21,13 @@ from cordwood.model.pauses import in_steps
 from cordwood.model.uuids import ZERO_UUID
 from cordwood.protocol.data import DeleteTopicsRequest, DeleteTopicsResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 from cordwood.serving.handlers.controller_answers import after_answer, all_or_error
 from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
 
 _Asked = tuple[str | None, UUID]
-_Answer = DeleteTopicsResponse.DeletableTopicResult
+_Result = DeleteTopicsResponse.DeletableTopicResult
 
 
 def handle(context: RequestContext, request: DeleteTopicsRequest) -> Response:
@@ -40,7 +40,7 @@ def handle(context: RequestContext, request: DeleteTopicsRequest) -> Response:
         return DeleteTopicsResponse(
             responses=[_answer(name, topic_id, disabled) for name, topic_id in asked]
         )
-    answers: list[_Answer] = []
+    answers: list[_Result] = []
     wanted = _without_faults(context, asked, answers)
     named = [_both(context, name, topic_id) for name, topic_id in in_steps(wanted, every=64)]
 
@@ -72,7 +72,7 @@ def _asked(request: DeleteTopicsRequest) -> list[_Asked]:
 
 
 def _without_faults(
-    context: RequestContext, asked: list[_Asked], answers: list[_Answer]
+    context: RequestContext, asked: list[_Asked], answers: list[_Result]
 ) -> list[_Asked]:
     """The topics that are asked for once, by name or id; `answers` gets the others."""
     times = Counter(in_steps(asked, every=64))
@@ -100,23 +100,23 @@ def _without_faults(
     return list(wanted)
 
 
-def _denied(context: RequestContext, name: str | None, topic_id: UUID) -> _Answer | None:
+def _denied(context: RequestContext, name: str | None, topic_id: UUID) -> _Result | None:
     """The answer for a topic that the client may not delete; None if it may, or there is none.
 
     Source: ControllerApis.deleteTopics.
     """
-    if context.authorize_cluster(Operation.DELETE):
+    if context.authorize_cluster(AclOperation.DELETE):
         return None
     found = context.node.metadata.image.topic_names.get(topic_id) if name is None else name
     if found is None:
         return None
     error = TopicAuthorizationError("Topic authorization failed.")
-    describable = context.authorize(Operation.DESCRIBE, ResourceType.TOPIC, found)
+    describable = context.authorize(AclOperation.DESCRIBE, ResourceType.TOPIC, found)
     if name is not None and not describable:
         return _answer(name, ZERO_UUID, error)
     if found not in context.node.metadata.image.topics:
         return None
-    if describable and context.authorize(Operation.DELETE, ResourceType.TOPIC, found):
+    if describable and context.authorize(AclOperation.DELETE, ResourceType.TOPIC, found):
         return None
     return _answer(found if describable else None, topic_id, error)
 
@@ -131,8 +131,8 @@ def _fault(name: str | None, topic_id: UUID, count: int) -> str | None:
     return None
 
 
-def _answer(name: str | None, topic_id: UUID, error: KafkaError | None) -> _Answer:
-    return _Answer(
+def _answer(name: str | None, topic_id: UUID, error: KafkaError | None) -> _Result:
+    return _Result(
         name=name,
         topic_id=topic_id,
         error_code=error_code(error),

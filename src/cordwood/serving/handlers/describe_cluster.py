@@ -15,7 +15,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import UnsupportedRequestError
 from cordwood.protocol.data import DescribeClusterRequest, DescribeClusterResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 from cordwood.serving.handlers.cluster_facts import brokers_of, cluster_operations
 from cordwood.serving.node_services import Role
 from cordwood.serving.request_context import RequestContext
@@ -28,7 +28,7 @@ def handle(context: RequestContext, request: DescribeClusterRequest) -> Response
     role = context.node.role
     if role is Role.CONTROLLER:
         _require_registered_controllers(context)
-        context.require(on_cluster(Operation.ALTER), request)
+        context.require(on_cluster(AclOperation.ALTER), request)
     if request.endpoint_type != _ENDPOINT_TYPES[role]:
         return _wrong_endpoint(role, request.endpoint_type)
     return DescribeClusterResponse(

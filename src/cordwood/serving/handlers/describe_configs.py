@@ -9,14 +9,14 @@ KIP-569, KIP-1142.
 
 from __future__ import annotations
 
-from cordwood.configs.describe import Entry, describe
+from cordwood.configs.describe import ConfigEntry, describe
 from cordwood.configs.resource import ConfigResource
 from cordwood.model.errors import ConfigError
 from cordwood.model.kafka_errors import InvalidConfigError, InvalidRequestError, KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import DescribeConfigsRequest, DescribeConfigsResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation
+from cordwood.serving.authorizer import AclOperation
 from cordwood.serving.handlers.config_authorization import config_authorization_error
 from cordwood.serving.request_context import RequestContext
 
@@ -45,7 +45,7 @@ def _described(
     request: DescribeConfigsRequest,
 ) -> DescribeConfigsResponse.DescribeConfigsResult:
     denied = config_authorization_error(
-        context, Operation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name
+        context, AclOperation.DESCRIBE_CONFIGS, asked.resource_type, asked.resource_name
     )
     if denied is not None:
         return _refused(asked, denied)
@@ -67,7 +67,7 @@ def _described(
 
 
 def _config(
-    entry: Entry, *, with_synonyms: bool
+    entry: ConfigEntry, *, with_synonyms: bool
 ) -> DescribeConfigsResponse.DescribeConfigsResourceResult:
     return DescribeConfigsResponse.DescribeConfigsResourceResult(
         name=entry.name,

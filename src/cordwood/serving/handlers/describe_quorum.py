@@ -15,7 +15,7 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
 from cordwood.protocol.data import DescribeQuorumRequest, DescribeQuorumResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 from cordwood.serving.request_context import RequestContext
 
 
@@ -88,4 +88,4 @@ def _unknown(
     )
 
 
-API = Api(55, "DescribeQuorum", 0, 2, handle, needs=(on_cluster(Operation.DESCRIBE),))
+API = Api(55, "DescribeQuorum", 0, 2, handle, needs=(on_cluster(AclOperation.DESCRIBE),))

@@ -15,7 +15,7 @@ from cordwood.protocol.data import (
     DescribeUserScramCredentialsResponse,
 )
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 from cordwood.serving.request_context import RequestContext
 
 _Result = DescribeUserScramCredentialsResponse.DescribeUserScramCredentialsResult
@@ -60,6 +60,6 @@ API = Api(
     0,
     0,
     handle,
-    needs=(on_cluster(Operation.DESCRIBE),),
+    needs=(on_cluster(AclOperation.DESCRIBE),),
     is_long=always,
 )

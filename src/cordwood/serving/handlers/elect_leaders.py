@@ -14,7 +14,7 @@ from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import ElectLeadersRequest, ElectLeadersResponse
 from cordwood.serving.api import Api, Response, always
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 from cordwood.serving.handlers.controller_answers import after_answer, result_or_error
 from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
@@ -63,4 +63,4 @@ def _results(
     ]
 
 
-API = Api(43, "ElectLeaders", 0, 2, handle, needs=(on_cluster(Operation.ALTER),), is_long=always)
+API = Api(43, "ElectLeaders", 0, 2, handle, needs=(on_cluster(AclOperation.ALTER),), is_long=always)

@@ -9,7 +9,7 @@ from collections.abc import Awaitable
 
 from cordwood.protocol.data import UnregisterBrokerRequest, UnregisterBrokerResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 from cordwood.serving.handlers.controller_answers import result_or_error
 from cordwood.serving.handlers.error_fields import error_code, error_message
 from cordwood.serving.request_context import RequestContext
@@ -27,4 +27,4 @@ async def _response(asked: Awaitable[None]) -> UnregisterBrokerResponse:
     return UnregisterBrokerResponse(error_code=error_code(error), error_message=text)
 
 
-API = Api(64, "UnregisterBroker", 0, 0, handle, needs=(on_cluster(Operation.ALTER),))
+API = Api(64, "UnregisterBroker", 0, 0, handle, needs=(on_cluster(AclOperation.ALTER),))

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Sequence
 from cordwood.metadata.controller_requests import FeatureUpdate
 from cordwood.protocol.data import UpdateFeaturesRequest, UpdateFeaturesResponse
 from cordwood.serving.api import Api, Response
-from cordwood.serving.authorizer import Operation, on_cluster
+from cordwood.serving.authorizer import AclOperation, on_cluster
 from cordwood.serving.handlers.controller_answers import result_or_error
 from cordwood.serving.request_context import RequestContext
 
@@ -45,4 +45,4 @@ async def _response(
     )
 
 
-API = Api(57, "UpdateFeatures", 0, 2, handle, needs=(on_cluster(Operation.ALTER),))
+API = Api(57, "UpdateFeatures", 0, 2, handle, needs=(on_cluster(AclOperation.ALTER),))

@@ -14,7 +14,7 @@ from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.handlers import offset_fetch
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
 from cordwood.model.pauses import is_pausing
-from cordwood.serving.authorizer import Operation, ResourceType
+from cordwood.serving.authorizer import AclOperation, ResourceType
 from cordwood.serving.slices import Slices
 from support.groups_under_test import GroupBroker, GroupRun
 
@@ -32,7 +32,7 @@ class Context:
         self.broker = SimpleNamespace(groups=groups, thread=thread)
         self.in_slices: set[bool] = set()
 
-    def authorize(self, _operation: Operation, kind: ResourceType, name: str) -> bool:
+    def authorize(self, _operation: AclOperation, kind: ResourceType, name: str) -> bool:
         if kind is ResourceType.TOPIC:
             self.in_slices.add(is_pausing())
         return name != "denied"
