@@ -96,6 +96,8 @@ MODULES = (
     "storage/producers/producer_state.py",
     "storage/producers/verifications.py",
     "storage/reading/batch_heads.py",
+    "storage/segment/index_files.py",
+    "storage/segment/index_search.py",
     "storage/segment/log_segment.py",
     "storage/segment/offset_index.py",
     "storage/segment/resources.py",

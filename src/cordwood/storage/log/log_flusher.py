@@ -108,7 +108,7 @@ class LogFlusher:
             segment.flush_log()
         try:
             for segment in dirty:
-                segment.indexes.flush()
+                segment.indexes.files.flush()
         finally:
             if any(segment.base_offset >= known for segment in dirty):
                 # A segment made since the last flush: its name has to last as well.

@@ -73,7 +73,7 @@ from cordwood.storage.segment.segment_split import split_overflowed
 _log = logging.getLogger(__name__)
 
 _TRIES = 5
-_ALL = 1 << 63
+_ALL = 1 << 63  # above all offsets
 _LOST = (
     "Deleting all segments because logEndOffset (%s) is smaller than logStartOffset %s. This could "
     "happen if segment files were deleted from the file system."
@@ -142,7 +142,6 @@ class _Loader:
         self._keeps = request.policy is RecoveryPolicy.KEEP
         self._is_deleted_dir = request.directory.name.endswith(DELETE_DIR_SUFFIX)
         self._segments = SegmentList()
-        self._gap_offset: int | None
         if not self._keeps and not self._fs.exists(self._directory):
             self._fs.make_directory(self._directory)
             if request.sync_name:
@@ -169,7 +168,7 @@ class _Loader:
             is_repaired=not self._keeps,
             on_warning=request.on_warning,
         )
-        self._gap_offset = None
+        self._gap_offset: int | None = None
         while True:
             try:
                 self._load_segments(names)
@@ -189,27 +188,7 @@ class _Loader:
         start = max(request.log_start_offset, self._segments.first.base_offset)
         if self._keeps:
             start = min(start, end)
-        producers = self._producers()
-        if not self._is_deleted_dir:
-            # In this order, so that an epoch without records is forgotten at once.
-            is_written = not self._keeps
-            self._epochs.truncate_from_start(request.log_start_offset, durably=is_written)
-            self._epochs.truncate_from_end(end, durably=is_written)
-            if not self._keeps:
-                self._epochs = with_first_epochs(
-                    self._epochs, self._segments, start, resources=self._context.resources
-                )
-            producers.snapshots.remove_stray([s.base_offset for s in self._segments])
-            rebuild_producer_state(
-                producers,
-                self._segments,
-                log_start_offset=start,
-                log_end_offset=end,
-                now_ms=self._context.clock.now_ms(),
-                reload_from_clean_shutdown=request.clean_shutdown,
-                # A recovery would have cut the log at a damaged batch.
-                is_strict=not self._keeps,
-            )
+        producers = self._producers_at(start, end)
         log = PartitionLog(
             topic_partition=request.topic_partition,
             directory=self._directory,
@@ -234,6 +213,32 @@ class _Loader:
             # markers of a decision that it has read.
             log.flusher.flush_records()
         return log
+
+    def _producers_at(self, start: int, end: int) -> ProducerStateManager:
+        """The producers at the log's end, once the leader epochs are cut to start and end."""
+        producers = self._producers()
+        if self._is_deleted_dir:
+            return producers
+        # In this order, so that an epoch without records is forgotten at once.
+        is_written = not self._keeps
+        self._epochs.truncate_from_start(self._request.log_start_offset, durably=is_written)
+        self._epochs.truncate_from_end(end, durably=is_written)
+        if is_written:
+            self._epochs = with_first_epochs(
+                self._epochs, self._segments, start, resources=self._context.resources
+            )
+        producers.snapshots.remove_stray([s.base_offset for s in self._segments])
+        rebuild_producer_state(
+            producers,
+            self._segments,
+            log_start_offset=start,
+            log_end_offset=end,
+            now_ms=self._context.clock.now_ms(),
+            reload_from_clean_shutdown=self._request.clean_shutdown,
+            # A recovery would have cut the log at a damaged batch.
+            is_strict=not self._keeps,
+        )
+        return producers
 
     def _producers(self) -> ProducerStateManager:
         return ProducerStateManager(
@@ -294,7 +299,7 @@ class _Loader:
         try:
             if segment_file_name(base, INDEX_SUFFIX) not in present:
                 raise FileNotFoundError
-            segment.indexes.sanity_check(
+            segment.indexes.files.sanity_check(
                 time_index_newly_created=segment_file_name(base, TIME_INDEX_SUFFIX) not in present,
                 has_transaction_index=segment_file_name(base, TXN_INDEX_SUFFIX) in present,
             )
@@ -303,7 +308,9 @@ class _Loader:
                 return
             is_active = segment is self._segments.active
             is_expected = segment.size_bytes or not is_active or not self._keeps
-            if is_expected and not (request.is_in_use and self._is_unflushed(segment)):
+            following = self._base_after(base)
+            is_unflushed = following is None or following > request.recovery_point
+            if is_expected and not (request.is_in_use and is_unflushed):
                 request.on_warning(
                     f"Could not find offset index file corresponding to log file {segment.path}, "
                     "recovering segment and rebuilding index files..."
@@ -323,11 +330,6 @@ class _Loader:
             )
             if is_flushed:  # else the segments before it may be torn, which update the producers
                 self._recover_segment(segment)
-
-    def _is_unflushed(self, segment: LogSegment) -> bool:
-        """Whether a broker that has the log open may not have made the segment's indexes yet."""
-        follows = self._segments.higher(segment.base_offset)
-        return follows is None or follows.base_offset > self._request.recovery_point
 
     def _open(self, base_offset: int) -> LogSegment:
         return LogSegment.open(
@@ -414,7 +416,7 @@ class _Loader:
         """Recovers the segments that were not flushed; whether anything was cut off."""
         if not self._segments:
             return False
-        unflushed = self._segments.values(self._request.recovery_point, 1 << 63)
+        unflushed = self._segments.values(self._request.recovery_point, _ALL)
         for number, segment in enumerate(unflushed):
             _log.info(
                 "Recovering unflushed segment %s. %s/%s recovered for %s.",

@@ -151,10 +151,10 @@ class LogSegment:
             on_warning=on_warning,
         )
         try:
-            segment.indexes.create_files()
+            segment.indexes.files.create()
             file = resources.fs.create(segment.path)
         except (OSError, NoSpaceError):
-            segment.indexes.remove_files()
+            segment.indexes.files.remove()
             raise
         if config.preallocate:
             file.truncate(config.segment_bytes)
@@ -484,7 +484,7 @@ class LogSegment:
         if not 0 <= max_offset - self.base_offset <= INT32_MAX:
             return True
         self.indexes.begin_writing(self)
-        return self.indexes.is_full
+        return self.indexes.files.is_full
 
     # ---- truncated, rebuilt
 
@@ -563,7 +563,7 @@ class LogSegment:
         """
         indexes = self.indexes
         with indexes.lock:
-            indexes.reset(resets_transactions=producer_state is not None)
+            indexes.files.reset(resets_transactions=producer_state is not None)
             builder = indexes.builder(self)
             walk = SegmentWalk(
                 self._resources.file(self),
@@ -616,7 +616,7 @@ class LogSegment:
             OSError: the disk refused.
         """
         self.flush_log()
-        self.indexes.flush()
+        self.indexes.files.flush()
 
     def flush_log(self) -> None:
         """Returns when the log is on disk.
@@ -650,7 +650,7 @@ class LogSegment:
         if self.indexes.is_writing:
             self._finish_writing()
         else:
-            self.indexes.trim()
+            self.indexes.files.trim()
         self._resources.forget(self)
         self.indexes.transactions.close()
 
@@ -667,7 +667,8 @@ class LogSegment:
     def close_handlers(self) -> None:
         """Releases all files without a write, for a disk that has failed."""
         self._resources.forget(self)
-        self.indexes.close_handlers()
+        self.indexes.files.close_handlers()
+        self.indexes.is_writing = False
 
     def change_suffix(self, old: str, new: str) -> list[Path]:
         """Renames the files from one suffix to another, "" for none; the new paths of those there.
@@ -683,14 +684,14 @@ class LogSegment:
         with self.naming_lock:
             self._resources.fs.rename(self.path, path)
             self.path, self.suffix = path, new
-        return [path, *self.indexes.change_suffix(old, new)]
+        return [path, *self.indexes.files.change_suffix(old, new)]
 
     def move_to(self, directory: Path) -> None:
         """Updates the paths after the directory was renamed."""
         with self.naming_lock:
             self.directory = directory
             self.path = directory / self.path.name
-        self.indexes.move_to(directory)
+        self.indexes.files.move_to(directory)
 
     def delete_if_exists(self) -> None:
         """Removes the files; all that can be, even if one cannot.
@@ -704,7 +705,7 @@ class LogSegment:
             self._resources.fs.remove(self.path)
         except OSError as error:
             errors.append(error)
-        errors += self.indexes.delete_if_exists()
+        errors += self.indexes.files.delete_if_exists()
         if errors:
             raise errors[0]
 

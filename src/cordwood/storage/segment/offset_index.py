@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import InvalidOffsetError
+from cordwood.storage.segment.index_search import entry_up_to
 from cordwood.storage.segment.segment_index import INT32_MAX, SegmentIndex, ceiling_slot, floor_slot
 
 
@@ -82,7 +83,9 @@ class OffsetIndex(SegmentIndex):
         """
         if self.is_loaded:
             return self.lookup(target_offset)
-        found = self._slot_on_disk(min(target_offset - self.base_offset, INT32_MAX))
+        found = entry_up_to(
+            self._fs, self.path, self._ENTRY, min(target_offset - self.base_offset, INT32_MAX)
+        )
         if found is None:
             return OffsetPosition(self.base_offset, 0)
         if found[1] < 0:

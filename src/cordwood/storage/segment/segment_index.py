@@ -73,6 +73,8 @@ class SegmentIndex(ABC):
     _KEY: ClassVar[Literal["i", "q"]]
     _ENTRY: ClassVar[Struct]
     _KIND: ClassVar[str]
+    #: Whether no two values may be equal.
+    _VALUES_ASCEND: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -352,56 +354,6 @@ class SegmentIndex(ABC):
             self._has_tail = self._has_tail or self._saved > count
             self._saved = min(self._saved, count)
 
-    def _last_on_disk(self) -> tuple[int, int] | None:
-        """The last entry of a file that has not been read, for the price of two reads.
-
-        None where there is none, or where only reading all of it will tell.
-        """
-        try:
-            file = self._fs.open(self.path)
-        except FileNotFoundError:
-            return None
-        try:
-            size = file.size()
-            if size % self.ENTRY_BYTES or not size:
-                return None
-            head = file.read_at(self.ENTRY_BYTES, 0)
-            is_one = size == self.ENTRY_BYTES
-            tail = head if is_one else file.read_at(self.ENTRY_BYTES, size - self.ENTRY_BYTES)
-        finally:
-            file.close()
-        if not any(tail) or not len(head) == len(tail) == self.ENTRY_BYTES:
-            return None
-        first, last = self._ENTRY.unpack(head), self._ENTRY.unpack(tail)
-        ascends = is_one or last[0] > first[0]
-        if first[0] < 0 or not ascends or not 0 <= first[1] <= last[1]:
-            return None
-        return last[0], last[1]
-
-    def _slot_on_disk(self, key: int) -> tuple[int, int] | None:
-        """The last entry with a key <= `key`, found in the file without reading all of it."""
-        try:
-            file = self._fs.open(self.path)
-        except FileNotFoundError:
-            return None
-        try:
-            low, high = 0, file.size() // self.ENTRY_BYTES
-            found: tuple[int, int] | None = None
-            while low < high:
-                middle = (low + high) // 2
-                data = file.read_at(self.ENTRY_BYTES, middle * self.ENTRY_BYTES)
-                # Zeros behind the first entry are no entries.
-                is_entry = len(data) == self.ENTRY_BYTES and (middle == 0 or any(data))
-                entry = self._ENTRY.unpack(data) if is_entry else (0, 0)
-                if is_entry and entry[0] <= key:
-                    found = entry[0], entry[1]
-                    low = middle + 1
-                else:
-                    high = middle
-            return found
-        finally:
-            file.close()
-
     # ---- reading and writing the file
 
     def _empty(self) -> Columns:
@@ -532,13 +484,9 @@ class SegmentIndex(ABC):
                 path=str(self.path),
             )
         ascend = all(map(lt, islice(keys, count - 1), islice(keys, 1, count)))
-        order = lt if self._values_ascend() else le
+        order = lt if self._VALUES_ASCEND else le
         if not ascend or not all(map(order, islice(values, count - 1), islice(values, 1, count))):
             raise CorruptError(f"{self._KIND} has entries that do not ascend", path=str(self.path))
-
-    def _values_ascend(self) -> bool:
-        """Whether no two values may be equal."""
-        return True
 
 
 def floor_slot(keys: array[int], key: int) -> int:

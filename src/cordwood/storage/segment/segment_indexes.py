@@ -21,12 +21,6 @@ from pathlib import Path
 from typing import NamedTuple, Protocol, TypeVar
 
 from cordwood.configs.log_config import LogConfig
-from cordwood.format.file_names import (
-    INDEX_SUFFIX,
-    TIME_INDEX_SUFFIX,
-    TXN_INDEX_SUFFIX,
-    segment_file_name,
-)
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.storage.filesystem import File
@@ -40,6 +34,7 @@ from cordwood.storage.reading.batch_heads import (
     iter_heads,
 )
 from cordwood.storage.segment.index_builder import IndexBuilder
+from cordwood.storage.segment.index_files import IndexFiles
 from cordwood.storage.segment.offset_index import OffsetIndex
 from cordwood.storage.segment.resources import FileOwner, ResourceCache
 from cordwood.storage.segment.segment_index import INT32_MAX
@@ -51,7 +46,6 @@ from cordwood.storage.segment.timestamp_lookup import (
     largest_from,
     require_entry,
 )
-from cordwood.storage.segment.transaction_index import TransactionIndex
 
 _log = logging.getLogger(__name__)
 
@@ -77,13 +71,14 @@ class IndexedLog(FileOwner, Protocol):
 class SegmentIndexes:
     """The indexes of one segment; see the module.
 
+    Look-ups raise a CorruptError if the log is damaged on the way to the batch.
+
     `lock` is held while the log grows or is cut off, and while both indexes are rebuilt.
     """
 
     __slots__ = (
         "_bytes_since_last_entry",
         "_interval_bytes",
-        "_max_index_bytes",
         "_max_timestamp",
         "_offset_of_max_timestamp",
         "_offsets",
@@ -93,6 +88,7 @@ class SegmentIndexes:
         "_times",
         "_trusts_files",
         "base_offset",
+        "files",
         "is_writing",
         "lock",
         "transactions",
@@ -121,14 +117,12 @@ class SegmentIndexes:
             on_warning: called for damage that was repaired; None logs it.
             trusts_files: what an index says of the segment as a whole is not compared with the log.
         """
-        fs = resources.fs
         self.base_offset = base_offset
         self.lock = threading.Lock()
         #: Whether both indexes are in memory, and get entries as batches are appended.
         self.is_writing = is_new
         self._resources = resources
         self._interval_bytes = config.index_interval_bytes
-        self._max_index_bytes = config.segment_index_bytes
         self._bytes_since_last_entry = 0
         self._trusts_files = trusts_files
         self.warn: Callable[[str], None] = _log.warning if on_warning is None else on_warning
@@ -137,34 +131,16 @@ class SegmentIndexes:
         # None: not known, the time index will tell.
         self._max_timestamp: int | None = NO_TIMESTAMP if is_new else None
         self._offset_of_max_timestamp = base_offset
-        self._offsets = OffsetIndex(
-            directory / segment_file_name(base_offset, INDEX_SUFFIX),
-            base_offset,
-            max_index_bytes=config.segment_index_bytes,
-            fs=fs,
-            cache=resources,
-            is_new=is_new,
+        #: The three indexes and their files.
+        self.files = IndexFiles(
+            directory, base_offset, config=config, resources=resources, is_new=is_new
         )
-        self._times = TimeIndex(
-            directory / segment_file_name(base_offset, TIME_INDEX_SUFFIX),
-            base_offset,
-            max_index_bytes=config.segment_index_bytes,
-            fs=fs,
-            cache=resources,
-            is_new=is_new,
-        )
-        self.transactions = TransactionIndex(
-            directory / segment_file_name(base_offset, TXN_INDEX_SUFFIX),
-            base_offset,
-            fs=fs,
-            is_new=is_new,
-        )
-        # No other file takes the space for an index, so a whole one always fits.
-        self.resize(config.segment_index_bytes)
+        self._offsets, self._times = self.files.offsets, self.files.times
+        self.transactions = self.files.transactions
 
     def check_invariants(self, log: IndexedLog) -> None:
         """Asserts that what is in memory points into the log, and is no newer than the newest."""
-        for index in self._all():
+        for index in (self._offsets, self._times, self.transactions):
             index.check_invariants()
         if self._offsets.is_loaded:
             last = self._offsets.last_entry
@@ -174,104 +150,6 @@ class SegmentIndexes:
         if self._times.is_loaded and newest is not None:
             entry = self._times.last_entry
             assert entry.timestamp <= newest, f"{log.path}: {entry} is newer than {newest}"
-
-    # ---- files
-
-    def create_files(self) -> None:
-        """Creates the files of both indexes, empty, and removes that of aborted transactions.
-
-        Raises:
-            NoSpaceError, OSError: one cannot be made; `remove_files` removes what was made.
-        """
-        self._resources.fs.remove(self.transactions.path)
-        self._offsets.create_file()
-        self._times.create_file()
-
-    def remove_files(self) -> None:
-        """Removes the files of both indexes of a segment that could not be made."""
-        self._resources.fs.remove(self._offsets.path)
-        self._resources.fs.remove(self._times.path)
-
-    def delete_if_exists(self) -> list[OSError]:
-        """Removes all files; the errors of those that could not be removed."""
-        errors = []
-        for index in self._all():
-            try:
-                index.delete_if_exists()
-            except OSError as error:
-                errors.append(error)
-        return errors
-
-    def change_suffix(self, old: str, new: str) -> list[Path]:
-        """Renames the files from one suffix to another; the new paths of those there."""
-        return [
-            index.path
-            for index in self._all()
-            if index.rename_to(index.path.with_name(index.path.name.removesuffix(old) + new))
-        ]
-
-    def move_to(self, directory: Path) -> None:
-        """Updates the paths after the directory was renamed."""
-        for index in self._all():
-            index.path = directory / index.path.name
-
-    def _all(self) -> tuple[OffsetIndex, TimeIndex, TransactionIndex]:
-        return self._offsets, self._times, self.transactions
-
-    def sanity_check(
-        self,
-        *,
-        time_index_newly_created: bool = False,
-        has_transaction_index: bool | None = None,
-    ) -> None:
-        """Checks for a loader: the offset index exists, the transaction index is complete.
-
-        Args:
-            time_index_newly_created: there is no time index; an empty one is made.
-            has_transaction_index: whether there is one; None has it looked for.
-
-        Raises:
-            FileNotFoundError: there is no offset index.
-            CorruptError: the transaction index is damaged.
-        """
-        path = self._offsets.path
-        if not self._resources.fs.exists(path):
-            raise FileNotFoundError(f"Offset index file {path} does not exist")
-        if time_index_newly_created:
-            self._times.truncate()
-            self._times.trim()
-            self.resize(self._max_index_bytes)
-        if has_transaction_index is False:
-            self.transactions.forget_file()
-        else:
-            self.transactions.sanity_check()
-
-    def resize(self, size_bytes: int) -> None:
-        """Sets the maximum size of each index; no entry is removed, and nothing is read."""
-        self._offsets.resize(size_bytes)
-        self._times.resize(size_bytes)
-
-    def flush(self) -> None:
-        """Returns when the indexes are on disk.
-
-        Raises:
-            NoSpaceError: the file system has no space for them.
-            OSError: the disk refused.
-        """
-        self._offsets.flush()
-        self._times.flush()
-        self.transactions.flush()
-
-    def trim(self) -> None:
-        """Leaves the files of both indexes as long as their entries."""
-        self._offsets.trim()
-        self._times.trim()
-
-    def close_handlers(self) -> None:
-        """Releases all files without a write, for a disk that has failed."""
-        for index in self._all():
-            index.close_handlers()
-        self.is_writing = False
 
     # ---- while the segment is written to
 
@@ -284,11 +162,6 @@ class SegmentIndexes:
         if self._max_timestamp is None:
             self._read_max_timestamp(log)
         self.is_writing = True
-
-    @property
-    def is_full(self) -> bool:
-        """Whether one of them has no space for another entry."""
-        return self._offsets.is_full or self._times.is_full
 
     def note_appended(self, position: int, batches: Sequence[AppendedBatch]) -> None:
         """Adds entries as they fall due, for batches from a position on; the caller has the lock.
@@ -336,7 +209,7 @@ class SegmentIndexes:
         newest = self._max_timestamp
         assert newest is not None, "known since writing began"
         self._times.maybe_append(newest, self._offset_of_max_timestamp, skip_full_check=True)
-        self.trim()
+        self.files.trim()
 
     def truncate_to(self, offset: int) -> None:
         """Removes entries for `offset` and beyond; the caller has the lock, and cuts the log."""
@@ -348,7 +221,7 @@ class SegmentIndexes:
             self._offsets.truncate_to(offset)
             self._times.truncate_to(offset)
             self.transactions.truncate_to(offset)
-        self.resize(self._max_index_bytes)
+        self.files.resize()
         self.is_writing = True
         self._bytes_since_last_entry = 0
 
@@ -392,11 +265,7 @@ class SegmentIndexes:
         return TimestampOffset(known, self._offset_of_max_timestamp)
 
     def find(self, log: IndexedLog, offset: int, starting_position: int) -> BatchPosition | None:
-        """The first batch from a position on whose last offset is at least `offset`.
-
-        Raises:
-            CorruptError: the log is damaged on the way there.
-        """
+        """The first batch from a position on whose last offset is at least `offset`."""
         try:
             return self._find_once(log, offset, starting_position)
         except CorruptError:
@@ -429,11 +298,7 @@ class SegmentIndexes:
     def upper_bound_offset(
         self, log: IndexedLog, start: BatchPosition, size_bytes: int
     ) -> int | None:
-        """An offset above all of the `size_bytes` bytes read from a batch on, if there is an entry.
-
-        Raises:
-            CorruptError: the log is damaged there.
-        """
+        """An offset above all of the `size_bytes` bytes from a batch on, if an index has one."""
 
         def look_up() -> int | None:
             entry = self._offsets.fetch_upper_bound_offset(start.position, size_bytes)
@@ -447,11 +312,7 @@ class SegmentIndexes:
     def find_timestamp(
         self, log: IndexedLog, timestamp: int, starting_offset: int
     ) -> TimestampAndOffset | None:
-        """The first record with at least that timestamp (ms) and offset; None if there is none.
-
-        Raises:
-            CorruptError: the log is damaged on the way there.
-        """
+        """The first record with at least that timestamp (ms) and offset; None if there is none."""
 
         def look_up() -> TimestampAndOffset | None:
             entry = self._times.lookup(timestamp)
@@ -607,13 +468,6 @@ class SegmentIndexes:
         self.install(log, builder)
         self._resources.note_rebuild()
 
-    def reset(self, *, resets_transactions: bool) -> None:
-        """Empties them before a recovery; the caller has the lock."""
-        self._offsets.reset()
-        self._times.reset()
-        if resets_transactions:
-            self.transactions.reset()
-
     def builder(self, log: IndexedLog) -> IndexBuilder:
         """A builder of the entries of both indexes."""
         return IndexBuilder(self.base_offset, self._interval_bytes, log.path)
@@ -628,10 +482,10 @@ class SegmentIndexes:
         )
         if not self.is_writing:
             try:
-                self.trim()
+                self.files.trim()
             except (NoSpaceError, OSError) as error:
                 self.warn(f"Could not write the indexes of {log.path}: {error}")
-        self.resize(self._max_index_bytes)
+        self.files.resize()
         self._rebuilds += 1
 
     def _wrong_entry(self, offset: int, position: int) -> CorruptError:

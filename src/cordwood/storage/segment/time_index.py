@@ -15,6 +15,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from cordwood.model.kafka_errors import InvalidOffsetError
+from cordwood.storage.segment.index_search import last_entry_of
 from cordwood.storage.segment.segment_index import SegmentIndex, ceiling_slot
 
 NO_TIMESTAMP = -1
@@ -36,6 +37,7 @@ class TimeIndex(SegmentIndex):
     _KEY = "q"
     _ENTRY = Struct(">qi")
     _KIND = "time index"
+    _VALUES_ASCEND = False
 
     @property
     def is_full(self) -> bool:
@@ -58,7 +60,7 @@ class TimeIndex(SegmentIndex):
             CorruptError: the file does not hold an index.
         """
         if not self.is_loaded:
-            found = self._last_on_disk()
+            found = last_entry_of(self._fs, self.path, self._ENTRY)
             if found is not None:
                 return TimestampOffset(found[0], self.base_offset + found[1])
         return self.last_entry
@@ -118,6 +120,3 @@ class TimeIndex(SegmentIndex):
     def truncate_to(self, offset: int) -> None:
         """Removes entries with an offset at or above `offset`."""
         self._truncate_to_entries(ceiling_slot(self.columns()[1], offset - self.base_offset))
-
-    def _values_ascend(self) -> bool:
-        return False

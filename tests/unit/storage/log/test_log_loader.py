@@ -472,27 +472,27 @@ def test_an_empty_active_segment_without_an_index_is_given_one(
     index = segment_file_name(100, ".index")
     (log.directory / index).unlink()
     with pytest.raises(FileNotFoundError):
-        log.active.indexes.sanity_check()
+        log.active.indexes.files.sanity_check()
     stored.abandon()
     log = stored.open(recovery_point=100)
     assert "Could not find offset index" not in caplog.text
     assert log.offsets.recovery_point == 100
     assert log.log_end_offset == 100
     assert log.active.time_index.entries == 0
-    log.active.indexes.sanity_check()
+    log.active.indexes.files.sanity_check()
 
     for n in range(100):
         put(log, b"v" * 100, timestamp=stored.clock.now_ms() + n * 10)
     log.roll()
-    log.active.indexes.sanity_check()
+    log.active.indexes.files.sanity_check()
     log.flush(force_active=True)
-    log.active.indexes.sanity_check()
+    log.active.indexes.files.sanity_check()
     stored.abandon()
     log = stored.open(recovery_point=200)
     assert log.offsets.recovery_point == 200
     assert log.log_end_offset == 200
     assert log.active.time_index.entries == 0
-    log.active.indexes.sanity_check()
+    log.active.indexes.files.sanity_check()
     stored.require_settled(recovery_point=200)
 
 

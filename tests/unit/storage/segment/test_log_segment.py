@@ -303,11 +303,11 @@ def test_a_segment_rolls_when_the_append_would_not_fit(segments: Segments) -> No
 
 def test_a_segment_with_a_full_index_rolls(segments: Segments) -> None:
     segment = segments.create(0)
-    segment.indexes.resize(0)
+    segment.indexes.files.resize(0)
     assert rolls(segment, Roll())
-    segment.indexes.resize(24)
+    segment.indexes.files.resize(24)
     assert not rolls(segment, Roll())
-    segment.indexes.resize(12)
+    segment.indexes.files.resize(12)
     assert rolls(segment, Roll()), "one slot of the time index is kept for the roll"
 
 
@@ -545,10 +545,10 @@ def test_deleting_goes_on_where_one_file_cannot_be_removed() -> None:
 
 def test_sanity_check_needs_the_offset_index_file(segments: Segments) -> None:
     segment = segments.create(0)
-    segment.indexes.sanity_check()
+    segment.indexes.files.sanity_check()
     (segments.directory / "00000000000000000000.index").unlink()
     with pytest.raises(FileNotFoundError, match=r"Offset index file .* does not exist"):
-        segment.indexes.sanity_check()
+        segment.indexes.files.sanity_check()
 
 
 def test_sanity_check_makes_an_empty_time_index_where_there_was_none(segments: Segments) -> None:
@@ -558,7 +558,7 @@ def test_sanity_check_makes_an_empty_time_index_where_there_was_none(segments: S
     path = segment.path.with_suffix(".timeindex")
     path.unlink()
     reopened = segments.open(0)
-    reopened.indexes.sanity_check(time_index_newly_created=True)
+    reopened.indexes.files.sanity_check(time_index_newly_created=True)
     assert path.read_bytes() == b""
     assert reopened.time_index.entries == 0
 
@@ -568,7 +568,7 @@ def test_sanity_check_refuses_a_damaged_transaction_index(segments: Segments) ->
     segment.close()
     segment.path.with_suffix(".txnindex").write_bytes(b"damaged")
     with pytest.raises(CorruptError, match="txnindex"):
-        segments.open(0).indexes.sanity_check()
+        segments.open(0).indexes.files.sanity_check()
 
 
 def test_sanity_check_does_not_look_at_the_entries_of_offset_and_time_index(
@@ -577,7 +577,7 @@ def test_sanity_check_does_not_look_at_the_entries_of_offset_and_time_index(
     segments.create(0).close()
     for suffix in (".index", ".timeindex"):
         (segments.directory / f"{0:020d}{suffix}").write_bytes(b"xx")
-    segments.open(0).indexes.sanity_check(has_transaction_index=False)
+    segments.open(0).indexes.files.sanity_check(has_transaction_index=False)
 
 
 class Completed(NamedTuple):
