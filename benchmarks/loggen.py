@@ -25,6 +25,7 @@ import numba as nb
 import numpy as np
 import numpy.typing as npt
 
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
 from cordwood.format.compression import Codec, compress
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
@@ -41,7 +42,6 @@ from cordwood.format.native.source import varints
 from cordwood.format.native.source.machine import crc32c
 from cordwood.format.producer_snapshot import build_producer_snapshot
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from support.kafka import RealKafka
 from support.workload import Workload
 

@@ -16,11 +16,11 @@ from typing import Any
 import pytest
 
 from cordwood.cleanup.access.capture import capture_offline
+from cordwood.cleanup.access.offline.log import load_offline_log
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import RecordBatch, iter_batches
-from cordwood.storage.log.offline_log import load_offline_log
-from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from support.class_archive import ASKED_BY as QUICK_START_ASKED_BY
 from support.compare import dump_files
 

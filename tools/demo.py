@@ -23,10 +23,10 @@ from rich import box
 from rich.console import Console
 from rich.table import Table
 
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
 from cordwood.format.control_record import ControlType, parse_control_type_id
 from cordwood.format.record import Record
 from cordwood.format.record_batch import RecordBatch, iter_batches
-from cordwood.storage.offline_log_directory import OfflineLogDirectory
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 ARCHIVE = EXAMPLES / "kafka-logs.tar.xz"

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
+from cordwood.cleanup.access.offline.trash_restore import restore
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT
 from cordwood.model.clock import SystemClock
@@ -13,9 +15,7 @@ from cordwood.model.hold import Hold
 from cordwood.model.topic_partition import TopicPartition as LogPartition
 from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import HoldRegistry
-from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from cordwood.storage.trash import trashed_partitions
-from cordwood.storage.trash_restore import restore
 from cordwood.testing.broker import RunningBroker
 from support.in_process_engine import clean_in_process
 from support.kafka import RealKafka, read_checkpoint

@@ -12,7 +12,7 @@ from cordwood.cleanup.schedule.next_check import plan_next_check
 from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.queries.explain.explanation import LogExplanation, explain
-from cordwood.queries.explain.online_facts import online_facts
+from cordwood.queries.explain.node import facts_of_running
 from cordwood.storage.segment.log_segment import LogSegment
 from support.in_process_engine import CompiledEngine
 from support.running_logs import RunningLogs
@@ -57,7 +57,7 @@ class ExplainedLog:
     def explain(self) -> LogExplanation:
         """The explanation at the clock's time."""
         planned = plan_next_check(self.logs.cleaning, [self.log], now_ms=self.now_ms)
-        facts = online_facts(
+        facts = facts_of_running(
             self.logs.cleaning,
             self.settings,
             self.log,

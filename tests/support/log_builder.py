@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from cordwood.cleanup.access.capture import capture_offline
+from cordwood.cleanup.access.offline.log import load_offline_log
+from cordwood.cleanup.access.offline.log_directory import Checkpoints
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.clean_shutdown import build_clean_shutdown
@@ -57,8 +59,6 @@ from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import parse_uuid
-from cordwood.storage.log.offline_log import load_offline_log
-from cordwood.storage.offline_log_directory import Checkpoints
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.reading.batch_heads import marker_of
 from cordwood.testing.reference_cleaner import index_entries

@@ -17,12 +17,12 @@ from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.loaded_log_directory import LoadProgress
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
-from cordwood.storage.online_log_directory import LoadProgress
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
 

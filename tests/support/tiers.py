@@ -60,15 +60,15 @@ COMPAT: Final[Sequence[str]] = (
     "tests/integration/broker/test_compliance.py::"
     "test_records_are_deleted_at_the_ages_that_the_settings_promise[1 day and 5 days 23 h 55 min]",
     "tests/unit/storage/test_log_manager_many_logs.py",
-    "tests/unit/storage/test_trash_restore.py::"
+    "tests/unit/cleanup/access/offline/test_trash_restore.py::"
     "test_a_restoration_that_is_killed_is_finished_by_the_next[False-compact in groups]",
-    "tests/unit/storage/test_trash_restore.py::"
+    "tests/unit/cleanup/access/offline/test_trash_restore.py::"
     "test_a_restoration_that_is_killed_is_finished_by_the_next[False-compact]",
-    "tests/unit/storage/test_trash_restore.py::"
+    "tests/unit/cleanup/access/offline/test_trash_restore.py::"
     "test_a_restoration_that_is_killed_is_finished_by_the_next[True-compact]",
-    "tests/unit/storage/test_trash_restore.py::"
+    "tests/unit/cleanup/access/offline/test_trash_restore.py::"
     "test_a_restoration_that_is_killed_is_finished_by_the_next[True-compact in groups]",
-    "tests/unit/storage/test_trash_restore.py::"
+    "tests/unit/cleanup/access/offline/test_trash_restore.py::"
     "test_a_restoration_that_is_killed_is_finished_by_the_next[True-both]",
     "tests/unit/format/native/test_kernels_of_numba.py",
     "tests/test_compiled_form.py",

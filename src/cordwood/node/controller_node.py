@@ -33,8 +33,8 @@ from cordwood.serving.server import Server
 from cordwood.serving.slices import Slices
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem, Lock
+from cordwood.storage.loaded_log_directory import LoadProgress
 from cordwood.storage.log.log_context import LogContext
-from cordwood.storage.online_log_directory import LoadProgress
 from cordwood.storage.scheduler import Scheduler, SchedulerThread
 from cordwood.storage.segment.resources import ResourceCache
 

@@ -14,7 +14,7 @@ from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import CordwoodError
 from cordwood.serving.event_loop import iterations_of
 from cordwood.storage.filesystem import FileSystem
-from cordwood.storage.online_log_directory import LoadProgress
+from cordwood.storage.loaded_log_directory import LoadProgress
 
 _log = logging.getLogger(__name__)
 

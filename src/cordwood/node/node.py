@@ -62,10 +62,10 @@ from cordwood.serving.server import Server
 from cordwood.serving.slices import Slices
 from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import OS, FileSystem
+from cordwood.storage.loaded_log_directory import LoadProgress
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
-from cordwood.storage.online_log_directory import LoadProgress
 from cordwood.storage.scheduler import SchedulerThread
 from cordwood.storage.segment.resources import ResourceCache
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final, NoReturn
 
+from cordwood.cleanup.access.offline.directories import find_places, open_log_dirs
 from cordwood.cleanup.plan.check_plan import CheckPlan
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.plan.estimates import Estimator
@@ -27,14 +28,14 @@ from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.extras import NATIVE, missing_packages
 from cordwood.queries.estimates import Estimates
 from cordwood.queries.explain.answer import ExplainedLog, Outlook
+from cordwood.queries.explain.directories import facts_of_captured
 from cordwood.queries.explain.explanation import explain
-from cordwood.queries.explain.offline_facts import offline_facts
 from cordwood.queries.explain.outlook import outlook
 from cordwood.queries.overdue_cleaning import OverdueCleaning, overdue_cleaning
 from cordwood.queries.partitions import LeftOut, left_out, partition_name
 from cordwood.queries.settings import SettingOptions, Settings, read_settings
 from cordwood.storage.filesystem import OS, DirectoryLock
-from cordwood.storage.offline_directories import InUse, find_places, open_log_dirs
+from cordwood.storage.log_directory import InUse
 from cordwood.storage.reread import reread
 
 #: A compaction that reads more is not estimated: that would take seconds.
@@ -232,7 +233,7 @@ def _explained(
     for (report, captured), check in zip(found.logs, checks, strict=True):
         resolved = settings.resolve(report.topic)
         assert resolved is not None, "only topics with settings are captured"
-        facts = offline_facts(report, captured, check, resolved, settings.broker)
+        facts = facts_of_captured(report, captured, check, resolved, settings.broker)
         answer = explain(facts, now_ms=now_ms).answer()
         logs.append(_Log(answer=answer, due=_due(check, now_ms=now_ms)))
     return logs

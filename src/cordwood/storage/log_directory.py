@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from cordwood.format.file_names import (
@@ -39,11 +40,19 @@ _FILES = (
 )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InUse:
+    """A log directory that another process uses."""
+
+    log_dir: str
+    pid: int
+
+
 class LogDirectory:
     """A log directory: its identity, its four offset checkpoints, its partitions' names.
 
-    `online_log_directory.OnlineLogDirectory` is one that a broker has locked and loads;
-    `offline_log_directory.OfflineLogDirectory` one whose broker does not run, or is not disturbed.
+    `loaded_log_directory.LoadedLogDirectory` is one that a broker has locked and loads. One whose
+    broker does not run, or is not disturbed, is an `OfflineLogDirectory` of cleanup/access/offline.
     """
 
     def __init__(self, path: Path, *, fs: FileSystem, reads_id: bool) -> None:

@@ -20,11 +20,11 @@ from cordwood.model.hold import held_by
 from cordwood.model.kafka_errors import NotCaughtUpError, PolicyViolationError, StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage import directory_names
+from cordwood.storage.loaded_log_directory import LoadedLogDirectory, LoadProgress, Logs, Silent
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_set import LogSet, absolute
 from cordwood.storage.move_marks import hand_over, has_mark, remove_mark, set_mark
-from cordwood.storage.online_log_directory import LoadProgress, Logs, OnlineLogDirectory, Silent
 from cordwood.storage.trashed_logs import (
     ReturnedLog,
     belongs_to_trash,
@@ -253,20 +253,20 @@ class LogManager(LogSet):
 
     def checkpoint_recovery_points(self) -> None:
         """Writes recovery points, of every directory that is online."""
-        self._checkpoint("recovery points", OnlineLogDirectory.write_recovery_points)
+        self._checkpoint("recovery points", LoadedLogDirectory.write_recovery_points)
 
     def checkpoint_log_start_offsets(self) -> None:
         """Writes log start offsets above their first segment's base; the others last as well."""
         for log in self.logs():
             with _reported(log, "syncing the directory of"):
                 log.flusher.sync_names()
-        self._checkpoint("log start offsets", OnlineLogDirectory.write_log_starts)
+        self._checkpoint("log start offsets", LoadedLogDirectory.write_log_starts)
 
     def checkpoint_high_watermarks(self) -> None:
         """Writes high watermarks."""
-        self._checkpoint("high watermarks", OnlineLogDirectory.write_high_watermarks)
+        self._checkpoint("high watermarks", LoadedLogDirectory.write_high_watermarks)
 
-    def _checkpoint(self, what: str, write: Callable[[OnlineLogDirectory, Logs], None]) -> None:
+    def _checkpoint(self, what: str, write: Callable[[LoadedLogDirectory, Logs], None]) -> None:
         for directory in self._online():
             with (
                 _quiet_failure(),

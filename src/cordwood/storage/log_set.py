@@ -17,11 +17,11 @@ from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.model.kafka_errors import KafkaError, StorageError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import live_directory_name
+from cordwood.storage.loaded_log_directory import LoadedLogDirectory
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_table import LogTable
-from cordwood.storage.online_log_directory import OnlineLogDirectory
 
 _log = logging.getLogger(__name__)
 
@@ -64,14 +64,14 @@ class LogSet:
         self.directories = self._take([absolute(path) for path in log_dirs])
         self.context.holds.read([directory.path for directory in self.directories])
 
-    def _take(self, paths: Sequence[Path]) -> list[OnlineLogDirectory]:
-        taken: list[OnlineLogDirectory] = []
+    def _take(self, paths: Sequence[Path]) -> list[LoadedLogDirectory]:
+        taken: list[LoadedLogDirectory] = []
         if len(set(paths)) < len(paths):
             raise CordwoodError(f"Duplicate log directory found: {', '.join(map(str, paths))}")
         try:
             for path in paths:
                 try:
-                    taken.append(OnlineLogDirectory(path, context=self.context))
+                    taken.append(LoadedLogDirectory(path, context=self.context))
                 except (OSError, CorruptError, ValueError) as error:  # the last of a path with NUL
                     self.context.failures.fail(path, f"Failed to create or validate it: {error}")
         except CordwoodError:
@@ -217,7 +217,7 @@ class LogSet:
         ) from error
 
     def _forget_former(
-        self, partition: TopicPartition, directory: OnlineLogDirectory, name: str
+        self, partition: TopicPartition, directory: LoadedLogDirectory, name: str
     ) -> None:
         """Removes the checkpoints' lines of a former log of a partition; `name` is the new one's.
 
@@ -233,7 +233,7 @@ class LogSet:
 
     def _candidates(
         self, log_dir: Path | None, directory_id: UUID | None
-    ) -> list[OnlineLogDirectory]:
+    ) -> list[LoadedLogDirectory]:
         online = self._online()
         if log_dir is not None:
             wanted = absolute(log_dir)
@@ -260,7 +260,7 @@ class LogSet:
             raise StorageError(f"there is no log of {partition} here")
         return log
 
-    def _online(self) -> list[OnlineLogDirectory]:
+    def _online(self) -> list[LoadedLogDirectory]:
         offline = self.context.failures.offline
         return [d for d in self.directories if d.path not in offline]
 

@@ -1,6 +1,6 @@
 """Directory of removed files that are not deleted, and the notes for their restoration.
 
-A removal is noted before a file of it is touched; `trash_restore` undoes it.
+A removal is noted before a file of it is touched. `cleanup/access/offline` undoes it.
 """
 
 from __future__ import annotations

@@ -16,13 +16,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from cordwood.cleanup.access.due_reader import DueReader, KnownDue
+from cordwood.cleanup.access.offline.log import OfflineLog
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.rules.due import NOTHING_DUE, DueMoments
 from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN, Consumed
 from cordwood.cleanup.rules.log_view import LogView, SegmentView
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.transaction_index import AbortedTransaction
-from cordwood.storage.log.offline_log import OfflineLog
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.segment.log_segment import LogSegment

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from cordwood.cleanup.access.commit import CompactionCommitter
-from cordwood.cleanup.access.log_on_disk import LogFiles
+from cordwood.cleanup.access.offline.log_on_disk import LogFiles
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction_values import Manifest, RewrittenSegment
 from cordwood.cleanup.plan.log_compaction import LogCompaction

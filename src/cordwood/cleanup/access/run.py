@@ -6,7 +6,7 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 
 from cordwood.cleanup.access.commit import CompactionCommitter
-from cordwood.cleanup.access.offline_groups import OfflineGroups
+from cordwood.cleanup.access.offline.groups import OfflineGroups
 from cordwood.cleanup.plan.report import Report
 from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.model.clock import Clock

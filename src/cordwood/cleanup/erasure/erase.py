@@ -7,6 +7,13 @@ from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from cordwood.cleanup.access.offline.directories import (
+    Locks,
+    Place,
+    find_places,
+    locked,
+    open_log_dirs,
+)
 from cordwood.cleanup.erasure.erasing import Erasing
 from cordwood.cleanup.erasure.refusals import TIERED, refused_by
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
@@ -20,7 +27,6 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import parse_directory_name
 from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import HoldRegistry
-from cordwood.storage.offline_directories import Locks, Place, find_places, locked, open_log_dirs
 from cordwood.storage.trash_presence import noted_trashes
 
 _NAME_LENGTH_MAX = 255

@@ -15,7 +15,7 @@ from typing import Any
 
 from cordwood.cleanup.access.capture import capture
 from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError
-from cordwood.cleanup.access.online_placement import OnlinePlacement, remove_deleted
+from cordwood.cleanup.access.online.placement import OnlinePlacement, remove_deleted
 from cordwood.cleanup.erasure.erased_partition import ErasedPartition
 from cordwood.cleanup.erasure.refusals import refused_by
 from cordwood.cleanup.erasure.report import hash_of

@@ -14,7 +14,11 @@ from typing import Any
 
 from cordwood.cleanup.access.capture import capture_offline
 from cordwood.cleanup.access.commit import CompactionCommitter
-from cordwood.cleanup.access.offline_placement import OfflinePlacement
+from cordwood.cleanup.access.offline.changes import NewSegment
+from cordwood.cleanup.access.offline.directories import Place
+from cordwood.cleanup.access.offline.log import load_offline_log
+from cordwood.cleanup.access.offline.log_directory import require_closed
+from cordwood.cleanup.access.offline.placement import OfflinePlacement
 from cordwood.cleanup.erasure.erased_partition import ErasedPartition
 from cordwood.cleanup.erasure.report import hash_of
 from cordwood.cleanup.erasure.request import EraseRequest
@@ -24,10 +28,6 @@ from cordwood.format.file_names import DELETED_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX
 from cordwood.format.record_batch import HEADER_BYTES
 from cordwood.model.errors import CorruptError, EngineError, NoSpaceError
 from cordwood.storage.filesystem import OS
-from cordwood.storage.log.offline_changes import NewSegment
-from cordwood.storage.log.offline_log import load_offline_log
-from cordwood.storage.offline_directories import Place
-from cordwood.storage.offline_log_directory import require_closed
 from cordwood.storage.reading.batch_heads import parse_head
 from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import (

@@ -10,7 +10,7 @@ from typing import Any
 from cordwood.cleanup.plan.compaction_values import Discarded
 from cordwood.cleanup.plan.estimates import CompactionEstimate
 from cordwood.cleanup.rules.group_guard import GroupLoss
-from cordwood.storage.offline_directories import InUse
+from cordwood.storage.log_directory import InUse
 
 
 class Status(enum.StrEnum):

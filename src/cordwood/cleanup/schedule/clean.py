@@ -20,10 +20,18 @@ from cordwood.cleanup.access.commit import (
     EngineFactory,
     StalePlanError,
 )
-from cordwood.cleanup.access.log_on_disk import LogFiles, LogOnDisk
 from cordwood.cleanup.access.measured_log import MeasuredLog
-from cordwood.cleanup.access.offline_groups import OfflineGroups
-from cordwood.cleanup.access.offline_owner import OfflineOwner
+from cordwood.cleanup.access.offline.directories import (
+    Locks,
+    Place,
+    find_places,
+    locked,
+    open_log_dirs,
+)
+from cordwood.cleanup.access.offline.groups import OfflineGroups
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory, PartitionDir
+from cordwood.cleanup.access.offline.log_on_disk import LogFiles, LogOnDisk
+from cordwood.cleanup.access.offline.owner import OfflineOwner
 from cordwood.cleanup.access.run import Run
 from cordwood.cleanup.engine.run_directory import RunDirectory
 from cordwood.cleanup.plan.assumed_retention import AssumedRetention, assumed_of, removes_by_time
@@ -56,8 +64,6 @@ from cordwood.model.clock import Clock
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import HoldRegistry
-from cordwood.storage.offline_directories import Locks, Place, find_places, locked, open_log_dirs
-from cordwood.storage.offline_log_directory import OfflineLogDirectory, PartitionDir
 from cordwood.storage.trash import Trash
 
 _PASSES_MAX = 8

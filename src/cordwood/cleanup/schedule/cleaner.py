@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cordwood.cleanup.access.online_groups import consumed_of
-from cordwood.cleanup.access.online_owner import OnlineOwner, RetainedOnline
+from cordwood.cleanup.access.online.groups import consumed_of
+from cordwood.cleanup.access.online.owner import OnlineOwner, RetainedOnline
 from cordwood.cleanup.plan.attempt import Limits
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager, LogCleaningError, LogToClean
 from cordwood.cleanup.schedule.cleaning import compact

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cordwood.cleanup.access.capture import capture, view_of
-from cordwood.cleanup.access.online_groups import OnlineGroups
+from cordwood.cleanup.access.online.groups import OnlineGroups
 from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.rules.due import DueRule
 from cordwood.cleanup.rules.log_view import LogView

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cordwood.cleanup.access.online_groups import KnownOffsets, consumed_of
+from cordwood.cleanup.access.online.groups import KnownOffsets, consumed_of
 from cordwood.cleanup.plan.check_plan import CheckPlan, plan_check_of
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits, SharedLog, shares_limits
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager

@@ -8,8 +8,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 
-from cordwood.cleanup.access.online_groups import consumed_of
-from cordwood.cleanup.access.online_owner import RetainedOnline
+from cordwood.cleanup.access.online.groups import consumed_of
+from cordwood.cleanup.access.online.owner import RetainedOnline
 from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN, Consumed, GroupLoss
 from cordwood.cleanup.schedule import cleaning
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager

@@ -7,8 +7,8 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from cordwood.cleanup.access.capture import view_of
-from cordwood.cleanup.access.online_groups import KnownOffsets, consumed_of
-from cordwood.cleanup.access.online_owner import RetainedOnline
+from cordwood.cleanup.access.online.groups import KnownOffsets, consumed_of
+from cordwood.cleanup.access.online.owner import RetainedOnline
 from cordwood.cleanup.rules.retention import RetentionPlan
 from cordwood.cleanup.rules.shared_retention import (
     DirectoryLimits,

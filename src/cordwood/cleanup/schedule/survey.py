@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from cordwood.cleanup.access.offline_groups import OfflineGroups
+from cordwood.cleanup.access.offline.directories import locked, open_log_dirs
+from cordwood.cleanup.access.offline.groups import OfflineGroups
 from cordwood.cleanup.plan.assumed_retention import AssumedRetention, removes_by_time
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.check_plan import (
@@ -23,7 +24,6 @@ from cordwood.cleanup.rules.shared_retention import (
 )
 from cordwood.cleanup.schedule.clean import REMOVERS, Cleaning, free_bytes_of
 from cordwood.model.clock import Clock
-from cordwood.storage.offline_directories import locked, open_log_dirs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from cordwood.cleanup.access.offline.directories import Place, find_places, open_log_dirs
 from cordwood.cleanup.plan.compaction_values import SegmentEvidence
 from cordwood.cleanup.plan.key_secrets import Secrets
 from cordwood.cleanup.rules.record_longs import RemovalReader
@@ -35,7 +36,6 @@ from cordwood.format.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT
 from cordwood.model.clock import Clock
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.offline_directories import Place, find_places, open_log_dirs
 from cordwood.storage.reading.block import Flags, Ints
 from cordwood.storage.reading.segment_reader import SegmentReader
 from cordwood.storage.reading.source import SegmentSource

@@ -12,6 +12,8 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from cordwood.cleanup.access.offline.directories import Place, find_places, open_log_dirs
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
 from cordwood.cleanup.plan.named_topics import no_such_topic
 from cordwood.cleanup.verification.findings import Finding, Findings, Rule, has_damage
 from cordwood.cleanup.verification.log import Bounds, LogFacts, check_log
@@ -21,8 +23,7 @@ from cordwood.model.clock import Clock
 from cordwood.model.errors import ConfigError, CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, DirectoryLock, FileSystem
-from cordwood.storage.offline_directories import InUse, Place, find_places, open_log_dirs
-from cordwood.storage.offline_log_directory import OfflineLogDirectory
+from cordwood.storage.log_directory import InUse
 
 _ATTEMPTS = 5
 

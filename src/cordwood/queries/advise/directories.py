@@ -23,8 +23,8 @@ from cordwood.queries.advise.promise import (
     keep_size,
     peak_bytes_a_second,
 )
+from cordwood.queries.explain.directories import facts_of_captured
 from cordwood.queries.explain.log_facts import LogFacts
-from cordwood.queries.explain.offline_facts import offline_facts
 from cordwood.queries.partitions import LeftOut, left_out
 from cordwood.queries.settings import SettingOptions, read_settings
 from cordwood.queries.whatif.comparison import (
@@ -147,7 +147,7 @@ def advise_directories(question: AdviceQuestion) -> Advice:
     for (report, captured), check in zip(found.logs, checks, strict=True):
         resolved = settings.resolve(report.topic)
         assert resolved is not None, "only topics with settings are captured"
-        facts = offline_facts(report, captured, check, resolved, settings.broker)
+        facts = facts_of_captured(report, captured, check, resolved, settings.broker)
         by_topic.setdefault(report.topic, []).append(facts)
     kept = {name: _Kept.of(logs, question) for name, logs in by_topic.items()}
     retention = _retention(kept, found, request)

@@ -12,7 +12,7 @@ from cordwood.model.documents import ABSENT
 from cordwood.queries.explain.log_facts import OpenTransaction
 from cordwood.queries.identity import NodeIdentity
 from cordwood.queries.partitions import LeftOut, replica_name
-from cordwood.storage.offline_directories import InUse
+from cordwood.storage.log_directory import InUse
 
 
 class Section(enum.StrEnum):

@@ -7,16 +7,23 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from cordwood.cleanup.plan.captured import Captured
-from cordwood.cleanup.plan.report import Status
-from cordwood.cleanup.plan.request import CleanRequest
+from cordwood.cleanup.plan.check_plan import CheckPlan
+from cordwood.cleanup.plan.report import PartitionReport, Status
+from cordwood.cleanup.plan.request import CleanRequest, Resolved
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
 from cordwood.cleanup.schedule.survey import survey
+from cordwood.configs.broker_config import BrokerConfig
 from cordwood.model.clock import SystemClock
 from cordwood.model.extras import NATIVE, require_extra
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.queries.explain.answer import ExplainedLog, Explanation
 from cordwood.queries.explain.explanation import LogExplanation, explain
-from cordwood.queries.explain.offline_facts import offline_facts
+from cordwood.queries.explain.log_facts import (
+    Delays,
+    LogFacts,
+    OpenTransaction,
+    bytes_a_second,
+)
 from cordwood.queries.explain.outlook import outlook
 from cordwood.queries.partitions import left_out, partition_name
 from cordwood.queries.settings import SettingOptions, read_settings
@@ -106,7 +113,7 @@ def explain_directories(question: DirectoryQuestion, reading: Reading) -> Explan
         if records is None or records.concerns(captured.view.topic_partition):
             resolved = settings.resolve(report.topic)
             assert resolved is not None, "only topics with settings are captured"
-            facts = offline_facts(report, captured, check, resolved, settings.broker)
+            facts = facts_of_captured(report, captured, check, resolved, settings.broker)
             logs.append((captured, explain(facts, now_ms=now_ms)))
     partitions = [explanation.answer() for _, explanation in logs]
     answer = Explanation(
@@ -142,3 +149,42 @@ def _span(log: ExplainedLog) -> str:
     if start == end:
         return f"{name} is empty, its next offset is {end}"
     return f"{name} has offsets {start} to {end - 1}"
+
+
+def facts_of_captured(
+    report: PartitionReport,
+    captured: Captured,
+    check: CheckPlan,
+    resolved: Resolved,
+    broker: BrokerConfig,
+) -> LogFacts:
+    """The facts about one log; `check` is the plan of the next check of retention.
+
+    The delays are those of a broker with these settings: a stopped log is cleaned when the broker
+    runs again, or by `cordwood clean`, which waits for nothing. That it has a trash is taken for
+    granted where cordwood.trash.ms is set.
+    """
+    rate = broker.log_cleaner_io_max_bytes_per_second
+    return LogFacts(
+        view=captured.view,
+        log_dir=report.log_dir,
+        check=check,
+        origins=resolved.origin,
+        transactions=tuple(
+            OpenTransaction(
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                start_offset=each.current_txn_first_offset,
+            )
+            for each in sorted(captured.producers, key=lambda each: each.current_txn_first_offset)
+            if each.current_txn_first_offset >= 0
+        ),
+        delays=Delays(
+            check_ms=broker.log_retention_check_interval_ms,
+            backoff_ms=broker.log_cleaner_backoff_ms,
+            file_delete_ms=resolved.config.file_delete_delay_ms,
+            trash_ms=resolved.config.cordwood_trash_ms if broker.trash_dir else 0,
+        ),
+        throttle_bytes=bytes_a_second(rate),
+        warnings=(*resolved.warnings, *captured.warnings),
+    )

@@ -66,3 +66,8 @@ class LogFacts:
     throttle_bytes: int | None = None
     losses: tuple[NotedLoss, ...] = ()
     warnings: tuple[str, ...] = ()
+
+
+def bytes_a_second(rate: float) -> int | None:
+    """The limit of log.cleaner.io.max.bytes.per.second; None where it is the default, no limit."""
+    return int(rate) if rate < 1 << 62 else None

@@ -13,7 +13,7 @@ from cordwood.queries.partitions import LeftOut, replica_name
 from cordwood.queries.whatif.comparison import NOW, SIDES, THEN, Compared, Comparison, Overruled
 from cordwood.queries.whatif.effects import Cost, How, Outcome, Unread, cost_of, forecast
 from cordwood.queries.whatif.no_effect import why_no_effect
-from cordwood.storage.offline_directories import InUse
+from cordwood.storage.log_directory import InUse
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from cordwood.cleanup.access.capture import due_of, with_due
 from cordwood.cleanup.access.commit import EngineFactory
+from cordwood.cleanup.access.offline.directories import find_places, open_log_dirs
 from cordwood.cleanup.plan.estimates import Estimator
 from cordwood.cleanup.plan.named_topics import missing_topics
 from cordwood.cleanup.plan.report import PartitionReport, Report, Status, Timing
@@ -46,7 +47,6 @@ from cordwood.queries.whatif.effects import (
     settled,
 )
 from cordwood.queries.whatif.estimated_cleaning import estimated_outcome
-from cordwood.storage.offline_directories import find_places, open_log_dirs
 
 
 def compare(

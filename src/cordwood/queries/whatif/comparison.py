@@ -18,7 +18,7 @@ from cordwood.configs.static_topics import property_name
 from cordwood.configs.table import TOPIC_SETTINGS
 from cordwood.queries.partitions import LeftOut
 from cordwood.queries.whatif.effects import Outcome, changed_settings
-from cordwood.storage.offline_directories import InUse
+from cordwood.storage.log_directory import InUse
 
 #: Settings that a log without `delete` in its policy does not use.
 _OF_RETENTION: Final = ("retention.", "cordwood.retention.")

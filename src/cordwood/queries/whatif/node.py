@@ -31,20 +31,22 @@ from cordwood.model.pauses import in_steps
 from cordwood.model.topic_names import ALL_TOPICS
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.node import Node
-from cordwood.queries.explain.online_facts import cleaner_blockers
+from cordwood.queries.explain.node import cleaner_blockers
 from cordwood.queries.on_loop import OnLoop
 from cordwood.queries.whatif.answer import Question, WhatIf, answer_of, starts_of
 from cordwood.queries.whatif.comparison import (
     NOW,
     THEN,
     BothSettings,
+    Compared,
     Comparison,
     Overruled,
+    PlannedBoth,
     Space,
     overruled_by_topics,
+    plan_both,
 )
-from cordwood.queries.whatif.effects import Unread, unread
-from cordwood.queries.whatif.online_comparison import compare_running
+from cordwood.queries.whatif.effects import Unread, retention_outcome, unread
 from cordwood.queries.whatif.question import WhatIfQuestion
 from cordwood.storage.log.partition_log import PartitionLog
 
@@ -257,3 +259,48 @@ def _unread(node: Node, comparison: Comparison) -> list[Unread]:
     committed = node.broker.committed_offsets.look_up(partitions)
     comparison.warnings += committed.warnings
     return unread(committed.offsets, starts)
+
+
+def compare_running(
+    logs: Sequence[BothSettings], space: Space, *, shown: Collection[str], now_ms: int
+) -> Comparison:
+    """Both sides, of the logs that the changes concern.
+
+    Args:
+        logs: all that share limits with those of the topics to be shown.
+        space: the limits of log directories.
+        shown: the topics that are asked for.
+        now_ms: the time.
+
+    Raises:
+        CorruptError, OSError: an index of a log cannot be read.
+    """
+    comparison = Comparison(changes={}, broker_changes=space.changes)
+    changes: dict[str, dict[str, tuple[str, str]]] = {}
+    for planned in plan_both(logs, space, now_ms=now_ms):
+        log = planned.log.log
+        topic = log.view.topic_partition.topic
+        if topic not in shown or log.is_future:
+            continue
+        changes[topic] = planned.changes
+        if planned.is_concerned:
+            comparison.partitions.append(_compared(planned, now_ms))
+    comparison.changes = {topic: change for topic, change in sorted(changes.items()) if change}
+    comparison.unchanged_topics = len(changes) - len(comparison.changes)
+    return comparison
+
+
+def _compared(planned: PlannedBoth, now_ms: int) -> Compared:
+    log = planned.log.log
+    then_view = planned.log.then_view
+    return Compared(
+        topic=log.view.topic_partition.topic,
+        partition=log.view.topic_partition.partition,
+        log_dir=log.log_dir,
+        view=log.view,
+        then_view=then_view,
+        next_24h=planned.next_24h,
+        now=retention_outcome(log.view, planned.now, now_ms=now_ms),
+        then=retention_outcome(then_view, planned.then, now_ms=now_ms),
+        is_same=planned.is_same,
+    )

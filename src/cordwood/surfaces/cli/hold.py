@@ -10,6 +10,8 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cleanup.access.offline.directories import locked, open_log_dirs
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.model.hold import Hold, parse_target
@@ -18,8 +20,6 @@ from cordwood.queries.brokers import BrokerQuestion, Place, find_broker, find_br
 from cordwood.queries.holds import HoldAnswer, Holds, holds_of, merged
 from cordwood.storage.filesystem import OS
 from cordwood.storage.holds import HoldRegistry
-from cordwood.storage.offline_directories import locked, open_log_dirs
-from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from cordwood.surfaces.cli.command import (
     JsonOption,
     PlaceOptions,

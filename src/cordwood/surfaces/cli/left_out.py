@@ -7,7 +7,7 @@ from typing import Final
 
 from cordwood.cleanup.plan.report import Status
 from cordwood.queries.partitions import LeftOut, partition_name
-from cordwood.storage.offline_directories import InUse
+from cordwood.storage.log_directory import InUse
 from cordwood.surfaces.cli.screen import Screen
 
 #: More partitions of which the same is said share a line.

@@ -17,7 +17,7 @@ from cordwood.model.errors import CordwoodError
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from cordwood.storage.online_log_directory import LoadProgress
+    from cordwood.storage.loaded_log_directory import LoadProgress
 
 _log = logging.getLogger("cordwood.serve")
 

@@ -16,7 +16,7 @@ from cordwood.queries.identity import CONTROLLER, read_runtime_file
 from cordwood.queries.log_dirs import LogDirsSummary, NextCommand, Problem
 from cordwood.queries.overdue_cleaning import OverdueCleaning
 from cordwood.queries.partitions import partition_name
-from cordwood.storage.offline_directories import InUse
+from cordwood.storage.log_directory import InUse
 from cordwood.surfaces.cli.left_out import grouped_lines, in_use_line
 from cordwood.surfaces.cli.values import counted, format_bytes, format_moment
 

@@ -13,6 +13,8 @@ from typing import Annotated
 
 import typer
 
+from cordwood.cleanup.access.offline.directories import find_places, locked, open_log_dirs
+from cordwood.cleanup.access.offline.trash_restore import Restored, restore
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.hold import parse_target
@@ -31,7 +33,6 @@ from cordwood.queries.trash import (
     of_topics,
 )
 from cordwood.storage.filesystem import OS
-from cordwood.storage.offline_directories import find_places, locked, open_log_dirs
 from cordwood.storage.trash import TrashedPartition, trashed_partitions
 from cordwood.storage.trash_contents import (
     TrashContents,
@@ -39,7 +40,6 @@ from cordwood.storage.trash_contents import (
     empty_trash,
     read_contents,
 )
-from cordwood.storage.trash_restore import Restored, restore
 from cordwood.storage.trashed_topics import TrashedTopics
 from cordwood.surfaces.cli.clean_progress import columns
 from cordwood.surfaces.cli.command import (

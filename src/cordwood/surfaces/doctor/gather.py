@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Final
 
 from cordwood import __version__
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory, named_partition
 from cordwood.cleanup.engine.run_directory import temporary_directory
 from cordwood.format.file_names import LOG_SUFFIX, META_PROPERTIES, TIME_INDEX_SUFFIX
 from cordwood.format.meta_properties import parse_meta_properties
@@ -32,7 +33,6 @@ from cordwood.model.extras import PACKAGES, missing_packages
 from cordwood.queries.identity import read_runtime_file
 from cordwood.serving.compiled_form import request_path_form
 from cordwood.storage.filesystem import OS, DirectoryLock
-from cordwood.storage.offline_log_directory import OfflineLogDirectory, named_partition
 from cordwood.surfaces.doctor.facts import (
     Facts,
     Installation,

@@ -7,9 +7,9 @@ from typing import Any
 
 from cordwood.format.file_names import CLEAN_SHUTDOWN
 from cordwood.format.record_batch import TRANSACTIONAL_BIT
+from cordwood.storage.loaded_log_directory import LoadedLogDirectory
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.online_log_directory import OnlineLogDirectory
 from cordwood.storage.producers.append_producers import AppendProducers
 from cordwood.storage.segment.log_segment import LogSegment
 from support.simulation.bugs.planting import replaced
@@ -57,12 +57,12 @@ def aborted_transactions_not_replicated() -> AbstractContextManager[None]:
 
 def unclean_start_taken_for_clean() -> AbstractContextManager[None]:
     """Logs are opened as after a stop in order, whatever came before: nothing is recovered."""
-    real = OnlineLogDirectory.load
+    real = LoadedLogDirectory.load
 
-    def load(self: OnlineLogDirectory, *arguments: Any, **options: Any) -> Any:
+    def load(self: LoadedLogDirectory, *arguments: Any, **options: Any) -> Any:
         if not self.had_clean_shutdown:
             self.fs.create(self.path / CLEAN_SHUTDOWN).close()
             self.had_clean_shutdown = True
         return real(self, *arguments, **options)
 
-    return replaced(OnlineLogDirectory, "load", load)
+    return replaced(LoadedLogDirectory, "load", load)

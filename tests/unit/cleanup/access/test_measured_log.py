@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.access.commit import CompactionCommitter, Engine
-from cordwood.cleanup.access.log_on_disk import LogFiles, LogOnDisk
 from cordwood.cleanup.access.measured_log import MeasuredLog
-from cordwood.cleanup.access.offline_owner import OfflineOwner
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
+from cordwood.cleanup.access.offline.log_on_disk import LogFiles, LogOnDisk
+from cordwood.cleanup.access.offline.owner import OfflineOwner
 from cordwood.cleanup.access.run import Run
 from cordwood.cleanup.plan.report import PartitionReport, Report, Status
 from cordwood.cleanup.plan.request import CleanRequest
@@ -21,7 +22,6 @@ from cordwood.cleanup.schedule.cleaning import compact
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.model.clock import SystemClock
-from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from cordwood.storage.replace import JOURNAL_NAME
 from support.clean import digest_tree
 from support.in_process_engine import CompiledEngine, clean_in_process

@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
+from cordwood.cleanup.access.offline.trash_restore import restore
 from cordwood.cleanup.engine import tasks
 from cordwood.cleanup.engine.output import Output, OutputLimits
 from cordwood.cleanup.engine.recompression import without_growth
@@ -26,10 +28,8 @@ from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_
 from cordwood.format.transaction_index import parse_transaction_index
 from cordwood.model.errors import CorruptError, StagingError
 from cordwood.storage.filesystem import OsFileSystem
-from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from cordwood.storage.replace import put_in_place, recover_directory
 from cordwood.storage.trash import TrashedPartition
-from cordwood.storage.trash_restore import restore
 from cordwood.testing.reference_cleaner import clean_by_reference
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir

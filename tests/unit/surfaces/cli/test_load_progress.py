@@ -9,7 +9,7 @@ import pytest
 
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.node.node import Node
-from cordwood.storage.online_log_directory import Silent
+from cordwood.storage.loaded_log_directory import Silent
 from cordwood.surfaces.cli.load_progress import StoppableLoading, StoppedLoadingError
 from cordwood.testing.broker import RunningBroker
 from support.no_engine import NoEngine

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 
 from cordwood.cleanup.access.capture import capture_offline
 from cordwood.cleanup.access.committed_offsets import Committed, read_committed
+from cordwood.cleanup.access.offline.directories import Place
+from cordwood.cleanup.access.offline.log import load_offline_log
 from cordwood.cleanup.rules.group_guard import Consumed
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import LOG_SUFFIX
@@ -13,8 +15,6 @@ from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_names import GROUP_METADATA_TOPIC
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
-from cordwood.storage.log.offline_log import load_offline_log
-from cordwood.storage.offline_directories import Place
 from cordwood.storage.reread import reread
 
 

@@ -10,10 +10,10 @@ from concurrent.futures import Executor, Future
 from pathlib import Path
 
 from cordwood.cleanup.access.commit import staged_segments
+from cordwood.cleanup.access.offline.log_directory import require_closed
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.storage.filesystem import OS, FileSystem
-from cordwood.storage.offline_log_directory import require_closed
 from cordwood.storage.replace import CompactionJournal, Dispose, dispose_deleted, put_in_place
 
 

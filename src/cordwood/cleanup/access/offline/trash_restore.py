@@ -26,6 +26,7 @@ from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory, require_closed
 from cordwood.format.file_names import (
     CLEANED_SUFFIX,
     INDEX_SUFFIX,
@@ -46,7 +47,6 @@ from cordwood.format.trash_notes import Removal, Rewritten, TrashedFile
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
-from cordwood.storage.offline_log_directory import OfflineLogDirectory, require_closed
 from cordwood.storage.replace import (
     SEGMENT_SUFFIXES,
     dispose_deleted,

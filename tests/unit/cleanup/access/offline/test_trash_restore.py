@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
+from cordwood.cleanup.access.offline.trash_restore import Restored, restore
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import TRASH_NOTES
 from cordwood.format.trash_notes import COMPACTION, RETENTION
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, DirectoryLock, OsFile, OsFileSystem
-from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from cordwood.storage.trash import TrashedPartition, trashed_partitions
-from cordwood.storage.trash_restore import Restored, restore
 from support.in_process_engine import clean_in_process
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 from support.stored_log import StoredLogs, records_in

@@ -60,7 +60,7 @@ class Silent:
         """Shows nothing."""
 
 
-class OnlineLogDirectory(LogDirectory):
+class LoadedLogDirectory(LogDirectory):
     """A log directory that this process has locked.
 
     `had_clean_shutdown` says how it was left; the mark is removed when the loading begins.

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.cleanup.access.offline_placement import OfflinePlacement
+from cordwood.cleanup.access.offline.placement import OfflinePlacement
 from cordwood.cleanup.schedule import clean as cleaning
 from cordwood.configs.log_config import LogConfig
 from cordwood.storage.filesystem import OS

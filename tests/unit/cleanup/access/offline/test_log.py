@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.access.offline.log import OfflineLog, load_offline_log
+from cordwood.cleanup.access.offline.log_directory import Checkpoints
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.producer_snapshot import parse_producer_snapshot
-from cordwood.storage.log.offline_log import OfflineLog, load_offline_log
-from cordwood.storage.offline_log_directory import Checkpoints
 from cordwood.storage.producers.producer_snapshots import snapshot_offsets, tidy_snapshots
 from support.clean import digest_tree
 from support.log_builder import NOW_MS, LogBuilder

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
     LEADER_EPOCH_CHECKPOINT,
@@ -27,7 +28,6 @@ from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileFacts, FileSystem
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
-from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from cordwood.storage.replace import Dispose, dispose_deleted, mark_deleted
 
 

@@ -14,9 +14,13 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from cordwood.cleanup.access.offline.log_directory import (
+    OfflineLogDirectory,
+    PartitionDir,
+    require_closed,
+)
 from cordwood.storage.filesystem import OS, DirectoryLock
-from cordwood.storage.log_directory import is_log_directory
-from cordwood.storage.offline_log_directory import OfflineLogDirectory, PartitionDir, require_closed
+from cordwood.storage.log_directory import InUse, is_log_directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,14 +89,6 @@ def find_places(log_dirs: Sequence[OfflineLogDirectory]) -> list[Place]:
                 )
         found.append(replace(place, refused=refused))
     return found
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InUse:
-    """A log directory that another process uses."""
-
-    log_dir: str
-    pid: int
 
 
 class Locks:

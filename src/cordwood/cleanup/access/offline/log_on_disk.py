@@ -14,7 +14,20 @@ from typing import Protocol
 from cordwood.cleanup.access.capture import capture_offline
 from cordwood.cleanup.access.commit import CompactionCommitter, staged_segments
 from cordwood.cleanup.access.due_reader import KnownDue
-from cordwood.cleanup.access.offline_placement import OfflinePlacement
+from cordwood.cleanup.access.offline.changes import (
+    NewSegment,
+    delete_oldest,
+    leader_epochs_of,
+    restart_log,
+    write_log_start,
+)
+from cordwood.cleanup.access.offline.log import load_offline_log
+from cordwood.cleanup.access.offline.log_directory import (
+    OfflineLogDirectory,
+    PartitionDir,
+    require_closed,
+)
+from cordwood.cleanup.access.offline.placement import OfflinePlacement
 from cordwood.cleanup.access.removal_audit import Origins, audit_expired, audit_group
 from cordwood.cleanup.access.run import Run
 from cordwood.cleanup.plan.captured import Captured
@@ -27,15 +40,6 @@ from cordwood.configs.log_config import LogConfig
 from cordwood.format.trash_notes import COMPACTION, RESTART, RETENTION, Removal, Rewritten
 from cordwood.model.audit import LogRestarted, audit
 from cordwood.storage.filesystem import OS
-from cordwood.storage.log.offline_changes import (
-    NewSegment,
-    delete_oldest,
-    leader_epochs_of,
-    restart_log,
-    write_log_start,
-)
-from cordwood.storage.log.offline_log import load_offline_log
-from cordwood.storage.offline_log_directory import OfflineLogDirectory, PartitionDir, require_closed
 from cordwood.storage.trash import rewritten_of
 
 

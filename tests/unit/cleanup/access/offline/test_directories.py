@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.access.offline.directories import find_places, open_log_dirs
 from cordwood.cleanup.plan.report import Status
 from cordwood.configs.log_config import LogConfig
 from cordwood.model.errors import ConfigError, DirectoryInUseError
-from cordwood.storage.offline_directories import find_places, open_log_dirs
 from support.clean_case import log_dir, log_of
 from support.failing_disks import fill, may_mount, small_disk
 from support.in_process_engine import clean_in_process

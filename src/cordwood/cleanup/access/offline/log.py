@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from cordwood.cleanup.access.offline.log_directory import Checkpoints
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
@@ -29,7 +30,6 @@ from cordwood.storage.filesystem import OS, FileFacts, FileSystem
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, RecoveryPolicy, load_log
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.storage.offline_log_directory import Checkpoints
 from cordwood.storage.overlay_filesystem import OverlayFileSystem
 from cordwood.storage.producers.producer_snapshots import tidy_snapshots
 from cordwood.storage.segment.log_segment import LogSegment

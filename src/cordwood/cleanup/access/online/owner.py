@@ -15,7 +15,7 @@ from itertools import groupby
 from cordwood.cleanup.access.capture import capture
 from cordwood.cleanup.access.commit import CompactionCommitter, CompactionResult
 from cordwood.cleanup.access.due_reader import DueReader
-from cordwood.cleanup.access.online_placement import OnlinePlacement
+from cordwood.cleanup.access.online.placement import OnlinePlacement
 from cordwood.cleanup.access.removal_audit import audit_expired
 from cordwood.cleanup.plan.attempt import Attempt, Limits
 from cordwood.cleanup.plan.captured import Captured

@@ -15,7 +15,8 @@ from typing import Any
 
 from cordwood.cleanup.access.capture import with_due
 from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError
-from cordwood.cleanup.access.log_on_disk import LogFiles
+from cordwood.cleanup.access.offline.log_directory import PartitionDir
+from cordwood.cleanup.access.offline.log_on_disk import LogFiles
 from cordwood.cleanup.access.run import Run
 from cordwood.cleanup.plan.attempt import Attempt
 from cordwood.cleanup.plan.captured import Captured
@@ -31,7 +32,6 @@ from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.retention import RetentionPlan
 from cordwood.configs.log_config import LogConfig
 from cordwood.model.errors import CordwoodError, CorruptError, NoSpaceError
-from cordwood.storage.offline_log_directory import PartitionDir
 from cordwood.storage.replace import JOURNAL_NAME, CompactionJournal, recover_directory
 from cordwood.storage.reread import reread
 

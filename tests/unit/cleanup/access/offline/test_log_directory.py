@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
 from cordwood.format.file_names import CLEANER_OFFSET_CHECKPOINT, RECOVERY_POINT_CHECKPOINT
 from cordwood.format.offset_checkpoint import build_offset_checkpoint, parse_offset_checkpoint
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
-from cordwood.storage.offline_log_directory import OfflineLogDirectory
 from support.log_builder import LogBuilder, write_log_dir
 
 PARTITION = TopicPartition("t", 0)

@@ -1,0 +1,1 @@
+"""Access to logs whose broker is stopped, or is not disturbed: their files."""
