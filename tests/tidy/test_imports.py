@@ -16,7 +16,7 @@ HEAVY = ("numpy", "numba", "pyarrow", "pandas", "pyspark")
         "schedule.cleaner_manager",
         "schedule.log_cleaner",
         "schedule.cleaning",
-        "access.online_owner",
+        "access.online.running_log",
         "schedule.retention_pass",
         "schedule.paused_changes",
     ],

@@ -72,7 +72,6 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     ),
     "model/clock.py": ({"time"}, "the one place that asks for the time"),
     "model/rng.py": ({"random", "uuid"}, "the one place that draws lots for storage"),
-    "cleanup/access/offline/owner.py": ({"secrets"}, "draws the secrets of key hashes"),
     "configs/table.py": ({"read_text"}, "reads the table of settings that ships with it"),
     "model/error_codes.py": ({"read_text"}, "reads the table of errors that ships with it"),
     "protocol/apis.py": ({"read_text"}, "reads the schemas of messages that ship with it"),

@@ -100,6 +100,16 @@ def announce(directory: Path, manifest: Manifest, *, fs: FileSystem) -> Path:
     return path
 
 
+def remove_staged(directory: Path, *, fs: FileSystem) -> None:
+    """Removes what a run that was killed has staged in a directory.
+
+    Raises:
+        OSError, NoSpaceError: a file cannot be removed.
+    """
+    for name in _names(directory, "", fs):
+        fs.remove(directory / name)
+
+
 def manifest_path(directory: Path, base_offset: int, token: str) -> Path:
     """The path of a group's manifest."""
     return directory / f"{base_offset:020d}.manifest.{token}{STAGED_SUFFIX}"

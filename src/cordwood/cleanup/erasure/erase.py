@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,14 +14,17 @@ from cordwood.cleanup.access.offline.directories import (
     locked,
     open_log_dirs,
 )
+from cordwood.cleanup.access.offline.run import OfflineRun
+from cordwood.cleanup.access.offline.stopped_log import StoppedLog
+from cordwood.cleanup.erasure.erased_log import ErasedLog
 from cordwood.cleanup.erasure.erasing import Erasing
 from cordwood.cleanup.erasure.refusals import TIERED, refused_by
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
-from cordwood.cleanup.erasure.stopped_log import StoppedLog
 from cordwood.cleanup.erasure.stray_files import partitions_below
 from cordwood.cleanup.plan.request import Listener, Silence
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.file_names import DELETE_DIR_SUFFIX, TRASH_ID, TRASH_MARK
+from cordwood.model.clock import SystemClock
 from cordwood.model.errors import ConfigError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import parse_directory_name
@@ -55,7 +58,10 @@ def erase(request: EraseRequest, means: Means, *, listener: Listener | None = No
         holds = HoldRegistry(OS)
         holds.read(homes)
         erasing = Erasing(request, means, homes, holds=holds, listener=listener or Silence())
-        finder = _Finder(request, erasing, homes, holds, remover)
+        run = OfflineRun(
+            clock=SystemClock(), now_ms=request.now_ms, remover=remover, only_reads=request.dry_run
+        )
+        finder = _Finder(request, erasing, homes, holds, run)
         finder.find(find_places(log_dirs), locks)
         finder.find_elsewhere()
         finder.require_topics()
@@ -82,12 +88,12 @@ class _Finder:
         erasing: Erasing,
         homes: Sequence[Path],
         holds: HoldRegistry,
-        remover: Executor,
+        run: OfflineRun,
     ) -> None:
         self._request = request
         self._erasing = erasing
         self._homes = list(homes)
-        self._remover = remover
+        self._run = run
         self._holds = holds
         self._seen: set[TopicPartition] = set()
         #: What was searched: one directory may have several names.
@@ -131,7 +137,8 @@ class _Finder:
         elif suffix:
             erasing.add_stray(home, path, partition)
         else:
-            erasing.add_log(StoppedLog(place, config, request=self._request, remover=self._remover))
+            access = StoppedLog(self._run, place.log_dir, place.partition, config=config)
+            erasing.add_log(ErasedLog(access, self._request))
 
     def _refused(
         self, place: Place, config: LogConfig, locks: Locks, *, is_live: bool

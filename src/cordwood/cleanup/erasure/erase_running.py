@@ -10,11 +10,12 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from cordwood.cleanup.access.online.running_log import RunningLog
 from cordwood.cleanup.erasure.erase import is_cut_of_target
+from cordwood.cleanup.erasure.erased_log import ErasedLog
 from cordwood.cleanup.erasure.erasing import Erasing
 from cordwood.cleanup.erasure.refusals import TIERED, refused_by
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
-from cordwood.cleanup.erasure.running_log import RunningLog
 from cordwood.cleanup.erasure.stray_files import partitions_below
 from cordwood.cleanup.plan.request import Listener
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
@@ -68,7 +69,10 @@ def erase_online(
                 continue
             manager.states.abort_and_pause(log.topic_partition)
             stack.callback(manager.states.resume_cleaning, [log.topic_partition])
-            erasing.add_log(RunningLog(log, manager.logs, request, require_wanted=require_wanted))
+            access = RunningLog(
+                log, manager.logs, require_wanted=require_wanted, prefix="Erasure: "
+            )
+            erasing.add_log(ErasedLog(access, request))
         for home in homes:
             _add_beside(erasing, manager, home)
         _add_trash(erasing, logs, context, homes, dry_run=request.dry_run)

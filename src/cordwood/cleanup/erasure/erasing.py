@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from cordwood import __version__
+from cordwood.cleanup.access.announcements import remove_staged
 from cordwood.cleanup.access.commit import CompactionCommitter, Engine, StalePlanError
 from cordwood.cleanup.engine.search.bits import present_in
 from cordwood.cleanup.engine.search.offsets import count_in, united, within
@@ -37,7 +38,7 @@ from cordwood.cleanup.erasure.criteria import (
     narrowed,
     parse_target,
 )
-from cordwood.cleanup.erasure.erased_partition import ErasedPartition
+from cordwood.cleanup.erasure.erased_log import ErasedLog
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, Ledger
 from cordwood.cleanup.erasure.pending import Part, Pending
 from cordwood.cleanup.erasure.refusals import Refusals
@@ -45,7 +46,6 @@ from cordwood.cleanup.erasure.report import FORMAT, audit_erasure, hash_of
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.erasure.stray_files import (
     StrayFile,
-    remove_staged,
     rewrite_stray,
     stray_files_in,
 )
@@ -64,7 +64,7 @@ from cordwood.storage.reading.source import SegmentSource
 class _Log:
     """A partition, and what is erased of it."""
 
-    log: ErasedPartition
+    log: ErasedLog
     part: Part | None = None
 
     @property
@@ -246,7 +246,7 @@ class Erasing:
         """Reports a file or directory that may have such records and cannot be read."""
         self._failed[name] = reason
 
-    def add_log(self, log: ErasedPartition) -> None:
+    def add_log(self, log: ErasedLog) -> None:
         """Adds a log."""
         self._logs.append(_Log(log=log))
 

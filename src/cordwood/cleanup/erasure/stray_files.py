@@ -88,17 +88,6 @@ def partitions_below(top: Path, *, fs: FileSystem = OS) -> Iterator[tuple[Path, 
             yield path, partition
 
 
-def remove_staged(directory: Path, *, fs: FileSystem = OS) -> None:
-    """Removes what a run that was killed has staged beside stray files.
-
-    Raises:
-        OSError, NoSpaceError: a file cannot be removed.
-    """
-    for name in fs.names_in(directory):
-        if name.endswith(STAGED_SUFFIX):
-            fs.remove(directory / name)
-
-
 def _strays(path: Path, partition: TopicPartition, fs: FileSystem) -> StrayFile:
     facts = fs.facts_of(path)
     source = SegmentSource(

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
+from cordwood.model.rng import Rng
+
 #: More bytes than any compaction takes.
 AMPLE_BYTES: Final = 1 << 62
 
@@ -48,6 +50,12 @@ class Attempt:
     free_bytes: int = AMPLE_BYTES
     limits: Limits = field(default_factory=Limits)
     is_measured: bool = False
+
+    @classmethod
+    def drawn(cls, rng: Rng, limits: Limits, *, free_bytes: int = AMPLE_BYTES) -> Attempt:
+        """A new attempt, with a token and a seed that nobody knows before."""
+        seed = int(rng.unique_id(), 16) >> 1
+        return cls(token=rng.unique_id()[:8], seed=seed, free_bytes=free_bytes, limits=limits)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Attempt:

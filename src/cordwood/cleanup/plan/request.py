@@ -84,6 +84,11 @@ class CleanRequest:
     limits: Limits = field(default_factory=Limits)
     trash: Path | None = None
 
+    def compared_config(self, topic: str) -> LogConfig | None:
+        """The settings of `compared_with` for a topic; None if there are none."""
+        resolved = None if self.compared_with is None else self.compared_with(topic)
+        return None if resolved is None else resolved.config
+
     @property
     def applied_limits(self) -> DirectoryLimits:
         """The limits of directories; none where only some topics are looked at."""

@@ -30,9 +30,8 @@ from cordwood.cleanup.access.offline.directories import (
 )
 from cordwood.cleanup.access.offline.groups import OfflineGroups
 from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory, PartitionDir
-from cordwood.cleanup.access.offline.log_on_disk import LogFiles, LogOnDisk
-from cordwood.cleanup.access.offline.owner import OfflineOwner
-from cordwood.cleanup.access.run import Run
+from cordwood.cleanup.access.offline.run import OfflineRun
+from cordwood.cleanup.access.offline.stopped_log import StoppedLog
 from cordwood.cleanup.engine.run_directory import RunDirectory
 from cordwood.cleanup.plan.assumed_retention import AssumedRetention, assumed_of, removes_by_time
 from cordwood.cleanup.plan.captured import Captured
@@ -59,6 +58,7 @@ from cordwood.cleanup.rules.shared_retention import (
 )
 from cordwood.cleanup.schedule.cleaning import Planned, compact, retain
 from cordwood.cleanup.schedule.cleaning_order import CleaningSchedule, DueLog
+from cordwood.cleanup.schedule.partition_run import PartitionRun, Run
 from cordwood.cleanup.schedule.started_engine import StartedEngine
 from cordwood.model.clock import Clock
 from cordwood.model.errors import CordwoodError, NoSpaceError
@@ -189,19 +189,27 @@ class Cleaning:
         self._request = request
         self._clock = clock
         self._listener = listener
-        self._owners: list[OfflineOwner] = []
+        self._owners: list[PartitionRun] = []
         self._resolved: dict[str, Resolved] = {}
         self._holds = HoldRegistry(OS)
-        self._measured: dict[OfflineOwner, MeasuredLog] = {}
-        self._due: list[tuple[OfflineOwner, Captured, CompactionPlan]] = []
+        self._measured: dict[PartitionRun, MeasuredLog] = {}
+        self._due: list[tuple[PartitionRun, Captured, CompactionPlan]] = []
         self._places: Sequence[Place] = ()
         self.scratch: Path | None = None
         self.trash = None if request.trash is None else Trash(request.trash)
         self.report = Report(
             now_ms=request.now_ms, dry_run=request.dry_run, measured=request.measured
         )
-        self._run = Run(
-            request=request, clock=clock, report=self.report, trash=self.trash, remover=remover
+        self._run = Run(request=request, clock=clock, report=self.report)
+        self._offline = OfflineRun(
+            clock=clock,
+            now_ms=request.now_ms,
+            remover=remover,
+            only_reads=request.dry_run,
+            producer_expiration_ms=request.producer_expiration_ms,
+            trash=self.trash,
+            compared_with=request.compared_config,
+            warnings=self.report.warnings,
         )
 
     # ---- pin
@@ -210,12 +218,12 @@ class Cleaning:
         """Finds the partitions, and takes the first view of every one. Raises as `clean`."""
         self._holds.read(log_dir.path for log_dir in log_dirs)
         self._places = places = find_places(log_dirs)
-        self._run.groups = offline_groups(self._request, places)
+        self._offline.groups = offline_groups(self._request, places)
+        self._offline.in_use = self.report.in_use = locks.in_use
         self.report.warnings += missing_topics(
             {place.partition.topic_partition.topic for place in places}, self._request
         )
         self._find_partitions(places, locks)
-        self.report.in_use = locks.in_use
         if self.trash is not None:
             paths = [each.path for each in log_dirs]
             on_disk = self.trash.prepare(paths, read_only=self._request.dry_run)
@@ -228,7 +236,7 @@ class Cleaning:
     @property
     def groups(self) -> OfflineGroups:
         """The committed offsets in the directories."""
-        return self._run.groups
+        return self._offline.groups
 
     def captured(self) -> list[tuple[PartitionReport, Captured]]:
         """Every partition that was read, with its report."""
@@ -276,20 +284,20 @@ class Cleaning:
             report.policy = ",".join(sorted(resolved.config.cleanup_policy))
             self._owners.append(self._owner_of(place, report, resolved))
 
-    def _owner_of(self, place: Place, report: PartitionReport, resolved: Resolved) -> OfflineOwner:
-        partition, config = place.partition, resolved.config
-        files: LogFiles = LogOnDisk(
-            self._run,
+    def _owner_of(self, place: Place, report: PartitionReport, resolved: Resolved) -> PartitionRun:
+        config = resolved.config
+        on_disk = StoppedLog(
+            self._offline,
             place.log_dir,
-            partition,
+            place.partition,
             config=config,
             origins=resolved.origin,
             holds=report.holds,
         )
         if self.scratch is None:
-            return OfflineOwner(self._run, partition, files, report=report, config=config)
-        measured = MeasuredLog(files, partition.path, self.scratch, now_ms=self._request.now_ms)
-        owner = OfflineOwner(self._run, partition, measured, report=report, config=config)
+            return PartitionRun(self._run, on_disk, report=report, config=config)
+        measured = MeasuredLog(on_disk, self.scratch, now_ms=self._request.now_ms)
+        owner = PartitionRun(self._run, measured, report=report, config=config)
         self._measured[owner] = measured
         return owner
 
@@ -326,10 +334,10 @@ class Cleaning:
                 owner.note_before()
         self.report.timing.capture += self._clock.monotonic_s() - started
 
-    def _alive(self) -> list[OfflineOwner]:
+    def _alive(self) -> list[PartitionRun]:
         return [owner for owner in self._owners if owner.is_alive]
 
-    def _shown(self, phase: str, owners: Sequence[OfflineOwner]) -> Iterator[OfflineOwner]:
+    def _shown(self, phase: str, owners: Sequence[PartitionRun]) -> Iterator[PartitionRun]:
         """The owners, one after the other; the listener follows."""
         self._listener.begin(phase, len(owners))
         for owner in owners:
@@ -421,7 +429,7 @@ class Cleaning:
         self.report.timing.plan += self._clock.monotonic_s() - started
 
     def _plan_shared(
-        self, owners: Sequence[OfflineOwner], views: Sequence[LogView]
+        self, owners: Sequence[PartitionRun], views: Sequence[LogView]
     ) -> list[RetentionPlan]:
         """The plan of the limits that logs share, for each of the owners."""
         limits = self._request.applied_limits
@@ -441,7 +449,7 @@ class Cleaning:
             logs, limits, free_bytes=free_bytes, now_ms=self._request.now_ms
         )
 
-    def _plan_one(self, owner: OfflineOwner, check: CheckPlan | None) -> None:
+    def _plan_one(self, owner: PartitionRun, check: CheckPlan | None) -> None:
         after, plan = owner.view, None
         if check is not None:
             after, plan = check.after, check.plan
@@ -508,11 +516,11 @@ class Cleaning:
                 with suppress(OSError, NoSpaceError):
                     committer.clear()
 
-    def _moved(self) -> list[OfflineOwner]:
+    def _moved(self) -> list[PartitionRun]:
         """The owners whose segments are no longer what was measured."""
         return [owner for owner, measured in self._measured.items() if measured.has_moved()]
 
-    def _execute(self, pending: list[OfflineOwner], engine: StartedEngine) -> None:
+    def _execute(self, pending: list[PartitionRun], engine: StartedEngine) -> None:
         for owner in pending:
             with owner.guard():
                 owner.restart_lost_log()
@@ -530,7 +538,7 @@ class Cleaning:
             if not pending:
                 break
 
-    def _retain(self, owners: Sequence[OfflineOwner]) -> None:
+    def _retain(self, owners: Sequence[PartitionRun]) -> None:
         """Retention of all but those of which an interrupted compaction is continued first."""
         owners = [each for each in owners if not each.failed and not each.is_interrupted]
         for owner in self._shown("retention", owners):
@@ -554,8 +562,8 @@ class Cleaning:
                     retain(owner, now_ms=self._request.now_ms)
 
     def _compact(
-        self, pending: Sequence[OfflineOwner], engine: StartedEngine
-    ) -> list[OfflineOwner]:
+        self, pending: Sequence[PartitionRun], engine: StartedEngine
+    ) -> list[PartitionRun]:
         owners = [
             owner
             for owner in pending
@@ -577,7 +585,7 @@ class Cleaning:
             self.report.timing.commit += ended - engine.ended_s
         return compacted
 
-    def _arranged(self, work: list[Planned[OfflineOwner]]) -> list[Planned[OfflineOwner]]:
+    def _arranged(self, work: list[Planned[PartitionRun]]) -> list[Planned[PartitionRun]]:
         """Compactions in the order of the request; measured ones free nothing, in any order."""
         if self._request.measured:
             return work
@@ -596,7 +604,7 @@ class Cleaning:
         self.report.timing.commit += self._clock.monotonic_s() - begun
 
 
-def _due_log(owner: OfflineOwner, committer: CompactionCommitter, request: CleanRequest) -> DueLog:
+def _due_log(owner: PartitionRun, committer: CompactionCommitter, request: CleanRequest) -> DueLog:
     """A log as the schedule takes it; nobody else changes it."""
     compaction = committer.compaction
     return DueLog(
@@ -608,7 +616,7 @@ def _due_log(owner: OfflineOwner, committer: CompactionCommitter, request: Clean
     )
 
 
-def _shared(owner: OfflineOwner, view: LogView) -> SharedLog:
+def _shared(owner: PartitionRun, view: LogView) -> SharedLog:
     return SharedLog(
         view=view,
         log_dir=owner.report.log_dir,

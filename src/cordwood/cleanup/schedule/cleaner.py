@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cordwood.cleanup.access.online.groups import consumed_of
-from cordwood.cleanup.access.online.owner import OnlineOwner, RetainedOnline
+from cordwood.cleanup.access.online.running_log import RunningLog
 from cordwood.cleanup.plan.attempt import Limits
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager, LogCleaningError, LogToClean
 from cordwood.cleanup.schedule.cleaning import compact
 from cordwood.cleanup.schedule.cleaning_states import LogCleaningAbortedError
 from cordwood.cleanup.schedule.quarantine import Stage
 from cordwood.cleanup.schedule.retention_pass import retain
+from cordwood.cleanup.schedule.running_owner import RunningOwner
 from cordwood.configs.value import LONG_MAX
 from cordwood.model.errors import (
     CordwoodError,
@@ -286,7 +287,7 @@ class OnlineCleaner:
 
     def _clean(self, chosen: LogToClean, now_ms: int) -> CleanerStats:
         begun = self._context.clock.monotonic_s()
-        owner = OnlineOwner(
+        owner = RunningOwner(
             chosen.log,
             chosen.cleanable,
             require_wanted=lambda: self._require_wanted(chosen.log),
@@ -356,7 +357,7 @@ class OnlineCleaner:
         now_ms = self._context.clock.now_ms()
         for log in self._manager.rollable_logs(now_ms):
             try:
-                RetainedOnline(log).roll_expired(now_ms)
+                RunningLog(log).roll_expired(now_ms)
             except StorageError as error:  # its directory is offline, or it was closed
                 _log.info("%s%s", self._prefix, error)
             except (OSError, CordwoodError) as error:

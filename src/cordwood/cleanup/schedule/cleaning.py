@@ -1,7 +1,7 @@
 """The sequence of a cleaning: pin, plan, nothing to do?, execute, commit.
 
-It is the same for every log. What differs between an offline and an online log is its `LogOwner`,
-which pins the state that a plan is made of, and commits what was planned on it.
+It is the same for every log. A `LogOwner` pins the state that a plan is made of, commits what was
+planned on it, and reports both; it does so by the `LogAccess` of its log.
 
 Source: org.apache.kafka.storage.internals.log.Cleaner.doClean, UnifiedLog.deleteOldSegments.
 """
@@ -62,7 +62,7 @@ class Abandoning(Protocol):
 class LogOwner(RetentionOwner, Abandoning, Protocol):
     """The right to clean one log; methods are called in the order given here.
 
-    An `OfflineOwner` may be compacted again, from `interrupted` on.
+    A `PartitionRun` may be compacted again, from `interrupted` on.
     """
 
     def guard(self) -> AbstractContextManager[None]:

@@ -9,10 +9,10 @@ import logging
 from collections.abc import Callable, Sequence
 
 from cordwood.cleanup.access.online.groups import consumed_of
-from cordwood.cleanup.access.online.owner import RetainedOnline
 from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN, Consumed, GroupLoss
 from cordwood.cleanup.schedule import cleaning
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
+from cordwood.cleanup.schedule.running_owner import RunningRetention
 from cordwood.cleanup.schedule.shared_retention_pass import retain_shared
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.log.partition_log import PartitionLog
@@ -42,7 +42,7 @@ def retain(
 
     Source: UnifiedLog.deleteOldSegments.
     """
-    return cleaning.retain(RetainedOnline(log, consumed=consumed, lost=lost), now_ms=now_ms)
+    return cleaning.retain(RunningRetention(log, consumed=consumed, lost=lost), now_ms=now_ms)
 
 
 def retention_pass(manager: CleanerManager) -> int:

@@ -8,7 +8,6 @@ from dataclasses import replace
 
 from cordwood.cleanup.access.capture import view_of
 from cordwood.cleanup.access.online.groups import KnownOffsets, consumed_of
-from cordwood.cleanup.access.online.owner import RetainedOnline
 from cordwood.cleanup.rules.retention import RetentionPlan
 from cordwood.cleanup.rules.shared_retention import (
     DirectoryLimits,
@@ -18,6 +17,7 @@ from cordwood.cleanup.rules.shared_retention import (
 )
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.cleaning import retain
+from cordwood.cleanup.schedule.running_owner import RunningRetention
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.deleted_space import free_bytes_soon
@@ -96,7 +96,7 @@ def _delete(
     manager: CleanerManager, log: PartitionLog, plan: RetentionPlan, known: KnownOffsets
 ) -> int:
     """Deletes the segments of a plan, if they still are the log's oldest; how many went."""
-    owner = RetainedOnline(log, consumed=consumed_of(known, log), lost=manager.groups.note)
+    owner = RunningRetention(log, consumed=consumed_of(known, log), lost=manager.groups.note)
     bases = [each.base_offset for each in plan.expired]
     try:
         with owner.held() as now:

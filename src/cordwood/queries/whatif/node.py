@@ -284,13 +284,13 @@ def compare_running(
             continue
         changes[topic] = planned.changes
         if planned.is_concerned:
-            comparison.partitions.append(_compared(planned, now_ms))
+            comparison.partitions.append(_compared_log(planned, now_ms))
     comparison.changes = {topic: change for topic, change in sorted(changes.items()) if change}
     comparison.unchanged_topics = len(changes) - len(comparison.changes)
     return comparison
 
 
-def _compared(planned: PlannedBoth, now_ms: int) -> Compared:
+def _compared_log(planned: PlannedBoth, now_ms: int) -> Compared:
     log = planned.log.log
     then_view = planned.log.then_view
     return Compared(

@@ -11,14 +11,15 @@ from pathlib import Path
 import pytest
 
 from cordwood.cleanup.access.commit import CompactionCommitter, Engine
+from cordwood.cleanup.access.log_access import OwnedLog
 from cordwood.cleanup.access.measured_log import MeasuredLog
 from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
-from cordwood.cleanup.access.offline.log_on_disk import LogFiles, LogOnDisk
-from cordwood.cleanup.access.offline.owner import OfflineOwner
-from cordwood.cleanup.access.run import Run
+from cordwood.cleanup.access.offline.run import OfflineRun
+from cordwood.cleanup.access.offline.stopped_log import StoppedLog
 from cordwood.cleanup.plan.report import PartitionReport, Report, Status
 from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.cleanup.schedule.cleaning import compact
+from cordwood.cleanup.schedule.partition_run import PartitionRun, Run
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
 from cordwood.model.clock import SystemClock
@@ -46,15 +47,15 @@ def updates(name: str = "t-0") -> LogBuilder:
     return log
 
 
-def owner_of(root: Path, run: Run, scratch: Path | None) -> OfflineOwner:
+def owner_of(root: Path, run: Run, offline: OfflineRun, scratch: Path | None) -> PartitionRun:
     """The owner of the only log below `root`, measured if there is a scratch directory."""
     log_dir = OfflineLogDirectory(root)
     (place,) = log_dir.partitions()
-    files: LogFiles = LogOnDisk(run, log_dir, place, config=CONFIG)
+    access: OwnedLog = StoppedLog(offline, log_dir, place, config=CONFIG)
     if scratch is not None:
-        files = MeasuredLog(files, place.path, scratch, now_ms=NOW_MS)
+        access = MeasuredLog(access, scratch, now_ms=NOW_MS)
     report = PartitionReport(topic="t", partition=0, log_dir="", status=Status.UNCHANGED)
-    return OfflineOwner(run, place, files, report=report, config=CONFIG)
+    return PartitionRun(run, access, report=report, config=CONFIG)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -71,10 +72,10 @@ def test_the_predicted_view_is_the_one_that_is_read_afterwards(tmp_path: Path, s
         )
         report = Report(now_ms=NOW_MS, dry_run=measured)
         with ThreadPoolExecutor(1) as remover:
-            run = Run(
-                request=request, clock=SystemClock(), report=report, trash=None, remover=remover
-            )
-            owner = owner_of(tmp_path / "logs", run, scratch if measured else None)
+            clock = SystemClock()
+            run = Run(request=request, clock=clock, report=report)
+            offline = OfflineRun(clock=clock, now_ms=NOW_MS, remover=remover, only_reads=measured)
+            owner = owner_of(tmp_path / "logs", run, offline, scratch if measured else None)
             owner.capture()
             compact([owner], CompiledEngine, now_ms=NOW_MS)
             views.append(owner.view)

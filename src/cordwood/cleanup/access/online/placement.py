@@ -39,8 +39,9 @@ class OnlinePlacement:
         *,
         truncation_count: int,
         require_wanted: Callable[[], None],
-        require_allowed: Callable[[], None] = lambda: None,
-        prefix: str = "",
+        require_allowed: Callable[[], None],
+        remove_deleted: Callable[[], object],
+        prefix: str,
     ) -> None:
         """Prepares for one compaction, or erasure.
 
@@ -51,6 +52,7 @@ class OnlinePlacement:
             require_wanted: raises if the compaction must not continue.
             require_allowed: called with the log's lock held, before a group takes the place of its
                 sources: a hold that was added is in force when its command returns.
+            remove_deleted: removes the files at once that wait for their removal.
             prefix: of what is logged.
         """
         self._log = log
@@ -58,6 +60,7 @@ class OnlinePlacement:
         self._truncation_count = truncation_count
         self._require_wanted = require_wanted
         self._require_allowed = require_allowed
+        self._remove_deleted = remove_deleted
         self._prefix = prefix
 
     def require_wanted(self) -> None:
@@ -76,9 +79,9 @@ class OnlinePlacement:
             TrashError: the trash refused what the group replaces; nothing has changed.
         """
         if compaction.erased is not None:
-            remove_deleted(self._log)
+            self._remove_deleted()
             self._place(compaction, number, manifest, None)
-            remove_deleted(self._log)
+            self._remove_deleted()
             return
         group = compaction.groups[number]
         self._tell(compaction, [self._sources[base] for base in group], group[0])
@@ -167,13 +170,3 @@ class OnlinePlacement:
 
     def end(self) -> None:
         """Does nothing: there is nothing to forget."""
-
-
-def remove_deleted(log: PartitionLog) -> list[str]:
-    """Removes the files that wait for file.delete.delay.ms at once; a reader of one reads on.
-
-    Raises:
-        StorageError: the disk refused.
-    """
-    with log.guard("deleting segments of"):
-        return log.deleted_files.remove_all(log.directory, log.context.fs)

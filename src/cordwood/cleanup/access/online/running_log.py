@@ -1,4 +1,7 @@
-"""The owner of an online log: it is cleaned in parallel with appends and reads.
+"""Access to one log that a broker serves: it is cleaned in parallel with appends and reads.
+
+Segments below the active one do not change, and readers of one that is replaced keep its file.
+There is no journal: after a crash the loader finishes or undoes the group that it finds half done.
 
 Source: org.apache.kafka.storage.internals.log.Cleaner.doClean, UnifiedLog.deleteOldSegments.
 """
@@ -7,22 +10,20 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import replace
-from datetime import UTC, datetime
+from contextlib import contextmanager, suppress
 from itertools import groupby
 
+from cordwood.cleanup.access.announcements import remove_staged
 from cordwood.cleanup.access.capture import capture
-from cordwood.cleanup.access.commit import CompactionCommitter, CompactionResult
+from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError
 from cordwood.cleanup.access.due_reader import DueReader
+from cordwood.cleanup.access.log_access import LogAccess, Recovery
 from cordwood.cleanup.access.online.placement import OnlinePlacement
 from cordwood.cleanup.access.removal_audit import audit_expired
 from cordwood.cleanup.plan.attempt import Attempt, Limits
 from cordwood.cleanup.plan.captured import Captured
-from cordwood.cleanup.plan.compaction import CompactionPlan
 from cordwood.cleanup.plan.log_compaction import LogCompaction
-from cordwood.cleanup.rules.cleanable import Cleanable
-from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN, Consumed, GroupLoss
+from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN, Consumed
 from cordwood.cleanup.rules.idle_roll import should_roll_expired, should_roll_idle
 from cordwood.cleanup.rules.log_view import RetainedLog
 from cordwood.cleanup.rules.retention import LOG_START, TIME, Expired, RetentionPlan
@@ -31,15 +32,15 @@ from cordwood.model.errors import NoSpaceError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.segment_removal import delete_segments, trash_path
+from cordwood.storage.log_manager import LogManager
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_list import SegmentList
 
 _log = logging.getLogger(__name__)
-_future_timestamps = logging.getLogger(f"{__name__}.future_timestamps")
 
 
 class _Held:
-    """An online log whose lock is held, as a `RetainedLog`: what is not asked for is not read."""
+    """A running log whose lock is held, as a `RetainedLog`: what is not asked for is not read."""
 
     __slots__ = ("_log", "consumed")
 
@@ -80,21 +81,42 @@ class _Held:
         return self._log.holds
 
 
-class RetainedOnline:
-    """A `RetentionOwner` of an online log: nothing else changes it while its lock is held."""
+class RunningLog(LogAccess):
+    """The `LogAccess` of a log that is in use: nothing else changes it while its lock is held."""
+
+    is_running = True
 
     def __init__(
         self,
         log: PartitionLog,
+        logs: LogManager | None = None,
         *,
         consumed: Consumed = NOTHING_KNOWN,
-        lost: Callable[[PartitionLog, Sequence[GroupLoss]], object] = lambda *_: None,
+        require_wanted: Callable[[], None] = lambda: None,
+        prefix: str = "",
     ) -> None:
-        """Takes the log, what groups have consumed of it, and what receives their losses."""
+        """Reads nothing yet.
+
+        Args:
+            log: that is cleaned.
+            logs: has it; needed to notice that another log has its name, or is to have it.
+            consumed: what groups have consumed of it.
+            require_wanted: raises if a compaction must not continue.
+            prefix: of what is logged.
+        """
+        super().__init__(log.topic_partition, log.directory, log_dir=log.log_dir, fs=log.context.fs)
         self._log = log
+        self._logs = logs
         self._consumed = consumed
-        self._lost = lost
+        self._require_wanted = require_wanted
+        self._cleaner = prefix
         self._prefix = f"[UnifiedLog partition={log.topic_partition}, dir={log.log_dir}]"
+
+    # ---- view
+
+    def pin(self, *, end: int | None = None) -> Captured:
+        """Captures the log; its lock is held while offsets and producers are noted."""
+        return capture(self._log, end=end)
 
     @contextmanager
     def held(self) -> Iterator[RetainedLog]:
@@ -109,8 +131,59 @@ class RetainedOnline:
             log.require_open()
             yield log
 
+    @property
+    def holds(self) -> tuple[str, ...]:
+        """The ids of the legal holds of this moment."""
+        return self._log.holds
+
+    @property
+    def is_moving(self) -> bool:
+        """Whether a future log will replace this one."""
+        return self._logs is not None and self._logs.get(self.partition, future=True) is not None
+
+    def segment_names(self) -> set[str]:
+        """The names of the log files of the segments that the log has now."""
+        return {segment.path.name for segment in self._log.segments}
+
+    def require_same(self, captured: Captured) -> None:
+        """Requires that no other log has the name, and that this one was not truncated.
+
+        Raises:
+            StalePlanError: it was, or another has.
+        """
+        is_same = self._logs is None or self._logs.get(self.partition) is self._log
+        if not is_same or self._log.offsets.truncation_count != captured.truncation_count:
+            raise StalePlanError(
+                f"{self.partition}: its log was truncated, moved or deleted meanwhile: erase again"
+            )
+
+    # ---- changes
+
+    def recover(self, *, is_erasure: bool = False) -> Recovery:
+        """Removes staged files; a loader did the rest when the broker started."""
+        removed = self.remove_deleted() if is_erasure else []
+        remove_staged(self.directory, fs=self.fs)
+        return Recovery(removed=tuple(removed))
+
+    def remove_deleted(self) -> list[str]:
+        """Removes the files at once that wait for file.delete.delay.ms; a reader of one continues.
+
+        Raises:
+            StorageError: the disk refused.
+        """
+        with self._log.guard("deleting segments of"):
+            return self._log.deleted_files.remove_all(self._log.directory, self.fs)
+
+    def roll(self) -> None:
+        """Rolls the active segment."""
+        self._log.roll()
+
     def roll_idle(self, now_ms: int) -> None:
-        """Rolls an active segment that has expired or is idle."""
+        """Rolls the active segment if it is idle, or if a rule removes a record of it.
+
+        Raises:
+            As `roll_expired`.
+        """
         self.roll_expired(now_ms)
         if not self._log.config.cordwood_segment_roll_idle:
             return
@@ -159,30 +232,8 @@ class RetainedOnline:
             setting,
         )
 
-    def note_retention(self, plan: RetentionPlan) -> None:
-        """Logs the warnings."""
-        for warning in plan.warnings:
-            _future_timestamps.warning("%s %s", self._prefix, warning)
-
     def delete(self, plan: RetentionPlan) -> int:
         """Deletes rule by rule, as Kafka does."""
-        try:
-            return self._delete(plan)
-        finally:
-            self._note_losses(plan)
-
-    def _note_losses(self, plan: RetentionPlan) -> None:
-        """Notes the losses of a plan, as far as it was carried out."""
-        gone = self._log.log_start_offset
-        losses = [
-            replace(loss, last_offset=min(loss.last_offset, gone - 1))
-            for loss in plan.losses
-            if loss.first_offset < gone
-        ]
-        if losses:
-            self._lost(self._log, losses)
-
-    def _delete(self, plan: RetentionPlan) -> int:
         log, count = self._log, 0
         for _, group in groupby(plan.expired, key=lambda expired: expired.rule):
             expired = list(group)
@@ -214,8 +265,44 @@ class RetainedOnline:
             return segments[count].base_offset
         return self._log.log_end_offset
 
+    # ---- compactions and erasures
 
-def _lines(expired: list[Expired], segments: list[LogSegment]) -> list[str]:
+    def attempt(self, limits: Limits) -> Attempt:
+        """Draws token and seed by the random numbers of the log."""
+        free_bytes = self.fs.free_bytes(self._log.directory)
+        return Attempt.drawn(self._log.context.rng, limits, free_bytes=free_bytes)
+
+    def committer(
+        self,
+        compaction: LogCompaction,
+        captured: Captured,
+        *,
+        on_first: Callable[[], None] = lambda: None,
+        require_allowed: Callable[[], None] = lambda: None,
+    ) -> CompactionCommitter:
+        """Makes a committer that places groups under the lock of the log."""
+        placement = OnlinePlacement(
+            self._log,
+            captured.segments,
+            truncation_count=captured.truncation_count,
+            require_wanted=self._require_wanted,
+            require_allowed=require_allowed,
+            remove_deleted=self.remove_deleted,
+            prefix=self._cleaner,
+        )
+        return CompactionCommitter(compaction, placement, fs=self.fs, on_first=on_first)
+
+    def finish(self, committer: CompactionCommitter) -> None:
+        """Closes the committer; the cleaner manager writes the checkpoint."""
+        self.abandon(committer)
+
+    def abandon(self, committer: CompactionCommitter) -> None:
+        """Closes the committer; the next compaction removes what the disk keeps."""
+        with suppress(OSError, NoSpaceError):
+            committer.close()
+
+
+def _lines(expired: Sequence[Expired], segments: Sequence[LogSegment]) -> list[str]:
     """Kafka's words for what goes by one rule."""
     if expired[0].rule == LOG_START:
         names = ",".join(map(str, segments))
@@ -225,126 +312,3 @@ def _lines(expired: list[Expired], segments: list[LogSegment]) -> list[str]:
         f"Deleting segment {segment} due to {gone.text}{end}"
         for gone, segment in zip(expired, segments, strict=True)
     ]
-
-
-class OnlineOwner(RetainedOnline):
-    """A `LogOwner` of an online log.
-
-    `result` is that of its compaction, None until it is finished.
-    """
-
-    def __init__(
-        self,
-        log: PartitionLog,
-        cleanable: Cleanable,
-        *,
-        require_wanted: Callable[[], None],
-        limits: Limits,
-        prefix: str = "",
-    ) -> None:
-        """Prepares; nothing happens yet.
-
-        Args:
-            log: that nobody else cleans, nor deletes segments of.
-            cleanable: its dirty section.
-            require_wanted: raises if the compaction must not continue.
-            limits: of the compaction.
-            prefix: of what is logged.
-        """
-        super().__init__(log)
-        self.result: CompactionResult | None = None
-        self._cleanable = cleanable
-        self._require_wanted = require_wanted
-        self._limits = limits
-        self._cleaner = prefix
-
-    def guard(self) -> AbstractContextManager[None]:
-        """Returns a context that does nothing: errors reach the caller."""
-        return nullcontext()
-
-    def interrupted(self) -> None:
-        """Returns None: an online log has no journal."""
-
-    def cleanable(self) -> Cleanable:
-        """The section that the cleaner manager has chosen."""
-        _log.info("%sBeginning cleaning of log %s", self._cleaner, self._log.topic_partition)
-        return self._cleanable
-
-    def pin(self, cleanable: Cleanable) -> Captured:
-        """Captures the log up to the end of the section."""
-        return capture(self._log, end=cleanable.cleaned_to)
-
-    def note_compaction(self, cleanable: Cleanable, plan: CompactionPlan) -> None:
-        """Logs nothing: the committer's line names the segments, too."""
-
-    def attempt(self) -> Attempt:
-        """Draws token and seed by the log's random numbers."""
-        context = self._log.context
-        return Attempt(
-            seed=int(context.rng.unique_id(), 16) >> 1,
-            token=context.rng.unique_id()[:8],
-            free_bytes=context.fs.free_bytes(self._log.directory),
-            limits=self._limits,
-        )
-
-    def committer(
-        self, compaction: LogCompaction, captured: Captured | None
-    ) -> CompactionCommitter:
-        """Makes a committer that places groups in the running log."""
-        assert captured is not None, "an online log is always pinned"
-        _announce(compaction, self._cleaner)
-        placement = OnlinePlacement(
-            self._log,
-            captured.segments,
-            truncation_count=captured.truncation_count,
-            require_wanted=self._require_wanted,
-            prefix=self._cleaner,
-        )
-        return CompactionCommitter(
-            compaction,
-            placement,
-            fs=self._log.context.fs,
-            on_first=lambda: _announce_cleaning(compaction, self._cleaner),
-        )
-
-    def finish(self, committer: CompactionCommitter) -> None:
-        """Keeps the result; the cleaner manager writes the checkpoint."""
-        self.abandon(committer)
-        self.result = committer.result
-
-    def abandon(self, committer: CompactionCommitter) -> None:
-        """Closes the committer; the next compaction removes what the disk keeps."""
-        with suppress(OSError, NoSpaceError):
-            committer.close()
-
-
-def _announce(compaction: LogCompaction, prefix: str) -> None:
-    name = compaction.name
-    _log.info("%sBuilding offset map for %s...", prefix, name)
-    _log.info(
-        "%sBuilding offset map for log %s for %s segments in offset range [%s, %s).",
-        prefix,
-        name,
-        len(compaction.dirty),
-        compaction.first_dirty,
-        compaction.first_uncleanable,
-    )
-
-
-def _announce_cleaning(compaction: LogCompaction, prefix: str) -> None:
-    """Logs, when the first group is ready, that the offset map is complete."""
-    name = compaction.name
-    _log.info("%sOffset map for log %s complete.", prefix, name)
-    _log.info(
-        "%sCleaning log %s (cleaning prior to %s, discarding tombstones prior to upper bound "
-        "deletion horizon %s)...",
-        prefix,
-        name,
-        _date(compaction.segments[-1].modified_ns // 1_000_000),
-        _date(compaction.rules.legacy_horizon_ms),
-    )
-
-
-def _date(ms: int) -> str:
-    """A date in the format of java.util.Date, in UTC."""
-    return datetime.fromtimestamp(ms / 1000, UTC).strftime("%a %b %d %H:%M:%S UTC %Y")

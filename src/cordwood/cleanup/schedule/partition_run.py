@@ -1,44 +1,54 @@
-"""One partition of a run of `cordwood clean`: its log's owner, and the report of what it did.
+"""One partition of a run of `cordwood clean`: the owner of its log, which reports what was done.
 
-The view of the log is read again after each commit, so that every stage sees what is on disk.
+The log is pinned again after each change, so that every stage sees what the access has then.
 """
 
 from __future__ import annotations
 
 import logging
-import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import replace
-from pathlib import Path
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cordwood.cleanup.access.capture import with_due
-from cordwood.cleanup.access.commit import CompactionCommitter, StalePlanError
-from cordwood.cleanup.access.offline.log_directory import PartitionDir
-from cordwood.cleanup.access.offline.log_on_disk import LogFiles
-from cordwood.cleanup.access.run import Run
+from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.access.log_access import OwnedLog
 from cordwood.cleanup.plan.attempt import Attempt
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.check_plan import view_when_rolled
 from cordwood.cleanup.plan.compaction import CompactionPlan
 from cordwood.cleanup.plan.compaction_values import Discarded
 from cordwood.cleanup.plan.log_compaction import LogCompaction
-from cordwood.cleanup.plan.report import PartitionReport, Size, Status
+from cordwood.cleanup.plan.report import PartitionReport, Report, Size, Status
+from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.cleanup.rules.blockers import Code
 from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.rules.due import NOTHING_DUE
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.retention import RetentionPlan
 from cordwood.configs.log_config import LogConfig
-from cordwood.model.errors import CordwoodError, CorruptError, NoSpaceError
-from cordwood.storage.replace import JOURNAL_NAME, CompactionJournal, recover_directory
+from cordwood.model.clock import Clock
+from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.storage.reread import reread
 
 _log = logging.getLogger(__name__)
 
 
-class OfflineOwner:
+@dataclass(slots=True, kw_only=True)
+class Run:
+    """The state that the partitions of one run share.
+
+    `interrupted` are committers to be cleared at the end.
+    """
+
+    request: CleanRequest
+    clock: Clock
+    report: Report
+    interrupted: list[CompactionCommitter] = field(default_factory=list)
+
+
+class PartitionRun:
     """A `LogOwner` of a log whose directory is locked, or of one that is only read.
 
     The latter are those of a dry run, and those with a legal hold. `planned_s` is when its last
@@ -46,22 +56,15 @@ class OfflineOwner:
     """
 
     def __init__(
-        self,
-        run: Run,
-        place: PartitionDir,
-        files: LogFiles,
-        *,
-        report: PartitionReport,
-        config: LogConfig,
+        self, run: Run, access: OwnedLog, *, report: PartitionReport, config: LogConfig
     ) -> None:
-        """Takes the partition's directory, and what its changes are made to."""
+        """Takes the access to its log."""
         self.report = report
         self.config = config
         self.planned_s = 0.0
         self._run = run
         self._request = run.request
-        self._place = place
-        self._files = files
+        self._access = access
         self._captured: Captured | None = None
         self._interrupted: LogCompaction | None = None
         self._changed = False
@@ -107,29 +110,22 @@ class OfflineOwner:
         Raises:
             CorruptError: the journal cannot be read.
         """
-        directory = self._place.path
-        # What an interrupted erasure has replaced must not go to the trash.
-        dispose = None if _is_erasing(directory) else self._run.trash
-        found = recover_directory(directory, dispose=dispose)
+        found = self._access.recover()
         self.report.warnings += [
             f"{change} (an earlier run was interrupted)" for change in found.changes
         ]
-        if found.plan is not None:
-            self._interrupted = replace(
-                _interrupted_in(found.plan, directory),
-                groups_done=found.groups_done,
-                before=found.after or [[], []],
-            )
+        self._interrupted = found.interrupted
 
     def capture(self) -> None:
         """Reads the log; one that is deleted meanwhile is left alone."""
         if not self._request.dry_run:
-            self._captured = self._files.read()
+            self._captured = self._access.pin()
         else:
+            directory = self._access.directory
             try:
-                self._captured = reread(self._files.read, directory=self._place.path)
+                self._captured = reread(self._access.pin, directory=directory)
             except FileNotFoundError:
-                if self._place.path.exists():
+                if directory.exists():
                     raise
                 self.report.status = Status.LEFT_ALONE
                 self.report.reason = "it was deleted while it was being read"
@@ -184,7 +180,7 @@ class OfflineOwner:
     @property
     def may_roll(self) -> bool:
         """Whether the active segment may be rolled; after an unclean shutdown it may be torn."""
-        return self._files.is_whole
+        return self._access.is_whole
 
     def view_when_rolled(self) -> LogView:
         """The view of the log as `roll_idle` will leave it, now."""
@@ -205,7 +201,7 @@ class OfflineOwner:
         if self.view_when_rolled() is self.view:
             return
         self.report.rolled_at = self.view.log_end_offset
-        self._files.roll(self.captured)
+        self._access.roll()
         self._changed = True
         if not self._request.dry_run:  # which may do it to a copy
             _log.info(
@@ -240,29 +236,18 @@ class OfflineOwner:
                 self.report.reason = waits
 
     def delete(self, plan: RetentionPlan) -> int:
-        """Deletes the planned segments.
-
-        Raises:
-            StalePlanError: the segments are not those that were captured.
-        """
-        view, bases = self.view, [segment.base_offset for segment in plan.expired]
-        if bases != [s.base_offset for s in view.segments[: len(bases)]]:
-            raise StalePlanError(
-                f"{view.topic_partition}: its segments have changed since the plan"
-            )
-        if plan.roll and view.active.base_offset == view.log_end_offset:
-            raise StalePlanError(f"{view.topic_partition}: an empty active segment cannot expire")
-        self._files.delete_oldest(self.captured, plan)
+        """Deletes the planned segments, and captures the log again."""
+        count = self._access.delete(plan)
         self._changed = True
         self.note_plan(plan)
         self.capture()
-        return len(plan.expired)
+        return count
 
     def restart_lost_log(self) -> None:
         """Restarts a log, empty, whose log start offset is beyond its end."""
         offset = self.captured.beyond_end
         if offset is not None and not self.report.holds:
-            self._files.restart(self.captured, offset)
+            self._access.restart(offset)
             self._changed = True
             self.capture()
 
@@ -302,7 +287,7 @@ class OfflineOwner:
         cleanable = self._cleanable(self.view)
         self._warn(cleanable.warnings)
         if cleanable.reset_checkpoint and not self.report.holds:
-            self._files.set_cleaner_offset(cleanable.first_dirty)
+            self._access.set_cleaner_offset(cleanable.first_dirty)
         if cleanable.reason is not None and not self._changed and not self.report.holds:
             self.report.reason = f"not compacted: {cleanable.reason}"
         return cleanable
@@ -316,34 +301,26 @@ class OfflineOwner:
         self.note_plan(None, cleanable, plan)
 
     def attempt(self) -> Attempt:
-        """Draws token and seed; limits by the run's request and the disk."""
-        return Attempt(
-            token=secrets.token_hex(4),
-            seed=secrets.randbits(127),
-            free_bytes=self._files.free_bytes(),
-            limits=self._request.limits,
-        )
+        """Draws an attempt within the limits of the request."""
+        return self._access.attempt(self._request.limits)
 
     def committer(
         self, compaction: LogCompaction, _: Captured | None = None
     ) -> CompactionCommitter:
-        """Makes the committer of the log's files."""
-        return self._files.committer(compaction, self.captured)
+        """Makes the committer by the access to the log."""
+        return self._access.committer(compaction, self.captured)
 
     def finish(self, committer: CompactionCommitter) -> None:
-        """Reports the result, and writes the checkpoint; the journal is removed after that."""
+        """Reports the result, and captures the log again."""
         result = committer.result
         self._changed = self._changed or any(not m.unchanged for m in result.manifests)
         self.report.discarded = self.report.discarded.plus(result.discarded)
         if result.index is not None:
             self.report.keys = (self.report.keys or 0) + result.index.keys
+        self._access.finish(committer)
         if not committer.done:
-            committer.close()
             return
-        self._files.note_compacted(self.captured, committer)
-        self._is_compacted = True
-        committer.close()
-        self._changed = True
+        self._is_compacted = self._changed = True
         self.report.reason = ""
         before = sum(m.records_before for m in result.manifests)
         after = sum(m.records_after for m in result.manifests)
@@ -355,8 +332,7 @@ class OfflineOwner:
     def abandon(self, committer: CompactionCommitter) -> None:
         """Clears the staged files, and once more when the engine has ended."""
         self._run.interrupted.append(committer)
-        with suppress(OSError, NoSpaceError):
-            committer.clear()
+        self._access.abandon(committer)
 
     # ---- report
 
@@ -397,7 +373,7 @@ class OfflineOwner:
         if self.failed:
             self._capture_again()
         elif not self.report.holds:
-            self._files.end(self.captured)
+            self._access.end()
         self._note_after()
 
     def _capture_again(self) -> None:
@@ -419,25 +395,10 @@ class OfflineOwner:
             report.before = replace(report.before, records=self._records_before)
             records = self._records_before - (self._discarded_records or 0)
         report.after = Size(segments=len(view.segments), bytes=view.size_bytes, records=records)
-        report.cleaner_checkpoint = self._files.cleaner_offset()
+        report.cleaner_checkpoint = self._access.cleaner_offset()
         report.log_start_offset = view.log_start_offset
         if self._changed and not self.failed:
             report.status = Status.PLANNED if self._request.dry_run else Status.CLEANED
-
-
-def _interrupted_in(plan: dict[str, Any], directory: Path) -> LogCompaction:
-    """The compaction that a journal names, in the directory where it lies now.
-
-    Raises:
-        CorruptError: it is none.
-    """
-    try:
-        return LogCompaction.from_json(plan).in_directory(directory)
-    except (ValueError, KeyError, TypeError) as error:
-        raise CorruptError(
-            f"not the plan of a compaction ({error}); remove it to have it planned again",
-            path=str(directory / JOURNAL_NAME),
-        ) from error
 
 
 def _still_holds(compaction: LogCompaction, captured: Captured) -> bool:
@@ -449,9 +410,3 @@ def _still_holds(compaction: LogCompaction, captured: Captured) -> bool:
         for s in compaction.segments
         if s.base_offset in left
     )
-
-
-def _is_erasing(directory: Path) -> bool:
-    """Whether an interrupted run was erasing records of a partition."""
-    found = CompactionJournal(directory).read()
-    return found is not None and found[0].get("erased") is not None
