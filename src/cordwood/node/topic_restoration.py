@@ -121,7 +121,7 @@ class TopicRestoration:
         with trash.access(f"looking for {name}"):
             topics = trash.topics.all()
         topic = require_named(topics, name, topic_id)
-        self._logs.dispose_of_topic(topic.topic_id)
+        self._logs.deleted.dispose_of_topic(topic.topic_id)
         with trash.access(f"looking for {name}"):
             missing = trash.topics.missing(topic)
         if missing:

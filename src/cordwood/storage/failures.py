@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from types import TracebackType
 
 from cordwood.model.clock import Clock, SystemClock
-from cordwood.model.errors import NoSpaceError
+from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.kafka_errors import StorageError
 
 _log = logging.getLogger(__name__)
@@ -141,3 +141,24 @@ class _Guard:
         else:
             self._channel.report_full(self._log_dir, reason)
         raise StorageError(reason) from error
+
+
+@contextmanager
+def reported(log: object, doing: str) -> Iterator[None]:
+    """Logs the error of one log, so that work on the others continues."""
+    try:
+        yield
+    except CordwoodError:
+        _log.exception("Error %s %s", doing, log)
+
+
+@contextmanager
+def quiet_failure() -> Iterator[None]:
+    """Logs a failed write: a failed directory is offline by now, a full one is tried again.
+
+    Of a full disk `FailureChannel` logs once a minute, whatever is refused.
+    """
+    try:
+        yield
+    except StorageError as error:
+        _log.log(logging.DEBUG if error.is_out_of_space else logging.WARNING, "%s", error)

@@ -6,11 +6,9 @@ Source: org.apache.kafka.storage.internals.log.LogManager.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from uuid import UUID
 
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.log_config import LogConfig
@@ -19,7 +17,9 @@ from cordwood.model.errors import CordwoodError
 from cordwood.model.hold import held_by
 from cordwood.model.kafka_errors import NotCaughtUpError, PolicyViolationError, StorageError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage import directory_names
+from cordwood.storage.deleted_logs import DeletedLogs
+from cordwood.storage.directory_names import future_directory_name
+from cordwood.storage.failures import quiet_failure, reported
 from cordwood.storage.loaded_log_directory import LoadedLogDirectory, LoadProgress, Logs, Silent
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
@@ -29,33 +29,11 @@ from cordwood.storage.trashed_logs import (
     ReturnedLog,
     belongs_to_trash,
     close_for_trash,
-    dispose_of,
     note_closed,
     open_returned,
 )
 
 _log = logging.getLogger(__name__)
-
-
-@contextmanager
-def _reported(log: PartitionLog, doing: str) -> Iterator[None]:
-    """Logs the error of one log, so that work on the others continues."""
-    try:
-        yield
-    except CordwoodError:
-        _log.exception("Error %s %s", doing, log)
-
-
-@contextmanager
-def _quiet_failure() -> Iterator[None]:
-    """Logs a failed write: a failed directory is offline by now, a full one is tried again.
-
-    Of a full disk `FailureChannel` logs once a minute, whatever is refused.
-    """
-    try:
-        yield
-    except StorageError as error:
-        _log.log(logging.DEBUG if error.is_out_of_space else logging.WARNING, "%s", error)
 
 
 def _is_absent(present: Container[TopicPartition], partition: TopicPartition) -> bool:
@@ -88,8 +66,9 @@ class LogManager(LogSet):
         self.broker = broker or BrokerConfig()
         self.broker_epoch = -1
         self.on_removed: list[Callable[[TopicPartition, Path], None]] = []
+        #: The logs that are to be deleted.
+        self.deleted = DeletedLogs(self.context, lambda: self.defaults.file_delete_delay_ms)
         self._loaded = False
-        self._stopped = False
         self.context.failures.subscribe(self._directory_failed)
 
     # ---- start
@@ -130,7 +109,7 @@ class LogManager(LogSet):
             _log.error("Nothing of this directory is cleaned or deleted: %s", text)
         if not self.context.failures.offline:  # where else the log that it replaced may turn up
             for log in self._table.all():
-                with _quiet_failure():
+                with quiet_failure():
                     remove_mark(log)
         self.context.resources.close()  # an idle log holds no descriptor
         _log.info(
@@ -148,7 +127,7 @@ class LogManager(LogSet):
         for directory in self._online():
             present = {log.topic_partition for log in self._table.current_in(directory.path)}
             with (
-                _quiet_failure(),  # on a full disk; they are removed before a log is made again
+                quiet_failure(),  # on a full disk; they are removed before a log is made again
                 self.context.failures.guard(directory.path, "writing the checkpoints of"),
             ):
                 directory.remove_checkpoint_lines(partial(_is_absent, present))
@@ -157,14 +136,14 @@ class LogManager(LogSet):
         self, log: PartitionLog, suffix: str, is_stray: Callable[[PartitionLog], bool]
     ) -> None:
         if suffix == DELETE_DIR_SUFFIX:
-            self._queue_for_deletion(log)
+            self.deleted.put(log)
         elif is_stray(log):
             if belongs_to_trash(log):
                 # A crash has interrupted the deletion of its topic, or its restoration.
-                self._mark_deleted(log)
+                self.deleted.mark(log)
             else:
                 _log.info("Found stray log dir %s: it is marked stray", log)
-                self._mark_stray(log)
+                self.deleted.mark_stray(log)
         else:
             self._put(log, future=suffix == FUTURE_DIR_SUFFIX)
 
@@ -172,7 +151,7 @@ class LogManager(LogSet):
         other = self._table.get(log.topic_partition, future=future)
         if other is not None and has_mark(other) != has_mark(log):
             old, log = (log, other) if has_mark(other) else (other, log)
-            self._mark_deleted(old)
+            self.deleted.mark(old)
         elif other is not None:
             raise CordwoodError(
                 f"Duplicate log directories for {log.topic_partition} are found in both "
@@ -183,7 +162,7 @@ class LogManager(LogSet):
                 "directory that is known to have failed recently."
             )
         # Other logs of the directory were opened at the same time, and one may have failed.
-        with _quiet_failure():
+        with quiet_failure():
             self._table.put(log, future=future)
         # They may have changed since it was opened with them: KAFKA-8813.
         log.update_config(self._config_of(log.topic_partition.topic))
@@ -219,7 +198,7 @@ class LogManager(LogSet):
             ),
         ):
             scheduler.schedule(name, run, delay_ms=min(first, period), period_ms=period)
-        scheduler.schedule_once("kafka-delete-logs", self._delete_due, delay_ms=first)
+        self.deleted.start(delay_ms=first)
         trash = self.context.trash
         if trash is not None:
             scheduler.schedule(
@@ -248,7 +227,7 @@ class LogManager(LogSet):
         for log in self.logs():
             since = now - log.flusher.last_flush_ms
             if since >= log.config.flush_ms and log.offsets.recovery_point < log.log_end_offset:
-                with _reported(log, "flushing"):
+                with reported(log, "flushing"):
                     log.flush(force_active=False)
 
     def checkpoint_recovery_points(self) -> None:
@@ -258,7 +237,7 @@ class LogManager(LogSet):
     def checkpoint_log_start_offsets(self) -> None:
         """Writes log start offsets above their first segment's base; the others last as well."""
         for log in self.logs():
-            with _reported(log, "syncing the directory of"):
+            with reported(log, "syncing the directory of"):
                 log.flusher.sync_names()
         self._checkpoint("log start offsets", LoadedLogDirectory.write_log_starts)
 
@@ -269,7 +248,7 @@ class LogManager(LogSet):
     def _checkpoint(self, what: str, write: Callable[[LoadedLogDirectory, Logs], None]) -> None:
         for directory in self._online():
             with (
-                _quiet_failure(),
+                quiet_failure(),
                 self.context.failures.guard(directory.path, f"writing {what} of"),
             ):
                 write(directory, partial(self._table.current_in, directory.path))
@@ -353,7 +332,7 @@ class LogManager(LogSet):
             current = self.require(partition)
             if current.log_dir == absolute(log_dir):
                 raise StorageError(f"{partition} lies in {log_dir} already")
-            name = directory_names.future_directory_name(partition, self.context.rng.unique_id())
+            name = future_directory_name(partition, self.context.rng.unique_id())
             future = self._create(partition, name, current.topic_id, log_dir, None)
             with self.context.failures.guard(future.log_dir, "creating a log in"):
                 self.context.fs.sync_directory(future.log_dir)
@@ -388,7 +367,7 @@ class LogManager(LogSet):
                 future.rename_directory(future.log_dir / str(partition))
                 self._table.pop(partition, future=True)
                 self._table.put(future)
-                self._mark_deleted(current)
+                self.deleted.mark(current)
                 # An appender that still holds it has to look for the new one.
                 current.close_handlers()
                 remove_mark(future)
@@ -421,9 +400,9 @@ class LogManager(LogSet):
             self._tell_removed(partition, log.log_dir)
         with self._lock:
             if log.holds and not future:
-                self._keep_held(log)
+                self.deleted.keep_held(log)
             else:
-                self._mark_deleted(log)
+                self.deleted.mark(log)
         self._checkpoint_all()
         return log
 
@@ -438,32 +417,22 @@ class LogManager(LogSet):
             log = self._table.pop(partition)
             if log is None:
                 continue
-            with _reported(log, "deleting"):
+            with reported(log, "deleting"):
                 self._tell_removed(partition, log.log_dir)
                 if not log.holds and close_for_trash(log):
                     closed.append(log)
                 with self._lock:
                     if log.holds:
-                        self._keep_held(log)
+                        self.deleted.keep_held(log)
                     else:
-                        self._mark_deleted(log, sync_name=False)
+                        self.deleted.mark(log, sync_name=False)
                 renamed.add(log.log_dir)
         note_closed(self.context, closed)
         for log_dir in renamed:
-            with _quiet_failure(), self.context.failures.guard(log_dir, "deleting logs of"):
+            with quiet_failure(), self.context.failures.guard(log_dir, "deleting logs of"):
                 self.context.fs.sync_directory(log_dir)
         if renamed:
             self._checkpoint_all()
-
-    def dispose_of_topic(self, topic_id: UUID) -> None:
-        """Moves the deleted logs of a topic to the trash now, without file.delete.delay.ms.
-
-        Raises:
-            CordwoodError: one cannot be moved.
-        """
-        for log in self._table.pop_to_delete_of(topic_id):
-            if not dispose_of(log):
-                self._table.put_to_delete(log, self.context.clock.now_ms())
 
     def take_back(self, returned: Iterable[ReturnedLog], config: LogConfig) -> list[PartitionLog]:
         """Serves the logs of a deleted topic again; their checkpoints are written on return.
@@ -494,60 +463,12 @@ class LogManager(LogSet):
         self.checkpoint_log_start_offsets()
         self.checkpoint_high_watermarks()
 
-    def _keep_held(self, log: PartitionLog) -> None:
-        held = held_by(log.holds)
-        self._mark_stray(log)
-        _log.warning(
-            "Log for partition %s was to be deleted and is %s: it is kept in %s",
-            log.topic_partition,
-            held,
-            log.directory,
-        )
-
-    def _mark_stray(self, log: PartitionLog) -> None:
-        """Renames a log's directory to one that no start loads, and nothing removes."""
-        name = directory_names.stray_directory_name(
-            log.topic_partition, self.context.rng.unique_id()
-        )
-        log.rename_directory(log.log_dir / name)
-        log.close_handlers()
-
-    def _mark_deleted(self, log: PartitionLog, *, sync_name: bool = True) -> None:
-        """Renames a log's directory to be deleted in a while."""
-        name = directory_names.delete_directory_name(
-            log.topic_partition, self.context.rng.unique_id()
-        )
-        log.rename_directory(log.log_dir / name, sync_name=sync_name)
-        self._queue_for_deletion(log)
-        _log.info(
-            "Log for partition %s is renamed to %s and is scheduled for deletion",
-            log.topic_partition,
-            log.directory,
-        )
-
-    def _queue_for_deletion(self, log: PartitionLog) -> None:
-        self._table.put_to_delete(log, self.context.clock.now_ms())
-
-    def _delete_due(self) -> None:
-        """Source: LogManager.deleteLogs."""
-        delay = self.defaults.file_delete_delay_ms
-        now = self.context.clock.now_ms()
-        due, next_ms = self._table.pop_to_delete(now - delay)
-        wait = max(1, delay if next_ms is None else next_ms + delay - now)
-        for log in due:
-            with _reported(log, "deleting"):
-                if not dispose_of(log):
-                    self._table.put_to_delete(log, now)
-        if not self._stopped:
-            self.context.scheduler.schedule_once(
-                "kafka-delete-logs", self._delete_due, delay_ms=wait
-            )
-
     # ---- failure and shutdown
 
     def _directory_failed(self, log_dir: Path, reason: str) -> None:
         """Closes the logs of a failed directory, without a write."""
         gone = self._table.pop_directory(log_dir)
+        self.deleted.forget_directory(log_dir)
         for log in gone:
             log.close_handlers()
             for listener in self.on_removed:
@@ -556,7 +477,7 @@ class LogManager(LogSet):
 
     def shutdown(self) -> None:
         """Closes every log; a directory all of whose logs closed gets the mark of a clean stop."""
-        self._stopped = True
+        self.deleted.stop()
         self.context.scheduler.run_due()
         for directory in self._online():
             closed = True
@@ -568,7 +489,7 @@ class LogManager(LogSet):
                     closed = False
             closed = closed and directory.path not in self.context.failures.offline
             if closed and (self._loaded or directory.had_clean_shutdown):
-                with _quiet_failure(), self.context.failures.guard(directory.path, "closing"):
+                with quiet_failure(), self.context.failures.guard(directory.path, "closing"):
                     if self._loaded:  # else the lines on disk are those of the last clean stop
                         directory.write_checkpoints(partial(self._table.current_in, directory.path))
                     directory.mark_clean(self.broker_epoch)

@@ -1,4 +1,4 @@
-"""The logs of a process: current and future ones by partition, and those to be deleted.
+"""The logs of a process: current and future ones by partition.
 
 The lock here is held for a moment only, and no other lock is taken under it. Code that holds a
 log's lock may call this: a directory that fails takes its logs out in the thread that found it out.
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
-from uuid import UUID
 
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
@@ -24,18 +23,15 @@ class LogTable:
         self._future: dict[TopicPartition, PartitionLog] = {}
         # Invariant: the partitions of the two above, by topic.
         self._partitions: dict[str, dict[TopicPartition, None]] = {}
-        self._to_delete: list[tuple[PartitionLog, int]] = []
         self._failed: set[Path] = set()
 
     def check_invariants(self) -> None:
-        """Asserts that logs are under their partitions, and that none served is to be deleted."""
+        """Asserts that logs are under their partitions, in directories that have not failed."""
         with self._lock:
-            doomed = {id(log) for log, _ in self._to_delete}
             for logs in (self._current, self._future):
                 for partition, log in logs.items():
                     assert log.topic_partition == partition, f"{log} listed as {partition}"
                     assert partition in self._partitions[partition.topic], f"{log} is not listed"
-                    assert id(log) not in doomed, f"{log} is to be deleted"
                     assert log.log_dir not in self._failed, f"{log} is in a failed directory"
             listed = {partition for found in self._partitions.values() for partition in found}
             unknown = listed - self._current.keys() - self._future.keys()
@@ -82,25 +78,6 @@ class LogTable:
         with self._lock:
             return self._pop(self._logs(future=future), partition)
 
-    def put_to_delete(self, log: PartitionLog, at_ms: int) -> None:
-        """Notes that a log's directory is to be deleted, and when it was marked for that."""
-        with self._lock:
-            self._to_delete.append((log, at_ms))
-
-    def pop_to_delete(self, until_ms: int) -> tuple[list[PartitionLog], int | None]:
-        """The logs that were marked by `until_ms`, and when the next of the others was."""
-        with self._lock:
-            due = [log for log, at_ms in self._to_delete if at_ms <= until_ms]
-            self._to_delete = [(log, at_ms) for log, at_ms in self._to_delete if at_ms > until_ms]
-            return due, min((at_ms for _, at_ms in self._to_delete), default=None)
-
-    def pop_to_delete_of(self, topic_id: UUID) -> list[PartitionLog]:
-        """The logs to be deleted of the topic with an id."""
-        with self._lock:
-            found = [log for log, _ in self._to_delete if log.topic_id == topic_id]
-            self._to_delete = [each for each in self._to_delete if each[0].topic_id != topic_id]
-            return found
-
     def pop_directory(self, log_dir: Path) -> list[PartitionLog]:
         """Removes all logs of a directory and blocks new ones; returns those that were served."""
         with self._lock:
@@ -110,7 +87,6 @@ class LogTable:
                 for log in [log for log in logs.values() if log.log_dir == log_dir]:
                     gone.append(log)
                     self._pop(logs, log.topic_partition)
-            self._to_delete = [(log, at) for log, at in self._to_delete if log.log_dir != log_dir]
             return gone
 
     def _pop(

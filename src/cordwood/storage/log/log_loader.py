@@ -73,7 +73,7 @@ from cordwood.storage.segment.segment_split import split_overflowed
 _log = logging.getLogger(__name__)
 
 _TRIES = 5
-_ALL = 1 << 63  # above all offsets
+_ALL = 1 << 63
 _LOST = (
     "Deleting all segments because logEndOffset (%s) is smaller than logStartOffset %s. This could "
     "happen if segment files were deleted from the file system."
@@ -414,8 +414,6 @@ class _Loader:
 
     def _recover_unflushed(self) -> bool:
         """Recovers the segments that were not flushed; whether anything was cut off."""
-        if not self._segments:
-            return False
         unflushed = self._segments.values(self._request.recovery_point, _ALL)
         for number, segment in enumerate(unflushed):
             _log.info(
