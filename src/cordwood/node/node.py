@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 from uuid import UUID
 
 from cordwood.broker.broker import Broker
@@ -27,14 +27,10 @@ from cordwood.cleanup.erasure.erasure_runs import ErasureRuns
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner, ManagedEngine
-from cordwood.configs.broker_config import (
-    BrokerConfig,
-)
 from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.server_properties import BrokerSettings
 from cordwood.controller.controller import Controller
-from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.formatting import read_previous_broker_epoch
@@ -42,6 +38,7 @@ from cordwood.metadata.image import Endpoint
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.uuids import fresh_uuid
 from cordwood.node.broker_assembly import is_stray, make_broker, open_logs
+from cordwood.node.changed_settings import follow_settings
 from cordwood.node.cluster_member import ClusterMember
 from cordwood.node.derived_settings import (
     controller_endpoints,
@@ -76,25 +73,6 @@ _SWITCH_S: Final = 0.0005
 # ever a cycle.
 _GARBAGE_MIN: Final = 20_000
 _SNAPSHOT_CHECK_MS: Final = 60_000
-_CLEANER_KEYS: Final = (
-    "log.cleaner.threads",
-    "log.cleaner.dedupe.buffer.size",
-    "log.cleaner.io.buffer.size",
-    "log.cleaner.io.buffer.load.factor",
-    "log.cleaner.io.max.bytes.per.second",
-    "log.cleaner.backoff.ms",
-    "cordwood.cleaner.order",
-)
-_DIRECTORY_KEYS: Final = ("cordwood.log.dir.retention.bytes", "cordwood.log.dir.free.bytes.min")
-_GROUP_KEYS: Final = ("group.consumer.assignment.interval.ms",)
-_VERIFICATION_KEYS: Final = ("transaction.partition.verification.enable",)
-_CONNECTION_KEYS: Final = (
-    "max.connections",
-    "max.connections.per.ip",
-    "max.connections.per.ip.overrides",
-)
-
-T = TypeVar("T")
 
 EngineFactory = Callable[[], ManagedEngine]
 
@@ -187,7 +165,7 @@ class Node(NodeLifecycle):
             _SNAPSHOT_CHECK_MS,
             lambda: thread.run_in_slices(lambda: member.write_snapshot_if_due(self._snapshots)),
         )
-        self._follow_settings(broker)
+        follow_settings(broker, self.cleaner, server)
         self._serve(server, broker)
         self._at_end(lambda: self._finish_requests(slices))
         self._at_end(broker.replicas.directory_reports.close)
@@ -304,37 +282,6 @@ class Node(NodeLifecycle):
 
     def _topic_config(self, topic: str) -> LogConfig:
         return self._configs.log_config(topic)
-
-    def _follow_settings(self, broker: Broker) -> None:
-        """Applies settings that change while the broker runs."""
-
-        def cleaner(_before: BrokerConfig, values: BrokerConfig) -> None:
-            broker.replicas.logs.broker = values
-            settings = CleanerSettings.of(values)
-            # It waits for the cleaner's threads.
-            broker.thread.loop.run_in_executor(None, self.cleaner.reconfigure, settings)
-
-        def directories(_before: BrokerConfig, values: BrokerConfig) -> None:
-            broker.replicas.logs.broker = values
-
-        def connections(_before: BrokerConfig, values: BrokerConfig) -> None:
-            self.server.limits = server_limits(values, self.settings)
-
-        def groups(_before: BrokerConfig, values: BrokerConfig) -> None:
-            broker.groups.settings = GroupSettings.of(values.all)
-
-        def verification(_before: BrokerConfig, values: BrokerConfig) -> None:
-            is_enabled = values.transaction_partition_verification_enable
-            broker.verification.is_enabled = is_enabled
-            broker.replicas.logs.verify_transactions(is_enabled=is_enabled)
-
-        logs = broker.replicas.logs
-        logs.context.setting_origins = broker.configs.topic_origins
-        broker.configs.subscribe(_VERIFICATION_KEYS, verification)
-        broker.configs.subscribe(_CLEANER_KEYS, cleaner)
-        broker.configs.subscribe(_DIRECTORY_KEYS, directories)
-        broker.configs.subscribe(_GROUP_KEYS, groups)
-        broker.configs.subscribe(_CONNECTION_KEYS, connections)
 
     def _bind(self) -> Server:
         settings = self.settings
