@@ -13,6 +13,7 @@ class CoordinatorEvent:
     __slots__ = ()
 
     is_long = False
+    """Whether it may have so many records that they are encoded in slices."""
 
     @property
     def reply_to(self) -> ReplyTo[Any] | None:

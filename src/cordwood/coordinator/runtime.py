@@ -24,17 +24,17 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Generic, Protocol, TypeVar, cast
 
 from cordwood.coordinator.deferred_answers import DeferredAnswers
 from cordwood.coordinator.effects import (
     Answer,
     Effects,
-    ReplyTo,
     SetTimer,
     StartTask,
     TransactionalProducer,
 )
+from cordwood.coordinator.events import CoordinatorEvent
 from cordwood.coordinator.led_partitions import LedPartitions, LoadedPartition, RuntimeHost
 from cordwood.coordinator.log import Appended, CoordinatorLog, EncodedRecord
 from cordwood.coordinator.timeline import Timeline
@@ -45,19 +45,6 @@ _BATCH_KEY_BYTES_MAX = 256 * 1024
 _ENCODED_AT_ONCE = 16
 
 _LOG = logging.getLogger(__name__)
-
-
-class CoordinatorEvent(Protocol):
-    """Something that happens to a coordinator's state."""
-
-    @property
-    def reply_to(self) -> ReplyTo[Any] | None:
-        """The receiver of the answer to the request; None if the event is no request."""
-
-    @property
-    def is_long(self) -> bool:
-        """Whether it may have so many records that they are encoded in slices."""
-
 
 S = TypeVar("S")
 E = TypeVar("E", bound=CoordinatorEvent)

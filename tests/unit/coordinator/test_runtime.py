@@ -17,6 +17,7 @@ from cordwood.coordinator.effects import (
     StartTask,
     TransactionalProducer,
 )
+from cordwood.coordinator.events import CoordinatorEvent
 from cordwood.coordinator.log import Appended, EncodedRecord
 from cordwood.coordinator.runtime import CoordinatorRuntime
 from cordwood.coordinator.timeline import LATEST, Timeline, TimelineMap
@@ -39,7 +40,7 @@ class Set(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Event:
+class Event(CoordinatorEvent):
     """Sets names to values; `notes` are kept in the state without a record."""
 
     sets: tuple[Set, ...] = ()
