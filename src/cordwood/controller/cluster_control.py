@@ -22,7 +22,7 @@ from cordwood.metadata.controller_requests import (
 )
 from cordwood.metadata.feature_levels import KRAFT_VERSION
 from cordwood.metadata.image import BrokerImage
-from cordwood.metadata.quorum.lifecycle import Heartbeat, HeartbeatAnswer
+from cordwood.metadata.quorum.lifecycle import BrokerHeartbeat, BrokerHeartbeatReply
 from cordwood.metadata.records import ApiRecord, Records
 from cordwood.model.change_lock import ChangeLock, one_at_a_time
 from cordwood.model.error_codes import ErrorCode
@@ -124,7 +124,7 @@ class ClusterControl:
             self._heartbeats.hear(broker_id, broker_epoch, self._monotonic_ms())
 
     @one_at_a_time
-    def heartbeat(self, broker_id: int, heartbeat: Heartbeat) -> HeartbeatAnswer:
+    def heartbeat(self, broker_id: int, heartbeat: BrokerHeartbeat) -> BrokerHeartbeatReply:
         """Takes a heartbeat, and fences, unfences or shuts down its broker.
 
         Raises:
@@ -154,7 +154,7 @@ class ClusterControl:
             heartbeats.register(broker_id, fenced=is_fenced)
         if found is Next.CONTROLLED_SHUTDOWN:
             heartbeats.begin_shutdown(broker_id, controller.image.offset)
-        return HeartbeatAnswer(
+        return BrokerHeartbeatReply(
             is_caught_up=heartbeat.metadata_offset >= registered_at,
             is_fenced=is_fenced,
             should_shut_down=found is Next.SHUTDOWN_NOW,
@@ -171,7 +171,7 @@ class ClusterControl:
                 return registration.shutting_down(view, broker)
         return []
 
-    def _take_directories(self, broker_id: int, heartbeat: Heartbeat) -> bool:
+    def _take_directories(self, broker_id: int, heartbeat: BrokerHeartbeat) -> bool:
         """Records directories that have failed, and those that take no new partitions, if any."""
         controller = self._controller
         before = controller.image.offset

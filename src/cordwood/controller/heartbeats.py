@@ -11,7 +11,7 @@ import enum
 from collections.abc import Callable, Container
 from dataclasses import dataclass
 
-from cordwood.metadata.quorum.lifecycle import Heartbeat
+from cordwood.metadata.quorum.lifecycle import BrokerHeartbeat
 
 _NOT_SHUTTING_DOWN = -1
 
@@ -116,7 +116,7 @@ class Heartbeats:
     def next_state(
         self,
         broker_id: int,
-        heartbeat: Heartbeat,
+        heartbeat: BrokerHeartbeat,
         *,
         registered_at: int,
         leads: Callable[[], bool],

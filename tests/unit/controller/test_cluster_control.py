@@ -19,7 +19,7 @@ from cordwood.metadata.controller_requests import (
 )
 from cordwood.metadata.feature_levels import KNOWN_FEATURES
 from cordwood.metadata.image import Endpoint, PartitionImage
-from cordwood.metadata.quorum.lifecycle import Heartbeat, HeartbeatAnswer
+from cordwood.metadata.quorum.lifecycle import BrokerHeartbeat, BrokerHeartbeatReply
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import (
     DuplicateBrokerRegistrationError,
@@ -63,8 +63,10 @@ class Cluster:
         }
         return self.control.register(BrokerRegistration(**(given | changes)))  # type: ignore[arg-type]
 
-    def beat(self, broker_id: int, *, offset: int = CAUGHT_UP, **wants: bool) -> HeartbeatAnswer:
-        heartbeat = Heartbeat(
+    def beat(
+        self, broker_id: int, *, offset: int = CAUGHT_UP, **wants: bool
+    ) -> BrokerHeartbeatReply:
+        heartbeat = BrokerHeartbeat(
             broker_epoch=self.epoch(broker_id),
             metadata_offset=offset,
             wants_fence=wants.get("fence", False),

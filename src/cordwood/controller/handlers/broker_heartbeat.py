@@ -9,7 +9,7 @@ QuorumController.processBrokerHeartbeat; KIP-631.
 from __future__ import annotations
 
 from cordwood.controller.controller_context import ControllerContext
-from cordwood.metadata.quorum.lifecycle import Heartbeat, HeartbeatAnswer
+from cordwood.metadata.quorum.lifecycle import BrokerHeartbeat, BrokerHeartbeatReply
 from cordwood.protocol.data import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from cordwood.serving.api import Api, Response
 from cordwood.serving.authorizer import AclOperation, on_cluster
@@ -20,7 +20,7 @@ def handle(context: ControllerContext, request: BrokerHeartbeatRequest) -> Respo
     # At once: a heartbeat that waits for a long change keeps its broker alive.
     context.controller.cluster.hear(request.broker_id, request.broker_epoch)
     cordoned = request.cordoned_log_dirs
-    heartbeat = Heartbeat(
+    heartbeat = BrokerHeartbeat(
         broker_epoch=request.broker_epoch,
         metadata_offset=request.current_metadata_offset,
         wants_fence=request.want_fence,
@@ -32,10 +32,10 @@ def handle(context: ControllerContext, request: BrokerHeartbeatRequest) -> Respo
 
 
 async def _answered(
-    context: ControllerContext, broker_id: int, heartbeat: Heartbeat
+    context: ControllerContext, broker_id: int, heartbeat: BrokerHeartbeat
 ) -> BrokerHeartbeatResponse:
     controller = context.controller
-    answer: HeartbeatAnswer = await controller.change(
+    answer: BrokerHeartbeatReply = await controller.change(
         lambda: controller.cluster.heartbeat(broker_id, heartbeat)
     )
     return BrokerHeartbeatResponse(

@@ -44,7 +44,7 @@ class Register:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Heartbeat:
+class BrokerHeartbeat:
     """A BrokerHeartbeat; `metadata_offset` is that of the last record that all parts have.
 
     `cordoned_dirs` take no new partitions (KIP-1066); None if the broker does not say.
@@ -59,7 +59,7 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeartbeatAnswer:
+class BrokerHeartbeatReply:
     """The controller's answer to a heartbeat."""
 
     error: ErrorCode = ErrorCode.NONE
@@ -157,7 +157,9 @@ class BrokerLifecycle:
 
     # ---- requests and answers
 
-    def next_request(self, metadata_offset: int, now_ms: float) -> Register | Heartbeat | float:
+    def next_request(
+        self, metadata_offset: int, now_ms: float
+    ) -> Register | BrokerHeartbeat | float:
         """The next request, or after how many ms to call again, unless something changes before.
 
         Args:
@@ -175,7 +177,7 @@ class BrokerLifecycle:
         if not self._is_registered:
             return Register()
         self._sent_offline = tuple(self._offline)
-        return Heartbeat(
+        return BrokerHeartbeat(
             broker_epoch=self._epoch,
             metadata_offset=metadata_offset,
             wants_fence=not self._is_ready,
@@ -202,7 +204,7 @@ class BrokerLifecycle:
         self._due_ms = _AT_ONCE
         _log.info("Registered with broker epoch %d", broker_epoch)
 
-    def on_heartbeat(self, answer: HeartbeatAnswer, now_ms: float) -> None:
+    def on_heartbeat(self, answer: BrokerHeartbeatReply, now_ms: float) -> None:
         """The answer to a BrokerHeartbeat."""
         if answer.error is not ErrorCode.NONE:
             _log.warning("A heartbeat was refused with error %s", answer.error.name)

@@ -15,10 +15,10 @@ from cordwood.format.messages.message import R, Request
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.quorum.active_controller import ActiveController
 from cordwood.metadata.quorum.lifecycle import (
+    BrokerHeartbeat,
+    BrokerHeartbeatReply,
     BrokerLifecycle,
     BrokerState,
-    Heartbeat,
-    HeartbeatAnswer,
     Register,
 )
 from cordwood.model.clock import Clock
@@ -93,7 +93,7 @@ class QuorumMembership:
             found = life.next_request(self._metadata_offset(), self._now_ms())
             if isinstance(found, Register):
                 await self._register()
-            elif isinstance(found, Heartbeat):
+            elif isinstance(found, BrokerHeartbeat):
                 await self._send(found)
             else:
                 await self._wait(found)
@@ -153,7 +153,7 @@ class QuorumMembership:
             error = ErrorCode.of(answer.error_code)
             self.lifecycle.on_registered(error, answer.broker_epoch, self._now_ms())
 
-    async def _send(self, heartbeat: Heartbeat) -> None:
+    async def _send(self, heartbeat: BrokerHeartbeat) -> None:
         request = BrokerHeartbeatRequest(
             broker_id=self._registration.broker_id,
             broker_epoch=heartbeat.broker_epoch,
@@ -165,7 +165,7 @@ class QuorumMembership:
         answer = await self._ask(request)
         if answer is not None:
             self.lifecycle.on_heartbeat(
-                HeartbeatAnswer(
+                BrokerHeartbeatReply(
                     error=ErrorCode.of(answer.error_code),
                     is_caught_up=answer.is_caught_up,
                     is_fenced=answer.is_fenced,

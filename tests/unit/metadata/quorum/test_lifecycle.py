@@ -7,17 +7,17 @@ from uuid import UUID
 import pytest
 
 from cordwood.metadata.quorum.lifecycle import (
+    BrokerHeartbeat,
+    BrokerHeartbeatReply,
     BrokerLifecycle,
     BrokerState,
-    Heartbeat,
-    HeartbeatAnswer,
     Register,
 )
 from cordwood.model.error_codes import ErrorCode
 
 DIRECTORY = UUID(int=1 << 70)
-FENCED = HeartbeatAnswer(is_caught_up=True)
-UNFENCED = HeartbeatAnswer(is_caught_up=True, is_fenced=False)
+FENCED = BrokerHeartbeatReply(is_caught_up=True)
+UNFENCED = BrokerHeartbeatReply(is_caught_up=True, is_fenced=False)
 
 
 @pytest.fixture
@@ -25,9 +25,9 @@ def life() -> BrokerLifecycle:
     return BrokerLifecycle(0)
 
 
-def heartbeat(life: BrokerLifecycle, now_ms: float, offset: int = 50) -> Heartbeat:
+def heartbeat(life: BrokerLifecycle, now_ms: float, offset: int = 50) -> BrokerHeartbeat:
     sent = life.next_request(offset, now_ms)
-    assert isinstance(sent, Heartbeat), sent
+    assert isinstance(sent, BrokerHeartbeat), sent
     return sent
 
 
@@ -47,10 +47,10 @@ def until_running(life: BrokerLifecycle) -> BrokerLifecycle:
 def test_broker_registers_at_once_and_then_catches_up_every_10_ms(life: BrokerLifecycle) -> None:
     assert life.next_request(-1, 0) == Register()
     life.on_registered(ErrorCode.NONE, 7, 5)
-    assert heartbeat(life, 5, -1) == Heartbeat(
+    assert heartbeat(life, 5, -1) == BrokerHeartbeat(
         broker_epoch=7, metadata_offset=-1, wants_fence=True, wants_shutdown=False
     )
-    life.on_heartbeat(HeartbeatAnswer(), 6)
+    life.on_heartbeat(BrokerHeartbeatReply(), 6)
     assert (life.state, life.is_caught_up) == (BrokerState.STARTING, False)
     assert life.next_request(10, 6) == 10
     heartbeat(life, 16, 12)
@@ -61,7 +61,7 @@ def test_broker_registers_at_once_and_then_catches_up_every_10_ms(life: BrokerLi
 def test_broker_that_is_ready_asks_to_be_unfenced_at_once(life: BrokerLifecycle) -> None:
     until_running(life)
     assert life.next_request(50, 20) == 2000
-    assert heartbeat(life, 2020) == Heartbeat(
+    assert heartbeat(life, 2020) == BrokerHeartbeat(
         broker_epoch=7, metadata_offset=50, wants_fence=False, wants_shutdown=False
     )
     # The controller has fenced it, for example after a pause: it asks again, and that is all.
@@ -100,7 +100,7 @@ def test_broker_that_has_registered_once_never_gives_up(life: BrokerLifecycle) -
     assert life.next_request(50, 4000) == 2000
     assert not life.cannot_register(100_000)
     heartbeat(life, 100_000)
-    life.on_heartbeat(HeartbeatAnswer(error=ErrorCode.STALE_BROKER_EPOCH), 100_000)
+    life.on_heartbeat(BrokerHeartbeatReply(error=ErrorCode.STALE_BROKER_EPOCH), 100_000)
     assert life.next_request(50, 100_000) == 2000
 
 
@@ -132,7 +132,7 @@ def test_controlled_shutdown_ends_when_the_controller_says_so(life: BrokerLifecy
     life.on_heartbeat(UNFENCED, 82)
     assert life.next_request(50, 82) == 2000
     heartbeat(life, 2082)
-    life.on_heartbeat(HeartbeatAnswer(should_shut_down=True), 2083)
+    life.on_heartbeat(BrokerHeartbeatReply(should_shut_down=True), 2083)
     assert life.state is BrokerState.SHUTTING_DOWN
     with pytest.raises(ValueError, match="nothing can be sent"):
         life.next_request(50, 3000)
