@@ -86,18 +86,10 @@ def handle(context: BrokerContext, request: DescribeTopicPartitionsRequest) -> R
 
 
 def _partition(places: PartitionPlaces, index: int, partition: PartitionImage) -> _Partition:
-    code, leader, offline = places.place(partition)
-    return _Partition(
-        error_code=code,
-        partition_index=index,
-        leader_id=leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replicas,
-        isr_nodes=partition.isr,
-        eligible_leader_replicas=partition.elr,
-        last_known_elr=partition.last_known_elr,
-        offline_replicas=offline,
-    )
+    described = places.described(_Partition, index, partition)
+    described.eligible_leader_replicas = partition.elr
+    described.last_known_elr = partition.last_known_elr
+    return described
 
 
 def _unauthorized(name: str) -> _Topic:

@@ -18,7 +18,7 @@ from typing import Any
 from uuid import UUID
 
 from cordwood.broker.broker_context import BrokerContext
-from cordwood.metadata.image import PartitionImage, TopicImage
+from cordwood.metadata.image import TopicImage
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.model.pauses import in_steps
@@ -195,23 +195,10 @@ def _known(places: PartitionPlaces, topic: TopicImage) -> _Topic:
         topic_id=topic.topic_id,
         is_internal=is_internal(topic.name),
         partitions=[
-            _partition(places, index, topic.partitions[index])
+            places.described(_Partition, index, topic.partitions[index])
             for index in in_steps(sorted(topic.partitions), every=32)
         ],
         topic_authorized_operations=NOT_ASKED,
-    )
-
-
-def _partition(places: PartitionPlaces, index: int, partition: PartitionImage) -> _Partition:
-    code, leader, offline = places.place(partition)
-    return _Partition(
-        error_code=code,
-        partition_index=index,
-        leader_id=leader,
-        leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replicas,
-        isr_nodes=partition.isr,
-        offline_replicas=offline,
     )
 
 

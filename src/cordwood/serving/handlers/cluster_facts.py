@@ -5,10 +5,10 @@ Source: org.apache.kafka.metadata.KRaftMetadataCache.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from uuid import UUID
 
 from cordwood.metadata.image import NO_LEADER, BrokerImage, Endpoint, MetadataImage, PartitionImage
@@ -16,6 +16,8 @@ from cordwood.model.error_codes import ErrorCode
 from cordwood.model.topic_names import INTERNAL_TOPICS
 from cordwood.serving.authorizer import CLUSTER_NAME, AclOperation, ResourceType
 from cordwood.serving.request_context import RequestContext
+
+P = TypeVar("P")
 
 NOT_ASKED = -(2**31)
 """For operations that the client did not ask about."""
@@ -108,15 +110,23 @@ class PartitionPlaces:
         }
         self._has_replica: dict[tuple[int, UUID | None], bool] = {}
 
-    def place(self, partition: PartitionImage) -> tuple[int, int, list[int]]:
-        """The error code of a partition, its leader, and its offline replicas."""
-        code = 0
+    def described(self, make: Callable[..., P], index: int, partition: PartitionImage) -> P:
+        """A partition in an answer of Metadata or DescribeTopicPartitions, made by `make`."""
+        code: int = ErrorCode.NONE
         leader = partition.leader
         if leader == NO_LEADER or leader not in self._alive:
             code, leader = ErrorCode.LEADER_NOT_AVAILABLE, NO_LEADER
         elif leader not in self._reachable:
             code, leader = ErrorCode.LISTENER_NOT_FOUND, NO_LEADER
-        return code, leader, self._offline(partition)
+        return make(
+            error_code=code,
+            partition_index=index,
+            leader_id=leader,
+            leader_epoch=partition.leader_epoch,
+            replica_nodes=partition.replicas,
+            isr_nodes=partition.isr,
+            offline_replicas=self._offline(partition),
+        )
 
     def _offline(self, partition: PartitionImage) -> list[int]:
         """The replicas whose broker or log directory is offline.
