@@ -25,6 +25,13 @@ class DelayedOperations:
         self.produce: Purgatory[PartitionName] = Purgatory(call_later_ms)
         self.delete_records: Purgatory[PartitionName] = Purgatory(call_later_ms)
 
+    def check_invariants(self) -> None:
+        """Checks all purgatories."""
+        for each in (self.fetch, self.replica_fetch):
+            each.check_invariants()
+        for of_partitions in (self.produce, self.delete_records):
+            of_partitions.check_invariants()
+
     def check(self, topic: str, index: int, grown_bytes: int) -> None:
         """Checks what waits for a partition that has grown by so many bytes, or changed if 0.
 

@@ -148,6 +148,14 @@ class FetchSession:
         self.follower = follower
         self.fetches = SessionFetches(0.0)
 
+    def check_invariants(self) -> None:
+        """Checks that each partition that is due is one of the session."""
+        assert self.partitions, (self.id, "a session without partitions")
+        for identity, due in self.due.items():
+            assert self.partitions.get(identity) is due, (self.id, identity)
+        if self.follower is None:
+            assert self.due is self.partitions, self.id
+
     def served_last(self, keys: Iterable[PartitionKey]) -> None:
         """Moves partitions that gave data behind the others: their turn is over."""
         for key in keys:
@@ -221,6 +229,19 @@ class FetchSessionCache:
 
     def __len__(self) -> int:
         return len(self._sessions)
+
+    def check_invariants(self) -> None:
+        """Checks the sessions, and that those of followers are found by their partitions."""
+        assert len(self._sessions) <= self._slots, (len(self._sessions), self._slots)
+        found: dict[Identity, set[int]] = {}
+        for session_id, session in self._sessions.items():
+            assert session.id == session_id, (session.id, session_id)
+            session.check_invariants()
+            if session.follower is not None:
+                for identity in session.partitions:
+                    found.setdefault(identity, set()).add(session_id)
+        known = {key: {each.id for each in of} for key, of in self._of_followers.items()}
+        assert found == known, (found, known)
 
     @property
     def partition_count(self) -> int:

@@ -193,13 +193,14 @@ class ReplicaManager:
         return sum(map(len, self.partitions.values()))
 
     def check_invariants(self) -> None:
-        """Checks each partition that is led, and that none is led and followed."""
+        """Checks the partitions, of which none is led and followed, and what waits for them."""
         for topic, led in self.partitions.items():
             for index, each in led.items():
                 assert (each.topic, each.index) == (topic, index), each.log.topic_partition
                 assert LedBy(each.topic_id, index) not in self.followed, each.log.topic_partition
                 each.check_invariants()
-        self.followed.check_invariants()
+        for part in (self.followed, self.full, self.fetch_sessions, self.delayed):
+            part.check_invariants()
 
     def led_partitions(self) -> list[Partition]:
         """The partitions that this broker leads."""

@@ -74,6 +74,16 @@ class ClusterControl:
         """The controller's lock, held during each change."""
         return self._controller.between_changes
 
+    def check_invariants(self) -> None:
+        """Checks the brokers, between two changes: each has the offset of its registration."""
+        self._heartbeats.check_invariants()
+        unregistered = set(self._heartbeats.brokers) - self._registered_at.keys()
+        assert not unregistered, unregistered
+        end_offset = self._controller.image.offset
+        for broker_id, offset in self._registered_at.items():
+            assert broker_id != self._local_broker, broker_id
+            assert offset <= end_offset, (broker_id, offset, end_offset)
+
     # ---- the life of a broker
 
     @one_at_a_time

@@ -8,7 +8,7 @@ Source: org.apache.kafka.controller.BrokerHeartbeatManager, BrokerHeartbeatTrack
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Container
+from collections.abc import Callable, Collection, Container
 from dataclasses import dataclass
 
 from cordwood.metadata.quorum.lifecycle import BrokerHeartbeat
@@ -58,6 +58,16 @@ class Heartbeats:
         self._timeout_ms = session_timeout_ms
         self._heard_ms: dict[tuple[int, int], float] = {}
         self._brokers: dict[int, _Known] = {}
+
+    def check_invariants(self) -> None:
+        """Checks that no broker that is fenced is in a controlled shutdown."""
+        for broker_id, known in self._brokers.items():
+            assert not (known.fenced and known.is_shutting_down), (broker_id, known)
+
+    @property
+    def brokers(self) -> Collection[int]:
+        """The ids of the brokers that are known."""
+        return self._brokers.keys()
 
     def hear(self, broker_id: int, broker_epoch: int, now_ms: float) -> None:
         """A heartbeat has arrived."""

@@ -54,6 +54,12 @@ class MetadataLoader:
         self._updates = ChangeLock()
         log.subscribe(self._on_commit)
 
+    def check_invariants(self) -> None:
+        """Checks that no more is published than the image has; less, during an update."""
+        ends = self._published_offset, 0 if self._image is None else self._image.next_offset
+        assert ends[0] <= ends[1], ends
+        assert self._updates.is_held or ends[0] == ends[1], ends
+
     @property
     def between_updates(self) -> ChangeLock:
         """Held during each update."""

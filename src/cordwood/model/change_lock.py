@@ -26,6 +26,11 @@ class ChangeLock:
         self._depth = 0
         self._waiting: deque[tuple[int, threading.Event]] = deque()
 
+    @property
+    def is_held(self) -> bool:
+        """Whether a change is under way."""
+        return self._owner is not None
+
     def __enter__(self) -> None:
         me = threading.get_ident()
         if self._owner is not None and self._owner != me:

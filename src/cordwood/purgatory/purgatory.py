@@ -100,6 +100,18 @@ class Purgatory(Generic[K]):
         self.delayed_count = 0
         self.expired_count = 0
 
+    def check_invariants(self) -> None:
+        """Checks the watch lists against the keys of the operations that wait."""
+        waiting: set[Delayed[K]] = set()
+        for key, watched in self._watched.items():
+            assert watched, key
+            for delayed in watched:
+                assert key in delayed.keys, (key, delayed.keys)
+                assert not delayed.is_completed, key
+            waiting.update(watched)
+        # One that is put in at present may have no key yet.
+        assert len(waiting) <= self.delayed_count, (len(waiting), self.delayed_count)
+
     @property
     def watched_count(self) -> int:
         """The number of watched operations, each counted once for each of its keys."""

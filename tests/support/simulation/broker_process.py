@@ -25,6 +25,7 @@ from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.schedule.retention_pass import start_retention
 from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.log_config import LogConfig
+from cordwood.controller.partition_change import check_partition
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.formatting import read_previous_broker_epoch
@@ -100,6 +101,15 @@ class BrokerProcess:
     def broker_epoch(self) -> int:
         """The epoch of its registration; -1 without one."""
         return -1 if self.member is None else self.member.broker_epoch
+
+    def check_invariants(self) -> None:
+        """Checks what the broker knows, and the partitions of its image."""
+        broker = self.broker
+        for part in (broker.coordinators, broker.replicas, broker.markers, self.logs, self.loader):
+            part.check_invariants()
+        for topic in broker.metadata.image.topics.values():
+            for partition in topic.partitions.values():
+                check_partition(partition)
 
     # ---- start
 

@@ -65,6 +65,7 @@ class ControllerProcess:
         self._clock = clock
         self._rng = rng
         self.controller: Controller | None = None
+        self.serving: ControllerServer | None = None
         self.failure: str | None = None
 
     def start(self) -> None:
@@ -113,7 +114,7 @@ class ControllerProcess:
         loader.install(self._publisher)
         controller.check_topic_configs = partial(require_topic, configs)
         channel = LocalControllerChannel(controller, run=slices.run, published=loader.published)
-        serving = ControllerServer(
+        serving = self.serving = ControllerServer(
             controller,
             channel,
             settings=settings,
@@ -127,6 +128,17 @@ class ControllerProcess:
         server = SimulatedServer(self._network, self.process, ("CONTROLLER", CONTROLLER_PORT))
         serving.start(server)  # type: ignore[arg-type]  # as the real one
         self._loop.create_task(self._run_due(scheduler, controller, snapshots))
+
+    def check_invariants(self) -> None:
+        """Checks what the controller knows, between two changes."""
+        controller, serving = self.controller, self.serving
+        if (
+            controller is not None
+            and serving is not None
+            and not controller.between_changes.is_held
+        ):
+            controller.check_invariants()
+            serving.cluster.check_invariants()
 
     async def _run_due(
         self, scheduler: Scheduler, controller: Controller, snapshots: SnapshotGenerator

@@ -21,7 +21,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cordwood.configs.resource import ConfigResource
-from cordwood.controller.partition_change import check_partition
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError
@@ -44,6 +43,7 @@ from support.simulation.clients.transactional import GROUP as OF_TRANSACTIONS
 from support.simulation.clients.transactional import TransactionalProducer
 from support.simulation.clients.zombies import Zombie
 from support.simulation.cluster import Cluster, KilledError
+from support.simulation.controller_process import ControllerProcess
 from support.simulation.event_loop import PROCESS, SimulatedLoop
 from support.simulation.events import Ended, Healed, Unacceptable
 from support.simulation.history import History, ViolationError
@@ -387,20 +387,17 @@ class Simulation:
                     ends.add((log.high_watermark, log.high_watermark))
         return found
 
-    def _check_invariants(self, process: BrokerProcess) -> None:
+    def _check_invariants(self, process: BrokerProcess | ControllerProcess) -> None:
         try:
-            process.broker.coordinators.check_invariants()
-            process.broker.replicas.check_invariants()
-            process.logs.check_invariants()
-            for topic in process.broker.metadata.image.topics.values():
-                for partition in topic.partitions.values():
-                    check_partition(partition)
+            process.check_invariants()
         except AssertionError as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
             self._fail(f"{process.process.name}: {place.name} in {place.filename}: {error}")
 
     def _look_at_replicas(self, *, is_final: bool = False) -> None:
         image = self.cluster.image
+        if self.cluster.controller is not None:
+            self._check_invariants(self.cluster.controller)
         for node in self.cluster.brokers.values():
             process = node.running
             if process is None or not process.is_serving or node.is_stopping:

@@ -160,6 +160,12 @@ class MarkerSender:
         self._metadata = metadata
         self._sending: dict[int, set[_Sending]] = {}
 
+    def check_invariants(self) -> None:
+        """Checks the markers of all transactions."""
+        for sent in self._sending.values():
+            for each in sent:
+                each.check_invariants()
+
     @property
     def waiting_count(self) -> int:
         """The number of transactions with a partition that cannot be given its marker at present.
@@ -223,6 +229,13 @@ class _Sending:
         self._is_tried = False
         self.on_end: Callable[[], object] = lambda: None
         self.is_cancelled = False
+
+    def check_invariants(self) -> None:
+        """Checks that a marker is to be written or to be committed, and not both."""
+        assert self._asked <= self._unwritten.keys(), (self._asked, self._unwritten.keys())
+        both = self._unwritten.keys() & self._uncommitted.keys()
+        assert not both, both
+        assert not self.is_cancelled, "forgotten, and sent all the same"
 
     @property
     def is_waiting(self) -> bool:

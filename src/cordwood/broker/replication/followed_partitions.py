@@ -60,7 +60,12 @@ class FollowedPartitions:
             assert key == LedBy(each.topic_id, each.index), (key, each.log.topic_partition)
         left = self._seen_high_watermarks.keys() - self._partitions.keys()
         assert not left, left
-        assert self.replication is not None or not self._partitions, "fetched by nothing"
+        if self.replication is None:
+            assert not self._partitions, self._partitions.keys()
+        else:
+            self.replication.check_invariants()
+            fetched = set(self.replication.partitions)
+            assert fetched <= self._partitions.keys(), fetched - self._partitions.keys()
 
     def __contains__(self, key: object) -> bool:
         return key in self._partitions

@@ -86,6 +86,12 @@ class FullReplicas:
         self._look_ms = _LOOK_MS
         self._last_back_ms = -float(_SOON_MS)
 
+    def check_invariants(self) -> None:
+        """Checks that the disk of each replica that has a log is looked at again."""
+        with_log = [key for key, each in self._given_up.items() if each.log_dir is not None]
+        assert self._is_looking or not with_log, with_log
+        assert self._look_ms <= _LOOK_MAX_MS, self._look_ms
+
     def __contains__(self, key: object) -> bool:
         return key in self._given_up
 

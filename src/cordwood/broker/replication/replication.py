@@ -141,6 +141,21 @@ class Replication:
         self._is_closed = False
 
     @property
+    def partitions(self) -> list[LedBy]:
+        """The partitions that are fetched."""
+        return [key for each in self._fetching.values() for key in each.fetcher.partitions]
+
+    def check_invariants(self) -> None:
+        """Checks that each partition is fetched from one leader, which is its own."""
+        assert len(self.partitions) == len(set(self.partitions)), self.partitions
+        for leader_id, each in self._fetching.items():
+            for key in each.fetcher.partitions:
+                followed = each.fetcher.followed(key)
+                assert followed is not None, key
+                assert followed.following.leader_id == leader_id, (key, leader_id)
+                followed.following.check_invariants()
+
+    @property
     def backoff_ms(self) -> int:
         """replica.fetch.backoff.ms."""
         return self._settings.backoff_ms
