@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.broker.replication.isr_changes import AnsweredIsr, IsrChanges, LedBy
+from cordwood.broker.replication.isr_changes import AnsweredIsr, IsrChanges
 from cordwood.broker.replication.leadership import IsrProposal
 from cordwood.format.file_names import CLUSTER_METADATA_DIR
 from cordwood.metadata.image import MetadataImage
@@ -18,6 +18,7 @@ from cordwood.metadata.records import image_records
 from cordwood.metadata.replay import read_metadata_image
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import InconsistentClusterIdError
+from cordwood.model.topic_partition import TopicIdPartition
 from support.kafka import poll_until
 from support.kafka_cluster import KafkaBroker, KafkaController
 from support.quorum_member import (
@@ -134,7 +135,7 @@ async def leads(member: QuorumMember) -> None:
     def propose(*members: tuple[int, int]) -> None:
         state = member.observer.image.topics["led"].partitions[0]
         changes.propose(
-            LedBy(member.observer.image.topics["led"].topic_id, 0),
+            TopicIdPartition(member.observer.image.topics["led"].topic_id, 0),
             IsrProposal(
                 leader_epoch=state.leader_epoch,
                 partition_epoch=state.partition_epoch,

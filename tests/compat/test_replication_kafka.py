@@ -13,13 +13,12 @@ from confluent_kafka import Producer
 from cordwood.broker.replication.fetch_session import ReplicaFetchSession
 from cordwood.broker.replication.fetcher import Followed, ReplicaFetcher
 from cordwood.broker.replication.following import PartitionFollowing
-from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.clock import SystemClock
-from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.topic_partition import TopicIdPartition, TopicPartition
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
@@ -69,7 +68,7 @@ async def following(
     )
     epoch = topic.partitions[0].leader_epoch
     fetcher.follow(
-        LedBy(topic.topic_id, 0),
+        TopicIdPartition(topic.topic_id, 0),
         Followed(TOPIC, PartitionFollowing(leader.node_id, epoch), replica),
     )
     try:

@@ -19,7 +19,6 @@ from typing import Final, NamedTuple
 from cordwood.broker.deleted_topics import DeletedTopics
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.replica_manager import ReplicaManager
-from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.schedule.paused_changes import update_topic_config
 from cordwood.configs.effective import EffectiveConfigs
@@ -33,7 +32,7 @@ from cordwood.model.change_lock import ChangeLock
 from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError, StorageError, UnknownServerError
 from cordwood.model.pauses import background, in_steps
-from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.topic_partition import TopicIdPartition, TopicPartition
 from cordwood.serving.node_thread import NodeThread
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_set import NewLog
@@ -198,7 +197,7 @@ class BrokerMetadataPublisher:
         elected: list[_Replica] = []
         for each in wanted:
             if each.image.leader == self._node_id:
-                self._replicas.followed.unfollow(LedBy(each.topic.topic_id, each.number))
+                self._replicas.followed.unfollow(TopicIdPartition(each.topic.topic_id, each.number))
         with background():
             logs = self._replicas.logs.get_or_create_all([self._log_of(each) for each in wanted])
         for each, log in in_steps(zip(wanted, logs, strict=True), every=8):
@@ -206,7 +205,7 @@ class BrokerMetadataPublisher:
             if error is not None:
                 _log.error("Cannot serve %s-%s", each.topic.name, each.number, exc_info=error)
             if isinstance(error, StorageError):
-                self._replicas.full.has_no_log(LedBy(each.topic.topic_id, each.number))
+                self._replicas.full.has_no_log(TopicIdPartition(each.topic.topic_id, each.number))
                 if error.is_out_of_space:
                     full[each.topic.name] = each.topic
                     self._replicas.give_up(each.topic.name, each.number, None)
@@ -225,7 +224,7 @@ class BrokerMetadataPublisher:
         if isinstance(log, KafkaError):
             return log
         topic, number, image, _ = wanted
-        self._replicas.full.has_log(LedBy(topic.topic_id, number))
+        self._replicas.full.has_log(TopicIdPartition(topic.topic_id, number))
         self._replicas.report_place(log, topic.topic_id, image.directory_of(self._node_id))
         try:
             if image.leader != self._node_id:

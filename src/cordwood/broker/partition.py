@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from uuid import UUID
 
 from cordwood.broker.replication.follower_state import SessionFetches
-from cordwood.broker.replication.isr_changes import AnsweredIsr, LedBy
+from cordwood.broker.replication.isr_changes import AnsweredIsr
 from cordwood.broker.replication.leadership import (
     Effect,
     IsrProposal,
@@ -27,7 +27,7 @@ from cordwood.model.kafka_errors import (
     StorageError,
     UnknownLeaderEpochError,
 )
-from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.topic_partition import TopicIdPartition, TopicPartition
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.partition_log import PartitionLog
 
@@ -67,7 +67,7 @@ class Partition:
         find: Callable[[TopicPartition], PartitionLog | None] = lambda _: None,
         on_change: Callable[[Partition, int], object] = lambda _partition, _size_bytes: None,
         on_append: Callable[[Partition, int], object] = lambda _partition, _size_bytes: None,
-        propose: Callable[[LedBy, IsrProposal], object] = lambda _key, _proposal: None,
+        propose: Callable[[TopicIdPartition, IsrProposal], object] = lambda _key, _proposal: None,
     ) -> None:
         """Leads a partition.
 
@@ -362,7 +362,7 @@ class Partition:
                     committed_bytes += self._uncommitted.popleft()[1]
                 self.wake(committed_bytes)
             else:
-                self._propose(LedBy(self.topic_id, self.index), effect.proposal)
+                self._propose(TopicIdPartition(self.topic_id, self.index), effect.proposal)
 
     def check_epoch(self, current_leader_epoch: int) -> None:
         """Refuses a client that knows another leader epoch; -1 for one that knows none.

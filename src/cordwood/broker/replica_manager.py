@@ -22,7 +22,7 @@ from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
 from cordwood.broker.replication.followed_partitions import CutPartition, FollowedPartitions
 from cordwood.broker.replication.full_replicas import FullReplicas
-from cordwood.broker.replication.isr_changes import AnsweredIsr, LedBy
+from cordwood.broker.replication.isr_changes import AnsweredIsr
 from cordwood.broker.replication.leadership import IsrProposal, LedPartition, PartitionLeadership
 from cordwood.broker.replication.replication import ImageBrokers
 from cordwood.broker.replication.throttles import ReplicationThrottles
@@ -37,7 +37,7 @@ from cordwood.model.kafka_errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.topic_partition import TopicIdPartition, TopicPartition
 from cordwood.serving.node_thread import NodeThread
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.partition_log import PartitionLog
@@ -165,7 +165,7 @@ class ReplicaManager:
         """
         known = self._metadata.image.topics.get(topic)
         if known is not None and index not in self.partitions.get(topic, ()):
-            followed = self.followed.get(LedBy(known.topic_id, index))
+            followed = self.followed.get(TopicIdPartition(known.topic_id, index))
             if followed is not None and (not followed.log.is_closed or followed.switch_log()):
                 return followed
         return self.partition(topic, index)
@@ -176,7 +176,7 @@ class ReplicaManager:
         own = self._metadata.image.brokers.get(self.node_id)
         directory = known.partitions[index].directory_of(self.node_id)
         is_offline = own is not None and not own.has_online_directory(directory)
-        if is_offline or self.full.is_without_log(LedBy(known.topic_id, index)):
+        if is_offline or self.full.is_without_log(TopicIdPartition(known.topic_id, index)):
             return StorageError(f"The log directory of partition {topic}-{index} is offline")
         return _not_served(topic, index)
 
@@ -197,7 +197,9 @@ class ReplicaManager:
         for topic, led in self.partitions.items():
             for index, each in led.items():
                 assert (each.topic, each.index) == (topic, index), each.log.topic_partition
-                assert LedBy(each.topic_id, index) not in self.followed, each.log.topic_partition
+                assert TopicIdPartition(each.topic_id, index) not in self.followed, (
+                    each.log.topic_partition
+                )
                 each.check_invariants()
         for part in (self.followed, self.full, self.fetch_sessions, self.delayed):
             part.check_invariants()
@@ -322,14 +324,14 @@ class ReplicaManager:
         Source: ReplicaManager.applyLocalFollowersDelta.
         """
         name, index = log.topic_partition.topic, log.topic_partition.partition
-        key = LedBy(topic_id, index)
+        key = TopicIdPartition(topic_id, index)
         if key in self.full:
             self.give_up(name, index, log.log_dir)
         self.followed.follow(log, topic_id, image, is_full=key in self.full)
 
     def removed(self, topic_id: UUID, index: int) -> None:
         """Forgets the replica of a partition that this broker has no more."""
-        key = LedBy(topic_id, index)
+        key = TopicIdPartition(topic_id, index)
         self.full.forget(key)
         self.followed.remove(key)
 
@@ -341,7 +343,7 @@ class ReplicaManager:
             self._metrics.isr_changed(here.isr_answered(answer))
             self.fetch_sessions.changed(here.topic_id, here.index)
 
-    def follower_full(self, key: LedBy) -> None:
+    def follower_full(self, key: TopicIdPartition) -> None:
         """The log of a partition that is followed does not fit the disk."""
         followed, replication = self.followed.get(key), self.followed.replication
         if followed is not None and replication is not None:
@@ -375,7 +377,7 @@ class ReplicaManager:
         if here is not None:
             self.fetch_sessions.changed(here.topic_id, here.index)
         elif known is not None:
-            self.followed.log_changed(LedBy(known.topic_id, partition.partition))
+            self.followed.log_changed(TopicIdPartition(known.topic_id, partition.partition))
 
     def _leadership(self, log: PartitionLog, image: PartitionImage) -> PartitionLeadership | None:
         if len(image.replicas) == 1:
@@ -400,7 +402,7 @@ class ReplicaManager:
         """The time of replication, which never goes back."""
         return self._clock.monotonic_s() * 1000
 
-    def _propose(self, key: LedBy, proposal: IsrProposal) -> None:
+    def _propose(self, key: TopicIdPartition, proposal: IsrProposal) -> None:
         if self.followed.replication is not None:
             self.followed.replication.propose(key, proposal)
 
@@ -444,7 +446,7 @@ class ReplicaManager:
         ids = {d.path: d.directory_id for d in self.logs.directories}
         found = ids.get(log.log_dir)
         index = log.topic_partition.partition
-        if found is None or known is None or LedBy(topic_id, index) in self.full:
+        if found is None or known is None or TopicIdPartition(topic_id, index) in self.full:
             return
         if found != known:
             self.directory_reports.assign(topic_id, index, found)
@@ -465,7 +467,7 @@ class ReplicaManager:
         image = None if topic is None else topic.partitions.get(partition.partition)
         if log is None or topic is None or image is None or log.topic_id != topic.topic_id:
             return
-        self.full.forget(LedBy(topic.topic_id, partition.partition))
+        self.full.forget(TopicIdPartition(topic.topic_id, partition.partition))
         if here is not None and here.is_of(topic.topic_id):
             here.log = log
             here.wake(0)

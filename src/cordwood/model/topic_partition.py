@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
+from uuid import UUID
 
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_names import topic_name_fault
@@ -47,3 +49,10 @@ class TopicPartition:
         except CordwoodError:
             return False
         return True
+
+
+class TopicIdPartition(NamedTuple):
+    """A partition, by the id of its topic."""
+
+    topic_id: UUID
+    partition: int

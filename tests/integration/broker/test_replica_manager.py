@@ -18,7 +18,6 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.metrics import BrokerMetrics
 from cordwood.broker.partition import Partition
 from cordwood.broker.replica_manager import ReplicaManager
-from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.format.record_batch import Record, build_batch
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import NO_LEADER, BrokerImage, PartitionImage, TopicImage
@@ -31,7 +30,7 @@ from cordwood.model.kafka_errors import (
     StorageError,
     UnknownTopicOrPartitionError,
 )
-from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.topic_partition import TopicIdPartition, TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.testing.broker import RunningBroker
 from support.another_replica import has_another_replica
@@ -164,7 +163,7 @@ def test_a_partition_that_is_not_led_here_has_an_error(
     def look(place: Place) -> None:
         place.show(*([image] if image is not None else []))
         if has_no_log:
-            place.replicas.full.has_no_log(LedBy(TOPIC_ID, 0))
+            place.replicas.full.has_no_log(TopicIdPartition(TOPIC_ID, 0))
         with pytest.raises(error):
             place.replicas.partition(TOPIC, 0)
         with pytest.raises(UnknownTopicOrPartitionError):

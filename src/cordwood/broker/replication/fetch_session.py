@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from cordwood.broker.replication.following import FetchedPartition, FetchPosition
-from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.model.error_codes import ErrorCode
+from cordwood.model.topic_partition import TopicIdPartition
 from cordwood.protocol.data import (
     FetchRequest,
     FetchResponse,
@@ -35,7 +35,7 @@ class FetchLimits:
     partition_max_bytes: int = 1 << 20
 
 
-Answered = Mapping[LedBy, tuple[FetchPosition, FetchedPartition]]
+Answered = Mapping[TopicIdPartition, tuple[FetchPosition, FetchedPartition]]
 """The partitions of an answer, each with the position that was asked for."""
 
 
@@ -57,10 +57,10 @@ class ReplicaFetchSession:
         self._limits = limits or FetchLimits()
         self._session_id = _NO_SESSION
         self._epoch = _FULL_EPOCH
-        self._wanted: dict[LedBy, FetchPosition] = {}
-        self._known: dict[LedBy, FetchPosition] = {}
+        self._wanted: dict[TopicIdPartition, FetchPosition] = {}
+        self._known: dict[TopicIdPartition, FetchPosition] = {}
         #: A dict for its order.
-        self._changed: dict[LedBy, None] = {}
+        self._changed: dict[TopicIdPartition, None] = {}
 
     @property
     def is_incremental(self) -> bool:
@@ -71,20 +71,20 @@ class ReplicaFetchSession:
         """The number of partitions that are fetched."""
         return len(self._wanted)
 
-    def fetch_from(self, key: LedBy, position: FetchPosition) -> None:
+    def fetch_from(self, key: TopicIdPartition, position: FetchPosition) -> None:
         """The next requests fetch a partition from there."""
         self._wanted[key] = position
         self._changed[key] = None
 
-    def omit(self, key: LedBy) -> None:
+    def omit(self, key: TopicIdPartition) -> None:
         """The next requests do not fetch a partition."""
         if self._wanted.pop(key, None) is not None:
             self._changed[key] = None
 
     def request(self, broker_epoch: int) -> FetchRequest:
         """The next Fetch."""
-        changed: dict[LedBy, FetchPosition] = {}
-        forgotten: list[LedBy] = []
+        changed: dict[TopicIdPartition, FetchPosition] = {}
+        forgotten: list[TopicIdPartition] = []
         if self.is_incremental:
             for key in self._changed:
                 wanted, known = self._wanted.get(key), self._known.get(key)
@@ -123,7 +123,9 @@ class ReplicaFetchSession:
             ],
         )
 
-    def _partition(self, key: LedBy, position: FetchPosition) -> FetchRequest.FetchPartition:
+    def _partition(
+        self, key: TopicIdPartition, position: FetchPosition
+    ) -> FetchRequest.FetchPartition:
         return FetchRequest.FetchPartition(
             partition=key.partition,
             current_leader_epoch=position.leader_epoch,
@@ -144,7 +146,7 @@ class ReplicaFetchSession:
             self.begin_again(keeps_id=error is not ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
             return {}
         found = {
-            LedBy(topic.topic_id, each.partition_index): each
+            TopicIdPartition(topic.topic_id, each.partition_index): each
             for topic in response.responses
             for each in topic.partitions
         }
@@ -171,8 +173,8 @@ class ReplicaFetchSession:
         self._epoch = _FULL_EPOCH
 
 
-def _by_topic(keys: Iterable[LedBy]) -> dict[UUID, list[LedBy]]:
-    found: dict[UUID, list[LedBy]] = {}
+def _by_topic(keys: Iterable[TopicIdPartition]) -> dict[UUID, list[TopicIdPartition]]:
+    found: dict[UUID, list[TopicIdPartition]] = {}
     for key in keys:
         found.setdefault(key.topic_id, []).append(key)
     return found

@@ -17,7 +17,6 @@ from cordwood.broker.replication.following import (
     FetchPosition,
     PartitionFollowing,
 )
-from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.broker.replication.throttles import ReplicationThrottle
 from cordwood.client.errors import ClientError
@@ -28,6 +27,7 @@ from cordwood.model.errors import CordwoodError
 from cordwood.model.kafka_errors import KafkaError, StorageError
 from cordwood.model.offsets import OFFSET_MAX
 from cordwood.model.pauses import in_steps
+from cordwood.model.topic_partition import TopicIdPartition
 from cordwood.protocol.data import (
     ListOffsetsRequest,
     ListOffsetsResponse,
@@ -51,7 +51,7 @@ class Followed(NamedTuple):
 class _Step(NamedTuple):
     """The effects to apply to a partition."""
 
-    key: LedBy
+    key: TopicIdPartition
     followed: Followed
     effects: Sequence[Effect]
 
@@ -74,10 +74,10 @@ class ReplicaFetcher:
         run: Run,
         call_soon: Callable[[Callable[[], None]], object],
         clock: Clock,
-        changed: Callable[[LedBy], None] = lambda _: None,
+        changed: Callable[[TopicIdPartition], None] = lambda _: None,
         backoff_ms: float = 1000,
         throttle: ReplicationThrottle | None = None,
-        full: Callable[[LedBy], None] = lambda _: None,
+        full: Callable[[TopicIdPartition], None] = lambda _: None,
     ) -> None:
         """Follows no partition yet.
 
@@ -106,23 +106,23 @@ class ReplicaFetcher:
         self._clock = clock
         self._changed = changed
         self._backoff_ms = backoff_ms
-        self._followed: dict[LedBy, Followed] = {}
+        self._followed: dict[TopicIdPartition, Followed] = {}
         #: Whose positions may be others than those that the session has; a dict for its order.
-        self._moved: dict[LedBy, None] = {}
+        self._moved: dict[TopicIdPartition, None] = {}
         #: Those that end at an offset from which nothing can be fetched, which was logged.
-        self._unfetchable: set[LedBy] = set()
+        self._unfetchable: set[TopicIdPartition] = set()
         self._has_partitions = asyncio.Event()
 
     @property
-    def partitions(self) -> Collection[LedBy]:
+    def partitions(self) -> Collection[TopicIdPartition]:
         """The partitions that are followed."""
         return self._followed.keys()
 
-    def followed(self, key: LedBy) -> Followed | None:
+    def followed(self, key: TopicIdPartition) -> Followed | None:
         """A partition that is followed; None if it is not."""
         return self._followed.get(key)
 
-    def follow(self, key: LedBy, followed: Followed) -> None:
+    def follow(self, key: TopicIdPartition, followed: Followed) -> None:
         """Fetches a partition from now on, in the epoch that its state machine has.
 
         Raises:
@@ -135,13 +135,13 @@ class ReplicaFetcher:
         self._moved[key] = None
         self._call_soon(self._has_partitions.set)
 
-    def unfollow(self, key: LedBy) -> None:
+    def unfollow(self, key: TopicIdPartition) -> None:
         """Stops fetching a partition; an answer that is in flight is ignored."""
         if self._followed.pop(key, None) is not None:
             self._unfetchable.discard(key)
             self._moved[key] = None
 
-    def log_changed(self, key: LedBy) -> None:
+    def log_changed(self, key: TopicIdPartition) -> None:
         """The log of a partition has changed otherwise than by what was fetched."""
         if key in self._followed:
             self._moved[key] = None
@@ -182,7 +182,7 @@ class ReplicaFetcher:
             del self._moved[key]
         return wait_ms
 
-    def _position(self, key: LedBy) -> FetchPosition | float | None:
+    def _position(self, key: TopicIdPartition) -> FetchPosition | float | None:
         """The result of `PartitionFollowing.next_fetch`; None if a partition is not followed."""
         followed = self._followed.get(key)
         if followed is None:
@@ -203,7 +203,7 @@ class ReplicaFetcher:
             return None
         return position
 
-    def _is_held_back(self, key: LedBy, followed: Followed) -> bool:
+    def _is_held_back(self, key: TopicIdPartition, followed: Followed) -> bool:
         """Source: RemoteLeaderEndPoint.shouldFollowerThrottle."""
         return (
             self._throttle is not None
@@ -231,7 +231,7 @@ class ReplicaFetcher:
     async def _take(self, found: Answered) -> None:
         """Takes the answers for partitions, and applies their effects."""
         steps: list[_Step] = []
-        asking: list[tuple[LedBy, Followed]] = []
+        asking: list[tuple[TopicIdPartition, Followed]] = []
         for key, (position, answer) in found.items():
             followed = self._followed.get(key)
             if followed is None:
@@ -265,7 +265,7 @@ class ReplicaFetcher:
         """Applies effects to the logs, in one piece of work beside the event loop's."""
         if not steps:
             return
-        changed: list[LedBy] = []
+        changed: list[TopicIdPartition] = []
         full: list[_Step] = []
 
         def run() -> None:
@@ -302,7 +302,7 @@ class ReplicaFetcher:
         """Whether the partition has not got another leader since."""
         return self._followed.get(step.key) is step.followed
 
-    async def _ask_offsets(self, key: LedBy, followed: Followed) -> None:
+    async def _ask_offsets(self, key: TopicIdPartition, followed: Followed) -> None:
         """Source: RemoteLeaderEndPoint.fetchOffset."""
         found = []
         try:
@@ -318,7 +318,9 @@ class ReplicaFetcher:
         effects = followed.following.on_offsets(found[0], found[1], followed.log, self._now_ms())
         await self._do([_Step(key, followed, effects)])
 
-    def _offset_request(self, key: LedBy, followed: Followed, timestamp: int) -> ListOffsetsRequest:
+    def _offset_request(
+        self, key: TopicIdPartition, followed: Followed, timestamp: int
+    ) -> ListOffsetsRequest:
         partition = ListOffsetsRequest.ListOffsetsPartition(
             partition_index=key.partition,
             current_leader_epoch=followed.following.leader_epoch,

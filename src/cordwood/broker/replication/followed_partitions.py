@@ -13,11 +13,10 @@ from cordwood.broker.delayed_operations import DelayedOperations
 from cordwood.broker.partition import Partition
 from cordwood.broker.replication.fetcher import Followed
 from cordwood.broker.replication.following import PartitionFollowing
-from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.broker.replication.replication import Replication
 from cordwood.metadata.image import NO_LEADER, PartitionImage
-from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.topic_partition import TopicIdPartition, TopicPartition
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_manager import LogManager
 
@@ -50,14 +49,17 @@ class FollowedPartitions:
         self._start_at = start_at
         self.replication: Replication | None = None
         """Fetches from leaders and proposes ISRs; None where no other broker is in the cluster."""
-        self._partitions: dict[LedBy, Partition] = {}
+        self._partitions: dict[TopicIdPartition, Partition] = {}
         #: The high watermarks that readers have seen; only of partitions that are followed.
-        self._seen_high_watermarks: dict[LedBy, int] = {}
+        self._seen_high_watermarks: dict[TopicIdPartition, int] = {}
 
     def check_invariants(self) -> None:
         """Checks that each partition is found by its own key, and that no other has a mark."""
         for key, each in self._partitions.items():
-            assert key == LedBy(each.topic_id, each.index), (key, each.log.topic_partition)
+            assert key == TopicIdPartition(each.topic_id, each.index), (
+                key,
+                each.log.topic_partition,
+            )
         left = self._seen_high_watermarks.keys() - self._partitions.keys()
         assert not left, left
         if self.replication is None:
@@ -70,7 +72,7 @@ class FollowedPartitions:
     def __contains__(self, key: object) -> bool:
         return key in self._partitions
 
-    def get(self, key: LedBy) -> Partition | None:
+    def get(self, key: TopicIdPartition) -> Partition | None:
         """A partition if it is followed here."""
         return self._partitions.get(key)
 
@@ -92,7 +94,7 @@ class FollowedPartitions:
         if replication is None:
             return
         partition = log.topic_partition
-        key = LedBy(topic_id, partition.partition)
+        key = TopicIdPartition(topic_id, partition.partition)
         self._partitions[key] = Partition(
             log, topic_id=topic_id, leader_epoch=image.leader_epoch, find=self._logs.get
         )
@@ -109,14 +111,14 @@ class FollowedPartitions:
         )
         replication.follow(key, Followed(partition.topic, following, replica_log))
 
-    def unfollow(self, key: LedBy) -> None:
+    def unfollow(self, key: TopicIdPartition) -> None:
         """Fetches a partition no more, nor is it read."""
         self._partitions.pop(key, None)
         self._seen_high_watermarks.pop(key, None)
         if self.replication is not None:
             self.replication.unfollow(key)
 
-    def remove(self, key: LedBy) -> None:
+    def remove(self, key: TopicIdPartition) -> None:
         """Unfollows a partition of which this broker has no replica any more."""
         followed = self._partitions.get(key)
         self.unfollow(key)
@@ -128,7 +130,7 @@ class FollowedPartitions:
         if self.replication is not None:
             self.replication.unfollow_closed()
 
-    def fetched(self, key: LedBy) -> None:
+    def fetched(self, key: TopicIdPartition) -> None:
         """Completes the fetches that wait: more of a partition's log is committed, or may be."""
         followed = self._partitions.get(key)
         if followed is None:
@@ -138,7 +140,7 @@ class FollowedPartitions:
             self._seen_high_watermarks[key] = high_watermark
             self._delayed.fetch.check((followed.topic, followed.index), 0)
 
-    def log_changed(self, key: LedBy) -> None:
+    def log_changed(self, key: TopicIdPartition) -> None:
         """The log of a partition has changed otherwise than by what was fetched."""
         if self.replication is not None:
             self.replication.log_changed(key)

@@ -20,10 +20,9 @@ from pathlib import Path
 from typing import Final
 
 from cordwood.broker.directory_reports import DirectoryReports
-from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import LOST_DIRECTORY, NO_LEADER, MetadataImage, PartitionImage
-from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.topic_partition import TopicIdPartition, TopicPartition
 
 _log = logging.getLogger(__name__)
 
@@ -79,9 +78,9 @@ class FullReplicas:
         self._now_ms = now_ms
         self._call_later_ms = call_later_ms
         self._back = back
-        self._given_up: dict[LedBy, _Full] = {}
+        self._given_up: dict[TopicIdPartition, _Full] = {}
         #: Replicas that can have no log, since a directory has failed or is full.
-        self._without_log: set[LedBy] = set()
+        self._without_log: set[TopicIdPartition] = set()
         self._is_looking = False
         self._look_ms = _LOOK_MS
         self._last_back_ms = -float(_SOON_MS)
@@ -107,7 +106,7 @@ class FullReplicas:
         image = None if known is None else known.partitions.get(index)
         if known is None or image is None or image.directory_of(self._node_id) is None:
             return
-        key = LedBy(known.topic_id, index)
+        key = TopicIdPartition(known.topic_id, index)
         if key not in self._given_up:
             if not self._may_be_lost(topic, index):
                 return
@@ -122,30 +121,30 @@ class FullReplicas:
                 is_wanted=partial(self._is_to_be_lost, key, topic),
             )
 
-    def forget(self, key: LedBy) -> None:
+    def forget(self, key: TopicIdPartition) -> None:
         """Forgets a replica that this broker has no more."""
         self._given_up.pop(key, None)
         self._without_log.discard(key)
 
-    def has_no_log(self, key: LedBy) -> None:
+    def has_no_log(self, key: TopicIdPartition) -> None:
         """A replica can have no log: its directory has failed or is full.
 
         Source: ReplicaManager.markPartitionOffline.
         """
         self._without_log.add(key)
 
-    def is_without_log(self, key: LedBy) -> bool:
+    def is_without_log(self, key: TopicIdPartition) -> bool:
         """Whether a replica can have no log: its partition is offline."""
         return key in self._without_log
 
-    def has_log(self, key: LedBy) -> None:
+    def has_log(self, key: TopicIdPartition) -> None:
         """A replica that could have no log has one now, in a directory that is online."""
         self._without_log.discard(key)
         found = self._given_up.get(key)
         if found is not None and found.log_dir is None:
             del self._given_up[key]
 
-    def _is_to_be_lost(self, key: LedBy, topic: str) -> bool:
+    def _is_to_be_lost(self, key: TopicIdPartition, topic: str) -> bool:
         return key in self._given_up and self._may_be_lost(topic, key.partition)
 
     def _may_be_lost(self, topic: str, index: int) -> bool:

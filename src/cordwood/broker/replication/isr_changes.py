@@ -9,12 +9,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
-from uuid import UUID
 
 from cordwood.broker.replication.leadership import IsrProposal, LedPartition
 from cordwood.metadata.controller_requests import AlteredIsr, IsrChange
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import KafkaError
+from cordwood.model.topic_partition import TopicIdPartition
 
 _log = logging.getLogger(__name__)
 
@@ -24,17 +24,10 @@ AlterPartitions = Callable[[Sequence[IsrChange]], Awaitable[Sequence[AlteredIsr]
 """Sends proposals to the controller: `ControllerChannel.alter_partitions`."""
 
 
-class LedBy(NamedTuple):
-    """A partition, by the id of its topic."""
-
-    topic_id: UUID
-    partition: int
-
-
 class AnsweredIsr(NamedTuple):
     """A partition's state at the controller; `partition.replicas` is empty: no answer has it."""
 
-    key: LedBy
+    key: TopicIdPartition
     proposal: IsrProposal
     partition: LedPartition | None
     error: ErrorCode
@@ -56,10 +49,10 @@ class IsrChanges:
         """
         self._alter = alter
         self._answered = answered
-        self._waiting: dict[LedBy, IsrProposal] = {}
+        self._waiting: dict[TopicIdPartition, IsrProposal] = {}
         self._sending: asyncio.Task[None] | None = None
 
-    def propose(self, key: LedBy, proposal: IsrProposal) -> None:
+    def propose(self, key: TopicIdPartition, proposal: IsrProposal) -> None:
         """Sends a proposal, soon; `answered` gets the result."""
         self._waiting[key] = proposal
         if self._sending is None:
@@ -87,7 +80,7 @@ class IsrChanges:
                 await asyncio.sleep(_RETRY_S)
         self._sending = None
 
-    async def _send(self, sent: Mapping[LedBy, IsrProposal]) -> bool:
+    async def _send(self, sent: Mapping[TopicIdPartition, IsrProposal]) -> bool:
         """Whether the request as a whole was answered without an error."""
         changes = [
             IsrChange(*key, each.leader_epoch, each.partition_epoch, each.isr)
@@ -103,7 +96,7 @@ class IsrChanges:
         return True
 
 
-def _read(key: LedBy, proposal: IsrProposal, answer: AlteredIsr) -> AnsweredIsr:
+def _read(key: TopicIdPartition, proposal: IsrProposal, answer: AlteredIsr) -> AnsweredIsr:
     if answer.error is not ErrorCode.NONE:
         return AnsweredIsr(key, proposal, None, answer.error)
     partition = LedPartition(

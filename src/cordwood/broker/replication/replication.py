@@ -11,13 +11,14 @@ from typing import NamedTuple
 
 from cordwood.broker.replication.fetch_session import FetchLimits, ReplicaFetchSession
 from cordwood.broker.replication.fetcher import Followed, ReplicaFetcher
-from cordwood.broker.replication.isr_changes import IsrChanges, LedBy
+from cordwood.broker.replication.isr_changes import IsrChanges
 from cordwood.broker.replication.leadership import IsrProposal
 from cordwood.broker.replication.throttles import ReplicationThrottle
 from cordwood.client.node_connection import NodeAddress, NodeConnection
 from cordwood.client.transport import Transports
 from cordwood.metadata.cache import MetadataCache
 from cordwood.model.security_protocol import SecurityProtocol
+from cordwood.model.topic_partition import TopicIdPartition
 from cordwood.serving.node_thread import NodeThread
 
 
@@ -108,9 +109,9 @@ class Replication:
         settings: FollowerSettings,
         thread: NodeThread,
         run: Callable[[Callable[[], None]], Awaitable[None]],
-        changed: Callable[[LedBy], None],
+        changed: Callable[[TopicIdPartition], None],
         throttle: ReplicationThrottle,
-        full: Callable[[LedBy], None],
+        full: Callable[[TopicIdPartition], None],
     ) -> None:
         """Fetches nothing yet.
 
@@ -141,7 +142,7 @@ class Replication:
         self._is_closed = False
 
     @property
-    def partitions(self) -> list[LedBy]:
+    def partitions(self) -> list[TopicIdPartition]:
         """The partitions that are fetched."""
         return [key for each in self._fetching.values() for key in each.fetcher.partitions]
 
@@ -160,11 +161,11 @@ class Replication:
         """replica.fetch.backoff.ms."""
         return self._settings.backoff_ms
 
-    def propose(self, key: LedBy, proposal: IsrProposal) -> None:
+    def propose(self, key: TopicIdPartition, proposal: IsrProposal) -> None:
         """Proposes an ISR to the controller; the answer goes to the receiver of `isr_changes`."""
         self._thread.call_soon(lambda: self._isr_changes.propose(key, proposal))
 
-    def follow(self, key: LedBy, followed: Followed) -> None:
+    def follow(self, key: TopicIdPartition, followed: Followed) -> None:
         """Fetches a partition from its leader, and from no other.
 
         Nothing changes if it is fetched in that leader epoch already.
@@ -181,7 +182,7 @@ class Replication:
             fetching = self._fetching[leader_id] = self._start(leader_id)
         fetching.fetcher.follow(key, followed)
 
-    def _is_following(self, key: LedBy, wanted: Followed) -> bool:
+    def _is_following(self, key: TopicIdPartition, wanted: Followed) -> bool:
         fetching = self._fetching.get(wanted.following.leader_id)
         known = None if fetching is None else fetching.fetcher.followed(key)
         return (
@@ -190,12 +191,12 @@ class Replication:
             and known.log.log is wanted.log.log
         )
 
-    def unfollow(self, key: LedBy) -> None:
+    def unfollow(self, key: TopicIdPartition) -> None:
         """Stops fetching a partition; an answer that is in flight is ignored."""
         for each in self._fetching.values():
             each.fetcher.unfollow(key)
 
-    def log_changed(self, key: LedBy) -> None:
+    def log_changed(self, key: TopicIdPartition) -> None:
         """The log of a partition has changed otherwise than by what was fetched."""
         for each in self._fetching.values():
             each.fetcher.log_changed(key)

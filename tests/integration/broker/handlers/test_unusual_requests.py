@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cordwood.broker.broker import Broker
-from cordwood.broker.replication.isr_changes import LedBy
+from cordwood.model.topic_partition import TopicIdPartition
 from cordwood.testing.broker import RunningBroker
 from support.kafka import poll_until
 from support.no_engine import NoEngine
@@ -20,7 +20,7 @@ def create(wire: Wire, name: str) -> None:
 def test_a_follower_describes_producers() -> None:
     def follow(broker: Broker) -> None:
         led = broker.replicas.partitions["t"].pop(0)
-        broker.replicas.followed._partitions[LedBy(led.topic_id, 0)] = led
+        broker.replicas.followed._partitions[TopicIdPartition(led.topic_id, 0)] = led
 
     with RunningBroker(engine=NoEngine) as running, Wire(running.port) as wire:
         create(wire, "t")

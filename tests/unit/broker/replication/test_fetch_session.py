@@ -9,13 +9,13 @@ import pytest
 
 from cordwood.broker.replication.fetch_session import ReplicaFetchSession
 from cordwood.broker.replication.following import NO_EPOCH, FetchPosition
-from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.model.error_codes import ErrorCode
+from cordwood.model.topic_partition import TopicIdPartition
 from cordwood.protocol.data import FetchRequest, FetchResponse
 from cordwood.storage.log.leader_epochs import EpochEndOffset
 
 A, B = UUID(int=1 << 70), UUID(int=2 << 70)
-A0, A1, B0 = LedBy(A, 0), LedBy(A, 1), LedBy(B, 0)
+A0, A1, B0 = TopicIdPartition(A, 0), TopicIdPartition(A, 1), TopicIdPartition(B, 0)
 
 
 def at(offset: int) -> FetchPosition:
@@ -23,7 +23,7 @@ def at(offset: int) -> FetchPosition:
 
 
 def response(
-    *keys: LedBy, session_id: int = 77, error: ErrorCode = ErrorCode.NONE, **fields: Any
+    *keys: TopicIdPartition, session_id: int = 77, error: ErrorCode = ErrorCode.NONE, **fields: Any
 ) -> FetchResponse:
     given = {"high_watermark": 3, "log_start_offset": 0, **fields}
     topics = [
@@ -36,23 +36,25 @@ def response(
     return FetchResponse(error_code=error, session_id=session_id, responses=topics)
 
 
-def asked(fields: FetchRequest) -> dict[LedBy, int]:
+def asked(fields: FetchRequest) -> dict[TopicIdPartition, int]:
     return {
-        LedBy(topic.topic_id, each.partition): each.fetch_offset
+        TopicIdPartition(topic.topic_id, each.partition): each.fetch_offset
         for topic in fields.topics
         for each in topic.partitions
     }
 
 
-def forgotten(fields: FetchRequest) -> set[LedBy]:
+def forgotten(fields: FetchRequest) -> set[TopicIdPartition]:
     return {
-        LedBy(topic.topic_id, each)
+        TopicIdPartition(topic.topic_id, each)
         for topic in fields.forgotten_topics_data
         for each in topic.partitions
     }
 
 
-def request(session: ReplicaFetchSession, positions: dict[LedBy, FetchPosition]) -> FetchRequest:
+def request(
+    session: ReplicaFetchSession, positions: dict[TopicIdPartition, FetchPosition]
+) -> FetchRequest:
     """A fetch of these partitions and no others."""
     for key in (A0, A1, B0):
         if key in positions:
@@ -140,7 +142,7 @@ def test_request_without_an_answer_ends_the_session(session: ReplicaFetchSession
 
 
 @pytest.mark.parametrize("keys", [(A0,), (A0, B0, A1)])
-def test_whole_answer_with_other_partitions_is_left_out(keys: tuple[LedBy, ...]) -> None:
+def test_whole_answer_with_other_partitions_is_left_out(keys: tuple[TopicIdPartition, ...]) -> None:
     session = ReplicaFetchSession(2)
     request(session, {A0: at(5), B0: at(6)})
     assert session.answered(response(*keys)) == {}

@@ -14,16 +14,16 @@ import pytest
 from cordwood.broker.replication.fetch_session import ReplicaFetchSession
 from cordwood.broker.replication.fetcher import Followed, ReplicaFetcher, Run
 from cordwood.broker.replication.following import AppendRecords, Effect, PartitionFollowing
-from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.broker.replication.replica_log import ReplicaLog
 from cordwood.broker.replication.throttles import FOLLOWER, ByteRate, ReplicationThrottle
 from cordwood.client.node_connection import NodeConnection
+from cordwood.model.topic_partition import TopicIdPartition
 from cordwood.protocol.data import FetchRequest
 from cordwood.testing.manual_clock import ManualClock
 from support.stored_log import StoredLog, batch_of
 
 TOPIC_ID = UUID(int=7)
-THROTTLED, FREE = LedBy(TOPIC_ID, 0), LedBy(TOPIC_ID, 1)
+THROTTLED, FREE = TopicIdPartition(TOPIC_ID, 0), TopicIdPartition(TOPIC_ID, 1)
 RECORDS = b"0123456789"
 LEADERS_END = 100
 

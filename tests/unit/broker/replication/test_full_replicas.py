@@ -13,7 +13,6 @@ import pytest
 
 from cordwood.broker.directory_reports import DirectoryReports
 from cordwood.broker.replication.full_replicas import FullReplicas
-from cordwood.broker.replication.isr_changes import LedBy
 from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.image import (
     LOST_DIRECTORY,
@@ -24,11 +23,11 @@ from cordwood.metadata.image import (
     TopicImage,
 )
 from cordwood.metadata.persistent_map import PersistentMap
-from cordwood.model.topic_partition import TopicPartition
+from cordwood.model.topic_partition import TopicIdPartition, TopicPartition
 
 OWN, OTHER, THIRD = 1, 2, 3
 TOPIC, TOPIC_ID, INDEX = "t", UUID(int=77), 0
-KEY = LedBy(TOPIC_ID, INDEX)
+KEY = TopicIdPartition(TOPIC_ID, INDEX)
 DIRECTORY = Path("/data")
 PLENTY = 1 << 30
 

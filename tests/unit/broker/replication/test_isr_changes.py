@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from uuid import UUID
 
-from cordwood.broker.replication.isr_changes import AnsweredIsr, IsrChanges, LedBy
+from cordwood.broker.replication.isr_changes import AnsweredIsr, IsrChanges
 from cordwood.broker.replication.leadership import IsrProposal
 from cordwood.metadata.controller_requests import AlteredIsr, IsrChange
 from cordwood.model.error_codes import ErrorCode
@@ -15,8 +15,9 @@ from cordwood.model.kafka_errors import (
     RequestTimedOutError,
     StaleBrokerEpochError,
 )
+from cordwood.model.topic_partition import TopicIdPartition
 
-ONE, TWO = LedBy(UUID(int=1 << 70), 0), LedBy(UUID(int=2 << 70), 5)
+ONE, TWO = TopicIdPartition(UUID(int=1 << 70), 0), TopicIdPartition(UUID(int=2 << 70), 5)
 
 
 def proposal(epoch: int = 3) -> IsrProposal:
