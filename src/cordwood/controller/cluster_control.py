@@ -13,7 +13,7 @@ from typing import Final
 
 from cordwood.controller import partitions, registration
 from cordwood.controller.controller import Controller
-from cordwood.controller.heartbeats import Heartbeats, Next
+from cordwood.controller.heartbeats import BrokerTransition, Heartbeats
 from cordwood.metadata.controller_requests import (
     AlteredIsr,
     BrokerRegistration,
@@ -156,28 +156,28 @@ class ClusterControl:
             _log.info("Broker %d: %s", broker_id, found.name.lower().replace("_", " "))
             controller.commit(records)
         is_fenced = heartbeats.is_fenced(broker_id)
-        if found is not Next.SAME:
-            is_fenced = found in {Next.FENCED, Next.SHUTDOWN_NOW}
+        if found is not BrokerTransition.SAME:
+            is_fenced = found in {BrokerTransition.FENCED, BrokerTransition.SHUTDOWN_NOW}
         heartbeats.answered(broker_id, fenced=is_fenced, metadata_offset=heartbeat.metadata_offset)
         is_changed = self._take_directories(broker_id, heartbeat)
         if records or is_changed:
             heartbeats.register(broker_id, fenced=is_fenced)
-        if found is Next.CONTROLLED_SHUTDOWN:
+        if found is BrokerTransition.CONTROLLED_SHUTDOWN:
             heartbeats.begin_shutdown(broker_id, controller.image.offset)
         return BrokerHeartbeatReply(
             is_caught_up=heartbeat.metadata_offset >= registered_at,
             is_fenced=is_fenced,
-            should_shut_down=found is Next.SHUTDOWN_NOW,
+            should_shut_down=found is BrokerTransition.SHUTDOWN_NOW,
         )
 
-    def _records_of(self, broker: BrokerImage, found: Next) -> Records:
+    def _records_of(self, broker: BrokerImage, found: BrokerTransition) -> Records:
         view = self._controller.view()
         match found:
-            case Next.FENCED | Next.SHUTDOWN_NOW:
+            case BrokerTransition.FENCED | BrokerTransition.SHUTDOWN_NOW:
                 return registration.fencing(view, broker)
-            case Next.UNFENCED:
+            case BrokerTransition.UNFENCED:
                 return registration.unfencing(view, broker)
-            case Next.CONTROLLED_SHUTDOWN:
+            case BrokerTransition.CONTROLLED_SHUTDOWN:
                 return registration.shutting_down(view, broker)
         return []
 

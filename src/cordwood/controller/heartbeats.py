@@ -16,7 +16,7 @@ from cordwood.metadata.quorum.lifecycle import BrokerHeartbeat
 _NOT_SHUTTING_DOWN = -1
 
 
-class Next(enum.Enum):
+class BrokerTransition(enum.Enum):
     """Transition of a broker at a heartbeat.
 
     Source: org.apache.kafka.controller.BrokerControlState.
@@ -130,7 +130,7 @@ class Heartbeats:
         *,
         registered_at: int,
         leads: Callable[[], bool],
-    ) -> Next:
+    ) -> BrokerTransition:
         """The transition that a heartbeat causes in a registered broker.
 
         Args:
@@ -142,17 +142,23 @@ class Heartbeats:
         known = self._brokers[broker_id]
         if known.is_shutting_down:
             if leads() or known.shutdown_offset > self._lowest_active_offset():
-                return Next.SAME
-            return Next.SHUTDOWN_NOW
+                return BrokerTransition.SAME
+            return BrokerTransition.SHUTDOWN_NOW
         if known.fenced:
             if heartbeat.wants_shutdown:
-                return Next.SHUTDOWN_NOW
+                return BrokerTransition.SHUTDOWN_NOW
             is_caught_up = heartbeat.metadata_offset >= registered_at
-            return Next.UNFENCED if is_caught_up and not heartbeat.wants_fence else Next.SAME
+            return (
+                BrokerTransition.UNFENCED
+                if is_caught_up and not heartbeat.wants_fence
+                else BrokerTransition.SAME
+            )
         if heartbeat.wants_shutdown:
             can_stop = heartbeat.wants_fence or not leads()
-            return Next.SHUTDOWN_NOW if can_stop else Next.CONTROLLED_SHUTDOWN
-        return Next.FENCED if heartbeat.wants_fence else Next.SAME
+            return (
+                BrokerTransition.SHUTDOWN_NOW if can_stop else BrokerTransition.CONTROLLED_SHUTDOWN
+            )
+        return BrokerTransition.FENCED if heartbeat.wants_fence else BrokerTransition.SAME
 
     def is_fenced(self, broker_id: int) -> bool:
         """Whether a broker was fenced after its last heartbeat."""
