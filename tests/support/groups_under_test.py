@@ -16,7 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
-from cordwood.broker.coordinators.group_cluster import GroupCluster
+from cordwood.broker.coordinators.coordinator_metadata import CoordinatorMetadataImage
 from cordwood.broker.coordinators.group_log import group_log_format
 from cordwood.broker.coordinators.topic_log import TopicLog
 from cordwood.configs.resource import ConfigResource
@@ -296,7 +296,7 @@ class GroupRun:
         self.timers = broker.timers
         chosen = GroupSettings(**settings)
         log = TopicLog(group_log_format(chosen.topic_codec), broker, broker)
-        cluster = GroupCluster(broker, broker.group_setting)
+        cluster = CoordinatorMetadataImage(broker, broker.group_setting)
         self.groups = GroupCoordinator(log, broker, chosen, cluster, FixedRng(0))
 
     def join(self, member_id: str = "", *, group: str = "g", **fields: Any) -> list[JoinAnswer]:

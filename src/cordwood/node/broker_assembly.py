@@ -16,7 +16,7 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.broker_channels import BrokerChannels
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.committed_offsets import CommittedOffsets
-from cordwood.broker.coordinators.group_cluster import GroupCluster
+from cordwood.broker.coordinators.coordinator_metadata import CoordinatorMetadataImage
 from cordwood.broker.coordinators.group_log import group_log_format
 from cordwood.broker.coordinators.producer_ids import ProducerIds
 from cordwood.broker.coordinators.topic_log import TopicLog
@@ -243,7 +243,7 @@ def _make_groups(
         TopicLog(group_log_format(of_groups.topic_codec), replicas, metadata),
         thread,
         of_groups,
-        GroupCluster(metadata, configs.own_group_integer),
+        CoordinatorMetadataImage(metadata, configs.own_group_integer),
         replicas.logs.context.rng,
     )
 

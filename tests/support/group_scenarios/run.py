@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
-from cordwood.broker.coordinators.group_cluster import GroupCluster
+from cordwood.broker.coordinators.coordinator_metadata import CoordinatorMetadataImage
 from cordwood.coordinator.effects import Effects, SetTimer, StartTask
 from cordwood.coordinator.group import records
 from cordwood.coordinator.group.classic.member import MemberIds
@@ -38,7 +38,7 @@ class Run:
     def __init__(self) -> None:
         ids, topic_ids = itertools.count(1), itertools.count(1)
         self.topics = TopicsUnderTest(lambda: UUID(int=next(topic_ids)))
-        cluster = GroupCluster(self.topics, lambda _group, _name: None)
+        cluster = CoordinatorMetadataImage(self.topics, lambda _group, _name: None)
         member_ids = MemberIds(lambda: str(next(ids)), lambda: str(next(ids)))
         self.machine = GroupStateMachine(GroupSettings(), cluster, member_ids)
         self.timeline = Timeline()

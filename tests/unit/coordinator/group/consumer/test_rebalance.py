@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.broker.coordinators.group_cluster import GroupCluster
+from cordwood.broker.coordinators.coordinator_metadata import CoordinatorMetadataImage
 from cordwood.coordinator.group.classic.group import GroupState
 from cordwood.coordinator.group.classic.member import LeavingMember
 from cordwood.coordinator.group.consumer.group import ConsumerGroup, ConsumerGroupState
@@ -251,7 +251,7 @@ def test_other_members_are_served_while_many_names_are_matched(
 def test_expression_of_a_loaded_group_that_is_none_matches_nothing(
     broker: GroupBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topics = GroupCluster(broker, broker.group_setting)
+    topics = CoordinatorMetadataImage(broker, broker.group_setting)
     found = resolve("g", ["(log", "log-."], topics, None, 7)
     assert {regex: each.topics for regex, each in found.items()} == {
         "(log": frozenset(),

@@ -17,7 +17,7 @@ from cordwood.metadata.image import MetadataImage, TopicImage
 T = TypeVar("T")
 
 
-class GroupCluster:
+class CoordinatorMetadataImage:
     """The newest image of the metadata, as topics with their racks."""
 
     def __init__(
@@ -30,7 +30,7 @@ class GroupCluster:
         self._newest_topics_version = -1
 
     @property
-    def topics(self) -> GroupCluster:
+    def topics(self) -> CoordinatorMetadataImage:
         """The topics, at present."""
         return self
 
