@@ -39,7 +39,7 @@ V = TypeVar("V")
 Fields = Mapping[str, Any]
 
 
-class _Part(Generic[K, V]):
+class _MapDelta(Generic[K, V]):
     """A mapping of an image under change."""
 
     __slots__ = ("_base", "changes", "gone")
@@ -135,16 +135,16 @@ class ImageDelta:
 
     def _start(self, base: MetadataImage) -> None:
         self._base = base
-        self._topics = _Part(base.topics)
-        self._names = _Part(base.topic_names)
-        self._configs = _Part(base.configs)
-        self._brokers = _Part(base.brokers)
-        self._controllers = _Part(base.controllers)
-        self._features = _Part(base.features)
-        self._quotas = _Part(base.client_quotas)
-        self._acls = _Part(base.acls)
-        self._scrams = _Part(base.scram_credentials)
-        self._tokens = _Part(base.delegation_tokens)
+        self._topics = _MapDelta(base.topics)
+        self._names = _MapDelta(base.topic_names)
+        self._configs = _MapDelta(base.configs)
+        self._brokers = _MapDelta(base.brokers)
+        self._controllers = _MapDelta(base.controllers)
+        self._features = _MapDelta(base.features)
+        self._quotas = _MapDelta(base.client_quotas)
+        self._acls = _MapDelta(base.acls)
+        self._scrams = _MapDelta(base.scram_credentials)
+        self._tokens = _MapDelta(base.delegation_tokens)
         self._next_producer_id = base.next_producer_id
         self._open_topics: dict[uuid.UUID, dict[int, PartitionImage]] = {}
 
