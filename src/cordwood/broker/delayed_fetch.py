@@ -90,7 +90,7 @@ class DelayedFetch:
             return False
 
     def try_complete(self, grown_bytes: int | None) -> bool:
-        """Counts by how much its partitions have grown, for `purgatory.Operation`."""
+        """Counts by how much its partitions have grown, for `DelayedOperation`."""
         if grown_bytes is None:
             return self._has_unread or any(
                 self._has_changed(one) for one in in_steps(self._read.partitions, every=64)

@@ -18,7 +18,7 @@ from cordwood.model.timers import CallLater, Timer
 K = TypeVar("K", bound=Hashable)
 
 
-class Operation(Protocol):
+class DelayedOperation(Protocol):
     """An operation that waits in a purgatory."""
 
     def try_complete(self, grown_bytes: int | None, /) -> bool:
@@ -40,7 +40,7 @@ class Operation(Protocol):
 class Delayed(Generic[K]):
     """An operation that has been put into a purgatory."""
 
-    def __init__(self, purgatory: Purgatory[K], operation: Operation) -> None:
+    def __init__(self, purgatory: Purgatory[K], operation: DelayedOperation) -> None:
         self._purgatory = purgatory
         self._operation = operation
         self._timer: Timer | None = None
@@ -122,7 +122,7 @@ class Purgatory(Generic[K]):
         return len(self._watched.get(key, ()))
 
     def try_complete_else_watch(
-        self, operation: Operation, keys: Iterable[K], timeout_ms: int
+        self, operation: DelayedOperation, keys: Iterable[K], timeout_ms: int
     ) -> Delayed[K]:
         """Completes an operation now if its condition holds; otherwise it waits under the keys.
 

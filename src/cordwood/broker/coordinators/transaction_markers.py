@@ -344,7 +344,7 @@ class _Sending:
         if sender.replicas.partition(topic, index).committed(offset + 1) is None:
             self._uncommitted[partition] = offset + 1
 
-    # ---- as cordwood.purgatory.purgatory.Operation
+    # ---- as cordwood.purgatory.purgatory.DelayedOperation
 
     def try_complete(self, _grown_bytes: int | None) -> bool:
         """Whether all markers are committed, or one has to be written by another leader."""
