@@ -95,6 +95,7 @@ class LoadedPartition(Generic[S]):
     def check_invariants(self) -> None:
         """Checks that answers and earlier values are kept while the state is not committed."""
         self.deferred.check_invariants()
+        self.timeline.check_invariants()
         first = self.deferred.first_offset
         assert first is None or first > self.committed, (self.index, first, self.committed)
         assert not self.timeline.is_changing, f"a change of partition {self.index} has not ended"

@@ -59,6 +59,14 @@ class Timeline:
         self.change_id = 0
         """Of the change that has begun last; 0 before the first one."""
 
+    def check_invariants(self) -> None:
+        """Checks that the changes are in the order of the log, and each has changed something."""
+        ends = [each.end_offset for each in self._deltas]
+        assert ends == sorted(ends), ends
+        assert self._open is None or self._deltas[-1] is self._open, ends
+        for delta in self._deltas:
+            assert delta.before or delta is self._open, delta.end_offset
+
     @property
     def uncommitted_count(self) -> int:
         """The number of uncommitted changes."""

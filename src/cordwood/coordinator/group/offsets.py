@@ -132,6 +132,15 @@ class _Offsets:
         self.count = 0
         self._timeline = timeline
 
+    def check_invariants(self) -> None:
+        count = 0
+        for group_id, topics in self.by_group.items():
+            assert topics, group_id
+            for topic, partitions in topics.items():
+                assert partitions, (group_id, topic)
+                count += len(partitions)
+        assert count == self.count, (count, self.count)
+
     def get(self, key: OffsetKey, at: int = LATEST) -> CommittedOffset | None:
         if at != LATEST and self._timeline.uncommitted_count:
             before = self._timeline.before(self, at)
@@ -192,6 +201,11 @@ class OffsetStore:
         self._timeline = timeline
         self._committed = _Offsets(timeline)
         self._pending: dict[int, _Offsets] = {}
+
+    def check_invariants(self) -> None:
+        """Checks the committed offsets and those of transactions, and their numbers."""
+        for offsets in (self._committed, *self._pending.values()):
+            offsets.check_invariants()
 
     def __len__(self) -> int:
         """The number of committed offsets."""

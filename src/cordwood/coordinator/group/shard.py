@@ -76,6 +76,7 @@ class GroupShard:
         assert group_ids == set(self.ids.listed()), (self.partition, group_ids, self.ids.listed())
         without_group = set(self.offsets.group_ids()) - group_ids
         assert not without_group, (self.partition, without_group)
+        self.offsets.check_invariants()
         for group_id, group in self.groups.items():
             assert group.group_id == group_id, (group.group_id, group_id)
             group.check_invariants()
