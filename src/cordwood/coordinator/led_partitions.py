@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -38,7 +38,15 @@ _LOAD_TIMES_MAX = 10_000
 
 _LOG = logging.getLogger(__name__)
 
-S = TypeVar("S")
+
+class PartitionState(Protocol):
+    """The state of a coordinator's partition."""
+
+    def check_invariants(self) -> None:
+        """Checks the state."""
+
+
+S = TypeVar("S", bound=PartitionState)
 
 
 class LoadTime(NamedTuple):
@@ -93,7 +101,8 @@ class LoadedPartition(Generic[S]):
         self.committed = 0
 
     def check_invariants(self) -> None:
-        """Checks that answers and earlier values are kept while the state is not committed."""
+        """Checks the state, and that answers and earlier values wait until it is committed."""
+        self.state.check_invariants()
         self.deferred.check_invariants()
         self.timeline.check_invariants()
         first = self.deferred.first_offset
@@ -226,6 +235,17 @@ class LedPartitions(Generic[S]):
         """The partitions that are loaded, in Kafka's order, while others may be being loaded."""
         found = (self._active.get(led.partition) for led in self._led)
         return [(each.index, each.state, each.committed) for each in found if each is not None]
+
+    def do_between_requests(self, work: Iterator[tuple[int, Callable[[], object]]]) -> None:
+        """Does work in partitions that are loaded, piece by piece: requests come between.
+
+        `work` gives the number of a partition, and what is to be done if it is loaded.
+        """
+        for partition, run in work:
+            if partition in self._active:
+                run()
+                self._host.call_soon(partial(self.do_between_requests, work))
+                break
 
     def timers_of(self, kind: str) -> int:
         """The number of timers that are set whose key is a tuple that begins with `kind`."""

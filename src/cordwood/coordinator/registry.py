@@ -35,9 +35,6 @@ class Coordinator(Protocol):
     def close(self) -> None:
         """Ends its periodic work, and unloads all partitions."""
 
-    def check_invariants(self) -> None:
-        """Checks the state of all loaded partitions."""
-
 
 class Coordinators:
     """The coordinators of this broker; belongs to the thread that owns the broker's state."""
@@ -91,4 +88,4 @@ class Coordinators:
     def check_invariants(self) -> None:
         """Checks the state of all coordinators."""
         for each in self:
-            each.check_invariants()
+            each.runtime.partitions.check_invariants()

@@ -35,7 +35,12 @@ from cordwood.coordinator.effects import (
     TransactionalProducer,
 )
 from cordwood.coordinator.events import CoordinatorEvent
-from cordwood.coordinator.led_partitions import LedPartitions, LoadedPartition, RuntimeHost
+from cordwood.coordinator.led_partitions import (
+    LedPartitions,
+    LoadedPartition,
+    PartitionState,
+    RuntimeHost,
+)
 from cordwood.coordinator.log import Appended, CoordinatorLog, EncodedRecord
 from cordwood.coordinator.timeline import Timeline
 from cordwood.model.kafka_errors import KafkaError, NotCoordinatorError, RequestTimedOutError
@@ -46,7 +51,7 @@ _ENCODED_AT_ONCE = 16
 
 _LOG = logging.getLogger(__name__)
 
-S = TypeVar("S")
+S = TypeVar("S", bound=PartitionState)
 E = TypeVar("E", bound=CoordinatorEvent)
 R = TypeVar("R", bound=Hashable)
 

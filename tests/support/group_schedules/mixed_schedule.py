@@ -368,7 +368,7 @@ class MixedSchedule:
 
     def _follow(self, *, since_ms: int | None = None, **event: Any) -> None:
         """Compares the change of the group since a time with what the event may do."""
-        self.run.groups.check_invariants()
+        self.run.groups.runtime.partitions.check_invariants()
         before = self.model.view
         view = view_of(self._described(ClassicGroup), self.consumer_group())
         if before.members and view.members and before.is_consumer is not view.is_consumer:

@@ -335,7 +335,7 @@ class Schedule:
 
     def check(self) -> None:
         """Checks what holds after every event."""
-        self.run.groups.check_invariants()
+        self.run.groups.runtime.partitions.check_invariants()
         self.model.compare(self.group())
         owners: dict[tuple[UUID, int], str] = {}
         for client in self.clients:

@@ -246,7 +246,7 @@ class Schedule:
             for answer in answers:
                 answered(answer)
         self._waiting = [each for each in self._waiting if not each[0]]
-        self.run.coordinator.check_invariants()
+        self.run.coordinator.runtime.partitions.check_invariants()
         live, at = self.run.coordinator.runtime.partitions.read(0)
         found = {name: self._stored(each) for name, each in live.transactions.items()}
         expected = {name: self._stored(each) for name, each in self._loaded.transactions.items()}

@@ -62,13 +62,11 @@ class GroupMaintenance:
 
     def expire_offsets(self) -> None:
         """Deletes offsets that nobody has used for long enough, and groups that have none."""
-        self._runtime.partitions.load_all(self._expire_all)
+        partitions = self._runtime.partitions
+        partitions.load_all(lambda: partitions.do_between_requests(self._expiries()))
 
-    def _expire_all(self) -> None:
-        self._expire_next(self._expiries())
-
-    def _expiries(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """The groups of each partition, in parts that have not too many offsets."""
+    def _expiries(self) -> Iterator[tuple[int, Callable[[], None]]]:
+        """The checks of each partition, each of some groups that have not too many offsets."""
         for partition, shard, _ in self._runtime.partitions.read_all():
             part: list[str] = []
             count = 0
@@ -76,19 +74,14 @@ class GroupMaintenance:
                 part.append(group_id)
                 count += 1 + shard.offsets.count_of(group_id)
                 if count >= _EXPIRED_AT_ONCE:
-                    yield partition, tuple(part)
+                    yield partition, partial(self._expire, partition, tuple(part))
                     part, count = [], 0
             if part:
-                yield partition, tuple(part)
+                yield partition, partial(self._expire, partition, tuple(part))
 
-    def _expire_next(self, expiries: Iterator[tuple[int, tuple[str, ...]]]) -> None:
-        """Looks at some groups now, and at the others later: requests come between."""
-        for partition, group_ids in expiries:
-            if self._runtime.partitions.active(partition) is not None:
-                event = events.ExpireOffsets(group_ids=group_ids, reply_to=self._logged(partition))
-                self._runtime.write(partition, event)
-                self._host.call_soon(partial(self._expire_next, expiries))
-                break
+    def _expire(self, partition: int, group_ids: tuple[str, ...]) -> None:
+        event = events.ExpireOffsets(group_ids=group_ids, reply_to=self._logged(partition))
+        self._runtime.write(partition, event)
 
     # ---- topics
 

@@ -136,12 +136,6 @@ class GroupCoordinator:
         self.maintenance.close()
         self.runtime.partitions.unload()
 
-    def check_invariants(self) -> None:
-        """Checks the groups and offsets of all loaded partitions."""
-        self.runtime.partitions.check_invariants()
-        for _, shard, _ in self.runtime.partitions.loaded():
-            shard.check_invariants()
-
     def partition_for(self, group_id: str) -> TopicPartition:
         """The partition of `__consumer_offsets` that a group's records are in."""
         return self.runtime.partitions.partition_for(group_id)

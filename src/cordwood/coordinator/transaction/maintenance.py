@@ -7,7 +7,7 @@ TransactionStateManager.removeExpiredTransactionalIds.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 from cordwood.coordinator.effects import ReplyTo
@@ -67,7 +67,7 @@ class TransactionMaintenance:
 
         Source: TransactionCoordinator.abortTimedOutTransactions.
         """
-        self._in_turns(self._abort_timed_out_in)
+        self._in_each(self._abort_timed_out_in)
 
     def _abort_timed_out_in(self, partition: int) -> None:
         shard, at = self._runtime.partitions.read(partition)
@@ -94,7 +94,7 @@ class TransactionMaintenance:
 
         Source: TransactionStateManager.removeExpiredTransactionalIds.
         """
-        self._in_turns(self._expire_ids_in)
+        self._in_each(self._expire_ids_in)
 
     def _expire_ids_in(self, partition: int) -> None:
         def log(error: KafkaError) -> None:
@@ -107,17 +107,12 @@ class TransactionMaintenance:
 
         self._runtime.write(partition, events.ExpireIds(reply_to=ReplyTo(lambda _: None, log)))
 
-    def _in_turns(self, run: Callable[[int], None]) -> None:
-        """Calls a function for each partition that is loaded; requests come between."""
+    def _in_each(self, run: Callable[[int], None]) -> None:
+        """Calls a function for each partition that is loaded."""
         partitions = sorted(partition for partition, _, _ in self._runtime.partitions.loaded())
-        self._next_turn(iter(partitions), run)
-
-    def _next_turn(self, partitions: Iterator[int], run: Callable[[int], None]) -> None:
-        for partition in partitions:
-            if self._runtime.partitions.active(partition) is not None:
-                run(partition)
-                self._host.call_soon(partial(self._next_turn, partitions, run))
-                break
+        self._runtime.partitions.do_between_requests(
+            (partition, partial(run, partition)) for partition in partitions
+        )
 
 
 def _log_abort(transactional_id: str, answer: EndAnswer) -> None:

@@ -128,12 +128,6 @@ class TransactionCoordinator:
         self.runtime.partitions.unload()
         _LOG.info("Shutdown complete.")
 
-    def check_invariants(self) -> None:
-        """Checks the transactions of all loaded partitions."""
-        self.runtime.partitions.check_invariants()
-        for _, shard, _ in self.runtime.partitions.loaded():
-            shard.check_invariants()
-
     def _number_of(self, transactional_id: str) -> int:
         return self.runtime.partitions.index_for(transactional_id)
 
