@@ -369,7 +369,7 @@ class Schedule:
             *(group.epoch, group.metadata_hash, group.state),
             *(group.assignment_epoch, group.assignment_timestamp_ms),
             *(list(group.members()), group.targets, group.target_owners),
-            *(group.static_member_ids(), group.subscriptions.topics, group.resolved),
+            *(group._static, group.subscriptions.topics, group.resolved),
         )
 
     def _check_rest(self) -> None:

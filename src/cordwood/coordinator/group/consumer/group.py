@@ -174,10 +174,6 @@ class ConsumerGroup(Group):
         member_id = self.static_member_id(instance_id)
         return None if member_id is None else self._members.get(member_id)
 
-    def static_member_ids(self) -> Mapping[str, str]:
-        """Member ids by instance id."""
-        return self._static
-
     def target(self, member_id: str | None) -> Target:
         """The target assignment of a member; empty for one that has none."""
         return {} if member_id is None else self.targets.get(member_id, {})
