@@ -28,7 +28,7 @@ from cordwood.coordinator.group.classic.member import (
     Member,
     SyncAnswer,
 )
-from cordwood.coordinator.group.classic.rebalance import Rebalance
+from cordwood.coordinator.group.classic.rebalance import ClassicRebalance
 from cordwood.coordinator.group.classic.records import group_metadata
 from cordwood.coordinator.group.settings import GroupSettings
 from cordwood.format.message_schema import STRING_BYTES_MAX
@@ -47,7 +47,7 @@ class Joining:
     def __init__(
         self,
         settings: GroupSettings,
-        rebalance: Rebalance,
+        rebalance: ClassicRebalance,
         unique_id: Callable[[], str],
         change: Change,
     ) -> None:

@@ -14,7 +14,7 @@ from cordwood.coordinator.group.classic.answers import refused
 from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.classic.joining import Joining
 from cordwood.coordinator.group.classic.member import UNKNOWN_MEMBER_ID
-from cordwood.coordinator.group.classic.rebalance import Rebalance
+from cordwood.coordinator.group.classic.rebalance import ClassicRebalance
 from cordwood.coordinator.group.classic.records import (
     GroupMetadataRecord,
     group_metadata_record,
@@ -52,9 +52,9 @@ class ClassicKind(GroupKind):
             events.StaticMemberNotWritten: self._static_member_not_written,
         }
 
-    def rebalance(self, change: Change) -> Rebalance:
+    def rebalance(self, change: Change) -> ClassicRebalance:
         """The transitions of a group by one event."""
-        return Rebalance(self._context.settings, change)
+        return ClassicRebalance(self._context.settings, change)
 
     def _joining(self, change: Change) -> Joining:
         context = self._context

@@ -50,7 +50,7 @@ _COMPLETING = GroupState.COMPLETING_REBALANCE
 _STABLE = GroupState.STABLE
 
 
-class Rebalance:
+class ClassicRebalance:
     """Changes groups by one event."""
 
     def __init__(self, settings: GroupSettings, change: Change) -> None:

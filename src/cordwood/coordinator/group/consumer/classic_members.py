@@ -33,7 +33,7 @@ from cordwood.coordinator.group.classic.member import (
     SyncAnswer,
     SyncRequest,
 )
-from cordwood.coordinator.group.classic.rebalance import Rebalance
+from cordwood.coordinator.group.classic.rebalance import ClassicRebalance
 from cordwood.coordinator.group.classic.records import group_metadata, group_tombstone
 from cordwood.coordinator.group.consumer.conversion import (
     classic_group_of,
@@ -74,7 +74,7 @@ class ClassicMembers:
         self,
         settings: GroupSettings,
         consumers: ConsumerRebalance,
-        classics: Rebalance,
+        classics: ClassicRebalance,
         change: Change,
     ) -> None:
         """`consumers` and `classics` change groups of the two protocols."""
