@@ -41,22 +41,23 @@ def handle(context: BrokerContext, request: DeleteRecordsRequest) -> Response:
     for topic in in_steps(request.topics):
         for each in in_steps(topic.partitions, every=64):
             topics.setdefault(topic.name, {})[each.partition_index] = each
-    pending: list[_Pending] = []
+    undeleted: list[_Undeleted] = []
     response = DeleteRecordsResponse(
         topics=[
             DeleteRecordsResponse.DeleteRecordsTopicResult(
                 name=name,
                 partitions=[
-                    _delete(context, name, each, pending) for each in in_steps(partitions.values())
+                    _delete(context, name, each, undeleted)
+                    for each in in_steps(partitions.values())
                 ],
             )
             for name, partitions in in_steps(topics.items())
         ]
     )
-    if not pending:
+    if not undeleted:
         return response
-    operation = DelayedDeleteRecords(context, response, pending)
-    keys = [(each.topic, each.partition_index) for each in pending]
+    operation = DelayedDeleteRecords(context, response, undeleted)
+    keys = [(each.topic, each.partition_index) for each in undeleted]
     context.broker.replicas.delayed.delete_records.try_complete_else_watch(
         operation, keys, request.timeout_ms
     )
@@ -67,7 +68,7 @@ def _delete(
     context: BrokerContext,
     topic: str,
     asked: DeleteRecordsRequest.DeleteRecordsPartition,
-    pending: list[_Pending],
+    undeleted: list[_Undeleted],
 ) -> _Result:
     answer = _Result(partition_index=asked.partition_index, low_watermark=_NO_LOW_WATERMARK)
     try:
@@ -106,11 +107,11 @@ def _delete(
         )
     answer.low_watermark = low
     if partition.low_watermark < low:
-        pending.append(_Pending(topic, asked.partition_index, low, answer))
+        undeleted.append(_Undeleted(topic, asked.partition_index, low, answer))
     return answer
 
 
-class _Pending(NamedTuple):
+class _Undeleted(NamedTuple):
     """A partition whose low watermark has to reach `required`; then `answer` is right."""
 
     topic: str
@@ -126,21 +127,24 @@ class DelayedDeleteRecords:
     """
 
     def __init__(
-        self, context: BrokerContext, response: DeleteRecordsResponse, pending: Sequence[_Pending]
+        self,
+        context: BrokerContext,
+        response: DeleteRecordsResponse,
+        undeleted: Sequence[_Undeleted],
     ) -> None:
         self._replicas = context.broker.replicas
         self._response = response
-        self._pending = list(pending)
+        self._undeleted = list(undeleted)
         self.answer: asyncio.Future[DeleteRecordsResponse] = (
             context.broker.thread.loop.create_future()
         )
 
     def try_complete(self, _grown_bytes: int | None) -> bool:
         """Returns whether all replicas have deleted the records, or this leader cannot know."""
-        self._pending = [each for each in self._pending if not self._is_settled(each)]
-        return not self._pending
+        self._undeleted = [each for each in self._undeleted if not self._is_settled(each)]
+        return not self._undeleted
 
-    def _is_settled(self, each: _Pending) -> bool:
+    def _is_settled(self, each: _Undeleted) -> bool:
         """Whether all replicas have deleted the records, or this leader will never know."""
         try:
             low = self._replicas.partition(each.topic, each.partition_index).low_watermark
@@ -154,7 +158,7 @@ class DelayedDeleteRecords:
 
     def on_expiration(self) -> None:
         """Answers REQUEST_TIMED_OUT for partitions that are not deleted everywhere."""
-        for each in self._pending:
+        for each in self._undeleted:
             each.answer.error_code = RequestTimedOutError.code
 
     def on_complete(self) -> None:

@@ -143,7 +143,7 @@ class PartitionLeadership:
         self._high_watermark = high_watermark
         self._partition = partition
         self._epoch_start_offset = end_offset
-        self._pending: IsrProposal | None = None
+        self._proposal: IsrProposal | None = None
         self._followers = {
             each: FollowerState(last_caught_up_ms=now_ms if each in partition.isr else 0)
             for each in partition.replicas
@@ -172,13 +172,13 @@ class PartitionLeadership:
         Source: PartitionState.maximalIsr.
         """
         committed = frozenset(self._partition.isr)
-        return committed if self._pending is None else committed | self._pending.members
+        return committed if self._proposal is None else committed | self._proposal.members
 
     @property
     def others_in_sync(self) -> frozenset[int]:
         """The followers that are in sync whatever the controller answers to a proposal."""
         committed = frozenset(self._partition.isr) - {self._node_id}
-        return committed if self._pending is None else committed & self._pending.members
+        return committed if self._proposal is None else committed & self._proposal.members
 
     @property
     def effective_min_isr(self) -> int:
@@ -198,8 +198,8 @@ class PartitionLeadership:
         assert len(set(known.isr)) == len(known.isr), known.isr
         assert set(known.isr) <= set(known.replicas), (known.isr, known.replicas)
         assert mark <= end, (mark, end)
-        if self._pending is not None:
-            proposal = self._pending
+        if self._proposal is not None:
+            proposal = self._proposal
             assert proposal.leader_epoch == known.leader_epoch, (proposal, known)
             assert proposal.partition_epoch == known.partition_epoch, (proposal, known)
         for broker_id, state in self._followers.items():
@@ -240,7 +240,7 @@ class PartitionLeadership:
                 )
         if partition.partition_epoch > known.partition_epoch:
             self._partition = partition
-            self._pending = None
+            self._proposal = None
         else:
             self._partition = replace(known, replicas=partition.replicas)
         return self.refresh(now_ms)
@@ -262,7 +262,7 @@ class PartitionLeadership:
         state = self._followers.get(broker_id)
         if (
             state is None
-            or self._pending is not None
+            or self._proposal is not None
             or broker_id not in self._partition.isr
             or not state.log_end_offset == self._end_offset == self._high_watermark
         ):
@@ -324,7 +324,7 @@ class PartitionLeadership:
 
         Source: Partition.maybeShrinkIsr.
         """
-        if self._pending is not None:
+        if self._proposal is not None:
             return []
         lagging = {
             each
@@ -344,7 +344,7 @@ class PartitionLeadership:
 
         Source: Partition.handleAlterPartitionUpdate.
         """
-        if self._pending is not proposal:
+        if self._proposal is not proposal:
             return []
         known = self._partition
         if (
@@ -352,7 +352,7 @@ class PartitionLeadership:
             or answer.partition_epoch < known.partition_epoch
         ):
             return []
-        self._pending = None
+        self._proposal = None
         self._partition = replace(known, isr=answer.isr, partition_epoch=answer.partition_epoch)
         return self.refresh(now_ms)
 
@@ -361,10 +361,10 @@ class PartitionLeadership:
 
         Source: Partition.handleAlterPartitionError.
         """
-        if self._pending is not proposal:
+        if self._proposal is not proposal:
             return []
         if error in _REFUSED:
-            self._pending = None
+            self._proposal = None
             return []
         if error in _WAITS_FOR_METADATA:
             return []
@@ -448,7 +448,7 @@ class PartitionLeadership:
         """Source: Partition.maybeExpandIsr."""
         state = self._followers[broker_id]
         if (
-            self._pending is None
+            self._proposal is None
             and broker_id not in self._partition.isr
             and self._is_eligible(broker_id)
             and state.log_end_offset >= max(self._high_watermark, self._epoch_start_offset)
@@ -458,12 +458,12 @@ class PartitionLeadership:
             yield self._propose(grown)
 
     def _propose(self, isr: Sequence[int]) -> ProposeIsr:
-        self._pending = IsrProposal(
+        self._proposal = IsrProposal(
             leader_epoch=self._partition.leader_epoch,
             partition_epoch=self._partition.partition_epoch,
             isr=tuple((each, self._epoch_for(each)) for each in isr),
         )
-        return ProposeIsr(self._pending)
+        return ProposeIsr(self._proposal)
 
     def _epoch_for(self, broker_id: int) -> int:
         if broker_id == self._node_id:

@@ -127,8 +127,8 @@ def shrunk_isr_counted_at_once() -> AbstractContextManager[None]:
     """A leader commits without a lagging replica before the controller has removed it."""
 
     def maximal_isr(self: PartitionLeadership) -> frozenset[int]:
-        pending = self._pending
-        return frozenset(self._partition.isr) if pending is None else pending.members
+        proposal = self._proposal
+        return frozenset(self._partition.isr) if proposal is None else proposal.members
 
     return replaced(PartitionLeadership, "maximal_isr", property(maximal_isr))
 
