@@ -29,12 +29,14 @@ from cordwood.metadata.controller_requests import (
 )
 from cordwood.metadata.image import Endpoint, MetadataImage
 from cordwood.metadata.records import ApiRecord
+from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.metadata.sole_voter_log import SoleVoterLog
 from cordwood.model.change_lock import ChangeLock, one_at_a_time
 from cordwood.model.clock import Clock
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import StorageError
+from cordwood.model.pauses import background
 from cordwood.model.uuids import fresh_uuid
 from cordwood.storage.disk_reserve import DiskReserve
 from cordwood.storage.filesystem import OS, FileSystem
@@ -257,9 +259,11 @@ class Controller:
         self.log.abandon()
 
     @one_at_a_time
-    def take_reserve(self) -> None:
-        """Takes the disk reserve of the metadata log again, if it was released."""
+    def write_snapshot_if_due(self, snapshots: SnapshotGenerator) -> None:
+        """Writes a snapshot of the metadata if one is due; the disk reserve is taken again."""
         self._reserve.take()
+        with background():
+            snapshots.run_if_due()
 
     @property
     def image(self) -> MetadataImage:

@@ -9,7 +9,6 @@ import asyncio
 import logging
 from functools import partial
 from pathlib import Path
-from typing import Final
 
 from cordwood.configs.effective import EffectiveConfigs
 from cordwood.configs.resource_checks import require_topic
@@ -19,7 +18,6 @@ from cordwood.controller.controller_server import ControllerServer
 from cordwood.controller.local_channel import LocalControllerChannel
 from cordwood.metadata.cache import MetadataCache
 from cordwood.model.clock import Clock
-from cordwood.model.pauses import background
 from cordwood.node.derived_settings import (
     controller_endpoints,
     controller_settings,
@@ -27,7 +25,7 @@ from cordwood.node.derived_settings import (
 )
 from cordwood.node.directories import format_node, usable_directories
 from cordwood.node.lifecycle import NodeLifecycle
-from cordwood.node.loaded_metadata import load_metadata
+from cordwood.node.loaded_metadata import load_metadata, schedule_snapshots
 from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.server import Server
 from cordwood.serving.slices import Slices
@@ -39,8 +37,6 @@ from cordwood.storage.scheduler import Scheduler, SchedulerThread
 from cordwood.storage.segment.resources import ResourceCache
 
 _log = logging.getLogger(__name__)
-
-_SNAPSHOT_CHECK_MS: Final = 60_000
 
 
 class ControllerNode(NodeLifecycle):
@@ -134,11 +130,7 @@ class ControllerNode(NodeLifecycle):
         self._at_end(self._leave_snapshot)
         serving.start(server)
         thread.read_input_with(server.after_input)
-        thread.schedule(
-            "metadata-snapshot",
-            _SNAPSHOT_CHECK_MS,
-            lambda: thread.run_in_slices(self._write_snapshot_if_due),
-        )
+        schedule_snapshots(thread, lambda: controller.write_snapshot_if_due(self._snapshots))
         self._at_end(self._finish_requests)
         self._at_end(serving.close)
         self._at_end(server.stop)
@@ -152,12 +144,6 @@ class ControllerNode(NodeLifecycle):
         if self.controller.is_log_open:
             self._loader.catch_up()
             self._snapshots.leave_for_next_start()
-
-    def _write_snapshot_if_due(self) -> None:
-        with self.controller.between_changes:
-            self.controller.take_reserve()
-            with background():
-                self._snapshots.run_if_due()
 
     # ---- afterwards
 

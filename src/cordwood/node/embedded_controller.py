@@ -20,7 +20,6 @@ from cordwood.metadata.cache import MetadataCache
 from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
-from cordwood.model.pauses import background
 from cordwood.node.cluster_member import ClusterMember
 from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.server import Server
@@ -120,10 +119,7 @@ class EmbeddedController(ClusterMember):
 
     def write_snapshot_if_due(self, snapshots: SnapshotGenerator) -> None:
         """Writes a snapshot if one is due; nothing is appended meanwhile."""
-        with self._controller.between_changes:
-            self._controller.take_reserve()
-            with background():
-                snapshots.run_if_due()
+        self._controller.write_snapshot_if_due(snapshots)
 
     async def leave(self) -> None:
         """Has the other brokers lead what they can, and waits until they have that metadata."""

@@ -5,7 +5,8 @@ Source: org.apache.kafka.image.loader.MetadataLoader; kafka.server.SharedServer 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 from cordwood.configs.effective import EffectiveConfigs
 from cordwood.metadata.cache import MetadataCache
@@ -13,8 +14,11 @@ from cordwood.metadata.loader import MetadataLoader
 from cordwood.metadata.metadata_log import MetadataLog
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
+from cordwood.serving.node_thread import NodeThread
 from cordwood.serving.slices import Slices
 from cordwood.storage.log.log_context import LogContext
+
+_CHECK_MS: Final = 60_000
 
 
 class LoadedMetadata(NamedTuple):
@@ -49,3 +53,8 @@ def load_metadata(
         loader.install(publisher)
     loader.catch_up()
     return LoadedMetadata(loader, cache, snapshots)
+
+
+def schedule_snapshots(thread: NodeThread, write_if_due: Callable[[], None]) -> None:
+    """Checks regularly whether a snapshot of the metadata is due, and writes it in slices."""
+    thread.schedule("metadata-snapshot", _CHECK_MS, lambda: thread.run_in_slices(write_if_due))

@@ -48,7 +48,7 @@ from cordwood.node.derived_settings import (
 from cordwood.node.directories import format_node, usable_directories
 from cordwood.node.embedded_controller import EmbeddedController
 from cordwood.node.lifecycle import NodeLifecycle
-from cordwood.node.loaded_metadata import load_metadata
+from cordwood.node.loaded_metadata import load_metadata, schedule_snapshots
 from cordwood.node.quorum_member import QuorumMember
 from cordwood.node.topic_restoration import TopicRestoration
 from cordwood.serving.addresses import is_wildcard, machine_name
@@ -72,7 +72,6 @@ _SWITCH_S: Final = 0.0005
 # How many objects are made before the collector looks at them: a request makes dozens, and hardly
 # ever a cycle.
 _GARBAGE_MIN: Final = 20_000
-_SNAPSHOT_CHECK_MS: Final = 60_000
 
 EngineFactory = Callable[[], ManagedEngine]
 
@@ -160,11 +159,7 @@ class Node(NodeLifecycle):
         await slices.run(lambda: self.loader.install(publisher))
         await self._unless_failed(member.unfence())
         self._resume(broker, member)
-        thread.schedule(
-            "metadata-snapshot",
-            _SNAPSHOT_CHECK_MS,
-            lambda: thread.run_in_slices(lambda: member.write_snapshot_if_due(self._snapshots)),
-        )
+        schedule_snapshots(thread, lambda: member.write_snapshot_if_due(self._snapshots))
         follow_settings(broker, self.cleaner, server)
         self._serve(server, broker)
         self._at_end(lambda: self._finish_requests(slices))

@@ -171,7 +171,7 @@ def test_without_room_topics_are_deleted_in_the_room_that_is_kept() -> None:
     assert not controller.image.topics
     assert 0 < fs.facts_of(reserve).size_bytes < 100_000
     fs.capacity_bytes = None
-    controller.take_reserve()
+    controller._reserve.take()
     assert fs.facts_of(reserve).size_bytes == 100_000
 
 
