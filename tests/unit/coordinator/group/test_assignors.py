@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.coordinator.group.assignors.range_assignor import assign_range
-from cordwood.coordinator.group.assignors.registry import ASSIGNORS, DEFAULT_ASSIGNOR
+from cordwood.coordinator.group.assignors.registry import ASSIGNORS, assign_uniform
 from cordwood.coordinator.group.assignors.spec import (
     Assignor,
     GroupAssignment,
@@ -22,7 +22,6 @@ from cordwood.coordinator.group.assignors.spec import (
     are_equal,
     stored_assignment,
 )
-from cordwood.coordinator.group.assignors.uniform import assign_uniform
 from cordwood.model.error_codes import ErrorCode
 
 # In a table, topics with these ids are in this order.
@@ -83,7 +82,6 @@ def sizes(found: GroupAssignment | dict[str, Partitions]) -> dict[str, int]:
 
 def test_a_group_may_ask_for_either_and_gets_uniform_by_default() -> None:
     assert list(ASSIGNORS.items()) == [("uniform", assign_uniform), ("range", assign_range)]
-    assert DEFAULT_ASSIGNOR == "uniform"
 
 
 @pytest.mark.parametrize("assign", ASSIGNORS.values(), ids=ASSIGNORS)
