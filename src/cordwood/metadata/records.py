@@ -21,8 +21,6 @@ from cordwood.metadata.image import (
 )
 
 #: Levels of metadata.version from which on something is written.
-LATEST_METADATA_VERSION = 30
-MINIMUM_METADATA_VERSION = 7
 _TRANSACTIONS = 13
 _CONTROLLER_REGISTRATION = 15
 _DIRECTORY_ASSIGNMENT = 17
