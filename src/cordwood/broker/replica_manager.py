@@ -152,7 +152,7 @@ class ReplicaManager:
         if known is None or not found.is_of(known.topic_id):
             raise self._missing(known, topic, index)
         if found.log.is_closed and not found.switch_log():
-            if self._has_failed(found.log.log_dir):
+            if found.log.log_dir in self.logs.context.failures.offline:
                 raise StorageError(f"The log directory of partition {topic}-{index} is offline")
             raise _not_served(topic, index)
         return found
@@ -180,9 +180,6 @@ class ReplicaManager:
             return StorageError(f"The log directory of partition {topic}-{index} is offline")
         return _not_served(topic, index)
 
-    def _has_failed(self, log_dir: Path) -> bool:
-        return log_dir in self.logs.context.failures.offline
-
     def led(self, topic: str, index: int) -> Partition | None:
         """A partition if this broker leads it, whether its directory is online or not."""
         return self.partitions.get(topic, {}).get(index)
@@ -194,15 +191,15 @@ class ReplicaManager:
 
     def check_invariants(self) -> None:
         """Checks the partitions, of which none is led and followed, and what waits for them."""
-        for topic, led in self.partitions.items():
-            for index, each in led.items():
-                assert (each.topic, each.index) == (topic, index), each.log.topic_partition
-                assert TopicIdPartition(each.topic_id, index) not in self.followed, (
-                    each.log.topic_partition
-                )
-                each.check_invariants()
-        for part in (self.followed, self.full, self.fetch_sessions, self.delayed):
-            part.check_invariants()
+        for each in self.led_partitions():
+            assert self.led(each.topic, each.index) is each, each.log.topic_partition
+            key = TopicIdPartition(each.topic_id, each.index)
+            assert key not in self.followed, each.log.topic_partition
+            each.check_invariants()
+        self.followed.check_invariants()
+        self.full.check_invariants()
+        self.fetch_sessions.check_invariants()
+        self.delayed.check_invariants()
 
     def led_partitions(self) -> list[Partition]:
         """The partitions that this broker leads."""
