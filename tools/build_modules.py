@@ -64,6 +64,7 @@ MODULES = (
     "coordinator/transaction/service.py",
     "coordinator/transaction/shard.py",
     "coordinator/transaction/transaction.py",
+    "format/batch_header.py",
     "format/java_map.py",
     "format/offset_commit.py",
     "format/record.py",

@@ -18,6 +18,7 @@ from cordwood.format import (
     share_state,
     transaction_state,
 )
+from cordwood.format.batch_header import parse_header
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_control_key, build_end_txn_marker
 from cordwood.format.coordinator_record import CoordinatorSchemas
@@ -25,13 +26,7 @@ from cordwood.format.legacy import build_legacy_message, build_legacy_wrapper
 from cordwood.format.message_schema import Field, MessageSchema, encode_message
 from cordwood.format.offset_index import build_offset_index
 from cordwood.format.producer_snapshot import ProducerEntry, build_producer_snapshot
-from cordwood.format.record_batch import (
-    Header,
-    Record,
-    build_batch,
-    build_empty_batch,
-    parse_header,
-)
+from cordwood.format.record_batch import Header, Record, build_batch, build_empty_batch
 from cordwood.format.time_index import build_time_index
 from cordwood.format.varint import encode_unsigned_varint
 from cordwood.model.uuids import ZERO_UUID

@@ -14,6 +14,14 @@ import pytest
 
 from cordwood.cleanup.plan.request import Resolved
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import (
+    CRC_START,
+    HEADER_BYTES,
+    LOG_APPEND_TIME,
+    TIMESTAMP_TYPE_BIT,
+    BatchHeader,
+    build_header,
+)
 from cordwood.format.crc32c import crc32c
 from cordwood.format.file_names import (
     CLUSTER_METADATA_DIR,
@@ -24,16 +32,7 @@ from cordwood.format.file_names import (
 )
 from cordwood.format.offset_checkpoint import parse_offset_checkpoint
 from cordwood.format.partition_metadata import parse_partition_metadata
-from cordwood.format.record_batch import (
-    CRC_START,
-    HEADER_BYTES,
-    LOG_APPEND_TIME,
-    TIMESTAMP_TYPE_BIT,
-    BatchHeader,
-    RecordBatch,
-    build_header,
-    iter_batches,
-)
+from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.queries.settings import SettingOptions, read_settings

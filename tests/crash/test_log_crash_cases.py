@@ -11,8 +11,8 @@ import pytest
 
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import HEADER_BYTES
 from cordwood.format.file_names import LOG_SUFFIX, PRODUCER_SNAPSHOT_SUFFIX, segment_file_name
-from cordwood.format.record_batch import HEADER_BYTES
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog

@@ -8,15 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from cordwood.format.record_batch import (
-    HEADER_BYTES,
-    Header,
-    Record,
-    RecordBatch,
-    build_batch,
-    build_header,
-    parse_header,
-)
+from cordwood.format.batch_header import HEADER_BYTES, build_header, parse_header
+from cordwood.format.record_batch import Header, Record, RecordBatch, build_batch
 from cordwood.format.varint import encode_varint
 from cordwood.model.errors import CorruptError
 from cordwood.storage.append import record_walk

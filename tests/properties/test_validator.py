@@ -11,15 +11,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import HEADER_BYTES, parse_header
 from cordwood.format.compression import Codec, compress, decompress
-from cordwood.format.record_batch import (
-    HEADER_BYTES,
-    Header,
-    Record,
-    RecordBatch,
-    build_batch,
-    parse_header,
-)
+from cordwood.format.record_batch import Header, Record, RecordBatch, build_batch
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.storage.append import record_walk

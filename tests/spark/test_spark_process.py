@@ -224,7 +224,8 @@ from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.engine.spark_process import SparkProcess
-from cordwood.format.record_batch import CREATE_TIME, Record, build_batch
+from cordwood.format.batch_header import (CREATE_TIME)
+from cordwood.format.record_batch import (Record, build_batch)
 from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log_manager import LogManager

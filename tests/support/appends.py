@@ -5,16 +5,10 @@ from __future__ import annotations
 import struct
 
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import HEADER_BYTES, build_header, parse_header
 from cordwood.format.compression import Codec, compress
 from cordwood.format.crc32c import crc32c
-from cordwood.format.record_batch import (
-    HEADER_BYTES,
-    Record,
-    RecordBatch,
-    build_batch,
-    build_header,
-    parse_header,
-)
+from cordwood.format.record_batch import Record, RecordBatch, build_batch
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.append import validator

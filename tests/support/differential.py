@@ -20,13 +20,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, Protocol
 
-from cordwood.format.record_batch import (
-    HEADER_BYTES,
-    LOG_APPEND_TIME,
-    TIMESTAMP_TYPE_BIT,
-    RecordBatch,
-    iter_batches,
-)
+from cordwood.format.batch_header import HEADER_BYTES, LOG_APPEND_TIME, TIMESTAMP_TYPE_BIT
+from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.model.errors import CordwoodError
 from support.applied import wait_until_applied
 from support.kafka import poll_until

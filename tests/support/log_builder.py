@@ -20,6 +20,7 @@ from cordwood.cleanup.access.offline.log import load_offline_log
 from cordwood.cleanup.access.offline.log_directory import Checkpoints
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import CREATE_TIME, LOG_APPEND_TIME, BatchHeader
 from cordwood.format.clean_shutdown import build_clean_shutdown
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
@@ -46,15 +47,7 @@ from cordwood.format.offset_checkpoint import build_offset_checkpoint
 from cordwood.format.offset_index import build_offset_index
 from cordwood.format.partition_metadata import build_partition_metadata
 from cordwood.format.producer_snapshot import ProducerEntry, build_producer_snapshot
-from cordwood.format.record_batch import (
-    CREATE_TIME,
-    LOG_APPEND_TIME,
-    BatchHeader,
-    Record,
-    RecordBatch,
-    build_batch,
-    parse_batch,
-)
+from cordwood.format.record_batch import Record, RecordBatch, build_batch, parse_batch
 from cordwood.format.time_index import build_time_index
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.topic_partition import TopicPartition

@@ -29,17 +29,11 @@ from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.rules.retention import plan_retention
 from cordwood.cleanup.schedule.retention_pass import retain
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import HEADER_BYTES, build_header, parse_header
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.file_names import LOG_SUFFIX
-from cordwood.format.record_batch import (
-    HEADER_BYTES,
-    Header,
-    Record,
-    build_batch,
-    build_header,
-    parse_header,
-)
+from cordwood.format.record_batch import Header, Record, build_batch
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import FileWriter

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import parse_header
 from cordwood.format.control_record import ControlType
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
@@ -20,7 +21,7 @@ from cordwood.format.file_names import (
     segment_file_name,
 )
 from cordwood.format.offset_index import parse_offset_index
-from cordwood.format.record_batch import Record, build_batch, iter_batches, parse_header
+from cordwood.format.record_batch import Record, build_batch, iter_batches
 from cordwood.format.time_index import parse_time_index
 from cordwood.format.transaction_index import AbortedTransaction, parse_transaction_index
 from cordwood.model.append_origin import AppendOrigin

@@ -16,15 +16,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from cordwood.format.batch_header import HEADER_BYTES, BatchHeader, build_header
 from cordwood.format.control_record import ControlType, parse_control_key
-from cordwood.format.record_batch import (
-    HEADER_BYTES,
-    BatchHeader,
-    Record,
-    RecordBatch,
-    build_header,
-    iter_batches,
-)
+from cordwood.format.record_batch import Record, RecordBatch, iter_batches
 
 
 class Stored(NamedTuple):

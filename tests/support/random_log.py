@@ -12,12 +12,11 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from cordwood.format.batch_header import CREATE_TIME, LOG_APPEND_TIME
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_control_key
 from cordwood.format.legacy import build_legacy_message, build_legacy_wrapper
 from cordwood.format.record_batch import (
-    CREATE_TIME,
-    LOG_APPEND_TIME,
     Header,
     Record,
     RecordBatch,

@@ -10,9 +10,10 @@ from cordwood.cleanup.schedule.cleaner import OnlineCleaner
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import CREATE_TIME
 from cordwood.format.compression import Codec
 from cordwood.format.legacy import LegacyBatch
-from cordwood.format.record_batch import CREATE_TIME, Record, build_batch, iter_batches
+from cordwood.format.record_batch import Record, build_batch, iter_batches
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.log_context import LogContext

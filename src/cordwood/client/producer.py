@@ -22,8 +22,9 @@ from cordwood.client.errors import (
 )
 from cordwood.client.partitioner import partition_of
 from cordwood.client.retry import Action, Backoff, action
+from cordwood.format.batch_header import HEADER_BYTES
 from cordwood.format.compression import Codec
-from cordwood.format.record_batch import HEADER_BYTES, Header, Record, build_batch
+from cordwood.format.record_batch import Header, Record, build_batch
 from cordwood.model.clock import Clock, SystemClock, pause
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.rng import Rng, SystemRng

@@ -23,6 +23,7 @@ from cordwood.cleanup.plan.compaction_values import Discarded, LastRecord
 from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.transactions import TransactionSummary
+from cordwood.format.batch_header import CREATE_TIME, LOG_APPEND_TIME
 from cordwood.format.control_record import ControlType, parse_control_key
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
@@ -34,8 +35,6 @@ from cordwood.format.file_names import (
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.offset_index import build_offset_index
 from cordwood.format.record_batch import (
-    CREATE_TIME,
-    LOG_APPEND_TIME,
     Record,
     RecordBatch,
     build_batch,

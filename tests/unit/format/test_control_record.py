@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.format.batch_header import parse_header
 from cordwood.format.control_record import (
     ControlType,
     build_control_key,
@@ -16,7 +17,7 @@ from cordwood.format.control_record import (
     parse_end_txn_marker,
     parse_kraft_control_value,
 )
-from cordwood.format.record_batch import RecordBatch, parse_header
+from cordwood.format.record_batch import RecordBatch
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
 
 

@@ -6,20 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.format.batch_header import BatchHeader, build_header, parse_header
 from cordwood.format.compression import Codec
 from cordwood.format.legacy import LegacyBatch, build_legacy_message
 from cordwood.format.record_batch import (
-    BatchHeader,
     Header,
     Record,
     RecordBatch,
     build_batch,
     build_batch_of,
     build_empty_batch,
-    build_header,
     iter_batches,
     may_expand_beyond,
-    parse_header,
 )
 from cordwood.model.errors import CorruptError, UnsupportedVersionError
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import struct
 from typing import Final
 
-from cordwood.format.compression import Codec
-from cordwood.format.record_batch import (
+from cordwood.format.batch_header import (
     HEADER_BYTES,
     MAGIC,
     TRANSACTIONAL_BIT,
     BatchHeader,
     parse_header,
 )
+from cordwood.format.compression import Codec
 from cordwood.format.varint import Buffer
 from cordwood.model.kafka_errors import (
     CorruptMessageError,

@@ -10,9 +10,9 @@ import numpy as np
 from cordwood.cleanup.rules.due import NOTHING_DUE, DueMoments, DueRule
 from cordwood.cleanup.rules.moments import AT_ONCE, NEVER
 from cordwood.cleanup.rules.record_longs import RemovalReader
+from cordwood.format.batch_header import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels, key_table, records
-from cordwood.format.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.block import Block, Flags
 from cordwood.storage.reading.segment_reader import SegmentReader

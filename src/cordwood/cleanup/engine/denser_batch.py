@@ -12,9 +12,9 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+from cordwood.format.batch_header import HEADER_BYTES
 from cordwood.format.compression import Codec, compress, decompress
 from cordwood.format.crc32c import crc32c
-from cordwood.format.record_batch import HEADER_BYTES
 
 #: A growth of fewer bytes, or of a smaller share of the batch, is not worth the time.
 GROWTH_BYTES_MIN: Final = 512

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from cordwood.cleanup.verification.findings import Findings, Rule
+from cordwood.format.batch_header import CONTROL_BIT, TIMESTAMP_TYPE_BIT, TRANSACTIONAL_BIT
 from cordwood.format.control_record import (
     ControlType,
     EndTxnMarker,
@@ -22,12 +23,7 @@ from cordwood.format.control_record import (
 )
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents, kernels
-from cordwood.format.record_batch import (
-    CONTROL_BIT,
-    CONTROL_RECORDS_BYTES_MAX,
-    TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
-)
+from cordwood.format.record_batch import CONTROL_RECORDS_BYTES_MAX
 from cordwood.model.errors import BatchTooLargeError, CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.block import Block, Flags, Ints

@@ -29,10 +29,10 @@ from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.cleanup.verification.log import LogFacts
 from cordwood.cleanup.verification.transactions import Transactions
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import CONTROL_BIT, DELETE_HORIZON_BIT
 from cordwood.format.file_names import LOG_SUFFIX, base_offset_of, is_log_file, segment_file_name
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents
-from cordwood.format.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT
 from cordwood.model.clock import Clock
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem

@@ -24,9 +24,9 @@ from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.cleanup.rules.versions import VersionRule
 from cordwood.cleanup.verification.transactions import Transactions
+from cordwood.format.batch_header import DELETE_HORIZON_BIT
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents, kernels, key_table, records
-from cordwood.format.record_batch import DELETE_HORIZON_BIT
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.block import Block, Bytes, Flags, Ints, Payload

@@ -22,6 +22,12 @@ from cordwood.cleanup.verification.batches import SegmentCheck
 from cordwood.cleanup.verification.contents import Ahead, Chunk, ContentReader
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.cleanup.verification.indexes import IndexCheck
+from cordwood.format.batch_header import (
+    CONTROL_BIT,
+    DELETE_HORIZON_BIT,
+    TIMESTAMP_TYPE_BIT,
+    TRANSACTIONAL_BIT,
+)
 from cordwood.format.file_names import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -30,12 +36,6 @@ from cordwood.format.file_names import (
 )
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents
-from cordwood.format.record_batch import (
-    CONTROL_BIT,
-    DELETE_HORIZON_BIT,
-    TIMESTAMP_TYPE_BIT,
-    TRANSACTIONAL_BIT,
-)
 from cordwood.format.transaction_index import AbortedTransaction, parse_transaction_index
 from cordwood.model.errors import CorruptError, NoSpaceError
 from cordwood.storage.filesystem import OS, FileSystem

@@ -22,8 +22,8 @@ import numpy as np
 
 from cordwood.cleanup.verification.batches import Piece
 from cordwood.cleanup.verification.findings import Findings, Rule
+from cordwood.format.batch_header import DELETE_HORIZON_BIT
 from cordwood.format.native import batches as rows_of
-from cordwood.format.record_batch import DELETE_HORIZON_BIT
 from cordwood.storage.reading.block import Ints
 
 #: producer.id.expiration.ms of a broker that does not set it.

@@ -20,16 +20,11 @@ from cordwood.cleanup.verification.batches import Piece
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.cleanup.verification.sequences import SequenceCheck
 from cordwood.cleanup.verification.snapshots import ProducerInLog, contradiction
+from cordwood.format.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, parse_header
 from cordwood.format.control_record import ControlType, EndTxnMarker
 from cordwood.format.file_names import PRODUCER_SNAPSHOT_SUFFIX, TXN_INDEX_SUFFIX, segment_file_name
 from cordwood.format.native import batches as rows_of
 from cordwood.format.producer_snapshot import ProducerEntry, parse_producer_snapshot
-from cordwood.format.record_batch import (
-    CONTROL_BIT,
-    TRANSACTIONAL_BIT,
-    BatchHeader,
-    parse_header,
-)
 from cordwood.format.transaction_index import (
     ENTRY_BYTES,
     AbortedTransaction,

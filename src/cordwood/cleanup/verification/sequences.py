@@ -19,10 +19,10 @@ import numpy.typing as npt
 
 from cordwood.cleanup.verification.batches import Piece
 from cordwood.cleanup.verification.findings import Findings, Rule
+from cordwood.format.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
 from cordwood.format.native import batches as rows_of
 from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.record import SEQUENCE_MAX
-from cordwood.format.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from cordwood.storage.reading.block import Ints
 
 SEQUENCES = SEQUENCE_MAX + 1

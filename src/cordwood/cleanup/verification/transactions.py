@@ -12,9 +12,9 @@ import numpy as np
 
 from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.cleanup.verification.batches import marker_in
+from cordwood.format.batch_header import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from cordwood.format.control_record import ControlType
 from cordwood.format.native import batches as rows_of
-from cordwood.format.record_batch import CONTROL_BIT, DELETE_HORIZON_BIT, TRANSACTIONAL_BIT
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError
 from cordwood.storage.reading.block import Block, Flags, Ints

@@ -10,10 +10,7 @@ import struct
 import zlib
 from collections.abc import Iterator
 
-from cordwood.format.compression import Codec
-from cordwood.format.crc32c import crc32c
-from cordwood.format.legacy import LEGACY_OVERHEAD_V0, LegacyBatch
-from cordwood.format.record_batch import (
+from cordwood.format.batch_header import (
     CRC_START,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -23,6 +20,9 @@ from cordwood.format.record_batch import (
     BatchHeader,
     parse_header_of_any_magic,
 )
+from cordwood.format.compression import Codec
+from cordwood.format.crc32c import crc32c
+from cordwood.format.legacy import LEGACY_OVERHEAD_V0, LegacyBatch
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.errors import CorruptError

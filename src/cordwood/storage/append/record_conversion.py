@@ -9,9 +9,7 @@ org.apache.kafka.server.record.BrokerCompressionType.
 from __future__ import annotations
 
 from cordwood.configs.log_config import LogConfig
-from cordwood.format.compression import Codec, compress
-from cordwood.format.crc32c import crc32c
-from cordwood.format.record_batch import (
+from cordwood.format.batch_header import (
     CRC_START,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -20,11 +18,12 @@ from cordwood.format.record_batch import (
     TIMESTAMP_TYPE_BIT,
     TRANSACTIONAL_BIT,
     BatchHeader,
-    RecordBatch,
-    build_batch,
     build_header,
     parse_header,
 )
+from cordwood.format.compression import Codec, compress
+from cordwood.format.crc32c import crc32c
+from cordwood.format.record_batch import RecordBatch, build_batch
 from cordwood.format.varint import Buffer
 from cordwood.model.kafka_errors import InvalidTimestampError
 from cordwood.storage.append.record_walk import RecordSummary, iter_facts

@@ -6,7 +6,7 @@ Source: org.apache.kafka.storage.internals.log.LogValidator.validateRecord, proc
 from __future__ import annotations
 
 from cordwood.configs.log_config import LogConfig
-from cordwood.format.record_batch import (
+from cordwood.format.batch_header import (
     LOG_APPEND_TIME,
     NO_TIMESTAMP,
     TIMESTAMP_TYPE_BIT,

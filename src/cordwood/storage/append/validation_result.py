@@ -9,8 +9,8 @@ import threading
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from cordwood.format.batch_header import BatchHeader
 from cordwood.format.control_record import EndTxnMarker
-from cordwood.format.record_batch import BatchHeader
 from cordwood.format.varint import Buffer
 
 

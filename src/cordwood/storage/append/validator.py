@@ -26,10 +26,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cordwood.configs.log_config import LogConfig
-from cordwood.format.compression import Codec
-from cordwood.format.control_record import EndTxnMarker, parse_end_txn_marker
-from cordwood.format.record import parse_fields
-from cordwood.format.record_batch import (
+from cordwood.format.batch_header import (
     CONTROL_BIT,
     HEADER_BYTES,
     LOG_APPEND_TIME,
@@ -39,6 +36,9 @@ from cordwood.format.record_batch import (
     BatchHeader,
     build_header,
 )
+from cordwood.format.compression import Codec
+from cordwood.format.control_record import EndTxnMarker, parse_end_txn_marker
+from cordwood.format.record import parse_fields
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.errors import CorruptError

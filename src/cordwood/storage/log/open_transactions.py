@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from cordwood.format.record_batch import parse_header
+from cordwood.format.batch_header import parse_header
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_reader import Isolation

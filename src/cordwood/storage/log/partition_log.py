@@ -19,9 +19,9 @@ from pathlib import Path
 from uuid import UUID
 
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import MAGIC
 from cordwood.format.file_names import DELETED_SUFFIX
 from cordwood.format.legacy import LegacyBatch
-from cordwood.format.record_batch import MAGIC
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.audit import LogTruncated, audit

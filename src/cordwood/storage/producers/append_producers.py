@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 
+from cordwood.format.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT
 from cordwood.format.java_map import JavaHashMap
-from cordwood.format.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.storage.append.validator import ValidatedBatch
 from cordwood.storage.producers.producer_append import ProducerAppendInfo

@@ -8,9 +8,9 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from cordwood.format.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from cordwood.format.control_record import ControlType, EndTxnMarker
 from cordwood.format.record import SEQUENCE_MAX
-from cordwood.format.record_batch import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import (
     InvalidProducerEpochError,

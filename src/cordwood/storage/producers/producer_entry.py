@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from cordwood.format.batch_header import BatchHeader
 from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.record import SEQUENCE_MAX
-from cordwood.format.record_batch import BatchHeader
 
 BATCHES_RETAINED = 5
 NO_PRODUCER_EPOCH = -1

@@ -17,10 +17,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from cordwood.format.batch_header import BatchHeader
 from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.java_map import JavaHashMap
 from cordwood.format.producer_snapshot import ProducerEntry
-from cordwood.format.record_batch import BatchHeader
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import InvalidTxnStateError

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from cordwood.format.record_batch import TRANSACTIONAL_BIT, BatchHeader
+from cordwood.format.batch_header import TRANSACTIONAL_BIT, BatchHeader
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import InvalidProducerEpochError, InvalidTxnStateError
 from cordwood.storage.producers.producer_entry import (

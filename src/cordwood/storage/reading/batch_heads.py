@@ -13,20 +13,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from cordwood.format.control_record import EndTxnMarker, parse_end_txn_marker
-from cordwood.format.legacy import LEGACY_OVERHEAD_V0, LegacyBatch
-from cordwood.format.record_batch import (
+from cordwood.format.batch_header import (
     CONTROL_BIT,
-    CONTROL_RECORDS_BYTES_MAX,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC,
     MAGIC_BYTES_MIN,
     BatchHeader,
-    RecordBatch,
-    parse_batch,
     parse_header,
 )
+from cordwood.format.control_record import EndTxnMarker, parse_end_txn_marker
+from cordwood.format.legacy import LEGACY_OVERHEAD_V0, LegacyBatch
+from cordwood.format.record_batch import CONTROL_RECORDS_BYTES_MAX, RecordBatch, parse_batch
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import File
 

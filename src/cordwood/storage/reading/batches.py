@@ -12,15 +12,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from cordwood.format.legacy import LEGACY_OVERHEAD_V0, LegacyBatch
-from cordwood.format.record_batch import (
+from cordwood.format.batch_header import (
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
     MAGIC_BYTES_MIN,
-    RecordBatch,
     parse_header,
     parse_header_of_any_magic,
 )
+from cordwood.format.legacy import LEGACY_OVERHEAD_V0, LegacyBatch
+from cordwood.format.record_batch import RecordBatch
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 

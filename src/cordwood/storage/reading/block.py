@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from cordwood.format.batch_header import CONTROL_BIT, HEADER_BYTES
 from cordwood.format.compression import DECOMPRESSED_BYTES_MAX
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.native import batches as rows_of
 from cordwood.format.record import Record
-from cordwood.format.record_batch import CONTROL_BIT, HEADER_BYTES, RecordBatch, parse_batch
+from cordwood.format.record_batch import RecordBatch, parse_batch
 from cordwood.model.errors import CorruptError
 from cordwood.storage.reading.source import SegmentSource
 

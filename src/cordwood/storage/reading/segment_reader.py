@@ -12,10 +12,11 @@ from pathlib import Path
 
 import numpy as np
 
+from cordwood.format.batch_header import LOG_OVERHEAD_BYTES
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import kernels
-from cordwood.format.record_batch import LOG_OVERHEAD_BYTES, build_batch, parse_batch
+from cordwood.format.record_batch import build_batch, parse_batch
 from cordwood.model.errors import BatchTooLargeError, CorruptError
 from cordwood.storage.filesystem import OS, File, FileSystem
 from cordwood.storage.reading.block import Block, Flags, Payload

@@ -16,12 +16,12 @@ from pathlib import Path
 
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.value import LONG_MAX
+from cordwood.format.batch_header import BatchHeader
 from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.file_names import (
     LOG_SUFFIX,
     segment_file_name,
 )
-from cordwood.format.record_batch import BatchHeader
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError

@@ -15,16 +15,11 @@ from typing import Protocol
 import numpy as np
 import numpy.typing as npt
 
+from cordwood.format.batch_header import CONTROL_BIT, TRANSACTIONAL_BIT, BatchHeader, parse_header
 from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import index_entries as state_of
 from cordwood.format.native import kernels
-from cordwood.format.record_batch import (
-    CONTROL_BIT,
-    TRANSACTIONAL_BIT,
-    BatchHeader,
-    parse_header,
-)
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import File
 from cordwood.storage.reading.batch_heads import BatchHead

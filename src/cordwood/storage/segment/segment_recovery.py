@@ -22,16 +22,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from cordwood.format.batch_header import CRC_START, HEADER_BYTES, MAGIC, BatchHeader, parse_header
 from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.crc32c import crc32c
-from cordwood.format.record_batch import (
-    CRC_START,
-    HEADER_BYTES,
-    MAGIC,
-    BatchHeader,
-    RecordBatch,
-    parse_header,
-)
+from cordwood.format.record_batch import RecordBatch
 from cordwood.format.varint import Buffer
 from cordwood.model.errors import CorruptError, ImpossibleOffsetError
 from cordwood.model.kafka_errors import SegmentOffsetOverflowError

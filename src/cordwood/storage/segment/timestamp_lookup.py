@@ -14,14 +14,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from cordwood.configs.value import LONG_MAX
+from cordwood.format.batch_header import HEADER_BYTES, MAGIC, TIMESTAMP_TYPE_BIT, parse_header
 from cordwood.format.legacy import LegacyBatch
-from cordwood.format.record_batch import (
-    HEADER_BYTES,
-    MAGIC,
-    TIMESTAMP_TYPE_BIT,
-    RecordBatch,
-    parse_header,
-)
+from cordwood.format.record_batch import RecordBatch
 from cordwood.format.varint import decode_varint, decode_varlong
 from cordwood.model.errors import CorruptError
 from cordwood.storage.filesystem import File

@@ -5,8 +5,8 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any
 
+from cordwood.format.batch_header import TRANSACTIONAL_BIT
 from cordwood.format.file_names import CLEAN_SHUTDOWN
-from cordwood.format.record_batch import TRANSACTIONAL_BIT
 from cordwood.storage.loaded_log_directory import LoadedLogDirectory
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.log.partition_log import PartitionLog

@@ -20,17 +20,14 @@ from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import prepare_compaction
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import HEADER_BYTES, LOG_APPEND_TIME, BatchHeader, parse_header
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import (
-    HEADER_BYTES,
-    LOG_APPEND_TIME,
-    BatchHeader,
     Record,
     RecordBatch,
     build_batch,
     build_empty_batch,
     iter_batches,
-    parse_header,
 )
 from cordwood.testing.reference_cleaner import clean_by_reference
 from support.log_builder import NOW_MS, LogBuilder

@@ -15,7 +15,8 @@ from cordwood.cleanup.engine import survivors
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.rules.record_longs import RemovalReader
 from cordwood.configs.log_config import LogConfig
-from cordwood.format.record_batch import LOG_APPEND_TIME, Header, Record, build_batch
+from cordwood.format.batch_header import LOG_APPEND_TIME
+from cordwood.format.record_batch import Header, Record, build_batch
 from cordwood.queries.explain.record_fate import RecordFate, key_fates
 from cordwood.queries.explain.record_search import RecordSearch
 from cordwood.storage.log.log_reader import Isolation

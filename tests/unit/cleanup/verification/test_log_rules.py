@@ -13,11 +13,12 @@ import pytest
 
 from cordwood.cleanup.verification.directories import Verification, verify
 from cordwood.cleanup.verification.findings import Finding, Level, Rule
+from cordwood.format.batch_header import HEADER_BYTES
 from cordwood.format.compression import Codec
 from cordwood.format.crc32c import crc32c
 from cordwood.format.leader_epoch_checkpoint import build_leader_epoch_checkpoint
 from cordwood.format.producer_snapshot import build_producer_snapshot, parse_producer_snapshot
-from cordwood.format.record_batch import HEADER_BYTES, Record, build_batch, iter_batches
+from cordwood.format.record_batch import Record, build_batch, iter_batches
 from cordwood.format.transaction_index import build_transaction_index, parse_transaction_index
 from cordwood.model.clock import FixedClock
 from cordwood.model.errors import ConfigError

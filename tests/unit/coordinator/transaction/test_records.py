@@ -12,7 +12,8 @@ from cordwood.coordinator.transaction import records
 from cordwood.coordinator.transaction.records import TransactionRecord
 from cordwood.coordinator.transaction.shard import TransactionShard
 from cordwood.coordinator.transaction.transaction import PREVIOUS_STATES, TransactionState
-from cordwood.format.record_batch import iter_batches, parse_header
+from cordwood.format.batch_header import parse_header
+from cordwood.format.record_batch import iter_batches
 from cordwood.format.transaction_state import TRANSACTION_RECORDS
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CorruptError, EncodingError, UnsupportedVersionError

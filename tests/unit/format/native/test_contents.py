@@ -9,16 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.cleanup.plan.key_secrets import Secrets
+from cordwood.format.batch_header import HEADER_BYTES
 from cordwood.format.native import batches as rows_of
 from cordwood.format.native import contents, kernels, key_table
 from cordwood.format.record import Header
-from cordwood.format.record_batch import (
-    HEADER_BYTES,
-    Record,
-    RecordBatch,
-    build_batch,
-    parse_batch,
-)
+from cordwood.format.record_batch import Record, RecordBatch, build_batch, parse_batch
 from cordwood.model.errors import CorruptError
 
 Ints = npt.NDArray[np.int64]

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cordwood.cleanup.plan.key_secrets import Secrets
+from cordwood.format.batch_header import HEADER_BYTES
 from cordwood.format.compression import Codec, compress, decompress
 from cordwood.format.crc32c import crc32c as crc32c_of
 from cordwood.format.legacy import build_legacy_message
@@ -21,14 +22,7 @@ from cordwood.format.native import batches as rows_of
 from cordwood.format.native import codecs as natively
 from cordwood.format.native import kernels, key_table
 from cordwood.format.native import records as walks
-from cordwood.format.record_batch import (
-    HEADER_BYTES,
-    Record,
-    RecordBatch,
-    build_batch,
-    iter_batches,
-    parse_batch,
-)
+from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches, parse_batch
 from cordwood.model.errors import CorruptError
 from support.random_log import Contents, random_log
 

@@ -10,9 +10,10 @@ import struct
 
 import pytest
 
+from cordwood.format.batch_header import parse_header
 from cordwood.format.compression import Codec
 from cordwood.format.legacy import build_legacy_message, build_legacy_wrapper
-from cordwood.format.record_batch import Record, build_batch, parse_header
+from cordwood.format.record_batch import Record, build_batch
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import (

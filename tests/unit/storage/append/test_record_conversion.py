@@ -10,13 +10,9 @@ import itertools
 import pytest
 
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import parse_header
 from cordwood.format.compression import Codec
-from cordwood.format.record_batch import (
-    Header,
-    Record,
-    build_batch,
-    parse_header,
-)
+from cordwood.format.record_batch import Header, Record, build_batch
 from cordwood.model.kafka_errors import (
     RecordTooLargeError,
 )

@@ -11,13 +11,9 @@ from collections.abc import Sequence
 import pytest
 
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import HEADER_BYTES, parse_header
 from cordwood.format.compression import Codec
-from cordwood.format.record_batch import (
-    HEADER_BYTES,
-    Record,
-    build_batch,
-    parse_header,
-)
+from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.kafka_errors import (
     InvalidRecordError,
     InvalidTimestampError,

@@ -10,7 +10,8 @@ import sys
 
 import pytest
 
-from cordwood.format.record_batch import HEADER_BYTES, Header, Record, build_batch
+from cordwood.format.batch_header import HEADER_BYTES
+from cordwood.format.record_batch import Header, Record, build_batch
 from cordwood.storage.append import record_walk
 from cordwood.storage.append.record_walk import (
     MalformedRecordError,

@@ -11,6 +11,7 @@ import struct
 import pytest
 
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import BatchHeader, parse_header
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import (
     ControlType,
@@ -19,13 +20,7 @@ from cordwood.format.control_record import (
     build_end_txn_marker,
 )
 from cordwood.format.legacy import build_legacy_message
-from cordwood.format.record_batch import (
-    BatchHeader,
-    Record,
-    build_batch,
-    build_empty_batch,
-    parse_header,
-)
+from cordwood.format.record_batch import Record, build_batch, build_empty_batch
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import (
     CorruptMessageError,

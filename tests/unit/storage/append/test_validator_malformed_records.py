@@ -5,12 +5,9 @@ from __future__ import annotations
 import pytest
 
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import HEADER_BYTES
 from cordwood.format.compression import Codec
-from cordwood.format.record_batch import (
-    HEADER_BYTES,
-    Header,
-    Record,
-)
+from cordwood.format.record_batch import Header, Record
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import (
     InvalidRecordError,

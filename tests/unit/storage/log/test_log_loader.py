@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import HEADER_BYTES
 from cordwood.format.compression import Codec
 from cordwood.format.file_names import LOG_SUFFIX, segment_file_name
 from cordwood.format.legacy import build_legacy_message, build_legacy_wrapper
 from cordwood.format.offset_index import parse_offset_index
-from cordwood.format.record_batch import HEADER_BYTES, Record
+from cordwood.format.record_batch import Record
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError, ImpossibleOffsetError
 from cordwood.model.kafka_errors import InconsistentTopicIdError

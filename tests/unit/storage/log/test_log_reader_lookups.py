@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from cordwood.configs.value import LONG_MAX
-from cordwood.format.record_batch import LOG_APPEND_TIME, Record, build_batch
+from cordwood.format.batch_header import LOG_APPEND_TIME
+from cordwood.format.record_batch import Record, build_batch
 from cordwood.storage.log.log_reader import (
     EARLIEST_PENDING_UPLOAD_TIMESTAMP,
     LATEST_TIERED_TIMESTAMP,

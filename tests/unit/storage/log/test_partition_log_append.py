@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.format.batch_header import LOG_APPEND_TIME
 from cordwood.format.compression import Codec
 from cordwood.format.legacy import build_legacy_message, build_legacy_wrapper
-from cordwood.format.record_batch import LOG_APPEND_TIME, Record, build_batch
+from cordwood.format.record_batch import Record, build_batch
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import (
     InvalidRecordError,

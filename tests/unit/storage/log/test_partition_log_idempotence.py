@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.format.record_batch import Record, build_batch, build_empty_batch, parse_header
+from cordwood.format.batch_header import parse_header
+from cordwood.format.record_batch import Record, build_batch, build_empty_batch
 from cordwood.model.kafka_errors import InvalidProducerEpochError, OutOfOrderSequenceError
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cordwood.format.record_batch import LOG_APPEND_TIME
+from cordwood.format.batch_header import LOG_APPEND_TIME
 from cordwood.model.errors import NoSpaceError
 from cordwood.model.kafka_errors import OutOfOrderSequenceError, StorageError
 from cordwood.storage.log.log_context import LogContext

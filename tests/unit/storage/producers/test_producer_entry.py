@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cordwood.format.batch_header import BatchHeader
 from cordwood.format.control_record import ControlType, EndTxnMarker
 from cordwood.format.record import increment_sequence
-from cordwood.format.record_batch import BatchHeader
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import (
     InvalidProducerEpochError,

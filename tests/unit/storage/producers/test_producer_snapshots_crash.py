@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.format.batch_header import BatchHeader
 from cordwood.format.file_names import LEADER_EPOCH_CHECKPOINT
 from cordwood.format.producer_snapshot import ProducerEntry
-from cordwood.format.record_batch import BatchHeader
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.leader_epochs import EpochEntry, LeaderEpochCache
 from cordwood.storage.producers.producer_state import ProducerStateManager

@@ -8,9 +8,10 @@ from pathlib import Path
 from cordwood.cleanup.access.offline.log import load_offline_log
 from cordwood.cleanup.access.offline.log_directory import Checkpoints, OfflineLogDirectory
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import BatchHeader
 from cordwood.format.control_record import EndTxnMarker
 from cordwood.format.producer_snapshot import build_producer_snapshot
-from cordwood.format.record_batch import BatchHeader, RecordBatch, iter_batches
+from cordwood.format.record_batch import RecordBatch, iter_batches
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.producers.producer_snapshots import snapshot_offsets
 from cordwood.storage.producers.producer_state import ProducerStateManager

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.format.batch_header import BatchHeader, parse_header
 from cordwood.format.control_record import ControlType, EndTxnMarker, parse_end_txn_marker
 from cordwood.format.crc32c import crc32c
 from cordwood.format.producer_snapshot import (
@@ -14,7 +15,7 @@ from cordwood.format.producer_snapshot import (
     build_producer_snapshot,
     parse_producer_snapshot,
 )
-from cordwood.format.record_batch import BatchHeader, RecordBatch, parse_batch, parse_header
+from cordwood.format.record_batch import RecordBatch, parse_batch
 from cordwood.format.transaction_index import AbortedTransaction, build_transaction_index
 from cordwood.model.append_origin import AppendOrigin
 from cordwood.model.kafka_errors import (

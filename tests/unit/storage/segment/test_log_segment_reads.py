@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.format.batch_header import parse_header
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.offset_index import build_offset_index, parse_offset_index
-from cordwood.format.record_batch import build_empty_batch, parse_header
+from cordwood.format.record_batch import build_empty_batch
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError
 from cordwood.storage.reading.batch_heads import BatchPosition

@@ -10,6 +10,7 @@ from typing import cast
 
 import pytest
 
+from cordwood.format.batch_header import BatchHeader, parse_header
 from cordwood.format.compression import Codec
 from cordwood.format.control_record import (
     ControlType,
@@ -20,12 +21,7 @@ from cordwood.format.control_record import (
 from cordwood.format.offset_index import parse_offset_index
 from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.format.record import Record
-from cordwood.format.record_batch import (
-    BatchHeader,
-    build_batch,
-    build_empty_batch,
-    parse_header,
-)
+from cordwood.format.record_batch import build_batch, build_empty_batch
 from cordwood.format.time_index import parse_time_index
 from cordwood.format.transaction_index import AbortedTransaction
 from cordwood.model.errors import CorruptError, ImpossibleOffsetError

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+from cordwood.format.batch_header import parse_header
 from cordwood.format.control_record import ControlType, build_end_txn_marker
 from cordwood.format.legacy import LegacyBatch, build_legacy_message
-from cordwood.format.record_batch import Header, Record, RecordBatch, build_batch, parse_header
+from cordwood.format.record_batch import Header, Record, RecordBatch, build_batch
 from cordwood.storage.reading.batches import PlacedBatch
 from cordwood.surfaces.dump.documents import batch_document, record_document
 

@@ -42,8 +42,8 @@ from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.retention import RetentionPlan
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.batch_header import HEADER_BYTES
 from cordwood.format.file_names import DELETED_SUFFIX
-from cordwood.format.record_batch import HEADER_BYTES
 from cordwood.format.trash_notes import COMPACTION, RESTART, RETENTION, Removal, Rewritten
 from cordwood.model.audit import LogRestarted, audit
 from cordwood.model.errors import CorruptError, NoSpaceError
