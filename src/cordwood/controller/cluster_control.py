@@ -8,28 +8,24 @@ KIP-858, KIP-966.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeVar
 
 from cordwood.controller import partitions, registration
 from cordwood.controller.controller import Controller
 from cordwood.controller.heartbeats import BrokerTransition, Heartbeats
-from cordwood.metadata.controller_requests import (
-    AlteredIsr,
-    BrokerRegistration,
-    DirectoryAssignment,
-    IsrChange,
-)
+from cordwood.metadata.controller_requests import BrokerRegistration
 from cordwood.metadata.feature_levels import KRAFT_VERSION
 from cordwood.metadata.image import BrokerImage
 from cordwood.metadata.quorum.lifecycle import BrokerHeartbeat, BrokerHeartbeatReply
 from cordwood.metadata.records import ApiRecord, Records
 from cordwood.model.change_lock import ChangeLock, one_at_a_time
-from cordwood.model.error_codes import ErrorCode
 from cordwood.model.kafka_errors import DuplicateBrokerRegistrationError, StaleBrokerEpochError
 from cordwood.model.pauses import in_steps
 
 _log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: Source: QuorumController.MAX_ELECTIONS_PER_IMBALANCE.
 _ELECTIONS_MAX: Final = 1_000
@@ -225,45 +221,16 @@ class ClusterControl:
             )
         return broker
 
-    # ---- partitions
-
     @one_at_a_time
-    def alter_partitions(
-        self, broker_id: int, broker_epoch: int, changes: Sequence[IsrChange]
-    ) -> list[AlteredIsr]:
-        """Changes ISRs as their leaders propose; returns the result of each, in their order.
+    def change_for(self, broker_id: int, broker_epoch: int, change: Callable[[Controller], T]) -> T:
+        """Has the controller make a change that a broker requests; returns its result.
 
         Raises:
             StaleBrokerEpochError: the broker is not registered with this epoch.
-            StorageError: the disk returned an error; nothing changed.
+            KafkaError: as `change`.
         """
         self.require_epoch(broker_id, broker_epoch)
-        return self._controller.alter_partitions(broker_id, changes)
-
-    @one_at_a_time
-    def assign_directories(
-        self, broker_id: int, broker_epoch: int, assigned: Iterable[DirectoryAssignment]
-    ) -> list[ErrorCode]:
-        """Records the directories of replicas, and returns an error for each.
-
-        Raises:
-            StaleBrokerEpochError: the broker is not registered with this epoch.
-            UnsupportedRequestError: the metadata.version has no directories.
-            StorageError: the disk returned an error; nothing changed.
-        """
-        self.require_epoch(broker_id, broker_epoch)
-        return self._controller.assign_directories(broker_id, assigned)
-
-    @one_at_a_time
-    def allocate_producer_ids(self, broker_id: int, broker_epoch: int) -> tuple[int, int]:
-        """A block of producer ids that nobody else has: (first id, count).
-
-        Raises:
-            StaleBrokerEpochError: the broker is not registered with this epoch.
-            StorageError: the disk returned an error; nothing changed.
-        """
-        self.require_epoch(broker_id, broker_epoch)
-        return self._controller.allocate_producer_ids(broker_id, broker_epoch)
+        return change(self._controller)
 
     # ---- what time brings
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,6 +12,7 @@ import pytest
 from cordwood.controller.cluster_control import ClusterControl
 from cordwood.controller.controller import Controller
 from cordwood.metadata.controller_requests import (
+    AlteredIsr,
     BrokerRegistration,
     DirectoryAssignment,
     IsrChange,
@@ -107,8 +108,14 @@ class Cluster:
             self.partition.partition_epoch,
             [(each, epochs.get(each, self.epoch(each))) for each in isr],
         )
-        (altered,) = self.control.alter_partitions(leader, self.epoch(leader), [change])
+        (altered,) = self.alter_partitions(leader, [change])
         return altered.error
+
+    def alter_partitions(self, leader: int, changes: Sequence[IsrChange]) -> list[AlteredIsr]:
+        """A leader's request, in the epoch of its registration."""
+        return self.control.change_for(
+            leader, self.epoch(leader), lambda it: it.alter_partitions(leader, changes)
+        )
 
 
 @pytest.fixture
@@ -160,9 +167,9 @@ def test_a_request_with_the_epoch_of_an_earlier_registration_is_refused(cluster:
     cluster.now_ms = SESSION_MS + 1
     cluster.register(1)
     with pytest.raises(StaleBrokerEpochError):
-        cluster.control.alter_partitions(1, old, [])
+        cluster.control.change_for(1, old, lambda it: it.alter_partitions(1, []))
     with pytest.raises(StaleBrokerEpochError):
-        cluster.control.allocate_producer_ids(9, 0)
+        cluster.control.change_for(9, 0, lambda it: it.allocate_producer_ids(9, 0))
 
 
 def test_a_controlled_shutdown_ends_when_all_know_the_new_leaders(cluster: Cluster) -> None:
@@ -224,8 +231,9 @@ def test_a_replica_in_a_lost_directory_leaves_the_isr(cluster: Cluster) -> None:
     cluster.serve(1, 2)
     cluster.create(1, 2)
     topic_id = cluster.controller.image.topics["t"].topic_id
-    errors = cluster.control.assign_directories(
-        1, cluster.epoch(1), [DirectoryAssignment(topic_id, 0, uuid.UUID(int=1 << 90))]
+    assigned = [DirectoryAssignment(topic_id, 0, uuid.UUID(int=1 << 90))]
+    errors = cluster.control.change_for(
+        1, cluster.epoch(1), lambda it: it.assign_directories(1, assigned)
     )
     assert errors == [ErrorCode.NONE]
     assert (cluster.partition.leader, cluster.partition.isr) == (2, (2,))
@@ -395,6 +403,6 @@ def test_a_recovery_state_that_there_is_not_is_refused(tmp_path: Path, state: in
         state,
     )
     before = cluster.controller.log.end_offset
-    (altered,) = cluster.control.alter_partitions(1, cluster.epoch(1), [change])
+    (altered,) = cluster.alter_partitions(1, [change])
     assert altered.error is ErrorCode.INVALID_REQUEST
     assert cluster.controller.log.end_offset == before

@@ -21,7 +21,9 @@ async def _allocated(
 ) -> AllocateProducerIdsResponse:
     controller = context.controller
     first, count = await controller.change(
-        lambda: controller.cluster.allocate_producer_ids(broker_id, broker_epoch)
+        lambda: controller.cluster.change_for(
+            broker_id, broker_epoch, lambda it: it.allocate_producer_ids(broker_id, broker_epoch)
+        )
     )
     return AllocateProducerIdsResponse(producer_id_start=first, producer_id_len=count)
 

@@ -54,8 +54,10 @@ async def _answered(
     controller = context.controller
 
     def work() -> AlterPartitionResponse:
-        altered = controller.cluster.alter_partitions(
-            request.broker_id, request.broker_epoch, changes
+        altered = controller.cluster.change_for(
+            request.broker_id,
+            request.broker_epoch,
+            lambda it: it.alter_partitions(request.broker_id, changes),
         )
         results = iter(altered)
         return AlterPartitionResponse(

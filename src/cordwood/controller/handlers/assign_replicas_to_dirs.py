@@ -32,7 +32,11 @@ async def _assigned(
             for partition in topic.partitions
         ]
         errors = iter(
-            controller.cluster.assign_directories(request.broker_id, request.broker_epoch, assigned)
+            controller.cluster.change_for(
+                request.broker_id,
+                request.broker_epoch,
+                lambda it: it.assign_directories(request.broker_id, assigned),
+            )
         )
         return AssignReplicasToDirsResponse(
             directories=[
