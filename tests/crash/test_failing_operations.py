@@ -190,8 +190,8 @@ def delete(bench: Bench, wire: WireClient) -> str:
 
 
 def outcome_of_cleaning(bench: Bench) -> str:
-    runs = bench.broker.node.cleaner.status()["last_runs"]
-    return ", ".join(sorted({run["outcome"] for run in runs})) or "nothing was due"
+    runs = bench.broker.node.cleaner.status().last_runs
+    return ", ".join(sorted({run.outcome for run in runs})) or "nothing was due"
 
 
 PHASES: dict[str, Phase] = {
@@ -369,7 +369,7 @@ def goes_on(bench: Bench) -> str:
         return "the other directory serves"
     bench.broker.node.cleaner.run_once_now()
     status = bench.broker.node.cleaner.status()
-    assert not any(one["uncleanable"] or one["due"] for one in status["partitions"]), status
+    assert not any(one.uncleanable or one.due for one in status.partitions), status
     return "serves and cleans"
 
 

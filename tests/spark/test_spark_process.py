@@ -85,8 +85,8 @@ def test_a_warm_child_cleans_a_log_beside_appends_and_reads(bench: CleanerBench)
     beside.stop()
     assert beside.passes > 1
     status = bench.engine.status()
-    assert (status["state"], status["starts"], status["deaths"]) == ("warm", 1, 0)
-    assert status["rounds_done"] >= 4
+    assert (status.state, status.starts, status.deaths) == ("warm", 1, 0)
+    assert (status.rounds_done or 0) >= 4
     log = bench.logs.log()
     expected = {
         b"%d" % key: beside.written - 1 - (beside.written - 1 - key) % 50 for key in range(50)
@@ -107,8 +107,8 @@ def test_keys_that_do_not_fit_the_memory_for_them_are_gathered_by_several_tasks(
     assert bench.state() == state
     log = bench.logs.log()
     assert len(read_records(log)) < 500
-    (run,) = bench.cleaner.status()["last_runs"]
-    assert run["keys"] >= 50
+    (run,) = bench.cleaner.status().last_runs
+    assert (run.keys or 0) >= 50
     bench.logs.set_checkpoint(log.active.base_offset - 1)
     again = bench.fill()
     assert bench.cleaner.run_once_now() == 1, "a clean section that is looked up"
@@ -136,13 +136,13 @@ def test_killed_in_the_middle_of_rounds_nothing_is_lost_and_all_is_cleaned(
         assert bench.staged() == []
         assert bench.last_run()[0] == "failed"
         assert bench.state() == state
-        assert bench.cleaner.status()["partitions"][0]["uncleanable"] is None
+        assert bench.cleaner.status().partitions[0].uncleanable is None
         bench.wait_for_the_next_start()
     bench.reconfigure(io_max_bytes_per_second=FAST)
     assert bench.cleaner.run_once_now() == 1
     assert bench.state() == state
     assert bench.logs.checkpoint() == bench.logs.log().active.base_offset
-    assert bench.engine.status()["deaths"] == kills
+    assert bench.engine.status().deaths == kills
 
 
 def kill(bench: CleanerBench, victim: str) -> None:
@@ -183,9 +183,9 @@ def test_without_java_the_status_says_so_and_it_is_found_when_it_comes(
         for _ in range(2):
             assert bench.cleaner.run_once_now() == 0
             bench.wait_for_the_next_start()
-        status = bench.cleaner.status()["engine"]
-    assert status["state"] == "unavailable"
-    assert "needs Java 17 or newer; none was found" in status["reason"]
+        status = bench.cleaner.status().engine
+    assert status.state == "unavailable"
+    assert "needs Java 17 or newer; none was found" in status.reason
     assert bench.cleaner.engine_available() == 0
     assert sum(record.levelno == logging.ERROR for record in caplog.records) == 1
     bench.fill("t-1")
@@ -248,11 +248,11 @@ def fill():
 
 fill()
 cleaner.startup()
-while not cleaner.status()["last_runs"]:
+while not cleaner.status().last_runs:
     time.sleep(0.05)
 heavy = [m for m in ("numpy", "numba", "pyarrow", "pandas", "pyspark", "py4j") if m in sys.modules]
-outcome = cleaner.status()["last_runs"][0]["outcome"]
-print(json.dumps([outcome, heavy, engine.status()["pid"]]), flush=True)
+outcome = cleaner.status().last_runs[0].outcome
+print(json.dumps([outcome, heavy, engine.status().pid]), flush=True)
 cleaner.reconfigure(replace(settings, io_max_bytes_per_second=8_000.0))
 fill()
 while not list(log.directory.glob("cordwood.clean.*.staged")):

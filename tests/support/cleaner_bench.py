@@ -105,7 +105,7 @@ class CleanerBench:
     @property
     def pid(self) -> int:
         """The child that there is."""
-        pid = self.engine.status()["pid"]
+        pid = self.engine.status().pid
         assert isinstance(pid, int), self.engine.status()
         self.pids.add(pid)
         return pid
@@ -116,8 +116,8 @@ class CleanerBench:
 
     def last_run(self) -> tuple[str, str]:
         """Outcome of the last compaction, and the error."""
-        run = self.cleaner.status()["last_runs"][0]
-        return run["outcome"], run["error"]
+        run = self.cleaner.status().last_runs[0]
+        return run.outcome, run.error
 
     def close(self) -> None:
         """Stops it all.
@@ -125,7 +125,7 @@ class CleanerBench:
         Raises:
             AssertionError: processes were left.
         """
-        if self.engine.status()["pid"]:
+        if self.engine.status().pid:
             assert self.pid
         self.cleaner.shutdown()
         left = {pid: members(pid) for pid in self.pids}

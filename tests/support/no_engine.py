@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
+from cordwood.cleanup.engine.engine_status import EngineStatus
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.model.errors import EngineError
 
@@ -23,9 +23,9 @@ class NoEngine:
     def configure(self, settings: CleanerSettings) -> None:
         """Takes any settings."""
 
-    def status(self) -> Mapping[str, Any]:
+    def status(self) -> EngineStatus:
         """Says that there is none."""
-        return {"state": "unavailable", "reason": "a test without compaction"}
+        return EngineStatus(state="unavailable", reason="a test without compaction")
 
     def close(self) -> None:
         """Has nothing to close."""

@@ -81,8 +81,8 @@ class AddressedBroker:
         self.not_asked = tuple(identity.other_brokers or ())
         self.identity = replace(identity, other_brokers=None, not_asked=self.not_asked)
 
-    def ask(self, question: BrokerQuestion[A]) -> A:
-        """The broker's answer.
+    def ask(self, question: BrokerQuestion[A], *, timeout_s: float = ANSWER_S) -> A:
+        """The broker's answer, which may take `timeout_s`.
 
         Raises:
             ConfigError: the question is wrong; the reason is the broker's.
@@ -90,7 +90,7 @@ class AddressedBroker:
         """
         try:
             path = query_of(question.path, **question.parameters)
-            document = self.document(path, question.method)
+            document = self.document(path, question.method, timeout_s=timeout_s)
         except RefusedError as error:
             if error.status == _BAD_REQUEST and question.method == "GET":
                 raise ConfigError(error.reason) from error
@@ -100,13 +100,15 @@ class AddressedBroker:
         except CorruptError as error:
             raise EndpointError(f"{self.url}: {error}") from error
 
-    def document(self, path: str, method: str = "GET", *, body: bytes = b"") -> Any:
+    def document(
+        self, path: str, method: str = "GET", *, body: bytes = b"", timeout_s: float = ANSWER_S
+    ) -> Any:
         """The JSON that it answers.
 
         Raises:
             EndpointError: it does not answer, or refuses.
         """
-        return ask(self.url, path, method, body=body)
+        return ask(self.url, path, method, body=body, timeout_s=timeout_s)
 
     @property
     def not_asked_line(self) -> str | None:

@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 from cordwood.format.file_names import HOLDS_FILE
 from cordwood.format.holds import build_holds, parse_holds
 from cordwood.model.audit import HoldReleased, audit
+from cordwood.model.documents import ABSENT
 from cordwood.model.errors import ConfigError, CordwoodError, CorruptError, NoSpaceError
 from cordwood.model.hold import Hold, require_line
 from cordwood.model.topic_partition import TopicPartition
@@ -201,12 +201,38 @@ class HoldRegistry:
         self._index()
 
 
-def holds_status(registry: HoldRegistry) -> dict[str, Any]:
-    """The holds, and the directories whose holds cannot be read, as plain values."""
-    return {
-        "holds": [
-            asdict(hold) | {"target": hold.target, "log_dirs": [str(path) for path in log_dirs]}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldAnswer:
+    """A hold, and the directories that note it; `partition` is None for a whole topic.
+
+    `node_id` is the broker of a cluster that has it.
+    """
+
+    id: str
+    topic: str
+    partition: int | None
+    reason: str
+    by: str
+    created_ms: int
+    target: str
+    log_dirs: Sequence[str]
+    node_id: int | None = field(default=None, metadata=ABSENT)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Holds:
+    """The holds, the oldest first, and by directory why its holds cannot be read."""
+
+    holds: Sequence[HoldAnswer]
+    unreadable: Mapping[str, str]
+
+
+def holds_of(registry: HoldRegistry) -> Holds:
+    """The holds of log directories."""
+    return Holds(
+        holds=[
+            HoldAnswer(**asdict(hold), target=hold.target, log_dirs=[*map(str, log_dirs)])
             for hold, log_dirs in registry.all()
         ],
-        "unreadable": {str(path): text for path, text in registry.damage().items()},
-    }
+        unreadable={str(path): text for path, text in registry.damage().items()},
+    )

@@ -10,13 +10,14 @@ compiled code that a task of Spark runs, which needs `cordwood[native]`. The byt
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from cordwood.cleanup.access.announcements import announce, require_wanted
 from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.engine.engine_status import EngineStatus
 from cordwood.cleanup.engine.segment_files import StagedFiles
 from cordwood.cleanup.engine.supervise import begin_all, commit_ready
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
@@ -77,9 +78,9 @@ class InProcessEngine:
     def configure(self, settings: CleanerSettings) -> None:
         """Ignores the settings: none concerns this engine."""
 
-    def status(self) -> Mapping[str, Any]:
+    def status(self) -> EngineStatus:
         """Always available."""
-        return {"state": "in process", "reason": ""}
+        return EngineStatus(state="in process")
 
     def close(self) -> None:
         """Has nothing to end."""

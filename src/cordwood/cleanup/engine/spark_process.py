@@ -15,10 +15,11 @@ import errno
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cordwood.cleanup.access.commit import CompactionCommitter, IndexStats
+from cordwood.cleanup.engine.engine_status import EngineDeath, EngineStatus
 from cordwood.cleanup.engine.spark_child import CHILD_MODULE, SparkChild
 from cordwood.cleanup.engine.supervise import CommittersOwner, begin_all, require_word, supervise
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
@@ -126,7 +127,7 @@ class SparkProcess:
         self._closed = False
         # What was last wrong: ("unavailable" or "died", why, when in ms).
         self._trouble: tuple[str, str, int] | None = None
-        self._last_death: dict[str, Any] | None = None
+        self._last_death: EngineDeath | None = None
 
     # ---- the engine
 
@@ -345,7 +346,7 @@ class SparkProcess:
         self._trouble = kind, why, self._clock.now_ms()
         if kind == "died":
             self.deaths += 1
-            self._last_death = {"at_ms": self._clock.now_ms(), "reason": why}
+            self._last_death = EngineDeath(at_ms=self._clock.now_ms(), reason=why)
         if known is not None and known[:2] == (kind, why):
             _log.debug("Spark is still %s: %s", kind, why)
         elif kind == "unavailable":
@@ -370,42 +371,36 @@ class SparkProcess:
         for child in children:
             child.look()
 
-    def status(self) -> dict[str, Any]:
-        """Its `state`, and what is known of it; `not started`, `starting`, `warm` are good ones.
-
-        `unavailable` and `died` come with a `reason`, and in how many seconds it may be tried
-        again; it then is when a log is due.
-        """
+    def status(self) -> EngineStatus:
+        """Its state, and what is known of its process."""
         with self._lock:
             child, trouble = self._child, self._trouble
-            runs = len(self._runs)
-            value: dict[str, Any] = {
-                "state": "not started",
-                "reason": "",
-                "pid": None,
-                "cores": max(1, self._settings.threads),
-                "key_table_bytes": self._table_bytes(),
-                "runs": runs,
-                "rounds_done": self.rounds_done,
-                "starts": self.starts,
-                "deaths": self.deaths,
-                "last_death": self._last_death,
-            }
+            found = EngineStatus(
+                state="not started",
+                cores=max(1, self._settings.threads),
+                key_table_bytes=self._table_bytes(),
+                runs=len(self._runs),
+                rounds_done=self.rounds_done,
+                starts=self.starts,
+                deaths=self.deaths,
+                last_death=self._last_death,
+            )
             if self._closed:
-                value["state"] = "closed"
+                found = replace(found, state="closed")
             elif child is not None:
-                value |= {"state": child.state, "pid": child.pid, "since_ms": child.since_ms}
+                found = replace(found, state=child.state, pid=child.pid, since_ms=child.since_ms)
             elif trouble is not None:
                 wait_s = max(0.0, self._retry_at_s - self._clock.monotonic_s())
-                value |= {
-                    "state": trouble[0],
-                    "reason": trouble[1],
-                    "since_ms": trouble[2],
-                    "retry_in_s": round(wait_s, 1),
-                }
+                found = replace(
+                    found,
+                    state=trouble[0],
+                    reason=trouble[1],
+                    since_ms=trouble[2],
+                    retry_in_s=round(wait_s, 1),
+                )
         if child is not None and trouble is not None and child.state == "starting":
-            value["reason"] = trouble[1]
-        return value
+            return replace(found, reason=trouble[1])
+        return found
 
     def close(self) -> None:
         """Ends the child and all it started, and returns when they are gone."""

@@ -1,34 +1,39 @@
-"""The state of every compacted log for the cleaner, with the reason, as plain values.
+"""The state of every compacted log for the cleaner, with the reason.
 
 Checking changes nothing. No lock of the cleaner is held while logs are checked.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from cordwood.cleanup.rules.blockers import Blocker, Code
 from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.rules.removals import removal_rules
 from cordwood.cleanup.schedule.cleaner import CleanerRun
+from cordwood.cleanup.schedule.cleaner_answer import (
+    BacklogStatus,
+    LogStatus,
+    OpenTransactionStatus,
+    RunStatus,
+    UncleanableStatus,
+)
 from cordwood.cleanup.schedule.cleaner_backlog import CleanerBacklog
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager, due_log
 from cordwood.cleanup.schedule.cleaning_order import DueLog
+from cordwood.cleanup.schedule.quarantine import Mark
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.open_transactions import open_transactions
 from cordwood.storage.log.partition_log import PartitionLog
 
-Value = dict[str, Any]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogsStatus:
-    """A value for every compacted log, by name; and the names of those that are due, in order."""
+    """Every compacted log, by name; and the names of those that are due, in order."""
 
-    partitions: list[Value]
-    order: list[str]
+    partitions: Sequence[LogStatus]
+    order: Sequence[str]
 
 
 def logs_status(
@@ -51,11 +56,15 @@ def logs_status(
     for log in sorted(manager.current_logs(), key=lambda log: log.topic_partition):
         partition = log.topic_partition
         if log.config.compact:
-            value, each = _status_of(manager, log, lines.get(partition), now_ms)
-            value["last_cleaned_ms"] = last_cleaned_ms.get(partition)
+            status, each = _status_of(manager, log, lines.get(partition), now_ms)
             run = last_runs.get(partition)
-            value["last_run"] = None if run is None else run_status(run)
-            found.append(value)
+            found.append(
+                replace(
+                    status,
+                    last_cleaned_ms=last_cleaned_ms.get(partition),
+                    last_run=None if run is None else run_status(run),
+                )
+            )
             due += [] if each is None else [each]
     order = [str(each.partition) for each in manager.schedule.ranked_by_what_is_known(due)]
     return LogsStatus(partitions=found, order=order)
@@ -63,16 +72,12 @@ def logs_status(
 
 def backlog_status(
     backlog: CleanerBacklog,
-    partitions: Iterable[Value],
+    partitions: Iterable[LogStatus],
     runs: Iterable[CleanerRun],
     *,
     threads: int,
-) -> Value:
-    """The backlog as plain values.
-
-    `bytes_per_s` is what the last compactions read, with all threads at work, and `seconds_left`
-    how long what is due takes at that rate; both are None before the first. `bytes_freed` is None
-    if it is not estimated for each log.
+) -> BacklogStatus:
+    """The backlog.
 
     Args:
         backlog: of the looks at the logs.
@@ -80,121 +85,118 @@ def backlog_status(
         runs: the last attempts, of which those count that have cleaned.
         threads: how many clean side by side.
     """
-    due = [each for each in partitions if each["due"]]
-    to_read = sum(each["clean_bytes"] + each["dirty_bytes"] for each in due)
-    freed = [each["bytes_freed_estimated"] for each in due]
+    due = [each for each in partitions if each.due]
+    to_read = sum((each.clean_bytes or 0) + (each.dirty_bytes or 0) for each in due)
+    freed = [each.bytes_freed_estimated for each in due]
+    known = [each for each in freed if each is not None]
     stats = [(run.stats.bytes_read, run.elapsed_s) for run in runs if run.stats is not None]
     seconds = sum(elapsed_s for _, elapsed_s in stats)
     rate = threads * sum(count for count, _ in stats) / seconds if seconds else 0.0
-    growth = backlog.growth()
-    return {
-        "logs": len(due),
-        "bytes_to_read": to_read,
-        "bytes_freed": None if None in freed else sum(freed),
-        "bytes_per_s": round(rate) or None,
-        "seconds_left": round(to_read / rate, 1) if rate else None,
-        "growth": growth
-        and {
-            "since_ms": growth.since_ms,
-            "bytes_then": growth.bytes_then,
-            "bytes_now": growth.bytes_now,
-        },
-    }
+    return BacklogStatus(
+        logs=len(due),
+        bytes_to_read=to_read,
+        bytes_freed=sum(known) if len(known) == len(freed) else None,
+        bytes_per_s=round(rate) or None,
+        seconds_left=round(to_read / rate, 1) if rate else None,
+        growth=backlog.growth(),
+    )
 
 
-def run_status(run: CleanerRun) -> Value:
+def run_status(run: CleanerRun) -> RunStatus:
     """One attempt to clean a log."""
+    found = RunStatus(
+        partition=str(run.chosen.topic_partition),
+        cleaner=run.number,
+        started_ms=run.started_ms,
+        elapsed_s=round(run.elapsed_s, 3),
+        outcome=run.outcome,
+        error=run.error,
+        first_dirty_offset=run.chosen.cleanable.first_dirty,
+        end_offset=run.chosen.cleanable.first_uncleanable,
+    )
     stats = run.stats
-    value: Value = {
-        "partition": str(run.chosen.topic_partition),
-        "cleaner": run.number,
-        "started_ms": run.started_ms,
-        "elapsed_s": round(run.elapsed_s, 3),
-        "outcome": run.outcome,
-        "error": run.error,
-        "first_dirty_offset": run.chosen.cleanable.first_dirty,
-        "end_offset": run.chosen.cleanable.first_uncleanable,
-    }
-    if stats is not None:
-        value |= {
-            "bytes_read": stats.bytes_read,
-            "bytes_written": stats.bytes_written,
-            "messages_read": stats.messages_read,
-            "messages_written": stats.messages_written,
-            "invalid_messages": stats.invalid_messages,
-            "recopy_percent": stats.recopy_percent,
-        }
-        if stats.index is not None:
-            value |= {
-                "index_bytes": stats.index.bytes_read,
-                "index_elapsed_s": round(stats.index.elapsed_s, 3),
-                "keys": stats.index.keys,
-                "buffer_utilization": round(stats.index.utilization, 4),
-            }
-    return value
+    if stats is None:
+        return found
+    found = replace(
+        found,
+        bytes_read=stats.bytes_read,
+        bytes_written=stats.bytes_written,
+        messages_read=stats.messages_read,
+        messages_written=stats.messages_written,
+        invalid_messages=stats.invalid_messages,
+        recopy_percent=stats.recopy_percent,
+    )
+    if stats.index is None:
+        return found
+    return replace(
+        found,
+        index_bytes=stats.index.bytes_read,
+        index_elapsed_s=round(stats.index.elapsed_s, 3),
+        keys=stats.index.keys,
+        buffer_utilization=round(stats.index.utilization, 4),
+    )
 
 
 def _status_of(
     manager: CleanerManager, log: PartitionLog, line: int | None, now_ms: int
-) -> tuple[Value, DueLog | None]:
+) -> tuple[LogStatus, DueLog | None]:
     partition = log.topic_partition
     state, mark = manager.states.of(partition), manager.mark_of(log)
-    value: Value = {
-        "topic": partition.topic,
-        "partition": partition.partition,
-        "log_dir": str(log.log_dir),
-        "policy": ",".join(sorted(log.config.cleanup_policy)),
-        "state": "idle" if state is None else str(state),
-        "checkpoint": line,
-        "log_end_offset": log.log_end_offset,
-        "uncleanable": None,
-        "due": False,
-        "reason": "",
-    }
-    if mark is not None:
-        value["uncleanable"] = {
-            "reason": mark.reason,
-            "stage": mark.stage.value,
-            "since_ms": mark.since_ms,
-            "attempts": mark.attempts,
-            "retry_at_ms": mark.retry_at_ms,
-        }
-        if state is None:
-            value["state"] = "uncleanable"
+    idle = "idle" if mark is None else "uncleanable"
+    found = LogStatus(
+        topic=partition.topic,
+        partition=partition.partition,
+        log_dir=str(log.log_dir),
+        policy=",".join(sorted(log.config.cleanup_policy)),
+        state=idle if state is None else str(state),
+        checkpoint=line,
+        log_end_offset=log.log_end_offset,
+        uncleanable=None if mark is None else _uncleanable(mark),
+    )
     try:
         cleanable = plan_cleanable(manager.view_of(log, line), now_ms=now_ms)
     except Exception as error:  # of a damaged log; the others are still reported
-        value |= {"reason": f"it could not be checked: {error}", "cleanable_ratio": 0.0}
-        return value, None
-    value |= {
-        "clean_bytes": cleanable.clean_bytes,
-        "dirty_bytes": cleanable.cleanable_bytes,
-        "cleanable_ratio": round(cleanable.ratio, 6),
-        "min_cleanable_dirty_ratio": log.config.min_cleanable_dirty_ratio,
-        "first_dirty_offset": cleanable.first_dirty,
-        "first_uncleanable_offset": cleanable.first_uncleanable,
-        "compaction_delay_ms": cleanable.delay_ms,
-        "due_segments": list(cleanable.due),
-        "blockers": [each.text for each in cleanable.blockers],
-        "open_transactions": [
-            {
-                "producer_id": each.producer_id,
-                "producer_epoch": each.producer_epoch,
-                "start_offset": each.start_offset,
-                "started_ms": each.started_ms,
-            }
+        return replace(found, reason=f"it could not be checked: {error}"), None
+    held_up = cleaner_blocker(manager, log, now_ms)
+    is_due = cleanable.reason is None and held_up is None
+    due = due_log(log, cleanable) if is_due else None
+    estimate = None if due is None else manager.schedule.estimate_of(due)
+    reason = held_up.text if held_up is not None else cleanable.reason or _why_due(cleanable, log)
+    found = replace(
+        found,
+        due=is_due,
+        reason=reason,
+        clean_bytes=cleanable.clean_bytes,
+        dirty_bytes=cleanable.cleanable_bytes,
+        cleanable_ratio=round(cleanable.ratio, 6),
+        min_cleanable_dirty_ratio=log.config.min_cleanable_dirty_ratio,
+        first_dirty_offset=cleanable.first_dirty,
+        first_uncleanable_offset=cleanable.first_uncleanable,
+        compaction_delay_ms=cleanable.delay_ms,
+        due_segments=cleanable.due,
+        blockers=[each.text for each in cleanable.blockers],
+        open_transactions=[
+            OpenTransactionStatus(
+                producer_id=each.producer_id,
+                producer_epoch=each.producer_epoch,
+                start_offset=each.start_offset,
+                started_ms=each.started_ms,
+            )
             for each in open_transactions(log)
         ],
-    }
-    held_up = cleaner_blocker(manager, log, now_ms)
-    value["due"] = cleanable.reason is None and held_up is None
-    value["reason"] = (
-        held_up.text if held_up is not None else cleanable.reason or _why_due(cleanable, log)
+        bytes_freed_estimated=None if estimate is None else estimate.bytes_freed,
     )
-    due = due_log(log, cleanable) if value["due"] else None
-    estimate = None if due is None else manager.schedule.estimate_of(due)
-    value["bytes_freed_estimated"] = None if estimate is None else estimate.bytes_freed
-    return value, due
+    return found, due
+
+
+def _uncleanable(mark: Mark) -> UncleanableStatus:
+    return UncleanableStatus(
+        reason=mark.reason,
+        stage=mark.stage.value,
+        since_ms=mark.since_ms,
+        attempts=mark.attempts,
+        retry_at_ms=mark.retry_at_ms,
+    )
 
 
 def cleaner_blocker(manager: CleanerManager, log: PartitionLog, now_ms: int) -> Blocker | None:

@@ -18,9 +18,11 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
 from cordwood.cleanup.access.commit import Engine
+from cordwood.cleanup.engine.engine_status import EngineStatus
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.schedule.cleaner import CleanerRun, CleanerStoppedError, OnlineCleaner
+from cordwood.cleanup.schedule.cleaner_answer import CleanerStatus, MetricStatus, ThreadStatus
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.cleaner_status import backlog_status, logs_status, run_status
 from cordwood.cleanup.schedule.quarantine import RetryDelays
@@ -29,7 +31,7 @@ from cordwood.cleanup.schedule.worker_thread import WorkerThread
 from cordwood.model.clock import Clock
 from cordwood.model.errors import NotCompactedError
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.storage.holds import holds_status
+from cordwood.storage.holds import holds_of
 from cordwood.storage.log_manager import LogManager
 
 _log = logging.getLogger(__name__)
@@ -53,7 +55,7 @@ class ManagedEngine(Protocol):
     def configure(self, settings: CleanerSettings) -> None:
         """Applies other settings; compactions in progress keep the old ones."""
 
-    def status(self) -> Mapping[str, Any]:
+    def status(self) -> EngineStatus:
         """Plain values: its `state`, and `reason` if it is unavailable."""
 
     def close(self) -> None:
@@ -338,7 +340,7 @@ class LogCleaner:
         state = self.manager.states.of(partition)
         if state is not None:
             return f"its cleaning state is {state}"
-        return str(self._engine_status().get("reason") or "it was not chosen; try again")
+        return self._engine_status().reason or "it was not chosen; try again"
 
     # ---- retention of logs without `compact`
 
@@ -401,8 +403,8 @@ class LogCleaner:
                 del values[name]
         return {partition: value for (partition, _), value in values.items()}
 
-    def status(self) -> dict[str, Any]:
-        """All about it, as plain values; logs are looked into, which may wait for the disk."""
+    def status(self) -> CleanerStatus:
+        """Its whole state; logs are looked into, which may wait for the disk."""
         now_ms = self._clock.now_ms()
         with self._lock:
             runs = list(self._runs)
@@ -410,32 +412,32 @@ class LogCleaner:
             last_cleaned = self._of_logs(self._last_cleaned_ms)
             threads = list(self._threads)
         logs = logs_status(self.manager, now_ms, last_runs=last_runs, last_cleaned_ms=last_cleaned)
-        return {
-            "now_ms": now_ms,
-            "enabled": self.settings.enable,
-            "holds": holds_status(self.logs.context.holds),
-            "threads": [
-                {"name": t.name, "alive": t.alive, "failed": t.failed, "resting": t.resting}
+        return CleanerStatus(
+            now_ms=now_ms,
+            enabled=self.settings.enable,
+            holds=holds_of(self.logs.context.holds),
+            threads=[
+                ThreadStatus(name=t.name, alive=t.alive, failed=t.failed, resting=t.resting)
                 for t in threads
             ],
-            "engine": self._engine_status(),
-            "partitions": logs.partitions,
-            "order_by": str(self.manager.schedule.order),
-            "order": logs.order,
-            "backlog": backlog_status(
+            engine=self._engine_status(),
+            partitions=logs.partitions,
+            order_by=str(self.manager.schedule.order),
+            order=logs.order,
+            backlog=backlog_status(
                 self.manager.backlog, logs.partitions, runs, threads=self.settings.threads
             ),
-            "last_runs": [run_status(run) for run in reversed(runs)],
-            "metrics": [
-                {"type": g.type, "name": g.name, "tags": dict(g.tags), "value": g.read()}
+            last_runs=[run_status(run) for run in reversed(runs)],
+            metrics=[
+                MetricStatus(type=g.type, name=g.name, tags=g.tags, value=g.read())
                 for g in self.gauges()
             ],
-        }
+        )
 
-    def _engine_status(self) -> dict[str, Any]:
+    def _engine_status(self) -> EngineStatus:
         if isinstance(self.engine, ManagedEngine):
-            return dict(self.engine.status())
-        return {"state": "in process"}
+            return self.engine.status()
+        return EngineStatus(state="in process")
 
     def cleaner_recopy_percent(self) -> int:
         """Bytes written by the threads' last compactions, in percent of the bytes read."""
@@ -469,7 +471,7 @@ class LogCleaner:
 
     def engine_available(self) -> int:
         """1, or 0 if the engine is unavailable."""
-        return int(self._engine_status().get("state") != "unavailable")
+        return int(self._engine_status().state != "unavailable")
 
     def gauges(self) -> list[Gauge]:
         """Every metric of the cleaner."""
@@ -483,7 +485,7 @@ class LogCleaner:
             ("cordwood-idle-threads", self.idle_thread_count),
             ("cordwood-engine-available", self.engine_available),
             ("cordwood-due-bytes", lambda: manager.backlog.due_bytes),
-            ("cordwood-falling-behind", lambda: manager.backlog.growth() is not None),
+            ("cordwood-falling-behind", lambda: int(manager.backlog.growth() is not None)),
         )
         gauges = [Gauge(type="LogCleaner", name=n, tags={}, read=read) for n, read in cleaner]
         managed: tuple[tuple[str, Callable[[], float]], ...] = (

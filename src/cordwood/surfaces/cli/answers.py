@@ -6,18 +6,20 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from cordwood.queries.advise.directories import Advice
+from cordwood.queries.cleaner import BrokerCleaner, ClusterCleaners
 from cordwood.queries.clock import ClockAnswer
 from cordwood.queries.explain.answer import Explanation
-from cordwood.queries.holds import Holds
 from cordwood.queries.log_dirs import LogDirsSummary
 from cordwood.queries.trash import EmptiedTrash, RestoredSegments, RestoredTopic
 from cordwood.queries.whatif.answer import WhatIf
+from cordwood.storage.holds import Holds
 from cordwood.storage.trash_contents import TrashContents
 from cordwood.surfaces.doctor.checks import Diagnosis
 
 ANSWERS: Final[Mapping[str, Any]] = {
     "LOG_DIR": LogDirsSummary,
     "advise": Advice,
+    "cleaner": BrokerCleaner | ClusterCleaners,
     "clock": ClockAnswer,
     "doctor": Diagnosis,
     "explain": Explanation,

@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-import json
-from fnmatch import fnmatchcase
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from cordwood.model.documents import to_document
-from cordwood.queries.brokers import find_broker
-from cordwood.surfaces.cli.command import PlaceOptions, command, print_not_addressed
+from cordwood.cleanup.engine.engine_status import EngineStatus
+from cordwood.cleanup.schedule.cleaner_answer import (
+    BacklogStatus,
+    CleanerStatus,
+    LogStatus,
+    OpenTransactionStatus,
+    RunStatus,
+)
+from cordwood.cleanup.schedule.cleaner_backlog import Growth
+from cordwood.queries.brokers import Asked, BrokerQuestion, find_brokers
+from cordwood.queries.cleaner import merged, of_topics
+from cordwood.surfaces.cli.command import (
+    JsonOption,
+    PlaceOptions,
+    command,
+    print_brokers,
+    print_document,
+)
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
-from cordwood.surfaces.cli.values import format_bytes, format_duration
+from cordwood.surfaces.cli.values import counted, format_bytes, format_duration
 
 EPILOG = """\b
 Examples:
@@ -30,8 +43,6 @@ _ORDERS = {"ratio": "", "freed": " (by what is freed for each byte that is read)
 #: How the reason begins where the last stable offset is the limit.
 _LAST_STABLE = "the last stable offset is"
 
-Value = dict[str, Any]
-
 
 @command("cleaner")
 def cleaner_command(
@@ -44,93 +55,80 @@ def cleaner_command(
     ] = "*",
     *,
     place: PlaceOptions,
-    as_json: Annotated[bool, typer.Option("--json", help="Print everything as JSON.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
-    """Shows the cleaner of a running broker: engine, compacted partitions, last runs."""
-    broker = find_broker(place)
-    print_not_addressed(broker)
-    answer = _only(broker.document("/cleaner"), topic)
+    """Shows the cleaner of each running broker: engine, compacted partitions, last runs."""
+    brokers = find_brokers(place)
+    print_brokers(brokers, as_json=True)
+    asked = [
+        Asked(each.broker, of_topics(each.answer, topic))
+        for each in brokers.ask(BrokerQuestion(path="/cleaner", answer=CleanerStatus))
+    ]
     if as_json:
-        typer.echo(json.dumps(answer | {"broker": to_document(broker.identity)}))
-    else:
+        print_document(merged(asked))
+        return
+    for broker, each in zip(brokers.brokers, asked, strict=True):
         print_text(broker.line)
-        _show(answer)
+        _show(each.answer)
 
 
-def _only(answer: Value, glob: str) -> Value:
-    """Leaves out partitions of other topics."""
-
-    def is_meant(partition: str) -> bool:
-        return fnmatchcase(partition.rpartition("-")[0], glob)
-
-    return answer | {
-        "partitions": [p for p in answer["partitions"] if fnmatchcase(p["topic"], glob)],
-        "order": [name for name in answer["order"] if is_meant(name)],
-        "last_runs": [run for run in answer["last_runs"] if is_meant(run["partition"])],
-    }
-
-
-def _show(answer: Value) -> None:
-    print_text(_cleaner_line(answer))
-    print_text(_engine_line(answer["engine"]))
-    for hold in answer["holds"]["holds"]:
-        print_text(f"Held:    {hold['target']} by {hold['id']}: {hold['reason']}")
-    for text in answer["holds"]["unreadable"].values():
+def _show(status: CleanerStatus) -> None:
+    now_ms = status.now_ms
+    print_text(_cleaner_line(status))
+    print_text(_engine_line(status.engine))
+    for hold in status.holds.holds:
+        print_text(f"Held:    {hold.target} by {hold.id}: {hold.reason}")
+    for text in status.holds.unreadable.values():
         print_text(f"Held:    a whole log directory, as its holds cannot be read: {text}")
-    if not answer["partitions"]:
+    if not status.partitions:
         print_text("No compacted partitions.")
         return
-    print_table(
-        "Compacted partitions",
-        _PARTITIONS,
-        [_partition(each, answer) for each in answer["partitions"]],
-    )
-    if answer["order"]:
-        print_text(f"Next: {', '.join(answer['order'])}{_ORDERS[answer['order_by']]}")
-        print_text(_backlog_line(answer["backlog"]))
-    if answer["backlog"]["growth"] is not None:
-        print_text(_behind_line(answer["backlog"]["growth"], answer["now_ms"]))
-    if answer["last_runs"]:
-        runs = answer["last_runs"][:_RUNS_SHOWN]
-        print_table("Last runs", _RUNS, [_run(each, answer) for each in runs])
+    rows = [_partition(each, now_ms) for each in status.partitions]
+    print_table("Compacted partitions", _PARTITIONS, rows)
+    if status.order:
+        print_text(f"Next: {', '.join(status.order)}{_ORDERS[status.order_by]}")
+        print_text(_backlog_line(status.backlog))
+    if status.backlog.growth is not None:
+        print_text(_behind_line(status.backlog.growth, now_ms))
+    if status.last_runs:
+        runs = [_run(each, now_ms) for each in status.last_runs[:_RUNS_SHOWN]]
+        print_table("Last runs", _RUNS, runs)
 
 
-def _cleaner_line(answer: Value) -> str:
-    if not answer["enabled"]:
+def _cleaner_line(status: CleanerStatus) -> str:
+    if not status.enabled:
         return "Cleaner: off (log.cleaner.enable=false)"
-    threads = answer["threads"]
-    alive = sum(thread["alive"] for thread in threads)
-    failed = [thread["name"] for thread in threads if thread["failed"]]
-    line = f"Cleaner: {alive} of {len(threads)} threads run"
+    alive = sum(thread.alive for thread in status.threads)
+    failed = [thread.name for thread in status.threads if thread.failed]
+    line = f"Cleaner: {alive} of {len(status.threads)} threads run"
     return f"{line}; ended by an error: {', '.join(failed)}" if failed else line
 
 
-def _backlog_line(backlog: Value) -> str:
+def _backlog_line(backlog: BacklogStatus) -> str:
     """The line about due cleanings of all topics."""
-    logs = "1 log" if backlog["logs"] == 1 else f"{backlog['logs']} logs"
-    line = f"Due: {logs}, {format_bytes(backlog['bytes_to_read'])} to read"
-    if backlog["bytes_freed"] is not None:
-        line += f", about {format_bytes(backlog['bytes_freed'])} to be freed"
-    if backlog["seconds_left"] is not None:
-        left = format_duration(round(backlog["seconds_left"]) * 1000)
-        line += f", {left} left at {format_bytes(backlog['bytes_per_s'])}/s"
+    line = f"Due: {counted(backlog.logs, 'log')}, {format_bytes(backlog.bytes_to_read)} to read"
+    if backlog.bytes_freed is not None:
+        line += f", about {format_bytes(backlog.bytes_freed)} to be freed"
+    if backlog.seconds_left is not None:
+        left = format_duration(round(backlog.seconds_left) * 1000)
+        line += f", {left} left at {format_bytes(backlog.bytes_per_s or 0)}/s"
     return line
 
 
-def _behind_line(growth: Value, now_ms: int) -> str:
+def _behind_line(growth: Growth, now_ms: int) -> str:
     return (
         "Behind: records arrive faster than they are cleaned: the dirty bytes of what is due were "
-        f"{format_bytes(growth['bytes_then'])} {_ago(growth['since_ms'], now_ms)}, and are "
-        f"{format_bytes(growth['bytes_now'])}"
+        f"{format_bytes(growth.bytes_then)} {_ago(growth.since_ms, now_ms)}, and are "
+        f"{format_bytes(growth.bytes_now)}"
     )
 
 
-def _engine_line(engine: Value) -> str:
-    line = f"Engine:  {engine.get('state')}"
-    if engine.get("reason"):
-        line += f": {engine['reason']}"
-    if engine.get("retry_in_s"):
-        line += f"; it may be tried again in {engine['retry_in_s']:.0f} s"
+def _engine_line(engine: EngineStatus) -> str:
+    line = f"Engine:  {engine.state}"
+    if engine.reason:
+        line += f": {engine.reason}"
+    if engine.retry_in_s:
+        line += f"; it may be tried again in {engine.retry_in_s:.0f} s"
     return line
 
 
@@ -152,47 +150,45 @@ _RUNS = (
 )
 
 
-def _partition(each: Value, answer: Value) -> list[str]:
-    dirty = each.get("dirty_bytes")
+def _partition(log: LogStatus, now_ms: int) -> list[str]:
     return [
-        f"{each['topic']}-{each['partition']}",
-        "due" if each["due"] else each["state"],
-        "" if dirty is None else format_bytes(dirty),
-        f"{each.get('cleanable_ratio', 0.0):.2f}",
-        _ago(each["last_cleaned_ms"], answer["now_ms"]),
-        _why(each, answer["now_ms"]),
+        log.name,
+        "due" if log.due else log.state,
+        _size(log.dirty_bytes),
+        f"{log.cleanable_ratio:.2f}",
+        _ago(log.last_cleaned_ms, now_ms),
+        _why(log, now_ms),
     ]
 
 
-def _why(partition: Value, now_ms: int) -> str:
+def _why(log: LogStatus, now_ms: int) -> str:
     """The reason, with the transaction that is in the way, and why the cleaning failed."""
-    reason, mark = partition["reason"], partition["uncleanable"]
-    if partition.get("open_transactions") and reason.startswith(_LAST_STABLE):
+    reason, mark = log.reason, log.uncleanable
+    if log.open_transactions and reason.startswith(_LAST_STABLE):
         limit, _, _ = reason.partition(": ")
-        reason = f"{limit}: {_open_since(partition['open_transactions'][0], now_ms)}"
-    if mark is None or mark["reason"] in reason:
-        return str(reason)
-    return f"{reason}; {mark['stage']} failed {mark['attempts']} times: {mark['reason']}"
+        reason = f"{limit}: {_open_since(log.open_transactions[0], now_ms)}"
+    if mark is None or mark.reason in reason:
+        return reason
+    return f"{reason}; {mark.stage} failed {mark.attempts} times: {mark.reason}"
 
 
-def _open_since(first: Value, now_ms: int) -> str:
-    transactional_id = first["transactional_id"]
+def _open_since(first: OpenTransactionStatus, now_ms: int) -> str:
+    transactional_id = first.transactional_id
     named = "no coordinator here knows it" if transactional_id is None else f"{transactional_id!r}"
     return (
-        f"the transaction of producer {first['producer_id']} ({named}) is open; it began "
-        f"{_ago(first['started_ms'], now_ms)}"
+        f"the transaction of producer {first.producer_id} ({named}) is open; it began "
+        f"{_ago(first.started_ms, now_ms)}"
     )
 
 
-def _run(run: Value, answer: Value) -> list[str]:
-    error = run["error"]
+def _run(run: RunStatus, now_ms: int) -> list[str]:
     return [
-        run["partition"],
-        _ago(run["started_ms"], answer["now_ms"]),
-        f"{run['outcome']}: {error}" if error else run["outcome"],
-        f"{run['elapsed_s']:.1f}s",
-        _size(run.get("bytes_read")),
-        _size(run.get("bytes_written")),
+        run.partition,
+        _ago(run.started_ms, now_ms),
+        f"{run.outcome}: {run.error}" if run.error else run.outcome,
+        f"{run.elapsed_s:.1f}s",
+        _size(run.bytes_read),
+        _size(run.bytes_written),
     ]
 
 

@@ -17,9 +17,9 @@ from cordwood.model.errors import ConfigError
 from cordwood.model.hold import Hold, parse_target
 from cordwood.model.rng import SystemRng
 from cordwood.queries.brokers import BrokerQuestion, Place, find_broker, find_brokers
-from cordwood.queries.holds import HoldAnswer, Holds, holds_of, merged
+from cordwood.queries.holds import merged
 from cordwood.storage.filesystem import OS
-from cordwood.storage.holds import HoldRegistry
+from cordwood.storage.holds import HoldAnswer, HoldRegistry, Holds, holds_of
 from cordwood.surfaces.cli.command import (
     JsonOption,
     PlaceOptions,

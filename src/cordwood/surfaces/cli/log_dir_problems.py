@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from cordwood.cleanup.plan.report import Status
-from cordwood.model.errors import CordwoodError, CorruptError
+from cordwood.cleanup.schedule.cleaner_answer import CleanerStatus
+from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_names import CLUSTER_METADATA_TOPIC
-from cordwood.queries.brokers import broker_on
-from cordwood.queries.http_client import ask
+from cordwood.queries.brokers import BrokerQuestion, broker_on
 from cordwood.queries.identity import CONTROLLER, read_runtime_file
 from cordwood.queries.log_dirs import LogDirsSummary, NextCommand, Problem
 from cordwood.queries.overdue_cleaning import OverdueCleaning
@@ -109,36 +109,27 @@ def _cleaner_problems(log_dir: Path) -> Iterator[tuple[str, str]]:
         broker = broker_on(log_dir, timeout_s=_ANSWER_S)
         if broker.identity.role == CONTROLLER:
             return
-        found = list(said_by_cleaner(ask(broker.url, "/cleaner", timeout_s=_ANSWER_S)))
+        question = BrokerQuestion(path="/cleaner", answer=CleanerStatus)
+        found = list(said_by_cleaner(broker.ask(question, timeout_s=_ANSWER_S)))
     except (CordwoodError, OSError) as error:
         yield "no-answer", f"how the cleaner of the broker on {log_dir} is, is not known: {error}"
     else:
         yield from found
 
 
-def said_by_cleaner(answer: Any) -> Iterator[tuple[str, str]]:
-    """Problems by the response to `GET /cleaner`.
-
-    Raises:
-        CorruptError: it is not such an answer.
-    """
-    try:
-        if not answer["enabled"]:
-            yield "cleaner-off", "the broker's cleaner is off (log.cleaner.enable=false)"
-            return
-        dead = [thread["name"] for thread in answer["threads"] if not thread["alive"]]
-        marked = [
-            (
-                f"{each['topic']}-{each['partition']}",
-                f"the cleaner failed: {each['uncleanable']['reason']}",
-            )
-            for each in answer["partitions"]
-            if each["uncleanable"] is not None
-        ]
-    except (LookupError, TypeError) as error:
-        raise CorruptError(f"not the answer of a cleaner ({error!r})") from error
+def said_by_cleaner(status: CleanerStatus) -> Iterator[tuple[str, str]]:
+    """Problems by the response to `GET /cleaner`."""
+    if not status.enabled:
+        yield "cleaner-off", "the broker's cleaner is off (log.cleaner.enable=false)"
+        return
+    dead = [thread.name for thread in status.threads if not thread.alive]
     if dead:
         yield "cleaner-dead", f"threads of the broker's cleaner have ended: {', '.join(dead)}"
+    marked = [
+        (each.name, f"the cleaner failed: {each.uncleanable.reason}")
+        for each in status.partitions
+        if each.uncleanable is not None
+    ]
     for line in grouped_lines(marked):
         yield "uncleanable", line
 

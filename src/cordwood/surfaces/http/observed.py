@@ -21,11 +21,11 @@ from cordwood.model.hold import Hold, parse_target
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.node.controller_node import ControllerNode
 from cordwood.node.node import Node
+from cordwood.queries.cleaner_node import cleaner_of
 from cordwood.queries.explain.node import explain_node
-from cordwood.queries.holds import holds_of
 from cordwood.queries.identity import BROKER, CONTROLLER, NodeIdentity, OtherBroker
 from cordwood.queries.on_loop import OnLoop
-from cordwood.storage.holds import HoldRegistry
+from cordwood.storage.holds import HoldRegistry, holds_of
 from cordwood.surfaces.http import trash
 from cordwood.surfaces.http.erasures import parse_erasure
 from cordwood.surfaces.http.readiness import why_not_ready
@@ -126,7 +126,7 @@ class ObservedBroker:
     def questions(self) -> Mapping[str, Document]:
         """Questions to a broker."""
         return {
-            "/cleaner": self._cleaner,
+            "/cleaner": lambda on_loop, _: cleaner_of(self._node, on_loop),
             "/explain": self._explain,
             "/whatif": self._what_if,
             "/trash": lambda _on_loop, _: trash.show(self._node),
@@ -182,16 +182,6 @@ class ObservedBroker:
         """Has DescribeConfigs return the URL."""
         configs = self._node.broker.configs
         self._node.broker.thread.call_soon(lambda: setattr(configs, "http_url", http_url))
-
-    def _cleaner(self, on_loop: OnLoop, _: Request) -> Any:
-        status = self._node.cleaner.status()
-        open_ones = [
-            each for partition in status["partitions"] for each in partition["open_transactions"]
-        ]
-        ids = on_loop(self._node.broker.transactions.ids_by_producer) if open_ones else {}
-        for each in open_ones:
-            each["transactional_id"] = ids.get(each["producer_id"])
-        return status
 
     def _explain(self, on_loop: OnLoop, request: Request) -> Any:
         return explain_node(self._node, on_loop, request.all("topic") or ["*"])

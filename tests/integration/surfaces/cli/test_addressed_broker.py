@@ -16,10 +16,6 @@ from support.kafka import poll_until
 from support.mixed_cluster import MixedCluster
 
 QUESTIONS = (("explain",), ("whatif", "--set", "orders:retention.ms=1000"))
-COMMANDS = (
-    ("cleaner",),
-    ("clock",),
-)
 
 
 @pytest.fixture(scope="module")
@@ -89,22 +85,34 @@ def test_a_question_to_one_broker_says_which_are_not_addressed(
     assert not any("node_id" in each for each in answer["partitions"])
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
 @pytest.mark.parametrize("node_id", [1, 2])
-def test_the_broker_at_the_address_is_asked_and_the_others_are_named(
-    cluster: MixedCluster, command: Sequence[str], node_id: int
+def test_a_clock_is_that_of_the_broker_at_the_address_and_the_others_are_named(
+    cluster: MixedCluster, node_id: int
 ) -> None:
     broker, other = cluster.brokers[node_id], cluster.brokers[3 - node_id]
-    said = run(*command, "--bootstrap-server", broker.bootstrap_servers, "--json")
+    said = run("clock", "--bootstrap-server", broker.bootstrap_servers, "--json")
     assert said.exit_code == 0, said.stderr
     assert said.stderr == (
         f"Only broker {node_id} is addressed. Not addressed, with their replicas: "
         f"broker {3 - node_id} ({other.bootstrap_servers}); address each of them, too\n"
     )
     answer = json.loads(said.stdout)
-    if "broker" in answer:
-        assert answer["broker"]["node_id"] == node_id
-        assert [each["node_id"] for each in answer["broker"]["not_asked"]] == [3 - node_id]
+    assert answer["broker"]["node_id"] == node_id
+    assert [each["node_id"] for each in answer["broker"]["not_asked"]] == [3 - node_id]
+
+
+def test_the_cleaners_of_all_brokers_are_shown(cluster: MixedCluster) -> None:
+    settings = {"cleanup.policy": "compact"}
+    cluster.create_topic("table", cluster.spread(1), settings)
+    command = ("cleaner", "--bootstrap-server", cluster.brokers[2].bootstrap_servers)
+    said = run(*command, "--topic", "table", "--json")
+    assert (said.exit_code, said.stderr) == (0, "")
+    answers = json.loads(said.stdout)["brokers"]
+    assert [each["broker"]["node_id"] for each in answers] == [1, 2]
+    assert [[log["topic"] for log in each["partitions"]] for each in answers] == [["table"]] * 2
+    shown = run(*command).stdout
+    assert shown.index("Broker: 1 of cluster") < shown.index("Broker: 2 of cluster")
+    assert shown.count("table-0") >= 2
 
 
 @pytest.mark.parametrize("node_id", [1, 2])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.schedule.cleaner_answer import LogStatus
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
@@ -56,13 +56,12 @@ class Bench:
             self.logs.set_checkpoint(10 * clean, name)
         return log
 
-    def status(self) -> dict[str, dict[str, Any]]:
-        partitions = self.cleaner.status()["partitions"]
-        return {f"{p['topic']}-{p['partition']}": p for p in partitions}
+    def status(self) -> dict[str, LogStatus]:
+        partitions = self.cleaner.status().partitions
+        return {p.name: p for p in partitions}
 
     def order(self) -> list[str]:
-        found: list[str] = self.cleaner.status()["order"]
-        return found
+        return list(self.cleaner.status().order)
 
     def clean_all(self) -> list[str]:
         self.engine.names.clear()
@@ -75,8 +74,8 @@ def test_five_logs_on_either_side_of_the_ratio(tmp_path: Path) -> None:
     for number, clean in enumerate((9, 6, 5, 4, 1)):
         bench.log(f"r-{number}", [0] * 10, clean=clean)
     status = bench.status()
-    assert [status[f"r-{n}"]["cleanable_ratio"] for n in range(5)] == [0.1, 0.4, 0.5, 0.6, 0.9]
-    assert {name: (p["due"], p["reason"]) for name, p in status.items()} == {
+    assert [status[f"r-{n}"].cleanable_ratio for n in range(5)] == [0.1, 0.4, 0.5, 0.6, 0.9]
+    assert {name: (p.due, p.reason) for name, p in status.items()} == {
         "r-0": (False, "its dirty ratio 0.1 is not above min.cleanable.dirty.ratio 0.5"),
         "r-1": (False, "its dirty ratio 0.4 is not above min.cleanable.dirty.ratio 0.5"),
         "r-2": (False, "its dirty ratio 0.5 is not above min.cleanable.dirty.ratio 0.5"),
@@ -85,7 +84,7 @@ def test_five_logs_on_either_side_of_the_ratio(tmp_path: Path) -> None:
     }
     assert bench.order() == ["r-4", "r-3"]
     assert bench.clean_all() == ["r-4", "r-3"]
-    assert bench.status()["r-4"]["reason"] == "all but the active segment is clean"
+    assert bench.status()["r-4"].reason == "all but the active segment is clean"
     assert bench.order() == []
 
 
@@ -96,14 +95,12 @@ def test_five_logs_on_either_side_of_the_max_lag(tmp_path: Path) -> None:
     for number, age_ms in enumerate(ages):
         bench.log(f"m-{number}", [age_ms] * 10, clean=number + 1)
     status = bench.status()
-    assert [status[f"m-{n}"]["due"] for n in range(5)] == [False, False, True, True, True]
-    assert [status[f"m-{n}"]["compaction_delay_ms"] for n in range(5)] == [
+    assert [status[f"m-{n}"].due for n in range(5)] == [False, False, True, True, True]
+    assert [status[f"m-{n}"].compaction_delay_ms for n in range(5)] == [
         *(0, 0, 1, HOUR_MS, 2 * HOUR_MS)
     ]
-    assert status["m-1"]["reason"] == (
-        "its dirty ratio 0.8 is not above min.cleanable.dirty.ratio 1"
-    )
-    assert status["m-2"]["reason"] == (
+    assert status["m-1"].reason == ("its dirty ratio 0.8 is not above min.cleanable.dirty.ratio 1")
+    assert status["m-2"].reason == (
         "max.compaction.lag.ms: its oldest dirty record is 1 ms past 3600000 ms"
     )
     # The longest overdue is not the first: the dirtiest is.
@@ -123,17 +120,17 @@ def test_five_logs_on_either_side_of_the_min_lag(tmp_path: Path) -> None:
     bench.log("l-3", [old] * 6 + [young] * 4, clean=3)
     bench.log("l-4", [old] * 10, clean=2)
     status = bench.status()
-    assert [status[f"l-{n}"]["first_uncleanable_offset"] for n in range(5)] == [0, 20, 50, 60, 100]
-    assert [status[f"l-{n}"]["cleanable_ratio"] for n in range(5)] == [0.0, 1.0, 0.2, 0.5, 0.8]
+    assert [status[f"l-{n}"].first_uncleanable_offset for n in range(5)] == [0, 20, 50, 60, 100]
+    assert [status[f"l-{n}"].cleanable_ratio for n in range(5)] == [0.0, 1.0, 0.2, 0.5, 0.8]
     held = "min.compaction.lag.ms: the segment at {} holds records younger than 3600000 ms"
-    assert {name: p["reason"] for name, p in status.items()} == {
+    assert {name: p.reason for name, p in status.items()} == {
         "l-0": held.format(0),
         "l-1": "its dirty ratio 1 is above min.cleanable.dirty.ratio 0.3",
         "l-2": "its dirty ratio 0.2 is not above min.cleanable.dirty.ratio 0.3",
         "l-3": "its dirty ratio 0.5 is above min.cleanable.dirty.ratio 0.3",
         "l-4": "its dirty ratio 0.8 is above min.cleanable.dirty.ratio 0.3",
     }
-    assert status["l-1"]["blockers"] == [held.format(20)]
+    assert status["l-1"].blockers == [held.format(20)]
     assert bench.order() == ["l-1", "l-4", "l-3"]
     assert bench.clean_all() == ["l-1", "l-4", "l-3"]
     bench.logs.clock.advance(1)
@@ -148,7 +145,7 @@ def test_an_open_transaction_a_pause_and_a_round_are_told_apart(tmp_path: Path) 
     bench.logs.cleaning.states.abort_and_pause(TopicPartition("t", 1))
     chosen = bench.logs.cleaning.grab_filthiest(bench.logs.clock.now_ms())
     assert chosen is not None
-    found = {name: (p["state"], p["reason"], p["due"]) for name, p in bench.status().items()}
+    found = {name: (p.state, p.reason, p.due) for name, p in bench.status().items()}
     assert found["t-1"] == ("LogCleaningPaused(1)", "its cleaning is paused", False)
     assert found[str(chosen.topic_partition)] == (
         "LogCleaningInProgress",
@@ -156,7 +153,7 @@ def test_an_open_transaction_a_pause_and_a_round_are_told_apart(tmp_path: Path) 
         False,
     )
     bench.logs.cleaning.states.resume_cleaning([TopicPartition("t", 1)])
-    assert bench.status()["t-1"]["state"] == "idle"
+    assert bench.status()["t-1"].state == "idle"
 
 
 @pytest.mark.parametrize("policy", ["delete", ""])

@@ -237,28 +237,28 @@ def test_a_broker_changes_the_order_while_it_runs_and_shows_what_is_due(tmp_path
     engine = Order()
     cleaner = LogCleaner(logs.manager, logs.cleaning, engine, logs.clock)
     status = cleaner.status()
-    assert (status["order_by"], status["order"]) == ("ratio", ["a-0", "c-0", "b-0"])
+    assert (status.order_by, status.order) == ("ratio", ["a-0", "c-0", "b-0"])
     broker = BrokerConfig({"cordwood.cleaner.order": "freed"})
     cleaner.reconfigure(CleanerSettings.of(broker))
     status = cleaner.status()
-    assert (status["order_by"], status["order"]) == ("freed", ["a-0", "c-0", "b-0"])
-    assert status["backlog"]["bytes_freed"] is None, "nothing was estimated yet"
-    assert status["backlog"]["seconds_left"] is None
+    assert (status.order_by, status.order) == ("freed", ["a-0", "c-0", "b-0"])
+    assert status.backlog.bytes_freed is None, "nothing was estimated yet"
+    assert status.backlog.seconds_left is None
     chosen = logs.cleaning.grab_filthiest(logs.clock.now_ms())
     assert chosen is not None
     assert str(chosen.topic_partition) == "c-0"
     logs.cleaning.done_cleaning(chosen.topic_partition, chosen.log.log_dir, 1)
     status = cleaner.status()
-    assert status["order"] == ["b-0", "a-0", "c-0"], "it has had its turn"
-    sizes = [each["clean_bytes"] + each["dirty_bytes"] for each in status["partitions"]]
-    estimated = [each["bytes_freed_estimated"] for each in status["partitions"]]
-    assert status["backlog"]["logs"] == 3
-    assert status["backlog"]["bytes_to_read"] == sum(sizes)
-    assert status["backlog"]["bytes_freed"] == sum(estimated)
+    assert status.order == ["b-0", "a-0", "c-0"], "it has had its turn"
+    sizes = [(each.clean_bytes or 0) + (each.dirty_bytes or 0) for each in status.partitions]
+    estimated = [each.bytes_freed_estimated or 0 for each in status.partitions]
+    assert status.backlog.logs == 3
+    assert status.backlog.bytes_to_read == sum(sizes)
+    assert status.backlog.bytes_freed == sum(estimated)
     assert estimated[0] == 0
     assert 0.3 * sizes[1] < estimated[1] < 0.9 * sizes[1]
     assert cleaner.run_once_now() == 3
     assert engine.names == ["b-0", "a-0", "c-0"]
     status = cleaner.status()
-    assert (status["order"], status["backlog"]["logs"]) == ([], 0)
-    assert status["backlog"]["seconds_left"] is None or status["backlog"]["seconds_left"] == 0
+    assert (status.order, status.backlog.logs) == ([], 0)
+    assert status.backlog.seconds_left is None or status.backlog.seconds_left == 0

@@ -17,11 +17,14 @@ import pytest
 
 from cordwood.cleanup.access.announcements import require_wanted
 from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.engine.engine_status import EngineStatus
 from cordwood.cleanup.engine.supervise import begin_all
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
+from cordwood.cleanup.schedule.cleaner_answer import CleanerStatus
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.log_config import LogConfig
+from cordwood.model.documents import from_document, to_document
 from cordwood.model.errors import ConfigError, EngineError, EngineUnavailableError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS
@@ -46,7 +49,7 @@ def until(what: Callable[[], object]) -> None:
 
 def until_at_rest(cleaner: LogCleaner) -> None:
     """Waits until every thread rests: a rest counts from the clock's time when it begins."""
-    until(lambda: all(thread["resting"] for thread in cleaner.status()["threads"]))
+    until(lambda: all(thread.resting for thread in cleaner.status().threads))
     retention = cleaner._retention
     assert retention is not None
     until(lambda: retention.resting)
@@ -80,10 +83,10 @@ class Recorder(CompiledEngine):
     def configure(self, settings: CleanerSettings) -> None:
         self.configured.append(settings)
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> EngineStatus:
         if self.unavailable:
-            return {"state": "unavailable", "reason": "no Java"}
-        return {"state": "warm" if self.rounds else "not started"}
+            return EngineStatus(state="unavailable", reason="no Java")
+        return EngineStatus(state="warm" if self.rounds else "not started")
 
     def close(self) -> None:
         self.closed = True
@@ -252,7 +255,7 @@ def test_the_engine_is_left_alone_while_no_log_is_due(tmp_path: Path) -> None:
     cleaner = cleaner_of(logs, engine)
     assert cleaner.run_once_now() == 0
     assert engine.rounds == []
-    assert cleaner.status()["engine"] == {"state": "not started"}
+    assert cleaner.status().engine == EngineStatus(state="not started")
 
 
 def test_retention_of_logs_without_compact_follows_the_clock(tmp_path: Path) -> None:
@@ -285,7 +288,7 @@ def test_switched_off_it_compacts_nothing_and_retention_goes_on(tmp_path: Path) 
     logs.clock.advance(10_000)
     with running(cleaner_of(logs, enable=False, initial_task_delay_ms=0)) as cleaner:
         until(lambda: logs.log("d-0").log_start_offset == 30)
-        assert cleaner.status()["threads"] == []
+        assert cleaner.status().threads == []
         assert cleaner.idle_thread_count() == 0
         assert logs.checkpoint() is None
 
@@ -310,7 +313,7 @@ def test_stopped_in_the_middle_of_a_round_it_gives_the_round_up(
     assert logs.cleaning.states.of(T0) is None
     assert newest(read_records(log)) == state
     assert not list(log.directory.glob("*.staged"))
-    assert [run["outcome"] for run in cleaner.status()["last_runs"]] == ["aborted"]
+    assert [run.outcome for run in cleaner.status().last_runs] == ["aborted"]
     left = set(threading.enumerate()) - others
     assert not [thread for thread in left if thread.name.startswith("kafka-log-")]
 
@@ -329,9 +332,9 @@ def test_a_topic_deleted_in_the_middle_of_a_round_is_let_go_at_once(tmp_path: Pa
     with running(cleaner_of(logs, engine)) as cleaner:
         assert engine.running.wait(_SECONDS_MAX)
         logs.manager.delete(T0)  # the compaction would never end by itself
-        until(lambda: cleaner.status()["last_runs"])
-        assert cleaner.status()["last_runs"][0]["outcome"] == "aborted"
-        assert cleaner.status()["partitions"] == []
+        until(lambda: cleaner.status().last_runs)
+        assert cleaner.status().last_runs[0].outcome == "aborted"
+        assert cleaner.status().partitions == []
         assert cleaner.dead_thread_count() == 0
 
 
@@ -350,10 +353,10 @@ def test_without_an_engine_logs_stay_as_they_are_and_retention_goes_on(tmp_path:
     assert cleaner.run_once_now() == 0
     assert logs.log("b-0").log_start_offset == 30
     status = cleaner.status()
-    assert status["engine"] == {"state": "unavailable", "reason": "no Java"}
+    assert status.engine == EngineStatus(state="unavailable", reason="no Java")
     assert cleaner.engine_available() == 0
-    assert [p["uncleanable"] for p in status["partitions"]] == [None, None]
-    assert {run["error"] for run in status["last_runs"]} == {"no Java"}
+    assert [p.uncleanable for p in status.partitions] == [None, None]
+    assert {run.error for run in status.last_runs} == {"no Java"}
     engine.unavailable = False
     assert cleaner.run_once_now() == 1
     assert clean_up_to(logs, logs.log())
@@ -369,7 +372,7 @@ def test_other_settings_take_hold_while_it_runs(tmp_path: Path) -> None:
     with running(cleaner_of(logs, engine)) as cleaner:
         new = replace(SETTINGS, threads=2, io_max_bytes_per_second=20e6, backoff_ms=7)
         cleaner.reconfigure(new)
-        names = [thread["name"] for thread in cleaner.status()["threads"]]
+        names = [thread.name for thread in cleaner.status().threads]
         assert names == ["kafka-log-cleaner-thread-0", "kafka-log-cleaner-thread-1"]
         assert engine.configured[-1] == new
         until_at_rest(cleaner)
@@ -510,17 +513,18 @@ def test_start_and_stop_are_told_in_kafkas_words(
     assert lines.count("[kafka-log-cleaner-thread-0]: Stopped") == 2
 
 
-def test_the_status_is_plain_values(tmp_path: Path) -> None:
+def test_the_status_is_an_answer(tmp_path: Path) -> None:
     logs = RunningLogs(tmp_path, {"t": COMPACT})
     fill(logs, logs.log())
     cleaner = cleaner_of(logs)
     cleaner.run_once_now()
-    assert json.loads(json.dumps(cleaner.status())) == cleaner.status()
-    (run,) = cleaner.status()["last_runs"]
-    assert (run["partition"], run["outcome"], run["messages_written"]) == ("t-0", "cleaned", 10)
-    (partition,) = cleaner.status()["partitions"]
-    assert partition["last_cleaned_ms"] == logs.clock.now_ms()
-    assert partition["last_run"] == run
+    document = json.loads(json.dumps(to_document(cleaner.status())))
+    assert to_document(from_document(CleanerStatus, document)) == document
+    (run,) = cleaner.status().last_runs
+    assert (run.partition, run.outcome, run.messages_written) == ("t-0", "cleaned", 10)
+    (partition,) = cleaner.status().partitions
+    assert partition.last_cleaned_ms == logs.clock.now_ms()
+    assert partition.last_run == run
 
 
 def test_a_topic_made_again_has_not_been_cleaned(tmp_path: Path) -> None:
@@ -531,6 +535,6 @@ def test_a_topic_made_again_has_not_been_cleaned(tmp_path: Path) -> None:
     cleaner.run_once_now()
     logs.manager.delete(T0)
     logs.manager.get_or_create(T0, topic_id=UUID(int=2))
-    (partition,) = cleaner.status()["partitions"]
-    assert partition["last_cleaned_ms"] is None
-    assert partition["last_run"] is None
+    (partition,) = cleaner.status().partitions
+    assert partition.last_cleaned_ms is None
+    assert partition.last_run is None

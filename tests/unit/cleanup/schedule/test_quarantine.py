@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.schedule.cleaner_answer import UncleanableStatus
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.cleanup.schedule.paused_changes import update_topic_config
 from cordwood.cleanup.schedule.quarantine import RetryDelays, Stage
@@ -111,21 +112,22 @@ def test_the_status_says_what_is_wrong_since_when_and_when_it_is_tried_again(
     damaged.logs.clock.advance(5 * MINUTE_MS)
     damaged.cleaner.run_once_now()
     damaged.logs.clock.advance(1_000)
-    (status,) = damaged.cleaner.status()["partitions"]
+    (status,) = damaged.cleaner.status().partitions
     why = f"{damaged.path}: a batch whose CRC does not match at byte"
-    assert status["state"] == "uncleanable"
-    assert status["uncleanable"]["reason"].startswith(why)
-    assert status["uncleanable"] | {"reason": ""} == {
-        "reason": "",
-        "stage": "compaction",
-        "since_ms": since,
-        "attempts": 2,
-        "retry_at_ms": since + 15 * MINUTE_MS,
-    }
-    assert not status["due"]
-    assert status["reason"].startswith(f"compaction failed: {why}")
-    assert status["reason"].endswith("; it is retried in 599 s")
-    assert damaged.cleaner.status()["order"] == []
+    assert status.state == "uncleanable"
+    assert status.uncleanable is not None
+    assert status.uncleanable.reason.startswith(why)
+    assert replace(status.uncleanable, reason="") == UncleanableStatus(
+        reason="",
+        stage="compaction",
+        since_ms=since,
+        attempts=2,
+        retry_at_ms=since + 15 * MINUTE_MS,
+    )
+    assert not status.due
+    assert status.reason.startswith(f"compaction failed: {why}")
+    assert status.reason.endswith("; it is retried in 599 s")
+    assert damaged.cleaner.status().order == []
 
 
 def test_a_clock_that_is_put_back_does_not_make_it_wait_for_longer(damaged: Damaged) -> None:

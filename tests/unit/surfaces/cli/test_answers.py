@@ -31,6 +31,7 @@ OF_DIRECTORIES: dict[str, Sequence[str]] = {
     "whatif": ("--set", "*:retention.ms=1d", "--estimate"),
 }
 OF_BROKERS: dict[str, Sequence[str]] = {
+    "cleaner": ("cleaner",),
     "clock": ("clock",),
     "explain": ("explain",),
     "hold": ("hold", "list"),

@@ -165,6 +165,7 @@ def test_what_is_due_is_shown_with_its_order_and_whether_it_grows(
     now_ms = answer["now_ms"]
     growth = {"since_ms": now_ms - 720_000, "bytes_then": 1 << 30, "bytes_now": 3 << 30}
     row = {"topic": "a", "partition": 0, "state": "idle", "due": True, "reason": "it is dirty"}
+    row |= {"log_dir": "/a", "policy": "compact", "checkpoint": None, "log_end_offset": 7}
     answer |= {
         "partitions": [row | {"uncleanable": None, "last_cleaned_ms": None}],
         "order": ["a-0"],
@@ -178,7 +179,7 @@ def test_what_is_due_is_shown_with_its_order_and_whether_it_grows(
             "growth": growth,
         },
     }
-    monkeypatch.setattr(AddressedBroker, "document", lambda *_: answer)
+    monkeypatch.setattr(AddressedBroker, "document", lambda *_, **__: answer)
     lines = run(probe).stdout.splitlines()
     assert lines[-3:] == [
         "Next: a-0 (by what is freed for each byte that is read)",
