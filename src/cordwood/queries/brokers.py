@@ -60,6 +60,7 @@ class BrokerQuestion(Generic[A]):
     answer: type[A]
     parameters: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     method: str = "GET"
+    body: bytes = b""
 
 
 class Asked(NamedTuple, Generic[A]):
@@ -90,7 +91,7 @@ class AddressedBroker:
         """
         try:
             path = query_of(question.path, **question.parameters)
-            document = self.document(path, question.method, timeout_s=timeout_s)
+            document = self.document(path, question.method, body=question.body, timeout_s=timeout_s)
         except RefusedError as error:
             if error.status == _BAD_REQUEST and question.method == "GET":
                 raise ConfigError(error.reason) from error

@@ -41,10 +41,6 @@ class Finding:
     subject: str
     text: str
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {"verdict": str(self.verdict), "subject": self.subject, "text": self.text}
-
 
 def check_erasure(
     report: Path, log_dirs: Sequence[Path] = (), *, public_key: str | None = None

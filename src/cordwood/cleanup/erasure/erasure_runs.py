@@ -13,6 +13,11 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cordwood.cleanup.erasure.erasure_answer import (
+    Erasures,
+    ErasureStatus,
+    InterruptedErasure,
+)
 from cordwood.cleanup.erasure.pending import Pending
 from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
@@ -57,23 +62,23 @@ class ErasureRun:
     warnings: list[str] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "id": self.request.id,
-            "topics": [str(target) for target in self.request.targets],
-            "dry_run": self.request.dry_run,
-            "started_ms": self.started_ms,
-            "state": self.state,
-            "phase": self.phase,
-            "done": self.done,
-            "total": self.total,
-            "in_bytes": self.in_bytes,
-            "error": self.error,
-            "usage": self.is_usage,
-            "report": self.report,
-            "warnings": self.warnings,
-        }
+    def answer(self) -> ErasureStatus:
+        """How far it is, at this moment."""
+        return ErasureStatus(
+            id=self.request.id,
+            topics=[str(target) for target in self.request.targets],
+            dry_run=self.request.dry_run,
+            started_ms=self.started_ms,
+            state=self.state,
+            phase=self.phase,
+            done=self.done,
+            total=self.total,
+            in_bytes=self.in_bytes,
+            error=self.error,
+            usage=self.is_usage,
+            report=self.report,
+            warnings=self.warnings,
+        )
 
 
 def require_topics(request: EraseRequest, partitions: Collection[TopicPartition]) -> None:
@@ -131,7 +136,7 @@ class ErasureRuns:
             self._thread.start()
         return operation
 
-    def status(self, operation_id: str | None = None) -> dict[str, Any]:
+    def status(self, operation_id: str | None = None) -> Erasures:
         """The last erasures, the newest first, or one of them; and interrupted ones.
 
         Raises:
@@ -144,12 +149,12 @@ class ErasureRuns:
                 if operation_id in {None, each.request.id}
             ]
             is_running = any(each.state == RUNNING for each in self._operations)
-        return {
-            "erasures": [each.to_json() for each in operations],
-            "interrupted": [] if is_running else self._interrupted(),
-        }
+        return Erasures(
+            erasures=[each.answer() for each in operations],
+            interrupted=[] if is_running else self._interrupted(),
+        )
 
-    def _interrupted(self) -> list[dict[str, Any]]:
+    def _interrupted(self) -> list[InterruptedErasure]:
         logs = self._cleaner.logs
         found = []
         for directory in logs.directories:
@@ -158,12 +163,12 @@ class ErasureRuns:
             pending = Pending.read(directory.path, fs=logs.context.fs)
             if pending is not None:
                 found.append(
-                    {
-                        "id": pending.id,
-                        "log_dir": str(directory.path),
-                        "topics": list(pending.topics),
-                        "partitions": sorted(part.partition for part in pending.parts.values()),
-                    }
+                    InterruptedErasure(
+                        id=pending.id,
+                        log_dir=str(directory.path),
+                        topics=pending.topics,
+                        partitions=sorted(part.partition for part in pending.parts.values()),
+                    )
                 )
         return found
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from cordwood.cleanup.access.offline.directories import Place, find_places, open_log_dirs
 from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
@@ -48,23 +48,6 @@ class CheckedLog:
     facts: LogFacts | None = None
     skipped: str | None = None
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        facts = self.facts
-        return {
-            "directory": str(self.directory),
-            "topic": self.partition.topic,
-            "partition": self.partition.partition,
-            "skipped": self.skipped,
-            "segments": facts.segments if facts else None,
-            "bytes": facts.size_bytes if facts else None,
-            "batches": facts.batches if facts else None,
-            "records": facts.records if facts else None,
-            "log_end_offset": facts.log_end_offset if facts else None,
-            "findings": [each.to_json() for each in self.findings],
-            "findings_left_out": self.left_out,
-        }
-
 
 @dataclass(slots=True)
 class Verification:
@@ -92,22 +75,6 @@ class Verification:
     def size_bytes(self) -> int:
         """The number of bytes that were read."""
         return sum(log.facts.size_bytes for log in self.logs if log.facts)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "sound": self.is_sound,
-            "bytes": self.size_bytes,
-            "elapsed_s": self.elapsed_s,
-            "in_use": [asdict(each) for each in self.in_use],
-            "not_checked": [
-                {"log_dir": str(log_dir), "what": what}
-                for log_dir in self.unsettled
-                for what in NOT_CHECKED
-            ],
-            "findings": [each.to_json() for each in self.findings],
-            "partitions": [log.to_json() for log in self.logs],
-        }
 
 
 class Watch:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum, StrEnum
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 _RESTORE: Final = (
     "Restore the segment from a replica or a backup; a reader stops, and a compaction fails, here"
@@ -161,18 +161,6 @@ class Finding:
         at = "" if self.position is None else f", byte {self.position}"
         of = "" if self.offset is None else f", offset {self.offset}"
         return f"{self.path}{at}{of}: [{self.rule.code}] {self.reason}"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values."""
-        return {
-            "rule": self.rule.code,
-            "level": str(self.rule.level),
-            "path": self.path,
-            "position": self.position,
-            "offset": self.offset,
-            "reason": self.reason,
-            "remedy": self.rule.remedy,
-        }
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ from cordwood.queries.clock import ClockAnswer
 from cordwood.queries.explain.answer import Explanation
 from cordwood.queries.log_dirs import LogDirsSummary
 from cordwood.queries.trash import EmptiedTrash, RestoredSegments, RestoredTopic
+from cordwood.queries.verification import CheckedErasure, Verified
 from cordwood.queries.whatif.answer import WhatIf
 from cordwood.storage.holds import Holds
 from cordwood.storage.trash_contents import TrashContents
@@ -27,5 +28,6 @@ ANSWERS: Final[Mapping[str, Any]] = {
     "trash empty": EmptiedTrash,
     "trash list": TrashContents,
     "trash restore": RestoredSegments | RestoredTopic,
+    "verify": Verified | CheckedErasure,
     "whatif": WhatIf,
 }

@@ -5,16 +5,14 @@ It loads compiled code, which the command's help works without.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-import typer
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TransferSpeedColumn
 
-from cordwood.cleanup.erasure.check import Verdict, check_erasure
+from cordwood.cleanup.erasure.check import check_erasure
 from cordwood.cleanup.verification.copies import compare_copies
 from cordwood.cleanup.verification.directories import (
     NOT_CHECKED,
@@ -27,7 +25,9 @@ from cordwood.cleanup.verification.findings import Finding, Level, Rule
 from cordwood.configs.log_config import LogConfig
 from cordwood.model.clock import SystemClock
 from cordwood.queries.settings import SettingOptions, read_settings
+from cordwood.queries.verification import checked_erasure, verified
 from cordwood.storage.reread import reread
+from cordwood.surfaces.cli.command import print_document
 from cordwood.surfaces.cli.left_out import show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
@@ -67,7 +67,7 @@ def check_logs(
             facts = ClusterFacts(log_dirs, lambda text: screen.line(text, style="yellow"))
             result = verify(log_dirs, topics=topics, clock=clock, facts_of=facts.of, watch=watch)
     if as_json:
-        typer.echo(json.dumps(result.to_json()))
+        print_document(verified(result))
     else:
         _show(result, screen)
     return result
@@ -97,17 +97,15 @@ def check_report(
     Raises:
         CordwoodError, OSError: the report cannot be read.
     """
-    findings = check_erasure(report, log_dirs, public_key=public_key)
-    failed = any(each.verdict is Verdict.FAILED for each in findings)
+    answer = checked_erasure(check_erasure(report, log_dirs, public_key=public_key))
     if as_json:
-        value = {"failed": failed, "findings": [each.to_json() for each in findings]}
-        typer.echo(json.dumps(value))
+        print_document(answer)
     else:
         table = (Column("subject"), Column("verdict"), Column("text", is_prose=True))
-        rows = [[each.subject, str(each.verdict), each.text] for each in findings]
+        rows = [[each.subject, str(each.verdict), each.text] for each in answer.findings]
         print_table("Checked", table, rows)
-        print_text("the check failed" if failed else "the check passed")
-    return not failed
+        print_text("the check failed" if answer.failed else "the check passed")
+    return not answer.failed
 
 
 class _Bar(Watch):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import concurrent.futures
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -227,7 +228,7 @@ class ObservedBroker:
             self._node.erasures.start(asked)
         except ErasureRunsError as error:
             raise Refusal(409, str(error)) from error
-        return self._node.erasures.status(asked.id) | {"elsewhere": self._elsewhere(asked)}
+        return replace(self._node.erasures.status(asked.id), elsewhere=self._elsewhere(asked))
 
     def _elsewhere(self, request: EraseRequest) -> dict[str, list[int]]:
         """The other brokers that have a replica of a partition of an erasure, by partition."""

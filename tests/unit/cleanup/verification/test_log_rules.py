@@ -23,6 +23,7 @@ from cordwood.format.transaction_index import build_transaction_index, parse_tra
 from cordwood.model.clock import FixedClock
 from cordwood.model.errors import ConfigError
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.queries.verification import verified
 from cordwood.storage.filesystem import DirectoryLock
 from support.golden import Golden
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
@@ -795,4 +796,4 @@ def test_a_torn_tail_of_a_directory_in_use_is_a_write_under_way(place: Place) ->
     assert [each.log_dir for each in result.in_use] == [str(place.root)]
     assert [each.rule for log in result.logs for each in log.findings] == [Rule.TORN_TAIL]
     assert result.is_sound
-    assert {each["log_dir"] for each in result.to_json()["not_checked"]} == {str(place.root)}
+    assert {each.log_dir for each in verified(result).not_checked} == {str(place.root)}

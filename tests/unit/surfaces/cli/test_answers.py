@@ -28,6 +28,7 @@ OF_DIRECTORIES: dict[str, Sequence[str]] = {
     "advise": ("--max-age", "7d", "--max-bytes", "1G"),
     "doctor": (),
     "explain": ("--record", "codec-lz4:0:17"),
+    "verify": (),
     "whatif": ("--set", "*:retention.ms=1d", "--estimate"),
 }
 OF_BROKERS: dict[str, Sequence[str]] = {
@@ -72,7 +73,7 @@ def test_every_answer_is_printed_here() -> None:
 @pytest.mark.parametrize("command", OF_DIRECTORIES)
 def test_what_is_printed_of_directories_fits(golden_a: Golden, command: str) -> None:
     words = [] if command == "LOG_DIR" else [command]
-    moment = [] if command == "doctor" else ["--now", golden_a.cleaned_at_ms]
+    moment = [] if command in {"doctor", "verify"} else ["--now", golden_a.cleaned_at_ms]
     directory = golden_a.root / "before"
     document = printed(*words, directory, *moment, *OF_DIRECTORIES[command])
     assert "error" not in document
