@@ -278,6 +278,7 @@ def _run_log_benchmark(tmp_path: Path, *options: str) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.nightly
 def test_the_benchmark_of_the_log_measures_every_line_in_its_quick_form(tmp_path: Path) -> None:
     rows = _run_log_benchmark(tmp_path, "--no-kafka")
     measured = {row["section"] for row in rows}
@@ -370,6 +371,7 @@ def _require_sound(directory: Path, records: int) -> None:
     assert offset == records
 
 
+@pytest.mark.nightly
 def test_the_stall_benchmark_runs(tmp_path: Path) -> None:
     out = tmp_path / "figures.json"
     names = "create-2500,invalid-9000,metadata-names,bomb-zstd"
@@ -406,24 +408,28 @@ def quick_rows(program: str, work: Path) -> list[dict[str, Any]]:
     return rows
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka
 @pytest.mark.usefixtures("kafka_jars")
 def test_the_benchmark_of_groups_runs(tmp_path: Path) -> None:
     assert len(quick_rows("bench_groups.py", tmp_path)) >= 8 + 4 + 4
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka
 @pytest.mark.usefixtures("kafka_jars")
 def test_the_benchmark_of_transactions_runs(tmp_path: Path) -> None:
     assert len(quick_rows("bench_transactions.py", tmp_path)) == 6 + 2 + 2
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka
 @pytest.mark.usefixtures("kafka_jars")
 def test_the_benchmark_of_replication_runs(tmp_path: Path) -> None:
     assert len(quick_rows("bench_replication.py", tmp_path)) == 2 + 1 + 1
 
 
+@pytest.mark.nightly
 @pytest.mark.kafka
 @pytest.mark.usefixtures("kafka_jars")
 def test_the_benchmark_of_a_controller_runs(tmp_path: Path) -> None:
@@ -447,6 +453,7 @@ def test_the_benchmark_of_single_commands_measures_both_sides(tmp_path: Path) ->
     assert all(figure > 0 for row in (demo, trivial) for figure in row["ours"])
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 @pytest.mark.usefixtures("kafka_jars")
 def test_the_benchmark_of_a_large_log_measures_memory_and_both_sides(tmp_path: Path) -> None:
@@ -458,6 +465,7 @@ def test_the_benchmark_of_a_large_log_measures_memory_and_both_sides(tmp_path: P
     assert document["peak_bytes"]["together"] >= document["peak_bytes"]["workers"] > 0
 
 
+@pytest.mark.nightly
 @pytest.mark.spark
 def test_the_benchmark_of_estimates_measures_both_sides(tmp_path: Path) -> None:
     printed, document = _run_benchmark(

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
 from support.kafka import RealKafka
+from support.kafka_tools import KafkaTools
 from support.served import ServedBroker
 from support.stock_clients.neutral import Neutral
 
@@ -22,6 +24,14 @@ STOCK_PROPERTIES: Mapping[str, str] = {
     "group.consumer.heartbeat.interval.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "500",
 }
+
+
+@pytest.fixture(scope="session")
+def tools(kafka_jars: Path) -> Iterator[KafkaTools]:
+    """Kafka's tools, in one virtual machine for the tests of all files."""
+    assert kafka_jars.is_dir()
+    with KafkaTools() as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

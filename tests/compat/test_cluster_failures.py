@@ -191,19 +191,16 @@ def test_a_broker_that_does_not_belong_there_does_not_start(
 
 
 def test_brokers_follow_the_controllers_of_a_quorum_that_fail_one_after_the_other(
-    tmp_path: Path,
+    tmp_path: Path, tools: KafkaTools
 ) -> None:
-    with (
-        KafkaTools() as tools,
-        MixedCluster(
-            tmp_path,
-            kafka=[KAFKA],
-            cordwood=[CORDWOOD],
-            properties=_PROPERTIES,
-            session_timeout_ms=_SESSION_MS,
-            controllers=3,
-        ) as cluster,
-    ):
+    with MixedCluster(
+        tmp_path,
+        kafka=[KAFKA],
+        cordwood=[CORDWOOD],
+        properties=_PROPERTIES,
+        session_timeout_ms=_SESSION_MS,
+        controllers=3,
+    ) as cluster:
 
         def active() -> int:
             servers = ("--bootstrap-server", cordwood_of(cluster).bootstrap_servers)

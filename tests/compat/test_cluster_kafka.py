@@ -93,11 +93,11 @@ class Cluster(MixedCluster):
 
 @pytest.fixture(scope="module", params=["controller of Kafka", "controller of Cordwood"])
 def cluster(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, tools: KafkaTools
 ) -> Iterator[Cluster]:
     root = tmp_path_factory.mktemp("cluster")
     is_own = request.param == "controller of Cordwood"
-    with KafkaTools() as tools, Cluster(root, tools, has_own_controller=is_own) as cluster:
+    with Cluster(root, tools, has_own_controller=is_own) as cluster:
         replicas = [[KAFKA, CORDWOOD], [CORDWOOD, KAFKA]]
         cluster.create_topic(TOPIC, replicas, {"min.insync.replicas": "2"})
         yield cluster

@@ -151,7 +151,9 @@ MEMBERS: Final = 7
 @pytest.mark.parametrize(
     "seed", [21, *(pytest.param(seed, marks=pytest.mark.nightly) for seed in range(22, 26))]
 )
-def test_tools_of_groups_say_the_same_of_members_of_both_protocols(both: Both, seed: int) -> None:
+def test_tools_of_groups_say_the_same_of_members_of_both_protocols(
+    both: Both, tools: KafkaTools, seed: int
+) -> None:
     comparison = Comparison(*both.sides, seed)
     stations = [
         Station(name, f"127.0.0.1:{port}", log_dir)
@@ -160,23 +162,22 @@ def test_tools_of_groups_say_the_same_of_members_of_both_protocols(both: Both, s
         )
     ]
     upgraded: set[str] = set()
-    with KafkaTools() as tools:
-        for _ in range(6):
-            differences = comparison.run(80)
-            while comparison.is_waiting and not differences:
-                differences = comparison.run(1)
-            assert not differences, "\n".join(differences)
-            for station in stations:
-                run_lines(station, TOOL_LINES, kafkas_tools(tools))
-            kafka, cordwood = stations
-            own = Station("Cordwood's tools", kafka.bootstrap, kafka.logs)
-            run_lines(own, TOOL_LINES, own_tools)
-            for line in TOOL_LINES:
-                expected = kafka.said[line.text]
-                assert cordwood.said[line.text] == expected, line.text
-                assert own.said[line.text].out == expected.out, line.text
-            members = kafka.said[TOOL_LINES[MEMBERS].text].out
-            upgraded |= set(re.findall(r" (true|false) *$", members, re.MULTILINE))
+    for _ in range(6):
+        differences = comparison.run(80)
+        while comparison.is_waiting and not differences:
+            differences = comparison.run(1)
+        assert not differences, "\n".join(differences)
+        for station in stations:
+            run_lines(station, TOOL_LINES, kafkas_tools(tools))
+        kafka, cordwood = stations
+        own = Station("Cordwood's tools", kafka.bootstrap, kafka.logs)
+        run_lines(own, TOOL_LINES, own_tools)
+        for line in TOOL_LINES:
+            expected = kafka.said[line.text]
+            assert cordwood.said[line.text] == expected, line.text
+            assert own.said[line.text].out == expected.out, line.text
+        members = kafka.said[TOOL_LINES[MEMBERS].text].out
+        upgraded |= set(re.findall(r" (true|false) *$", members, re.MULTILINE))
     comparison.close()
     assert upgraded == {"true", "false"}, "members of one protocol"
 

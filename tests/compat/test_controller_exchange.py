@@ -84,16 +84,13 @@ def fail_over(cluster: MixedCluster, node_id: int) -> None:
 
 
 def test_kafka_goes_on_with_a_cordwood_controllers_directory_and_back(
-    tmp_path: Path, cluster: MixedCluster
+    tmp_path: Path, cluster: MixedCluster, tools: KafkaTools
 ) -> None:
     own = cluster.controller
     assert isinstance(own, ClusterController)
     epochs = []
     at_controller = ("--bootstrap-controller", own.bootstrap_servers)
-    with (
-        KafkaTools() as tools,
-        KafkaController(tmp_path / "kafka", log_dirs=[own.log_dir]) as kafka,
-    ):
+    with KafkaController(tmp_path / "kafka", log_dirs=[own.log_dir]) as kafka:
         kafka.port = own.port
 
         def note() -> None:

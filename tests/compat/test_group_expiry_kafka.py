@@ -214,10 +214,9 @@ class Case:
 
 
 @pytest.fixture
-def case(tmp_path: Path) -> Iterator[Case]:
+def case(tmp_path: Path, tools: KafkaTools) -> Iterator[Case]:
     """Groups of both protocols: empty ones with an offset, and running ones."""
     with ExitStack() as stack:
-        tools = stack.enter_context(KafkaTools())
         broker = stack.enter_context(ServedBroker(tmp_path / "logs", PROPERTIES))
         case = Case(broker, tools, [])
         case.tool("topics", "--create", "--topic", TOPIC)

@@ -191,16 +191,15 @@ def test_groups_are_listed_in_the_order_of_kafkas_tables(both: TwoBrokers) -> No
         assert listings(port) == found
 
 
-def test_the_tools_print_them_in_this_order(both: TwoBrokers) -> None:
+def test_the_tools_print_them_in_this_order(both: TwoBrokers, tools: KafkaTools) -> None:
     words = ("", " --state", " --type consumer", " --state stable")
     lines = [Line(f"consumer-groups --bootstrap-server {{broker}} --list{each}") for each in words]
     stations = [
         Station(name, f"127.0.0.1:{port}", logs)
         for name, port, logs in zip(("Kafka", "Cordwood"), both.ports, both.log_dirs, strict=True)
     ]
-    with KafkaTools() as tools:
-        for station in stations:
-            run_lines(station, lines, kafkas_tools(tools))
+    for station in stations:
+        run_lines(station, lines, kafkas_tools(tools))
     assert stations[1].said == stations[0].said
 
 

@@ -228,11 +228,13 @@ def with_files(logs: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stations(tmp_path_factory: pytest.TempPathFactory) -> tuple[Station, Station]:
+def stations(
+    tmp_path_factory: pytest.TempPathFactory, tools: KafkaTools
+) -> tuple[Station, Station]:
     """Runs all commands at both."""
     root = tmp_path_factory.mktemp("tools")
     lines = list(dict.fromkeys((*numbered(LINES), VERSIONS)))
-    with KafkaTools() as tools, RealKafka(root / "kafka") as kafka:
+    with RealKafka(root / "kafka") as kafka:
         kafka.start_without_cleaning()
         one = Station("Kafka", kafka.bootstrap_servers, with_files(kafka.log_dirs[0]))
         run_lines(one, lines, kafkas_tools(tools))

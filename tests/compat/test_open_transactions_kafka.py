@@ -107,9 +107,9 @@ def lose_coordinator(data: Path) -> None:
 
 
 def test_a_transaction_that_the_coordinator_knows_is_not_hanging_and_the_next_producer_aborts_it(
-    tmp_path: Path,
+    tmp_path: Path, tools: KafkaTools
 ) -> None:
-    with RealKafka(tmp_path / "kafka") as kafka, KafkaTools() as tools:
+    with RealKafka(tmp_path / "kafka") as kafka:
         left_open(kafka)
         (data,) = kafka.log_dirs
         with (
@@ -142,9 +142,9 @@ def test_a_transaction_that_the_coordinator_knows_is_not_hanging_and_the_next_pr
 
 
 def test_a_transaction_that_no_coordinator_knows_is_aborted_here_and_kafka_agrees(
-    tmp_path: Path,
+    tmp_path: Path, tools: KafkaTools
 ) -> None:
-    with RealKafka(tmp_path / "kafka") as kafka, KafkaTools() as tools:
+    with RealKafka(tmp_path / "kafka") as kafka:
         producer = left_open(kafka)
         (data,) = kafka.log_dirs
         lose_coordinator(data)

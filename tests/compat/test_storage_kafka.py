@@ -30,18 +30,16 @@ def comparable(code: int, out: str, err: str, root: Path) -> tuple[int, str, str
     return code, out.replace(str(root), "%").rstrip(), err.replace(str(root), "%").rstrip()
 
 
-def test_storage_answers_and_writes_as_kafkas_does(kafka_jars: Path, tmp_path: Path) -> None:
-    assert kafka_jars.is_dir()
+def test_storage_answers_and_writes_as_kafkas_does(tools: KafkaTools, tmp_path: Path) -> None:
     # Names of one length: Kafka's order of directories is that of a hash of their names.
     root = tmp_path / "x"
     different = []
     said = []
-    with KafkaTools() as tools:
-        root.mkdir()
-        write_files(root)
-        for case in CASES:
-            kafka = tools.run("storage", *words(case, root))
-            said.append(comparable(kafka.code, kafka.out, kafka.err, root))
+    root.mkdir()
+    write_files(root)
+    for case in CASES:
+        kafka = tools.run("storage", *words(case, root))
+        said.append(comparable(kafka.code, kafka.out, kafka.err, root))
     root.rename(tmp_path / "kafka")
     root.mkdir()
     write_files(root)

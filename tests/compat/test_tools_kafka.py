@@ -195,13 +195,12 @@ pytestmark = pytest.mark.kafka
 
 
 @pytest.fixture(scope="module")
-def sides(kafka_jars: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
-    assert kafka_jars.is_dir()
+def sides(tools: KafkaTools, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sides]:
     root = tmp_path_factory.mktemp("tools")
     files = {name: root / name for name in FILES}
     for name, path in files.items():
         path.write_text(FILES[name])
-    with RealKafka(root / "kafka") as kafka, KafkaTools() as tools:
+    with RealKafka(root / "kafka") as kafka:
         kafka.start()
         sides = Sides(tools=tools, bootstrap=kafka.bootstrap_servers, files=files)
         sides.set_up()

@@ -150,9 +150,9 @@ def wait_for_followers(cluster: Cluster) -> None:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+def cluster(tmp_path_factory: pytest.TempPathFactory, tools: KafkaTools) -> Iterator[Cluster]:
     root = tmp_path_factory.mktemp("cluster")
-    with KafkaTools() as tools, Cluster(root, tools) as cluster:
+    with Cluster(root, tools) as cluster:
         for topic in (TOPIC, ENDED):
             cluster.create_topic(topic, cluster.spread(len(BROKERS)))
         cluster.create_topic("alone", [[KAFKA]])

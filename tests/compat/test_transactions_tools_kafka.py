@@ -142,7 +142,9 @@ _MOMENTS: Final = (
 
 
 @pytest.fixture(scope="module")
-def stations(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Station]]:
+def stations(
+    tmp_path_factory: pytest.TempPathFactory, tools: KafkaTools
+) -> Mapping[str, list[Station]]:
     """Output of the tools at each moment: Kafka's at a Kafka, Kafka's and Cordwood's here."""
     root = tmp_path_factory.mktemp("tools")
     properties = {
@@ -152,15 +154,7 @@ def stations(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, list[Stat
         "transaction.state.log.num.partitions": "3",
     }
     found: dict[str, list[Station]] = {"Kafka": [], "Cordwood": [], "own tools": []}
-    with (
-        KafkaTools() as tools,
-        TwoBrokers(
-            root,
-            properties=properties,
-            prepare=_prepare,
-            is_ready=_is_ready,
-        ) as both,
-    ):
+    with TwoBrokers(root, properties=properties, prepare=_prepare, is_ready=_is_ready) as both:
         for name, port, logs in zip(("Kafka", "Cordwood"), both.ports, both.log_dirs, strict=True):
             for moment in _MOMENTS:
                 with WireClient(port) as wire:

@@ -160,13 +160,11 @@ def expected(place: str) -> list[str]:
 
 
 @pytest.mark.kafka
-@pytest.mark.usefixtures("kafka_jars")
 @pytest.mark.parametrize("place", PLACES)
 def test_kafkas_tools_show_at_cordwood_what_they_showed_at_kafka(
-    tmp_path: Path, place: str
+    tmp_path: Path, tools: KafkaTools, place: str
 ) -> None:
-    with KafkaTools() as tools:
-        assert walked(tmp_path, kafkas_tools(tools), place) == expected(place)
+    assert walked(tmp_path, kafkas_tools(tools), place) == expected(place)
 
 
 @pytest.mark.parametrize(

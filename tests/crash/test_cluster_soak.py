@@ -36,19 +36,22 @@ MIXES = {
 }
 
 
-@pytest.mark.parametrize("mix", MIXES)
-@pytest.mark.parametrize(
-    ("events", "module"),
-    [
-        (3, "support.serve_in_process"),
-        pytest.param(
-            MANY,
-            "cordwood",
-            marks=[pytest.mark.nightly, pytest.mark.rotated, pytest.mark.spark],
-        ),
-    ],
-    ids=["few", "many"],
-)
+FEW = [
+    pytest.param(mix, 3, "support.serve_in_process", id=f"few-{mix}")
+    for mix, found in MIXES.items()
+    if found.has_own_controller
+]
+NIGHTLY = [
+    pytest.param(
+        *(mix, MANY, "cordwood"),
+        marks=[pytest.mark.nightly, pytest.mark.rotated, pytest.mark.spark],
+        id=f"many-{mix}",
+    )
+    for mix in MIXES
+]
+
+
+@pytest.mark.parametrize(("mix", "events", "module"), [*FEW, *NIGHTLY])
 def test_a_cluster_loses_nothing(tmp_path: Path, mix: str, events: int, module: str) -> None:
     found = MIXES[mix]
     soak = ClusterSoak(

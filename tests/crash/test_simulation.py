@@ -21,6 +21,8 @@ _SEEDS_NIGHTLY = 1000
 _SEEDS_A_NIGHTLY_TEST = 50
 _SEEDS_TO_FIND_A_BUG = 100
 FOUND = [(name, bug.seed) for name, bug in BUGS.items() if bug.seed is not None]
+#: One bug of so many is put in by `make test`, all of them by `make nightly`.
+_ONE_OF = 4
 TESTS = Path(__file__).parents[1]
 
 
@@ -47,7 +49,13 @@ def test_no_guarantee_is_broken_in_a_thousand_seeds(first: int) -> None:
     require_no_violation(first, _SEEDS_A_NIGHTLY_TEST)
 
 
-@pytest.mark.parametrize(("name", "seed"), FOUND)
+@pytest.mark.parametrize(
+    ("name", "seed"),
+    [
+        pytest.param(*found, marks=[pytest.mark.nightly] if number % _ONE_OF else [])
+        for number, found in enumerate(FOUND)
+    ],
+)
 def test_a_planted_bug_is_found(name: str, seed: int) -> None:
     with BUGS[name].put_in():
         result = run_seed(seed)
