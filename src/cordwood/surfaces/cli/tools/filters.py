@@ -8,8 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
+from cordwood.client.admin import Admin
 from cordwood.model.errors import CordwoodError
 from cordwood.model.topic_names import INTERNAL_TOPICS, topic_name_fault
+from cordwood.surfaces.cli.tools.options import Options
+from cordwood.surfaces.cli.tools.tool import ToolError
 
 
 class BadTopicError(CordwoodError):
@@ -64,3 +67,24 @@ def require_legal_name(name: str) -> None:
     fault = topic_name_fault(name)
     if fault is not None:
         raise BadTopicError(f"Topic name is invalid: {fault}")
+
+
+def named_topics(options: Options, admin: Admin) -> list[str]:
+    """The names of the topics that --topic and --exclude-internal select."""
+    names = [topic.name for topic in admin.topics()]
+    return topics_meant(
+        names, options.value("topic"), exclude_internal=options.has("exclude-internal")
+    )
+
+
+def existing_topics(options: Options, admin: Admin) -> list[str]:
+    """The same, of which there is at least one.
+
+    Raises:
+        ToolError: --topic selects none, without --if-exists.
+    """
+    names = named_topics(options, admin)
+    topic = options.value("topic")
+    if topic and not names and not options.has("if-exists"):
+        raise ToolError(f"Topic '{topic}' does not exist as expected")
+    return names

@@ -5,27 +5,19 @@ Source: org.apache.kafka.tools.TopicCommand (4.3.0).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple
-from uuid import UUID
+from collections.abc import Sequence
 
-from cordwood.client.admin import Admin, PartitionFacts, Reassignment, TopicFacts
+from cordwood.client.admin import Admin
 from cordwood.client.cluster_client import ClusterClient
-from cordwood.client.configs import ConfigFacts, Configs
 from cordwood.client.errors import RefusedError
-from cordwood.configs.resource import ConfigResource
 from cordwood.model.error_codes import ErrorCode
-from cordwood.model.errors import CordwoodError, CorruptError
-from cordwood.model.topic_partition import TopicPartition
-from cordwood.model.uuids import ZERO_UUID, parse_uuid, uuid_text
+from cordwood.model.errors import CordwoodError
 from cordwood.surfaces.cli.setting_values import setting_value
-from cordwood.surfaces.cli.tools.filters import topics_meant
-from cordwood.surfaces.cli.tools.java_order import java_order
+from cordwood.surfaces.cli.tools.filters import existing_topics, named_topics
 from cordwood.surfaces.cli.tools.options import (
     BOOTSTRAP,
     COMMAND_CONFIG,
     COMMON,
-    INT_MAX,
     Option,
     Options,
     Usage,
@@ -40,17 +32,11 @@ from cordwood.surfaces.cli.tools.tool import (
     print_error,
     run_tool,
 )
+from cordwood.surfaces.cli.tools.topic_describe import REPORTS, describe
 
 _NO_NAME = "The given topic name '' cannot be represented in a request."
 _REPLICATION_MAX = (1 << 15) - 1
-_PARTITIONS_PER_ANSWER = 2000
 _ACTIONS = ("create", "list", "alter", "describe", "delete")
-_REPORTS = (
-    "under-replicated-partitions",
-    "under-min-isr-partitions",
-    "at-min-isr-partitions",
-    "unavailable-partitions",
-)
 _CONFIGS_HINT = " (To alter topic configurations, the kafka-configs tool can be used.)"
 
 USAGE = Usage(
@@ -141,10 +127,10 @@ def _check(options: Options, terminal: Terminal) -> None:
         options.forbid(name, *(action for action in _ACTIONS if action not in actions))
     if options.has("create"):
         options.forbid("replica-assignment", "partitions", "replication-factor")
-    for report in _REPORTS:
+    for report in REPORTS:
         others = (action for action in _ACTIONS if action != "describe")
         options.forbid(report, *others, "topics-with-overrides")
-    options.forbid("topics-with-overrides", *(a for a in _ACTIONS if a != "describe"), *_REPORTS)
+    options.forbid("topics-with-overrides", *(a for a in _ACTIONS if a != "describe"), *REPORTS)
     options.forbid("if-exists", "create", "list")
     options.forbid("if-not-exists", *(action for action in _ACTIONS if action != "create"))
     options.forbid("exclude-internal", "create", "alter", "delete")
@@ -179,34 +165,19 @@ def _act(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
     elif options.has("alter"):
         _alter(options, admin, terminal)
     elif options.has("list"):
-        names = _topics(options, admin)
+        names = named_topics(options, admin)
         if options.has("json"):
             terminal.document({"topics": names})
         else:
             terminal.line("\n".join(names))
     elif options.has("describe"):
-        _describe(options, cluster, terminal)
+        describe(options, cluster, terminal)
     else:
-        names = _existing(options, admin)
+        names = existing_topics(options, admin)
         if names:
             admin.delete_topics(names)
         if options.has("json"):
             terminal.document({"deleted": names})
-
-
-def _topics(options: Options, admin: Admin) -> list[str]:
-    names = [topic.name for topic in admin.topics()]
-    return topics_meant(
-        names, options.value("topic"), exclude_internal=options.has("exclude-internal")
-    )
-
-
-def _existing(options: Options, admin: Admin) -> list[str]:
-    names = _topics(options, admin)
-    topic = options.value("topic")
-    if topic and not names and not options.has("if-exists"):
-        raise ToolError(f"Topic '{topic}' does not exist as expected")
-    return names
 
 
 def _create(options: Options, admin: Admin, terminal: Terminal) -> None:
@@ -299,9 +270,9 @@ def _broker_id(text: str) -> int:
 def _alter(options: Options, admin: Admin, terminal: Terminal) -> None:
     count = options.number("partitions")
     assignment = parse_assignment(options.value("replica-assignment") or "")
-    names = [] if count is None else _existing(options, admin)
+    names = [] if count is None else existing_topics(options, admin)
     if count is None:
-        _existing(options, admin)
+        existing_topics(options, admin)
     elif names and not assignment:
         admin.create_partitions(dict.fromkeys(names, count))
     elif names:
@@ -310,193 +281,3 @@ def _alter(options: Options, admin: Admin, terminal: Terminal) -> None:
             admin.create_partitions({topic.name: count}, new)
     if options.has("json"):
         terminal.document({"altered": names, "partitions": count})
-
-
-# ---- describe
-
-
-class _View(NamedTuple):
-    """The parts of the topics to show."""
-
-    options: Options
-    live: frozenset[int]
-
-    @property
-    def reports(self) -> list[str]:
-        return [name for name in _REPORTS if self.options.has(name)]
-
-    def shows(
-        self,
-        partition: PartitionFacts,
-        reassignment: Reassignment | None,
-        configs: Mapping[str, ConfigFacts],
-    ) -> bool:
-        """True if that partition is to be shown."""
-        if not self.reports:
-            return True
-        min_isr = int(configs["min.insync.replicas"].value or 1)
-        has_leader = partition.leader >= 0
-        judged = {
-            "under-replicated-partitions": (
-                _replication_factor(partition, reassignment) > len(partition.isr)
-            ),
-            "unavailable-partitions": not has_leader or partition.leader not in self.live,
-            "under-min-isr-partitions": not has_leader or len(partition.isr) < min_isr,
-            "at-min-isr-partitions": len(partition.isr) == min_isr,
-        }
-        return any(judged[name] for name in self.reports)
-
-
-def _describe(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
-    admin = Admin(cluster)
-    topics = _described(options, admin)
-    described = Configs(cluster).describe_all(
-        ConfigResource.TOPIC, [topic.name for topic in topics], include_synonyms=False
-    )
-    configs = {name: {config.name: config for config in found} for name, found in described.items()}
-    live = frozenset(node.id for node in admin.describe_cluster().nodes)
-    reassignments = admin.reassignments(
-        TopicPartition(topic.name, p.partition) for topic in topics for p in topic.partitions
-    )
-    view = _View(options, live)
-    if options.has("json"):
-        terminal.document(
-            {"topics": [_document(t, configs[t.name], reassignments, view) for t in topics]}
-        )
-        return
-    for topic in topics:
-        _show_topic(topic, configs[topic.name], reassignments, view, terminal)
-
-
-def _described(options: Options, admin: Admin) -> list[TopicFacts]:
-    topic_id = parse_topic_id(options.value("topic-id"))
-    if topic_id is not None:
-        known = {topic.topic_id for topic in admin.topics()}
-        if topic_id in known:
-            return admin.topics_by_id([topic_id])
-        if options.has("if-exists"):
-            return []
-        raise ToolError(f"TopicId '{uuid_text(topic_id)}' does not exist as expected")
-    names = _existing(options, admin)
-    if not names:
-        return []
-    limit = options.number("partition-size-limit-per-response", bound=INT_MAX)
-    found = {
-        topic.name: topic
-        for topic in admin.describe_topics(names, partitions_max=limit or _PARTITIONS_PER_ANSWER)
-    }
-    ordered = names
-    for _ in range(2):
-        ordered = java_order(ordered, lambda name: name, capacity=len(names))
-    return [found[name] for name in ordered]
-
-
-def parse_topic_id(text: str | None) -> UUID | None:
-    """The id that Kafka writes in Base64; None for none and for zero.
-
-    Raises:
-        ToolError: it is not of that form.
-    """
-    if text is None:
-        return None
-    try:
-        found = parse_uuid(text)
-    except CorruptError as error:
-        raise ToolError(str(error)) from error
-    return None if found == ZERO_UUID else found
-
-
-def _replication_factor(partition: PartitionFacts, reassignment: Reassignment | None) -> int:
-    if reassignment is None:
-        return len(partition.replicas)
-    changing = {*reassignment.adding, *reassignment.removing}
-    if not changing & set(partition.replicas):
-        return len(partition.replicas)
-    return len(reassignment.replicas) - len(reassignment.adding)
-
-
-def _show_topic(
-    topic: TopicFacts,
-    configs: Mapping[str, ConfigFacts],
-    reassignments: Mapping[TopicPartition, Reassignment],
-    view: _View,
-    terminal: Terminal,
-) -> None:
-    own = [config for config in configs.values() if not config.is_default]
-    with_overrides = view.options.has("topics-with-overrides")
-    if not view.reports and (own or not with_overrides):
-        first = topic.partitions[0]
-        factor = _replication_factor(
-            first, reassignments.get(TopicPartition(topic.name, first.partition))
-        )
-        shown = ",".join(f"{config.name}={_text(config.value)}" for config in own)
-        parts = [f"Topic: {topic.name}"]
-        if topic.topic_id is not None:
-            parts.append(f"TopicId: {uuid_text(topic.topic_id)}")
-        parts += [
-            f"PartitionCount: {len(topic.partitions)}",
-            f"ReplicationFactor: {factor}",
-            f"Configs: {shown}",
-        ]
-        terminal.line("\t".join(parts))
-    if with_overrides:
-        return
-    for partition in topic.partitions:
-        reassignment = reassignments.get(TopicPartition(topic.name, partition.partition))
-        if view.shows(partition, reassignment, configs):
-            _show_partition(topic.name, partition, reassignment, terminal)
-
-
-def _show_partition(
-    topic: str, facts: PartitionFacts, reassignment: Reassignment | None, terminal: Terminal
-) -> None:
-    parts = [
-        f"\tTopic: {topic}",
-        f"Partition: {facts.partition}",
-        f"Leader: {facts.leader if facts.leader >= 0 else 'none'}",
-        f"Replicas: {_ids(facts.replicas)}",
-        f"Isr: {_ids(facts.isr)}",
-    ]
-    if reassignment is not None:
-        parts += [
-            f"Adding Replicas: {_ids(reassignment.adding)}",
-            f"Removing Replicas: {_ids(reassignment.removing)}",
-        ]
-    parts += [
-        f"Elr: {'N/A' if facts.elr is None else _ids(facts.elr)}",
-        f"LastKnownElr: {'N/A' if facts.last_known_elr is None else _ids(facts.last_known_elr)}",
-    ]
-    terminal.line("\t".join(parts))
-
-
-def _document(
-    topic: TopicFacts,
-    configs: Mapping[str, ConfigFacts],
-    reassignments: Mapping[TopicPartition, Reassignment],
-    view: _View,
-) -> dict[str, object]:
-    return {
-        "topic": topic.name,
-        "topicId": None if topic.topic_id is None else uuid_text(topic.topic_id),
-        "configs": {c.name: c.value for c in configs.values() if not c.is_default},
-        "partitions": [
-            {
-                "partition": p.partition,
-                "leader": p.leader if p.leader >= 0 else None,
-                "replicas": p.replicas,
-                "isr": p.isr,
-                "elr": p.elr,
-                "lastKnownElr": p.last_known_elr,
-            }
-            for p in topic.partitions
-            if view.shows(p, reassignments.get(TopicPartition(topic.name, p.partition)), configs)
-        ],
-    }
-
-
-def _ids(ids: Sequence[int]) -> str:
-    return ",".join(map(str, ids))
-
-
-def _text(value: str | None) -> str:
-    return "null" if value is None else value

@@ -18,11 +18,8 @@ from cordwood.surfaces.cli.tools.group_offsets import (
 )
 from cordwood.surfaces.cli.tools.java_order import java_order, partition_hash, text_hash
 from cordwood.surfaces.cli.tools.tool import ToolError
-from cordwood.surfaces.cli.tools.topics import (
-    parse_assignment,
-    parse_configs,
-    parse_topic_id,
-)
+from cordwood.surfaces.cli.tools.topic_describe import parse_topic_id
+from cordwood.surfaces.cli.tools.topics import parse_assignment, parse_configs
 
 
 def test_settings_are_divided_by_commas_outside_brackets() -> None:
