@@ -63,7 +63,7 @@ class ErasureRun:
     over: threading.Event = field(default_factory=threading.Event)
 
     def answer(self) -> ErasureStatus:
-        """How far it is, at this moment."""
+        """Status of it at this moment."""
         return ErasureStatus(
             id=self.request.id,
             topics=[str(target) for target in self.request.targets],
