@@ -22,7 +22,7 @@ class BrokerAnswers:
     """Collects the answers of brokers, for a thread that waits for all of them."""
 
     def __init__(self) -> None:
-        """Nobody was asked."""
+        """Begins with no broker asked."""
         self._asked: frozenset[int] | None = None  # they are not known yet
         self._answered: set[int] = set()
         self._done = threading.Event()

@@ -276,7 +276,7 @@ class ReplicaManager:
     def lead(
         self, log: PartitionLog, topic_id: UUID, image: PartitionImage
     ) -> tuple[Partition, bool]:
-        """Leads a partition as the image has it; whether that is in a new leader epoch.
+        """Leads a partition as the image has it; returns it, and whether its leader epoch is new.
 
         Raises:
             StorageError: the log cannot take the epoch.

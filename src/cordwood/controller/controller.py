@@ -253,7 +253,7 @@ class Controller:
         self.log.abandon()
 
     def abandon(self) -> None:
-        """Lets go of the files as a crash does: nothing is written."""
+        """Closes the files without writing anything, as a crash does."""
         self._is_open = False
         self._is_log_closed = True
         self.log.abandon()

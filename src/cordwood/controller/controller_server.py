@@ -123,7 +123,7 @@ class ControllerServer:
         return self._thread.slices.run(run)
 
     def start(self, server: Server) -> None:
-        """Answers the requests of a server's clients, and begins what is periodic."""
+        """Answers the requests of a server's clients, and starts the periodic work."""
         settings, cluster = self._settings, self.cluster
         server.start(self._thread.loop, self._dispatcher.answer)
         session_ms = settings.integer("broker.session.timeout.ms")

@@ -178,7 +178,7 @@ class LedPartitions(Generic[S]):
         return TopicPartition(self._log.topic, self.index_for(key))
 
     def check_invariants(self) -> None:
-        """Checks that each partition is in one state, and each loaded one in itself."""
+        """Checks that each partition is in one state, and checks each loaded one."""
         states = [*self._active, *self._loading, *self._failed]
         assert len(states) == len(set(states)), (self._active.keys(), self._loading, self._failed)
         led = {each.partition for each in self._led}

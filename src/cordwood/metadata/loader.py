@@ -62,7 +62,7 @@ class MetadataLoader:
 
     @property
     def between_updates(self) -> ChangeLock:
-        """Held during each update."""
+        """The lock that each update holds."""
         return self._updates
 
     @property

@@ -229,7 +229,7 @@ def _log_config(settings: MetadataLogSettings) -> LogConfig:
 
 
 def _remove_leftovers(directory: Path, fs: FileSystem) -> None:
-    """Removes snapshots that were never finished, or on their way out."""
+    """Removes snapshots that were never finished, or whose removal was not."""
     for name in fs.names_in(directory):
         found = classify(name)
         if found.kind is FileKind.METADATA_SNAPSHOT and found.state:

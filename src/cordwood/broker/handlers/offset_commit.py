@@ -81,7 +81,7 @@ class _Asked:
         return CommitTopic(self.name, partitions, self.stored_id) if partitions else None
 
     def fail(self, code: int) -> None:
-        """Answers with that error wherever there is none yet."""
+        """Sets the error of all partitions that have none yet."""
         self.errors = [error or code for error in self.errors]
 
     def refuse_long_metadata(self, context: BrokerContext) -> None:

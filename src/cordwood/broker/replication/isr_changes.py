@@ -25,7 +25,7 @@ AlterPartitions = Callable[[Sequence[IsrChange]], Awaitable[Sequence[AlteredIsr]
 
 
 class AnsweredIsr(NamedTuple):
-    """A partition's state at the controller; `partition.replicas` is empty: no answer has it."""
+    """The answer to a proposed ISR; it names no replicas: `partition.replicas` is empty."""
 
     key: TopicIdPartition
     proposal: IsrProposal

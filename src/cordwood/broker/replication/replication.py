@@ -77,7 +77,7 @@ class _Fetching:
             self._task = asyncio.get_running_loop().create_task(self.fetcher.run())
 
     def end_soon(self) -> None:
-        """Ends in a later turn."""
+        """Cancels the fetcher's task in a later turn of the event loop."""
         self._thread.call_soon(self._cancel)
 
     async def end(self) -> None:

@@ -50,7 +50,7 @@ _DAMAGED_S = 0.1
 
 
 class Run(Protocol):
-    """Does work, and gives what it returns."""
+    """Runs a function in slices; returns its result."""
 
     def __call__(self, work: Callable[[], T], /) -> Awaitable[T]:
         """The result of the work, when it is done."""

@@ -275,7 +275,7 @@ class QuorumObserver:
         self._back_off(self._take_in_flight(), now_ms)
 
     def on_fetched(self, answer: FetchAnswer, now_ms: float) -> list[Effect]:
-        """The answer to a Fetch.
+        """Handles the answer to a Fetch; returns what the log has to do.
 
         Raises:
             CorruptError: the leader lacks what is committed, or an epoch has two leaders.
@@ -306,7 +306,7 @@ class QuorumObserver:
         return effects
 
     def on_snapshot_part(self, answer: SnapshotAnswer, now_ms: float) -> list[Effect]:
-        """The answer to a FetchSnapshot.
+        """Handles the answer to a FetchSnapshot; returns what the log has to do.
 
         Raises:
             CorruptError: it is a part of another snapshot, or not the next part.

@@ -20,7 +20,7 @@ _FIBONACCI: Final = -7046029254386353131
 
 
 class SlotMap(Mapping[str, V]):
-    """Strings to values: slot by slot, and of those in a slot the one that came last first."""
+    """A map of strings that yields slot by slot, and in a slot the newest entry first."""
 
     __slots__ = ("_slots", "_values")
 

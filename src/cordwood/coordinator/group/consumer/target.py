@@ -118,7 +118,7 @@ def _spec_of(
 
 
 def _names_in_order(group: ConsumerGroup, member: ConsumerMember) -> list[str]:
-    """The names of a member's topics; the larger of two sets comes first, without a merged order.
+    """The names of a member's topics in Kafka's order: those of the larger of two sets first.
 
     The records of both sets have them sorted; a member that is being changed has its names in the
     order of its request.
