@@ -105,8 +105,9 @@ class Steps:
 def serve() -> None:
     # ruff: noqa: PLC0415  # seconds to import, and the other end of the pipe does without
     from cordwood.cleanup.access.commit import CompactionCommitter
-    from cordwood.cleanup.engine.spark.job import SparkEngine, TaskLimits, Watch
+    from cordwood.cleanup.engine.spark.engine import SparkEngine, Watch
     from cordwood.cleanup.engine.spark.session import default_memory_bytes, spark_runner
+    from cordwood.cleanup.engine.spark.task_limits import TaskLimits
     from cordwood.cleanup.plan.request import CleanRequest
     from cordwood.cleanup.schedule.clean import clean
     from cordwood.model.clock import SystemClock

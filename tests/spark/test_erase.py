@@ -11,10 +11,11 @@ import pytest
 from cordwood.cleanup.access.commit import Engine
 from cordwood.cleanup.engine.search.condition import Condition, parse_condition
 from cordwood.cleanup.engine.search.search import ExactKeys, Searcher
+from cordwood.cleanup.engine.spark.engine import SparkEngine
 from cordwood.cleanup.engine.spark.erase import SparkSearcher, WhereSearcher
-from cordwood.cleanup.engine.spark.job import SparkEngine, TaskLimits
 from cordwood.cleanup.engine.spark.runner import Runner
 from cordwood.cleanup.engine.spark.session import spark_runner
+from cordwood.cleanup.engine.spark.task_limits import TaskLimits
 from cordwood.cleanup.erasure.criteria import Criteria, parse_target
 from cordwood.cleanup.erasure.erase import erase
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, read_ledger

@@ -198,10 +198,10 @@ def test_workers_that_cannot_see_the_directory_are_found_before_anything_is_touc
     program = (
         "import sys\n"
         "from pathlib import Path\n"
-        "from cordwood.cleanup.engine.spark import job, session\n"
+        "from cordwood.cleanup.engine.spark import engine as engines, session\n"
         "from cordwood.model.errors import EngineError\n"
         "with session.spark_runner(sys.argv[1]) as spark:\n"
-        "    engine = job.SparkEngine(spark, slots=2)\n"
+        "    engine = engines.SparkEngine(spark, slots=2)\n"
         "    engine.require_visible([Path(sys.argv[2])])\n"
         "    unseen = Path('/proc/self/cwd')\n"
         "    class Elsewhere(type(unseen)):\n"

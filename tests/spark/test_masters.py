@@ -17,7 +17,7 @@ import pytest
 from pyspark import SparkContext
 
 from cordwood.cleanup.engine.spark import session
-from cordwood.cleanup.engine.spark.job import SparkEngine
+from cordwood.cleanup.engine.spark.engine import SparkEngine
 from cordwood.cleanup.engine.spark.machine import Machine
 from cordwood.cleanup.engine.spark.session import spark_runner
 from cordwood.model.errors import EngineError

@@ -186,12 +186,12 @@ def test_without_java_the_status_says_so_and_it_is_found_when_it_comes(
         status = bench.cleaner.status().engine
     assert status.state == "unavailable"
     assert "needs Java 17 or newer; none was found" in status.reason
-    assert bench.cleaner.engine_available() == 0
+    assert bench.cleaner.gauges.engine_available() == 0
     assert sum(record.levelno == logging.ERROR for record in caplog.records) == 1
     bench.fill("t-1")
     assert bench.cleaner.run_once_now() == 2
     assert bench.state() == state
-    assert bench.cleaner.engine_available() == 1
+    assert bench.cleaner.gauges.engine_available() == 1
 
 
 def test_a_topic_deleted_in_the_middle_of_a_round_is_let_go_and_spark_serves_on(

@@ -91,7 +91,8 @@ def run_jobs(master: str, jobs: Sequence[Job]) -> list[Outcome]:
 
 
 def _run(runner: Any, job: Job) -> Outcome:
-    from cordwood.cleanup.engine.spark.job import SparkEngine, TaskLimits, Watch  # noqa: PLC0415  # seconds to import
+    from cordwood.cleanup.engine.spark.engine import SparkEngine, Watch  # noqa: PLC0415  # seconds to import
+    from cordwood.cleanup.engine.spark.task_limits import TaskLimits  # noqa: PLC0415  # seconds to import
 
     configs = {topic: config_of(fields) for topic, fields in job.configs.items()}
 

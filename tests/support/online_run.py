@@ -152,8 +152,9 @@ class _Run:
 
 def main() -> None:
     """The process that `run_online` starts."""
-    from cordwood.cleanup.engine.spark.job import SparkEngine, TaskLimits  # noqa: PLC0415  # seconds to import
+    from cordwood.cleanup.engine.spark.engine import SparkEngine  # noqa: PLC0415  # seconds to import
     from cordwood.cleanup.engine.spark.session import spark_runner  # noqa: PLC0415
+    from cordwood.cleanup.engine.spark.task_limits import TaskLimits  # noqa: PLC0415  # seconds to import
 
     master = sys.argv[1]
     job = OnlineJob(**json.load(sys.stdin))

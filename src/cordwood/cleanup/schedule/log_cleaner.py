@@ -13,7 +13,6 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
 
@@ -23,6 +22,7 @@ from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.schedule.cleaner import CleanerRun, CleanerStoppedError, OnlineCleaner
 from cordwood.cleanup.schedule.cleaner_answer import CleanerStatus, MetricStatus, ThreadStatus
+from cordwood.cleanup.schedule.cleaner_gauges import CleanerGauges
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.cleaner_status import backlog_status, logs_status, run_status
 from cordwood.cleanup.schedule.quarantine import RetryDelays
@@ -62,16 +62,6 @@ class ManagedEngine(Protocol):
         """Ends it, and every process of its own; compactions under way fail."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Gauge:
-    """A metric under Kafka's name: `kafka.log:type=...,name=...`, and its tags."""
-
-    type: str
-    name: str
-    tags: Mapping[str, str]
-    read: Callable[[], float]
-
-
 class LogCleaner:
     """Cleans a `LogManager`'s logs while they are served.
 
@@ -109,6 +99,13 @@ class LogCleaner:
         self._runs: deque[CleanerRun] = deque(maxlen=_RUNS_KEPT)
         self._last_runs: dict[_Name, CleanerRun] = {}
         self._last_cleaned_ms: dict[_Name, int] = {}
+        self.gauges = CleanerGauges(
+            manager,
+            cleaners=lambda: self._cleaners,
+            threads=lambda: self._threads,
+            engine_status=self._engine_status,
+            clock=clock,
+        )
         self._apply(self.settings)
 
     # ---- its life
@@ -430,7 +427,7 @@ class LogCleaner:
             last_runs=[run_status(run) for run in reversed(runs)],
             metrics=[
                 MetricStatus(type=g.type, name=g.name, tags=g.tags, value=g.read())
-                for g in self.gauges()
+                for g in self.gauges.all()
             ],
         )
 
@@ -438,79 +435,3 @@ class LogCleaner:
         if isinstance(self.engine, ManagedEngine):
             return self.engine.status()
         return EngineStatus(state="in process")
-
-    def cleaner_recopy_percent(self) -> int:
-        """Bytes written by the threads' last compactions, in percent of the bytes read."""
-        stats = [c.last_stats for c in self._cleaners if c.last_stats is not None]
-        read, written = sum(s.bytes_read for s in stats), sum(s.bytes_written for s in stats)
-        return int(100 * written / max(read, 1))
-
-    def max_clean_time_secs(self) -> int:
-        """The longest of the threads' last compactions."""
-        stats = [c.last_stats for c in self._cleaners if c.last_stats is not None]
-        return int(max((s.elapsed_s for s in stats), default=0.0))
-
-    def max_buffer_utilization_percent(self) -> int:
-        """The highest use of the memory for keys in the threads' last compactions, in percent."""
-        stats = [c.last_stats for c in self._cleaners if c.last_stats is not None]
-        used = [s.index.utilization for s in stats if s.index is not None]
-        return int(100 * max(used, default=0.0))
-
-    def max_compaction_delay_secs(self) -> int:
-        """The longest excess over max.compaction.lag.ms when threads last chose a log."""
-        chosen = [c.last_chosen for c in self._cleaners if c.last_chosen is not None]
-        return int(max((c.max_delay_ms for c in chosen), default=0) / 1000)
-
-    def dead_thread_count(self) -> int:
-        """Threads that ended by an error."""
-        return sum(thread.failed for thread in self._threads)
-
-    def idle_thread_count(self) -> int:
-        """Threads that wait for logs to clean; none if log.cleaner.enable is false."""
-        return sum(thread.alive and thread.resting for thread in self._threads)
-
-    def engine_available(self) -> int:
-        """1, or 0 if the engine is unavailable."""
-        return int(self._engine_status().state != "unavailable")
-
-    def gauges(self) -> list[Gauge]:
-        """Every metric of the cleaner."""
-        now_ms, manager = self._clock.now_ms, self.manager
-        cleaner: tuple[tuple[str, Callable[[], float]], ...] = (
-            ("cleaner-recopy-percent", self.cleaner_recopy_percent),
-            ("max-clean-time-secs", self.max_clean_time_secs),
-            ("max-buffer-utilization-percent", self.max_buffer_utilization_percent),
-            ("max-compaction-delay-secs", self.max_compaction_delay_secs),
-            ("DeadThreadCount", self.dead_thread_count),
-            ("cordwood-idle-threads", self.idle_thread_count),
-            ("cordwood-engine-available", self.engine_available),
-            ("cordwood-due-bytes", lambda: manager.backlog.due_bytes),
-            ("cordwood-falling-behind", lambda: int(manager.backlog.growth() is not None)),
-        )
-        gauges = [Gauge(type="LogCleaner", name=n, tags={}, read=read) for n, read in cleaner]
-        managed: tuple[tuple[str, Callable[[], float]], ...] = (
-            ("max-dirty-percent", lambda: manager.max_dirty_percent),
-            ("time-since-last-run-ms", lambda: manager.time_since_last_run_ms(now_ms())),
-        )
-        gauges += [Gauge(type="LogCleanerManager", name=n, tags={}, read=r) for n, r in managed]
-        for directory in self.logs.directories:
-            gauges += _gauges_of(manager, directory.path, now_ms)
-        return gauges
-
-
-def _gauges_of(manager: CleanerManager, log_dir: Any, now_ms: Callable[[], int]) -> list[Gauge]:
-    tags = {"logDirectory": str(log_dir)}
-    return [
-        Gauge(
-            type="LogCleanerManager",
-            name="uncleanable-partitions-count",
-            tags=tags,
-            read=lambda: manager.uncleanable_count(log_dir),
-        ),
-        Gauge(
-            type="LogCleanerManager",
-            name="uncleanable-bytes",
-            tags=tags,
-            read=lambda: manager.uncleanable_bytes(log_dir, now_ms()),
-        ),
-    ]

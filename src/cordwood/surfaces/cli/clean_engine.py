@@ -98,8 +98,9 @@ class CleanEngine:
 
     def _started(self) -> Engine:
         """The engine, when Spark has started."""
-        from cordwood.cleanup.engine.spark.job import SparkEngine, TaskLimits, Watch  # noqa: PLC0415
+        from cordwood.cleanup.engine.spark.engine import SparkEngine, Watch  # noqa: PLC0415
         from cordwood.cleanup.engine.spark.machine import JVM_HEAP  # noqa: PLC0415
+        from cordwood.cleanup.engine.spark.task_limits import TaskLimits  # noqa: PLC0415
 
         assert self._runner is not None, "it is required before it is used"
         self._display.say("starting Spark")

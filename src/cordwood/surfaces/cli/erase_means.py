@@ -75,7 +75,7 @@ class ErasureMeans:
     def _engine(self, size_bytes: int) -> Engine:
         if size_bytes < _SPARK_BYTES_MIN:
             return ThreadEngine()
-        from cordwood.cleanup.engine.spark.job import SparkEngine, Watch  # noqa: PLC0415
+        from cordwood.cleanup.engine.spark.engine import SparkEngine, Watch  # noqa: PLC0415
 
         runner = self._started()
         return SparkEngine(

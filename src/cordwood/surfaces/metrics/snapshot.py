@@ -16,7 +16,8 @@ from cordwood.broker.broker import Broker
 from cordwood.broker.delayed_operations import PartitionName, WaitKey
 from cordwood.broker.metrics import TopicCounters
 from cordwood.broker.partition import Partition
-from cordwood.cleanup.schedule.log_cleaner import Gauge, LogCleaner
+from cordwood.cleanup.schedule.cleaner_gauges import Gauge
+from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.coordinator.group.service import GroupCounts
 from cordwood.coordinator.led_partitions import LoadTime
 from cordwood.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
@@ -149,7 +150,7 @@ class Snapshot(NodeSnapshot):
     def gauges(self) -> Mapping[tuple[str, str], list[Gauge]]:
         """The cleaner's, by type and name."""
         found: dict[tuple[str, str], list[Gauge]] = {}
-        for gauge in self.cleaner.gauges():
+        for gauge in self.cleaner.gauges.all():
             found.setdefault((gauge.type, gauge.name), []).append(gauge)
         return found
 

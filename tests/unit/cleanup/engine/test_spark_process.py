@@ -96,7 +96,7 @@ def test_what_cannot_be_had_is_said_once_and_tried_again(
     status = bench.engine.status()
     assert (status.state, status.reason) == ("unavailable", "there is no Java")
     assert (status.starts or 0) >= 3
-    assert bench.cleaner.engine_available() == 0
+    assert bench.cleaner.gauges.engine_available() == 0
     assert bench.last_run() == ("failed", "there is no Java")
     errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert len(errors) == 1
@@ -105,7 +105,7 @@ def test_what_cannot_be_had_is_said_once_and_tried_again(
     )
     monkeypatch.setenv("STAND_IN", "")
     assert bench.cleaner.run_once_now() == 1
-    assert bench.cleaner.engine_available() == 1
+    assert bench.cleaner.gauges.engine_available() == 1
     assert bench.state() == state
     bench.cleaner.shutdown()
 
@@ -125,7 +125,7 @@ def test_without_the_extra_no_process_is_started_and_the_status_says_what_to_ins
     )
     status = bench.engine.status()
     assert (status.state, status.reason, status.starts) == ("unavailable", reason, 0)
-    assert bench.cleaner.engine_available() == 0
+    assert bench.cleaner.gauges.engine_available() == 0
     assert bench.last_run() == ("failed", reason)
     (error,) = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert reason in error

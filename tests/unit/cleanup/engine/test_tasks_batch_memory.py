@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.cleanup.engine.spark.job import TaskLimits
+from cordwood.cleanup.engine.spark.task_limits import TaskLimits
 from cordwood.format.compression import Codec
 from cordwood.format.record_batch import Record, build_batch
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir

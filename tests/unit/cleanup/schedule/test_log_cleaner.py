@@ -202,7 +202,7 @@ def test_cleaning_at_once_waits_for_what_a_thread_is_at(tmp_path: Path) -> None:
         at_once = threading.Thread(target=cleaner.run_once_now)
         at_once.start()
         assert not clean_up_to(logs, first)
-        assert cleaner.idle_thread_count() == 0
+        assert cleaner.gauges.idle_thread_count() == 0
         engine.go_on.set()
         at_once.join(_SECONDS_MAX)
         assert not at_once.is_alive()
@@ -289,7 +289,7 @@ def test_switched_off_it_compacts_nothing_and_retention_goes_on(tmp_path: Path) 
     with running(cleaner_of(logs, enable=False, initial_task_delay_ms=0)) as cleaner:
         until(lambda: logs.log("d-0").log_start_offset == 30)
         assert cleaner.status().threads == []
-        assert cleaner.idle_thread_count() == 0
+        assert cleaner.gauges.idle_thread_count() == 0
         assert logs.checkpoint() is None
 
 
@@ -335,7 +335,7 @@ def test_a_topic_deleted_in_the_middle_of_a_round_is_let_go_at_once(tmp_path: Pa
         until(lambda: cleaner.status().last_runs)
         assert cleaner.status().last_runs[0].outcome == "aborted"
         assert cleaner.status().partitions == []
-        assert cleaner.dead_thread_count() == 0
+        assert cleaner.gauges.dead_thread_count() == 0
 
 
 # ---- engines that cannot be had
@@ -354,7 +354,7 @@ def test_without_an_engine_logs_stay_as_they_are_and_retention_goes_on(tmp_path:
     assert logs.log("b-0").log_start_offset == 30
     status = cleaner.status()
     assert status.engine == EngineStatus(state="unavailable", reason="no Java")
-    assert cleaner.engine_available() == 0
+    assert cleaner.gauges.engine_available() == 0
     assert [p.uncleanable for p in status.partitions] == [None, None]
     assert {run.error for run in status.last_runs} == {"no Java"}
     engine.unavailable = False
@@ -447,10 +447,10 @@ def test_metrics_are_those_of_kafka(tmp_path: Path) -> None:
     fill(logs, logs.log(directory=0))
     with running(cleaner_of(logs)) as cleaner:
         until(lambda: clean_up_to(logs, logs.log()))
-        until(lambda: cleaner.cleaner_recopy_percent() > 0)
+        until(lambda: cleaner.gauges.cleaner_recopy_percent() > 0)
         until_at_rest(cleaner)  # the last look is over
         logs.clock.advance(2_000)
-        found = {(g.type, g.name, *g.tags.values()): g.read() for g in cleaner.gauges()}
+        found = {(g.type, g.name, *g.tags.values()): g.read() for g in cleaner.gauges.all()}
     directories = [str(path) for path in logs.directories]
     assert set(found) == {
         ("LogCleaner", "cleaner-recopy-percent"),
@@ -484,11 +484,11 @@ def test_a_thread_that_ends_by_an_error_is_counted_until_the_threads_are_made_an
     whole = logs.cleaning.maintain_uncleanable
     logs.cleaning.maintain_uncleanable = lambda: fail(0)  # type: ignore[method-assign]
     with running(cleaner_of(logs)) as cleaner:
-        until(lambda: cleaner.dead_thread_count() == 1)
+        until(lambda: cleaner.gauges.dead_thread_count() == 1)
         assert "[kafka-log-cleaner-thread-0]: Error due to" in caplog.text
         logs.cleaning.maintain_uncleanable = whole  # type: ignore[method-assign]
         cleaner.reconfigure(SETTINGS)
-        assert cleaner.dead_thread_count() == 0
+        assert cleaner.gauges.dead_thread_count() == 0
         fill(logs, logs.log())
         cleaner.wake()
         until(lambda: clean_up_to(logs, logs.log()))

@@ -152,8 +152,9 @@ def _serve(line: Line, orders: dict[str, Any], lock: int, fs: FileSystem) -> Non
     with starting_runner(
         f"local[{cores}]", jvm_heap=orders["heap"], leads_session=True, locks=[lock]
     ) as started:
-        from cordwood.cleanup.engine.spark.job import SparkCompactions, TaskLimits  # noqa: PLC0415
+        from cordwood.cleanup.engine.spark.job import SparkCompactions  # noqa: PLC0415
         from cordwood.cleanup.engine.spark.runner import RddRunner  # noqa: PLC0415
+        from cordwood.cleanup.engine.spark.task_limits import TaskLimits  # noqa: PLC0415
 
         runner = started()
         assert isinstance(runner, RddRunner), "the master is local"

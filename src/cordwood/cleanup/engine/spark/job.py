@@ -15,17 +15,15 @@ from __future__ import annotations
 import json
 import sys
 import uuid
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
-from cordwood.cleanup.access.announcements import progress_bytes
-from cordwood.cleanup.access.commit import CompactionCommitter, IndexStats
+from cordwood.cleanup.access.commit import IndexStats
 from cordwood.cleanup.engine import tasks
 from cordwood.cleanup.engine.segment_facts import (
     SegmentFacts,
@@ -36,16 +34,9 @@ from cordwood.cleanup.engine.segment_facts import (
 from cordwood.cleanup.engine.spark import worker
 from cordwood.cleanup.engine.spark.error_text import first_line_of
 from cordwood.cleanup.engine.spark.runner import Block, Row, Runner, Task
-from cordwood.cleanup.engine.supervise import (
-    CommittersOwner,
-    Owner,
-    begin_all,
-    require_word,
-    supervise,
-)
-from cordwood.cleanup.engine.survivors import ENTRY_BYTES
+from cordwood.cleanup.engine.spark.task_limits import TaskLimits
+from cordwood.cleanup.engine.supervise import Owner
 from cordwood.cleanup.plan.compaction_values import (
-    BATCH_BYTES_MIN,
     SegmentEvidence,
     failure_from_json,
 )
@@ -56,71 +47,10 @@ from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import STAGED_SUFFIX
 
-_SHOW_S = 0.25
-#: Keys a task holds before it spills; a table of so many takes 64 MiB.
-ENTRIES_MAX = 1_015_808
-#: Logs of up to so many bytes are never split.
-_WHOLE_BYTES = 64 << 20
 _CHUNK_BYTES_MAX = 2 << 30
 # A task that cleans whole logs has so much to do at least, as far as there are several for a slot.
 _TASK_BYTES_MIN = 1 << 30
 _WAVES_MAX = 4
-# A process with its libraries and buffers; what a key takes in a half-full table and in blocks.
-_PROCESS_BYTES = 220 << 20
-_BYTES_A_KEY = 120
-_ENTRIES_FLOOR, _ENTRIES_CEILING = 1 << 17, 1 << 22
-_SLACK_ENTRIES = 1 << 15
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskLimits:
-    """The limits of the memory of tasks.
-
-    `entries_max` is how many keys a task holds; `whole_bytes` the size up to which a log is done by
-    one task even where others are idle. No batch may take more than `batch_bytes_max`, or if that
-    is None, than what its topic's max.message.bytes lets a client send.
-    """
-
-    entries_max: int = ENTRIES_MAX
-    whole_bytes: int = _WHOLE_BYTES
-    batch_bytes_max: int | None = None
-
-    @classmethod
-    def within(cls, memory_bytes: int, slots: int) -> TaskLimits:
-        """Limits for which the driver and `slots` workers together stay within `memory_bytes`."""
-        each = memory_bytes // (slots + 1) - _PROCESS_BYTES
-        wanted = max(_ENTRIES_FLOOR, min(_ENTRIES_CEILING, each // _BYTES_A_KEY))
-        # A table doubles when it is half full: fill it just short of that.
-        doublings = (wanted + _SLACK_ENTRIES).bit_length() - 1
-        # Beside the table a batch is read; without it, a batch is rewritten, from one buffer to
-        # another.
-        table_bytes = ENTRY_BYTES << (doublings + 1)
-        batch_bytes_max = max(BATCH_BYTES_MIN, min(each - table_bytes, each // 2))
-        return cls(entries_max=(1 << doublings) - _SLACK_ENTRIES, batch_bytes_max=batch_bytes_max)
-
-    @classmethod
-    def of_tables(cls, table_bytes: int) -> TaskLimits:
-        """Limits for which the table of keys of a task takes at most `table_bytes`.
-
-        It is filled to a half at most, less what a batch may bring, and at least 4,096 keys.
-        """
-        slots = 1 << max(13, (table_bytes // ENTRY_BYTES).bit_length() - 1)
-        return cls(entries_max=slots // 2 - min(_SLACK_ENTRIES, slots // 16))
-
-
-@dataclass(slots=True)
-class Watch:
-    """Callbacks for the caller of an engine.
-
-    `report` gets (name of the compaction, phase, bytes done, bytes in all) while a phase runs, and
-    `overall` (bytes done, bytes in all) of all compactions at the same times. `ended` gets (phase,
-    seconds) when a phase is over: `clean` for logs that one task each does as a whole, else
-    `index`, `probe` and `rewrite`. A phase ends where the next one begins.
-    """
-
-    report: Callable[[str, str, int, int], None] = lambda *_: None
-    overall: Callable[[int, int], None] = lambda *_: None
-    ended: Callable[[str, float], None] = lambda *_: None
 
 
 class SparkGaveUpError(EngineError):
@@ -484,126 +414,10 @@ def _telling(compactions: Sequence[LogCompaction], owner: Owner) -> Iterator[Non
             owner.fail(compaction.name, error)
 
 
-class SparkEngine:
-    """Both halves in one process: compactions on a session, their groups put in place meanwhile."""
-
-    def __init__(
-        self,
-        runner: Runner,
-        *,
-        slots: int,
-        cores: int = 1,
-        limits: TaskLimits | None = None,
-        watch: Watch | None = None,
-        fs: FileSystem = OS,
-    ) -> None:
-        self._fs = fs
-        self._compactions = SparkCompactions(runner, slots=slots, cores=cores, limits=limits, fs=fs)
-        self._watch = watch or Watch()
-
-    def require_visible(self, directories: Sequence[Path]) -> None:
-        """Has tasks look for the directories."""
-        self._compactions.require_visible(directories)
-
-    def run(self, committers: Sequence[CompactionCommitter]) -> None:
-        """Runs each compaction; afterwards its committer is done or has an error in its result."""
-        committers = begin_all(committers)
-        if not committers:
-            return
-        owner = _Watched(committers, self._watch, self._fs)
-        compactions = [committer.compaction for committer in committers]
-        pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark-job")
-        future: Future[None] = pool.submit(self._compactions.execute, compactions, owner)
-        pool.shutdown(wait=False)
-        supervise(committers, lambda: not future.done(), tick=owner.show)
-        future.result()
-        require_word(committers)
-        owner.finish()
-
-
-# Which part of a compaction a phase is: where it begins and how much it is. Of logs that are split,
-# the index takes most of the time; a verification that is asked for takes as long as it.
-_PARTS: Final = {
-    "clean": (0.0, 1.0),
-    "index": (0.0, 0.6),
-    "probe": (0.0, 0.6),
-    "rewrite": (0.6, 0.4),
-}
-_PARTS_VERIFIED: Final = {
-    "clean": (0.0, 1.0),
-    "index": (0.0, 0.35),
-    "probe": (0.0, 0.35),
-    "verify": (0.35, 0.4),
-    "rewrite": (0.75, 0.25),
-}
-
-
-class _Watched(CommittersOwner):
-    """Shows how far the present phase has come, and all compactions together."""
-
-    def __init__(
-        self, committers: Sequence[CompactionCommitter], watch: Watch, fs: FileSystem
-    ) -> None:
-        super().__init__(committers)
-        self._fs = fs
-        self._watch = watch
-        self._clock = SystemClock()
-        self._shown_at = self._begun_s = 0.0
-        self._phase: tuple[Sequence[str], str, int, int] | None = None
-        self._committers = {c.compaction.name: c for c in committers}
-        self._size_bytes = sum(c.compaction.size_bytes for c in committers)
-
-    def begin(self, names: Sequence[str], phase: str, total: int, done: int) -> None:
-        """Begins a phase, which ends the one before."""
-        self.end()
-        self._phase = names, phase, total, done
-        self._begun_s = self._clock.monotonic_s()
-
-    def show(self) -> None:
-        """Reports the progress, if it is time."""
-        phase, now = self._phase, self._clock.monotonic_s()
-        if phase is not None and now - self._shown_at > _SHOW_S:
-            self._shown_at = now
-            names, what, total, done = phase
-            directories = {Path(self._committers[name].compaction.directory) for name in names}
-            counted = sum(progress_bytes(each, what, fs=self._fs) for each in directories)
-            done = min(done + counted, total)
-            self._watch.report(_title(names), what, done, total)
-            self._report_overall(names, what, done / total if total else 1.0)
-
-    def end(self) -> None:
-        """Reports that the present phase is over."""
-        if self._phase is not None:
-            names, what, total, _ = self._phase
-            self._watch.report(_title(names), what, total, total)
-            self._watch.ended(what, self._clock.monotonic_s() - self._begun_s)
-
-    def finish(self) -> None:
-        """Reports that all compactions are over: one that changes nothing ends with its index."""
-        self.end()
-        self._watch.overall(self._size_bytes, self._size_bytes)
-
-    def _report_overall(self, names: Sequence[str], phase: str, share: float) -> None:
-        present = set(names)
-        done_bytes = 0.0
-        for name, committer in self._committers.items():
-            if name in present:
-                parts = _PARTS_VERIFIED if committer.compaction.is_verified else _PARTS
-                before, part = parts[phase]
-                done_bytes += (before + part * share) * committer.compaction.size_bytes
-            elif committer.done or committer.result.error is not None:
-                done_bytes += committer.compaction.size_bytes
-        self._watch.overall(int(done_bytes), self._size_bytes)
-
-
 def _bytes_read(compaction: LogCompaction, cores: int = 1) -> int:
     """The number of bytes that one task reads: to index and to write; to verify, on each core."""
     passes = 3 + cores if compaction.is_verified else 2
     return passes * compaction.size_bytes
-
-
-def _title(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{len(names)} partitions"
 
 
 def _shared(compaction: LogCompaction, lanes: int) -> LogCompaction:

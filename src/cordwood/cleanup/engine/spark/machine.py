@@ -40,7 +40,7 @@ _GATEWAY_S: Final = 600.0
 _LOOK_S: Final = 0.01
 _SOCKET_ADDRESS_BYTES: Final = 104
 #: What this process needs for a first job, and imports while the virtual machine starts.
-_IMPORTED_MEANWHILE: Final = ("pyspark", "cordwood.cleanup.engine.spark.job")
+_IMPORTED_MEANWHILE: Final = ("pyspark", "cordwood.cleanup.engine.spark.engine")
 _OPENED: Final = (
     *("java.io", "java.lang", "java.lang.invoke", "java.lang.reflect", "java.net", "java.nio"),
     *("java.util", "java.util.concurrent", "java.util.concurrent.atomic", "jdk.internal.ref"),
