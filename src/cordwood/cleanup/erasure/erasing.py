@@ -17,19 +17,16 @@ stops what is not rewritten yet when it comes.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cordwood import __version__
 from cordwood.cleanup.access.announcements import remove_staged
-from cordwood.cleanup.access.commit import CompactionCommitter, Engine, StalePlanError
-from cordwood.cleanup.engine.search.bits import present_in
-from cordwood.cleanup.engine.search.offsets import count_in, united, within
-from cordwood.cleanup.engine.search.search import Found, Searched
+from cordwood.cleanup.access.commit import CompactionCommitter, Engine
+from cordwood.cleanup.engine.search.offsets import count_in
 from cordwood.cleanup.erasure.criteria import (
     Suppression,
     Target,
@@ -40,16 +37,16 @@ from cordwood.cleanup.erasure.criteria import (
 )
 from cordwood.cleanup.erasure.erased_log import ErasedLog
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, Ledger
-from cordwood.cleanup.erasure.pending import Part, Pending
+from cordwood.cleanup.erasure.pending import Pending
+from cordwood.cleanup.erasure.planned_files import LogErasure, StrayErasure
+from cordwood.cleanup.erasure.record_search import RecordSearch
 from cordwood.cleanup.erasure.refusals import Refusals
-from cordwood.cleanup.erasure.report import FORMAT, audit_erasure, hash_of
+from cordwood.cleanup.erasure.report import FORMAT, audit_erasure
 from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
 from cordwood.cleanup.erasure.stray_files import (
-    StrayFile,
     rewrite_stray,
     stray_files_in,
 )
-from cordwood.cleanup.plan.compaction_values import OffsetRanges
 from cordwood.cleanup.plan.request import Listener
 from cordwood.cleanup.schedule.cleaning import execute
 from cordwood.model.errors import CordwoodError
@@ -57,118 +54,6 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.directory_names import parse_directory_name
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.holds import HoldRegistry
-from cordwood.storage.reading.source import SegmentSource
-
-
-@dataclass(slots=True, kw_only=True)
-class _Log:
-    """A partition, and what is erased of it."""
-
-    log: ErasedLog
-    part: Part | None = None
-
-    @property
-    def name(self) -> str:
-        """The path by which it is known in plans and reports."""
-        return str(self.log.directory.absolute())
-
-    def entry(self, *, is_done: bool) -> dict[str, Any]:
-        """The entry in the report; without `is_done`, the planned one."""
-        part, log = self.part, self.log
-        assert part is not None, "there are entries only for what was searched"
-        erased = count_in(part.erased)
-        entry: dict[str, Any] = {
-            "partition": part.partition,
-            "directory": self.name,
-            "erased": erased,
-            "offsets": [list(each) for each in part.erased],
-            "records_before": part.records,
-            "bytes_before": part.bytes,
-        }
-        if not is_done or log.outcome.error:
-            return entry
-        touched = {source.base_offset for source in log.touched(part.erased)}
-        stay = {
-            name: facts
-            for name, facts in part.files.items()
-            if int(name.partition(".")[0]) not in touched
-        }
-        after = log.files(stay)
-        names = sorted({*part.files, *after})
-        return entry | {
-            "records_after": part.records - erased,
-            "bytes_after": sum(source.size_bytes for source in log.sources),
-            "log_end_offset": log.end,
-            "files": [
-                {"name": name, "before": part.files.get(name), "after": after.get(name)}
-                for name in names
-            ],
-        }
-
-
-@dataclass(slots=True, kw_only=True)
-class _Stray:
-    """A file beside live logs, and what is erased of it; its plan is in `home`."""
-
-    file: StrayFile
-    home: Path
-    is_elsewhere: bool = False
-    part: Part | None = None
-    error: str = ""
-
-    @property
-    def name(self) -> str:
-        """The path by which it is known in plans and reports."""
-        return str(self.file.path.absolute())
-
-    def entry(self, *, is_done: bool, fs: FileSystem) -> dict[str, Any]:
-        """The entry of the report, in the form of a log's."""
-        part = self.part
-        assert part is not None, "there are entries only for what was searched"
-        entry: dict[str, Any] = {
-            "path": self.name,
-            "partition": part.partition,
-            "erased": count_in(part.erased),
-            "offsets": [list(each) for each in part.erased],
-            "before": part.files[self.name],
-        }
-        if not is_done or self.error:
-            return entry
-        return entry | {"after": hash_of(self.file.path, fs=fs)}
-
-
-def _error_of(each: _Log | _Stray) -> str:
-    return each.error if isinstance(each, _Stray) else each.log.outcome.error
-
-
-def still_planned(
-    part: Part,
-    source: SegmentSource,
-    erased: OffsetRanges,
-    *,
-    name: str | None = None,
-    fs: FileSystem,
-) -> OffsetRanges:
-    """Offsets of one file that an interrupted run has planned and not erased.
-
-    Raises:
-        StalePlanError: the file has changed since, and still has records at such offsets that this
-            run has not found: nobody can say that they are the same ones.
-    """
-    planned = within(part.erased, source.base_offset, source.next_base_offset)
-    if not planned:
-        return ()
-    facts = part.files.get(name or Path(source.path).name)
-    present = present_in(source, planned, fs=fs)
-    if facts is not None and facts["size"] == source.size_bytes:
-        return present
-    if count_in(united([*erased, *present])) > count_in(erased):
-        raise StalePlanError(
-            f"{source.path}: the log has changed since an erasure was interrupted, and still has "
-            f"a record at offset {present[0][0]} that was to be erased. Erase again with the "
-            "criteria of that erasure"
-        )
-    return present
 
 
 class Erasing:
@@ -194,21 +79,21 @@ class Erasing:
         self._listener = listener
         self._fs = fs
         self._homes = list(homes)
-        self._logs: list[_Log] = []
-        self._strays: list[_Stray] = []
+        self._logs: list[LogErasure] = []
+        self._strays: list[StrayErasure] = []
         self._searched_dirs: set[Path] = set()
         self._removed: list[tuple[Path, Path]] = []
         self._failed: dict[str, str] = {}
         self._refusals = Refusals(holds, homes)
         #: The names of what had failed before anything was written.
-        self._left_out: frozenset[str] = frozenset()
+        self._unplanned: set[str] = set()
         self._ledgers: dict[str, list[dict[str, Any]]] = {}
-        self._by_key: Counter[bytes] = Counter()
         self._before = {
             home: pending
             for home in self._homes
             if (pending := Pending.read(home, fs=fs)) is not None
         }
+        self._search = RecordSearch(request, means, self._before, listener=listener, fs=fs)
         planned = [parse_target(t) for pending in self._before.values() for t in pending.topics]
         #: The topics of this erasure, and of one that was interrupted.
         self.targets = list(dict.fromkeys([*request.targets, *planned]))
@@ -248,7 +133,7 @@ class Erasing:
 
     def add_log(self, log: ErasedLog) -> None:
         """Adds a log."""
-        self._logs.append(_Log(log=log))
+        self._logs.append(LogErasure(log=log))
 
     def add_stray(
         self, home: Path, directory: Path, partition: TopicPartition, *, is_elsewhere: bool = False
@@ -259,7 +144,9 @@ class Erasing:
         except (CordwoodError, OSError) as error:
             self._failed[str(directory)] = str(error)
             return
-        self._strays += [_Stray(file=file, home=home, is_elsewhere=is_elsewhere) for file in files]
+        self._strays += [
+            StrayErasure(file=file, home=home, is_elsewhere=is_elsewhere) for file in files
+        ]
         self._searched_dirs.add(directory)
 
     def add_elsewhere(self, directory: Path, partition: TopicPartition) -> None:
@@ -287,7 +174,7 @@ class Erasing:
             OSError, NoSpaceError: the disk refused the plan; nothing was changed.
         """
         self._read()
-        self._search()
+        self._search.search(self._logs, self._strays)
         if self._is_refused():
             return self._end("refused")
         if self._request.dry_run:
@@ -311,25 +198,23 @@ class Erasing:
         Raises:
             CordwoodError: what is needed is not installed.
         """
-        touched = [s for e in self._alive() for s in e.log.touched(self._erased(e))]
+        touched = [s for e in self._alive() for s in e.log.touched(e.erased)]
         if not touched:
             return None
         return self._means.engine(sum(source.size_bytes for source in touched))
 
     def _broken(self) -> set[TopicPartition]:
         """The partitions of which something has failed."""
-        broken = {each.log.partition for each in self._logs if each.log.outcome.error}
-        return broken | {one.file.partition for one in self._strays if one.error}
+        return {each.partition for each in self._everything() if each.error}
 
     def _begun(self) -> set[TopicPartition]:
         """The partitions of which something is done."""
-        begun = {each.log.partition for each in self._alive() if each.part is not None}
-        begun |= {one.file.partition for one in self._strays if one.part and not one.error}
+        begun = {e.partition for e in self._everything() if e.part is not None and not e.error}
         begun |= {parse_directory_name(path.name)[0] for _, path in self._removed}
         return begun - self._refusals.partitions.keys()
 
-    def _alive(self) -> list[_Log]:
-        return [each for each in self._logs if not each.log.outcome.error]
+    def _alive(self) -> list[LogErasure]:
+        return [each for each in self._logs if not each.error]
 
     def _read(self) -> None:
         """Finishes half-done work, and reads every log."""
@@ -340,97 +225,8 @@ class Erasing:
                 if not self._request.dry_run:
                     log.recover()
                 log.capture()
-                self._strays += [_Stray(file=f, home=log.home) for f in log.strays]
+                self._strays += [StrayErasure(file=f, home=log.home) for f in log.strays]
             self._listener.advance(each.name)
-
-    # ---- what is found
-
-    def _search(self) -> None:
-        """Finds the records, in all files at once; adds what an interrupted run has planned."""
-        wanted = [
-            Searched(partition=each.log.partition, source=source)
-            for each in self._alive()
-            for source in each.log.sources
-        ]
-        wanted += [
-            Searched(partition=each.file.partition, source=each.file.source)
-            for each in self._strays
-        ]
-        found = self._found_in([each for each in wanted if self._is_searched(each.partition)])
-        found |= self._found_in_rolled(found)
-        for each_found in found.values():
-            self._by_key.update(each_found.by_key)
-        for each in self._alive():
-            with each.log.guard():
-                each.part = self._part_of_log(each, found)
-        for one in self._strays:
-            try:
-                one.part = self._part_of_file(one, found.get(one.file.source.path))
-            except (CordwoodError, OSError) as error:
-                one.error = str(error)
-
-    def _found_in_rolled(self, found: Mapping[str, Found]) -> dict[str, Found]:
-        """Rolls active segments in which a record was found, and searches them."""
-        wanted = []
-        for each in self._alive():
-            offsets = [found[s.path].offsets for s in each.log.sources if s.path in found]
-            with each.log.guard():
-                rolled = each.log.roll_if_touched(united(r for one in offsets for r in one))
-                wanted += [Searched(partition=each.log.partition, source=s) for s in rolled]
-        return self._found_in(wanted) if wanted else {}
-
-    def _is_searched(self, partition: TopicPartition) -> bool:
-        """Whether it is a target of this run, not only of one that was interrupted."""
-        return any(target.covers(partition) for target in self._request.targets)
-
-    def _found_in(self, wanted: Sequence[Searched]) -> dict[str, Found]:
-        total = sum(each.source.size_bytes for each in wanted)
-        self._listener.begin("searching", len(wanted))
-        searcher = self._means.searcher(total)
-        found = dict(zip((each.source.path for each in wanted), searcher.find(wanted), strict=True))
-        self._listener.advance("searching")
-        return found
-
-    def _earlier(self, home: Path, name: str) -> Part | None:
-        pending = self._before.get(home)
-        return None if pending is None else pending.parts.get(name)
-
-    def _part_of_log(self, each: _Log, found: Mapping[str, Found]) -> Part | None:
-        log, sources = each.log, each.log.sources
-        files = [found[source.path] for source in sources if source.path in found]
-        erased = united(r for one in files for r in one.offsets)
-        earlier = self._earlier(log.home, each.name)
-        if earlier is not None:
-            left = [
-                r for source in sources for r in still_planned(earlier, source, erased, fs=self._fs)
-            ]
-            return replace(earlier, erased=united([*earlier.erased, *left, *erased]))
-        if len(files) < len(sources):
-            return None
-        return Part(
-            partition=str(log.partition),
-            erased=erased,
-            records=sum(one.records for one in files),
-            bytes=sum(source.size_bytes for source in sources),
-            files=log.files(),
-            end=log.end,
-        )
-
-    def _part_of_file(self, one: _Stray, found: Found | None) -> Part | None:
-        erased = () if found is None else found.offsets
-        earlier = self._earlier(one.home, one.name)
-        if earlier is not None:
-            still_planned(earlier, one.file.source, erased, name=one.name, fs=self._fs)
-            return replace(earlier, erased=united([*earlier.erased, *erased]))
-        if found is None:
-            return None
-        return Part(
-            partition=str(one.file.partition),
-            erased=found.offsets,
-            records=found.records,
-            bytes=one.file.source.size_bytes,
-            files={one.name: hash_of(one.file.path, fs=self._fs)},
-        )
 
     # ---- the work
 
@@ -442,11 +238,9 @@ class Erasing:
             OSError, NoSpaceError: the disk refused; what was written is removed.
         """
         request, begun = self._request, self._begun()
-        left_out = (self._refusals.partitions.keys() | self._broken()) - begun
-        mine = narrowed(request.targets, without=left_out, known=begun)
-        self._left_out = frozenset(
-            {*self._failed, *(e.name for e in self._everything() if _error_of(e))}
-        )
+        without = (self._refusals.partitions.keys() | self._broken()) - begun
+        mine = narrowed(request.targets, without=without, known=begun)
+        self._unplanned = {*self._failed, *(e.name for e in self._everything() if e.error)}
         for pending in self._before.values():
             for path, lines in pending.ledgers.items():
                 known = self._ledgers.setdefault(path, [])
@@ -476,8 +270,8 @@ class Erasing:
     def _pending_of(self, home: Path, mine: tuple[Target, ...]) -> Pending:
         parts = {
             e.name: e.part
-            for e in self._parts(home)
-            if e.part is not None and e.name not in self._left_out
+            for e in self._everything()
+            if e.home == home and e.part is not None and e.name not in self._unplanned
         }
         removed = [str(path) for where, path in self._removed if where == home]
         earlier = self._before.get(home)
@@ -495,12 +289,8 @@ class Erasing:
             ledgers={path: tuple(lines) for path, lines in self._ledgers.items()},
         )
 
-    def _everything(self) -> list[_Log | _Stray]:
+    def _everything(self) -> list[LogErasure | StrayErasure]:
         return [*self._logs, *self._strays]
-
-    def _parts(self, home: Path) -> list[_Log | _Stray]:
-        logs: list[_Log | _Stray] = [e for e in self._logs if e.log.home == home]
-        return logs + [e for e in self._strays if e.home == home]
 
     def _open_ledgers(self) -> list[Ledger]:
         request = self._request
@@ -514,7 +304,7 @@ class Erasing:
         until: dict[str, int] = {}
         for each in self._everything():
             part = each.part
-            if part is None or each.name in self._left_out:
+            if part is None or each.name in self._unplanned:
                 continue
             counts[part.partition] = counts.get(part.partition, 0) + count_in(part.erased)
             if part.end is not None:
@@ -547,11 +337,11 @@ class Erasing:
 
     def _rewrite(self, engine: Engine | None) -> None:
         """Rewrites the segments of live logs, and puts them in place."""
-        work: list[tuple[_Log, CompactionCommitter]] = []
+        work: list[tuple[LogErasure, CompactionCommitter]] = []
         for each in self._alive():
             with each.log.guard():
                 each.log.cut_tail()
-                committer = each.log.committer(self._erased(each))
+                committer = each.log.committer(each.erased)
                 if committer is not None:
                     work.append((each, committer))
         if not work:
@@ -570,7 +360,7 @@ class Erasing:
                 stopped[each.log.partition] = each.log.outcome.error
                 self._give_up_one(each.name, each.log.partition, each.log.outcome.error)
         for one in self._strays:
-            if not self._erased(one):
+            if not one.erased:
                 continue
             partition = one.file.partition
             if one.is_elsewhere:
@@ -591,19 +381,16 @@ class Erasing:
         self.refuse(name, partition, reason)
         self._refusals.given_up.add(name)
 
-    def _erased(self, each: _Log | _Stray) -> OffsetRanges:
-        return () if each.part is None else each.part.erased
-
     def _rewrite_stray(self) -> None:
         """Rewrites the files beside live logs that have records to be erased."""
         for directory in self._searched_dirs:
             remove_staged(directory, fs=self._fs)
         for one in self._strays:
-            if self._erased(one):
+            if one.erased:
                 try:
                     rewrite_stray(
                         one.file,
-                        self._erased(one),
+                        one.erased,
                         token=self._request.id,
                         space_max=self._request.max_extra_bytes,
                         fs=self._fs,
@@ -620,46 +407,21 @@ class Erasing:
                 self._failed[str(path)] = str(error)
 
     def _search_again(self) -> None:
-        """Searches what was rewritten: nothing must be found.
+        """Searches the rewritten files: nothing must be found.
 
         Raises:
             CorruptError, OSError, EngineError: as the first search.
         """
-        wanted: list[tuple[_Log | _Stray, Searched]] = []
         for each in self._alive():
             with each.log.guard():
                 each.log.conclude()
-        for each in self._alive():
-            wanted += [
-                (each, Searched(partition=each.log.partition, source=source))
-                for source in each.log.touched(self._erased(each))
-            ]
-        for one in self._strays:
-            if self._erased(one) and not one.error:
-                files = stray_files_in(one.file.path.parent, one.file.partition, fs=self._fs)
-                source = next(f.source for f in files if f.path == one.file.path)
-                wanted.append((one, Searched(partition=one.file.partition, source=source)))
-        searched = [each for _, each in wanted if self._is_searched(each.partition)]
-        found = self._found_in(searched) if searched else {}
-        for owner, each_of in wanted:
-            path = each_of.source.path
-            left = united(
-                [
-                    *present_in(each_of.source, self._erased(owner), fs=self._fs),
-                    *(found[path].offsets if path in found else ()),
-                ]
-            )
-            if left:
-                text = f"records are still found after the erasure, first at offset {left[0][0]}"
-                self._failed[owner.name] = f"{path}: {text}"
+        self._failed |= self._search.search_again(self._logs, self._strays)
 
     # ---- the result
 
     def _end(self, status: str) -> Erasure:
         """The report; the plan is forgotten unless some of it is left to be done."""
-        for each in self._everything():
-            if error := _error_of(each):
-                self._failed[each.name] = error
+        self._failed |= {e.name: e.error for e in self._everything() if e.error}
         self._require_all_planned()
         if status == "erased":
             self._conclude()
@@ -687,7 +449,7 @@ class Erasing:
             "keys": self._counts_of_keys(),
             "partitions": [e.entry(is_done=is_done) for e in self._logs if e.part],
             "beside": [
-                one.entry(is_done=is_done, fs=self._fs) for one in self._strays if self._erased(one)
+                one.entry(is_done=is_done, fs=self._fs) for one in self._strays if one.erased
             ],
             "removed": sorted(removed | {r for e in self._logs for r in e.log.outcome.removed}),
             "failed": dict(sorted(self._failed.items())),
@@ -705,13 +467,13 @@ class Erasing:
             return {}
         request = self._request
         keys = request.criteria.keys
-        return {hash_of_key(key, request.salt): self._by_key[key] for key in sorted(keys)}
+        return {hash_of_key(key, request.salt): self._search.by_key[key] for key in sorted(keys)}
 
     def _conclude(self) -> None:
         """Notes in the ledgers what was erased, and forgets the plan if none of it is left."""
         planned = {name for pending in self._before.values() for name in pending.parts}
         given_up = self._refusals.given_up
-        left = self._failed.keys() - (self._left_out | given_up) | self._failed.keys() & planned
+        left = self._failed.keys() - (self._unplanned | given_up) | self._failed.keys() & planned
         self._note_in_ledgers(self._broken() | self._refusals.partitions.keys())
         for home in self._homes:
             if not left and not self._failed.keys() & self._ledgers.keys():

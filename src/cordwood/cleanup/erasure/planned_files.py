@@ -1,0 +1,156 @@
+"""The logs and the files beside them that an erasure works on, each with its part of the plan."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cordwood.cleanup.access.commit import StalePlanError
+from cordwood.cleanup.engine.search.bits import present_in
+from cordwood.cleanup.engine.search.offsets import count_in, united, within
+from cordwood.cleanup.erasure.erased_log import ErasedLog
+from cordwood.cleanup.erasure.pending import Part
+from cordwood.cleanup.erasure.report import hash_of
+from cordwood.cleanup.erasure.stray_files import StrayFile
+from cordwood.cleanup.plan.compaction_values import OffsetRanges
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.filesystem import FileSystem
+from cordwood.storage.reading.source import SegmentSource
+
+
+@dataclass(slots=True, kw_only=True)
+class LogErasure:
+    """A partition, and what is erased of it."""
+
+    log: ErasedLog
+    part: Part | None = None
+
+    @property
+    def home(self) -> Path:
+        """The log directory that has its plan."""
+        return self.log.home
+
+    @property
+    def partition(self) -> TopicPartition:
+        """The partition of the log."""
+        return self.log.partition
+
+    @property
+    def error(self) -> str:
+        """The reason why it failed; "" if it did not."""
+        return self.log.outcome.error
+
+    @property
+    def erased(self) -> OffsetRanges:
+        """The offsets that are erased; none if it was not searched."""
+        return () if self.part is None else self.part.erased
+
+    @property
+    def name(self) -> str:
+        """The path by which it is known in plans and reports."""
+        return str(self.log.directory.absolute())
+
+    def entry(self, *, is_done: bool) -> dict[str, Any]:
+        """The entry in the report; without `is_done`, the planned one."""
+        part, log = self.part, self.log
+        assert part is not None, "there are entries only for what was searched"
+        erased = count_in(part.erased)
+        entry: dict[str, Any] = {
+            "partition": part.partition,
+            "directory": self.name,
+            "erased": erased,
+            "offsets": [list(each) for each in part.erased],
+            "records_before": part.records,
+            "bytes_before": part.bytes,
+        }
+        if not is_done or self.error:
+            return entry
+        touched = {source.base_offset for source in log.touched(part.erased)}
+        stay = {
+            name: facts
+            for name, facts in part.files.items()
+            if int(name.partition(".")[0]) not in touched
+        }
+        after = log.files(stay)
+        names = sorted({*part.files, *after})
+        return entry | {
+            "records_after": part.records - erased,
+            "bytes_after": sum(source.size_bytes for source in log.sources),
+            "log_end_offset": log.end,
+            "files": [
+                {"name": name, "before": part.files.get(name), "after": after.get(name)}
+                for name in names
+            ],
+        }
+
+
+@dataclass(slots=True, kw_only=True)
+class StrayErasure:
+    """A file beside live logs, and what is erased of it; its plan is in `home`."""
+
+    file: StrayFile
+    home: Path
+    is_elsewhere: bool = False
+    part: Part | None = None
+    error: str = ""
+
+    @property
+    def partition(self) -> TopicPartition:
+        """The partition whose records the file has."""
+        return self.file.partition
+
+    @property
+    def erased(self) -> OffsetRanges:
+        """The offsets that are erased; none if it was not searched."""
+        return () if self.part is None else self.part.erased
+
+    @property
+    def name(self) -> str:
+        """The path by which it is known in plans and reports."""
+        return str(self.file.path.absolute())
+
+    def entry(self, *, is_done: bool, fs: FileSystem) -> dict[str, Any]:
+        """The entry of the report, in the form of a log's."""
+        part = self.part
+        assert part is not None, "there are entries only for what was searched"
+        entry: dict[str, Any] = {
+            "path": self.name,
+            "partition": part.partition,
+            "erased": count_in(part.erased),
+            "offsets": [list(each) for each in part.erased],
+            "before": part.files[self.name],
+        }
+        if not is_done or self.error:
+            return entry
+        return entry | {"after": hash_of(self.file.path, fs=fs)}
+
+
+def still_planned(
+    part: Part,
+    source: SegmentSource,
+    erased: OffsetRanges,
+    *,
+    name: str | None = None,
+    fs: FileSystem,
+) -> OffsetRanges:
+    """Offsets of one file that an interrupted run has planned and not erased.
+
+    Raises:
+        StalePlanError: the file has changed since, and still has records at such offsets that this
+            run has not found: nobody can say that they are the same ones.
+    """
+    planned = within(part.erased, source.base_offset, source.next_base_offset)
+    if not planned:
+        return ()
+    facts = part.files.get(name or Path(source.path).name)
+    present = present_in(source, planned, fs=fs)
+    if facts is not None and facts["size"] == source.size_bytes:
+        return present
+    if count_in(united([*erased, *present])) > count_in(erased):
+        raise StalePlanError(
+            f"{source.path}: the log has changed since an erasure was interrupted, and still has "
+            f"a record at offset {present[0][0]} that was to be erased. Erase again with the "
+            "criteria of that erasure"
+        )
+    return present

@@ -1,0 +1,177 @@
+"""The searches of an erasure: for the records to be erased, and for those that are left."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from cordwood.cleanup.engine.search.bits import present_in
+from cordwood.cleanup.engine.search.offsets import united
+from cordwood.cleanup.engine.search.search import Found, Searched
+from cordwood.cleanup.erasure.pending import Part, Pending
+from cordwood.cleanup.erasure.planned_files import LogErasure, StrayErasure, still_planned
+from cordwood.cleanup.erasure.report import hash_of
+from cordwood.cleanup.erasure.request import EraseRequest, Means
+from cordwood.cleanup.erasure.stray_files import stray_files_in
+from cordwood.cleanup.plan.request import Listener
+from cordwood.model.errors import CordwoodError
+from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.filesystem import FileSystem
+
+
+class RecordSearch:
+    """Searches logs and the files beside them; `by_key` counts the records of each key."""
+
+    def __init__(
+        self,
+        request: EraseRequest,
+        means: Means,
+        before: Mapping[Path, Pending],
+        *,
+        listener: Listener,
+        fs: FileSystem,
+    ) -> None:
+        """Takes what an interrupted erasure has planned, by log directory."""
+        self.by_key: Counter[bytes] = Counter()
+        self._request = request
+        self._means = means
+        self._before = before
+        self._listener = listener
+        self._fs = fs
+
+    def search(self, logs: Sequence[LogErasure], strays: Sequence[StrayErasure]) -> None:
+        """Plans the part of each log and file; adds what an interrupted run has planned.
+
+        All files are searched at once.
+
+        Raises:
+            ConfigError: the expression cannot be evaluated.
+            CorruptError, OSError, EngineError: they cannot be searched.
+        """
+        wanted = [
+            Searched(partition=each.log.partition, source=source)
+            for each in logs
+            if not each.error
+            for source in each.log.sources
+        ]
+        wanted += [
+            Searched(partition=each.file.partition, source=each.file.source) for each in strays
+        ]
+        found = self._found_in([each for each in wanted if self._is_searched(each.partition)])
+        found |= self._found_in_rolled(logs, found)
+        for each_found in found.values():
+            self.by_key.update(each_found.by_key)
+        for each in logs:
+            if not each.error:
+                with each.log.guard():
+                    each.part = self._part_of_log(each, found)
+        for one in strays:
+            try:
+                one.part = self._part_of_file(one, found.get(one.file.source.path))
+            except (CordwoodError, OSError) as error:
+                one.error = str(error)
+
+    def _found_in_rolled(
+        self, logs: Sequence[LogErasure], found: Mapping[str, Found]
+    ) -> dict[str, Found]:
+        """Rolls active segments in which a record was found, and searches them."""
+        wanted = []
+        for each in logs:
+            if each.error:
+                continue
+            offsets = [found[s.path].offsets for s in each.log.sources if s.path in found]
+            with each.log.guard():
+                rolled = each.log.roll_if_touched(united(r for one in offsets for r in one))
+                wanted += [Searched(partition=each.log.partition, source=s) for s in rolled]
+        return self._found_in(wanted) if wanted else {}
+
+    def _is_searched(self, partition: TopicPartition) -> bool:
+        """Whether it is a target of this run, not only of one that was interrupted."""
+        return any(target.covers(partition) for target in self._request.targets)
+
+    def _found_in(self, wanted: Sequence[Searched]) -> dict[str, Found]:
+        total = sum(each.source.size_bytes for each in wanted)
+        self._listener.begin("searching", len(wanted))
+        searcher = self._means.searcher(total)
+        found = dict(zip((each.source.path for each in wanted), searcher.find(wanted), strict=True))
+        self._listener.advance("searching")
+        return found
+
+    def _earlier(self, home: Path, name: str) -> Part | None:
+        pending = self._before.get(home)
+        return None if pending is None else pending.parts.get(name)
+
+    def _part_of_log(self, each: LogErasure, found: Mapping[str, Found]) -> Part | None:
+        log, sources = each.log, each.log.sources
+        files = [found[source.path] for source in sources if source.path in found]
+        erased = united(r for one in files for r in one.offsets)
+        earlier = self._earlier(log.home, each.name)
+        if earlier is not None:
+            left = [
+                r for source in sources for r in still_planned(earlier, source, erased, fs=self._fs)
+            ]
+            return replace(earlier, erased=united([*earlier.erased, *left, *erased]))
+        if len(files) < len(sources):
+            return None
+        return Part(
+            partition=str(log.partition),
+            erased=erased,
+            records=sum(one.records for one in files),
+            bytes=sum(source.size_bytes for source in sources),
+            files=log.files(),
+            end=log.end,
+        )
+
+    def _part_of_file(self, one: StrayErasure, found: Found | None) -> Part | None:
+        erased = () if found is None else found.offsets
+        earlier = self._earlier(one.home, one.name)
+        if earlier is not None:
+            still_planned(earlier, one.file.source, erased, name=one.name, fs=self._fs)
+            return replace(earlier, erased=united([*earlier.erased, *erased]))
+        if found is None:
+            return None
+        return Part(
+            partition=str(one.file.partition),
+            erased=found.offsets,
+            records=found.records,
+            bytes=one.file.source.size_bytes,
+            files={one.name: hash_of(one.file.path, fs=self._fs)},
+        )
+
+    def search_again(
+        self, logs: Sequence[LogErasure], strays: Sequence[StrayErasure]
+    ) -> dict[str, str]:
+        """Searches the rewritten files; by name, those that still have a record to be erased.
+
+        Raises:
+            CorruptError, OSError, EngineError: as the first search.
+        """
+        wanted: list[tuple[LogErasure | StrayErasure, Searched]] = []
+        for each in logs:
+            if not each.error:
+                wanted += [
+                    (each, Searched(partition=each.log.partition, source=source))
+                    for source in each.log.touched(each.erased)
+                ]
+        for one in strays:
+            if one.erased and not one.error:
+                files = stray_files_in(one.file.path.parent, one.file.partition, fs=self._fs)
+                source = next(f.source for f in files if f.path == one.file.path)
+                wanted.append((one, Searched(partition=one.file.partition, source=source)))
+        searched = [each for _, each in wanted if self._is_searched(each.partition)]
+        found = self._found_in(searched) if searched else {}
+        failed = {}
+        for owner, each_of in wanted:
+            path = each_of.source.path
+            left = united(
+                [
+                    *present_in(each_of.source, owner.erased, fs=self._fs),
+                    *(found[path].offsets if path in found else ()),
+                ]
+            )
+            if left:
+                text = f"records are still found after the erasure, first at offset {left[0][0]}"
+                failed[owner.name] = f"{path}: {text}"
+        return failed
