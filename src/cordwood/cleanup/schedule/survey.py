@@ -22,7 +22,7 @@ from cordwood.cleanup.rules.shared_retention import (
     DirectoryLimits,
     SharedLog,
 )
-from cordwood.cleanup.schedule.clean import REMOVERS, Cleaning, free_bytes_of
+from cordwood.cleanup.schedule.pinned_logs import REMOVERS, PinnedLogs, free_bytes_of
 from cordwood.model.clock import Clock
 
 
@@ -78,7 +78,7 @@ def survey(request: CleanRequest, *, clock: Clock, listener: Listener | None = N
         locked(log_dirs, dry_run=True) as locks,
         ThreadPoolExecutor(REMOVERS, thread_name_prefix="remover") as remover,
     ):
-        run = Cleaning(request, clock, listener or Silence(), remover)
+        run = PinnedLogs(request, clock, listener or Silence(), remover)
         run.read(log_dirs, locks)
     assumed = run.assumed
     run.report.warnings += [str(assumed)] * bool(assumed)

@@ -12,7 +12,7 @@ from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.plan.estimates import Estimator
 from cordwood.cleanup.plan.request import CleanRequest, Listener
 from cordwood.cleanup.rules.shared_retention import DirectoryLimits
-from cordwood.cleanup.schedule.clean import offline_groups
+from cordwood.cleanup.schedule.pinned_logs import offline_groups
 from cordwood.configs.config_file import merge_set_options
 from cordwood.configs.table import TOPIC_SETTINGS
 from cordwood.model.clock import SystemClock

@@ -23,7 +23,7 @@ from cordwood.cleanup.rules.shared_retention import (
     joined,
     plan_shared_retention,
 )
-from cordwood.cleanup.schedule import clean
+from cordwood.cleanup.schedule import pinned_logs
 from cordwood.cleanup.schedule.retention_pass import retention_pass
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.log_config import LogConfig
@@ -422,7 +422,7 @@ def test_a_dry_run_counts_the_space_that_a_run_would_have_freed_before(
     root = write_log_dir(tmp_path / "logs", builders)
     one = next(root.rglob("*.log")).stat().st_size
     disk = SmallDisk(root, 100_000)
-    monkeypatch.setattr(clean, "OS", disk)
+    monkeypatch.setattr(pinned_logs, "OS", disk)
     # Their own retention frees a segment of each, and no more is missing.
     least = disk.free_bytes(root) + 2 * one
     config = LogConfig(
