@@ -306,6 +306,12 @@ def test_only_the_file_system_layer_changes_files() -> None:
         )
 
 
+def test_only_access_to_logs_differs_for_running_and_stopped_brokers() -> None:
+    access = PACKAGE / "cleanup" / "access"
+    named = [path for word in ("online", "offline") for path in PACKAGE.rglob(f"*{word}*.py")]
+    assert not [path for path in named if not path.is_relative_to(access)]
+
+
 def test_every_exception_is_still_needed() -> None:
     for name, (uses, reason) in OUTSIDE.items():
         assert name in _parsed(PACKAGE), f"{name} is gone: take it out of OUTSIDE in this test"
