@@ -115,6 +115,11 @@ class Client:
     has_subscribed: bool = False
     is_uncertain: bool = False
 
+    @property
+    def name(self) -> str:
+        """Its member id, for traces."""
+        return self.member_id
+
     def subscribe(self, subscription: Subscription) -> None:
         """Has the next heartbeat bring another subscription."""
         self.has_subscribed |= subscription != self.subscription

@@ -7,62 +7,58 @@ rest with every client that may be a member, and every partition owned once.
 
 from __future__ import annotations
 
-import itertools
-import random
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 from uuid import UUID
 
 from cordwood.coordinator.group.classic.group import ClassicGroup, GroupState
 from cordwood.coordinator.group.classic.member import LeavingMember
 from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import JOIN_EPOCH
-from cordwood.coordinator.group.group import Group
 from cordwood.coordinator.group.settings import ConsumerGroupSettings, MigrationPolicy
 from cordwood.model.error_codes import ErrorCode
-from cordwood.model.kafka_errors import KafkaError, NotLeaderOrFollowerError
+from support.group_schedules.base import GroupSchedule, Kind
 from support.group_schedules.classic_client import ClassicClient, Phase
 from support.group_schedules.client import Beat, Client, Life, Partitions, Subscription
 from support.group_schedules.mixed_model import Codes, MixedModel, View, view_of
-from support.group_schedules.schedule import Mismatch
-from support.groups_under_test import GroupBroker, GroupRun
+from support.groups_under_test import GroupRun
 
-EVENTS: Final = 50
-_CLIENTS_MAX: Final = 5
 _TOPICS: Final = ("t", "u")
-_PARTITIONS_MAX: Final = 5
-_INSTANCES: Final = ("i", "j")
 _SESSION_MS: Final = 10_000
 _REBALANCES_MS: Final = (6_000, 12_000)
-_STEPS_MS: Final = (0, 1_000, 3_000, 6_000)
 _BEAT_MS: Final = 3_000
 _ROUNDS: Final = 12
 _ROUNDS_MAX: Final = 60
 #: Requests that a client may need in a round, from joining to its partitions.
 _ACTS: Final = 5
-_FAILS, _IS_LOST, _IS_STATIC = 0.06, 0.08, 0.3
+_FAILS, _IS_LOST = 0.06, 0.08
+_KIND: Final = Kind(
+    events=50,
+    topics=_TOPICS,
+    partitions_max=5,
+    partitions_more=3,
+    instances=("i", "j"),
+    steps_ms=(0, 1_000, 3_000, 6_000),
+    fails=_FAILS,
+    is_static=0.3,
+)
 _UNWRITTEN: Final[Codes] = frozenset({ErrorCode.NOT_COORDINATOR})
 
 AnyClient = ClassicClient | Client
-G = TypeVar("G", bound=Group)
 
 
-class MixedSchedule:
+class MixedSchedule(GroupSchedule[AnyClient]):
     """A coordinator, the clients of one group, and what the model allows."""
 
     def __init__(self, root: Path, seed: int) -> None:
         """`root` is for the log; the same seed makes the same schedule."""
-        self.seed = seed
-        self.trace: list[str] = []
+        super().__init__(root, seed, _KIND)
         self.moves: set[str] = set()
-        self._random = random.Random(seed)  # noqa: S311  # to be repeated
-        self._numbers = itertools.count(1)
         policy = self._random.choice([*MigrationPolicy, MigrationPolicy.BIDIRECTIONAL])
         self._classic_share = self._random.choice((0.5, 0.5, 0.8, 1.0))
         delay_ms = self._random.choice((0, 3_000))
         self.trace.append(f"policy={policy.value} delay={delay_ms} classic={self._classic_share}")
-        self.broker = GroupBroker(root, new_id=lambda: UUID(int=self._random.getrandbits(128)))
         self.run = GroupRun(
             self.broker,
             initial_rebalance_delay_ms=delay_ms,
@@ -71,31 +67,13 @@ class MixedSchedule:
             ),
         )
         self.model = MixedModel(policy)
-        self.clients: list[AnyClient] = []
         self._counts: dict[str, int] = {}
         self._has_failed = False
         self._downgraded_epoch = 0
         self._put_topic(_TOPICS[0])
 
-    # ---- the whole
-
-    def play(self) -> None:
-        """All events, and then a time without failures, after which the group must be at rest.
-
-        Raises:
-            Mismatch: something has happened that the model does not allow.
-        """
-        try:
-            for _ in range(EVENTS):
-                self._step()
-                self.check()
-            self._settle()
-        except Exception as error:
-            trace = "\n".join(self.trace)
-            raise Mismatch(f"seed {self.seed}\n{trace}\n{type(error).__name__}: {error}") from error
-
-    def _step(self) -> None:
-        events: Sequence[tuple[int, Callable[[], None]]] = (
+    def _events(self) -> Sequence[tuple[int, Callable[[], None]]]:
+        return (
             (6, self._come),
             (36, self._act_one),
             (16, self._act_all),
@@ -108,32 +86,11 @@ class MixedSchedule:
             (14, self._pass_time),
             (2, self._reload),
         )
-        ((_, event),) = self._random.choices(events, [weight for weight, _ in events])
-        if not self._active() and self._is(0.7):
-            event = self._come
-        event()
-
-    def _is(self, probability: float) -> bool:
-        return self._random.random() < probability
 
     # ---- clients
 
-    def _active(self) -> list[AnyClient]:
-        return [each for each in self.clients if each.life is Life.ACTIVE]
-
-    def _chosen(self, life: Life = Life.ACTIVE) -> AnyClient | None:
-        found = [each for each in self.clients if each.life is life]
-        return self._random.choice(found) if found else None
-
     def _topic_names(self) -> frozenset[str]:
         return frozenset(self._random.sample(_TOPICS, self._random.choice((1, 1, 2))))
-
-    def _come(self) -> None:
-        if len(self._active()) >= _CLIENTS_MAX:
-            return
-        used = {each.instance_id for each in self.clients}
-        free = [each for each in _INSTANCES if each not in used]
-        self._enter(free[0] if free and self._is(_IS_STATIC) else None)
 
     def _enter(self, instance_id: str | None) -> None:
         number, timeout_ms = next(self._numbers), self._random.choice(_REBALANCES_MS)
@@ -161,10 +118,6 @@ class MixedSchedule:
         if client is not None:
             self._act(client)
 
-    def _act_all(self) -> None:
-        for client in self._active():
-            self._act(client)
-
     def _subscribe(self) -> None:
         client = self._chosen()
         if isinstance(client, ClassicClient):
@@ -172,19 +125,6 @@ class MixedSchedule:
         elif client is not None:
             client.subscribe(Subscription(self._topic_names()))
         if client is not None:
-            self._act(client)
-
-    def _crash(self) -> None:
-        client = self._chosen()
-        if client is not None:
-            client.life = Life.CRASHED
-            self.trace.append(f"{_name(client)} crashes")
-
-    def _wake(self) -> None:
-        """A client that could not send for a time continues with what it has."""
-        client = self._chosen(Life.CRASHED)
-        if client is not None:
-            client.life = Life.ACTIVE
             self._act(client)
 
     def _come_back(self) -> None:
@@ -322,9 +262,6 @@ class MixedSchedule:
         self._fail(fails=False)
         return answer
 
-    def _fail(self, *, fails: bool) -> None:
-        self.broker.fails_with = NotLeaderOrFollowerError("the log fails") if fails else None
-
     def _note(
         self, client: AnyClient, what: str, epoch: int, code: int | None, expected: Codes
     ) -> None:
@@ -332,7 +269,7 @@ class MixedSchedule:
         fails, self._has_failed = self._has_failed, False
         said = "waits" if code is None else ErrorCode(code).name
         member_id = client.member_id or client.instance_id
-        self.trace.append(f"{_name(client)} {what} {member_id} {epoch}{' fails' * fails}: {said}")
+        self.trace.append(f"{client.name} {what} {member_id} {epoch}{' fails' * fails}: {said}")
         allowed = expected | _UNWRITTEN if fails else expected
         assert code is None or code in allowed, f"the error code is none of {sorted(allowed)}"
 
@@ -387,63 +324,31 @@ class MixedSchedule:
         """The consumer group as the coordinator has it."""
         return self._described(ConsumerGroup)
 
-    def _described(self, kind: type[G]) -> G | None:
-        try:
-            return self.run.groups.describe("g", kind)
-        except KafkaError:
-            return None
-
     # ---- topics, time, and the coordinator
 
-    def _change_topics(self) -> None:
-        name = self._random.choice(_TOPICS)
-        if name in self.broker.image.topics and name != _TOPICS[0] and self._is(0.3):
-            self.broker.delete(name)
-            self.trace.append(f"topic {name} is deleted")
-            self._notify(name)
-        else:
-            self._put_topic(name)
+    def _partitions_before(self, name: str) -> int:
+        """A topic that is created again has no fewer partitions than before.
 
-    def _put_topic(self, name: str) -> None:
-        """A topic is created, or gets more partitions.
-
-        One that is created again has no fewer than before: classic members name topics without
-        their ids, and the uniform assignor fails, as Kafka's, if a member has a partition that its
-        topic does not have.
+        Classic members name topics without their ids, and the uniform assignor fails, as Kafka's,
+        if a member has a partition that its topic does not have.
         """
-        known = self.broker.image.topics.get(name)
-        before = self._counts.get(name, 0)
-        count = min(_PARTITIONS_MAX, before + self._random.randint(1, 3))
-        self._counts[name] = count
-        (self.broker.create if known is None else self.broker.grow)(name, count)
-        self.trace.append(f"topic {name} has {count} partitions")
-        self._notify(name)
+        return self._counts.get(name, 0)
 
     def _notify(self, name: str) -> None:
-        self.run.groups.maintenance.on_topics_changed([name])
+        super()._notify(name)
+        self._counts[name] = max(self._counts.get(name, 0), super()._partitions_before(name))
         self.model.disturb(self.model.now_ms)
-
-    def _pass_time(self) -> None:
-        self._advance(self._random.choice(_STEPS_MS), fails=self._is(_FAILS))
 
     def _advance(self, ms: int, *, fails: bool = False) -> None:
         self.trace.append(f"{ms} ms pass{' and fail' * fails}")
-        self._fail(fails=fails)
-        self.run.timers.advance(ms)
-        self._fail(fails=False)
+        self._pass(ms, fails=fails)
         begun_ms = self.model.now_ms
         self.model.now_ms += ms
         self._follow(since_ms=begun_ms, has_time_passed=True)
         self._deliver(begun_ms)
 
     def _reload(self) -> None:
-        """The coordinator forgets the group, and loads what was written of it last."""
-        self.trace.append("reload")
-        self.run.groups.close()
-        loaded: list[bool] = []
-        self.run.groups.runtime.partitions.load_all(lambda: loaded.append(True))
-        while not loaded:
-            assert self.broker.run_soon(), "the group is not loaded"
+        super()._reload()
         self.model.restart()
         self._follow()
         self._deliver()
@@ -461,8 +366,8 @@ class MixedSchedule:
             if isinstance(client, ClassicClient) and self._is_left_behind(client):
                 continue
             for partition in client.owned:
-                other = owners.setdefault(partition, _name(client))
-                assert other == _name(client), f"{other} and {_name(client)} own {partition}"
+                other = owners.setdefault(partition, client.name)
+                assert other == client.name, f"{other} and {client.name} own {partition}"
 
     def _is_left_behind(self, client: ClassicClient) -> bool:
         """Whether a member that has not joined since may have what another has, as in Kafka.
@@ -516,7 +421,7 @@ class MixedSchedule:
             clients[0].rejoin()
 
     def _state(self) -> object:
-        return (self.model.view, [(_name(each), each.owned) for each in self._active()])
+        return (self.model.view, [(each.name, each.owned) for each in self._active()])
 
     def _check_rest(self) -> None:
         view = self.model.view
@@ -532,18 +437,10 @@ class MixedSchedule:
         assert self.model.view == view, "a load finds another group"
 
     def _subscribed(self, clients: Sequence[AnyClient]) -> Partitions:
-        names = {
+        return self._partitions_of(
             name
             for each in clients
             for name in (
                 each.topics if isinstance(each, ClassicClient) else each.subscription.names
             )
-        }
-        topics = [topic for name, topic in self.broker.image.topics.items() if name in names]
-        return frozenset(
-            (topic.topic_id, number) for topic in topics for number in topic.partitions
         )
-
-
-def _name(client: AnyClient) -> str:
-    return client.name if isinstance(client, ClassicClient) else client.member_id

@@ -6,8 +6,6 @@ with the model, and the clients' own views of their partitions with each other.
 
 from __future__ import annotations
 
-import itertools
-import random
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,84 +16,61 @@ from cordwood.coordinator.group.consumer.group import ConsumerGroup, ConsumerGro
 from cordwood.coordinator.group.consumer.member import JOIN_EPOCH, HeartbeatAnswer
 from cordwood.coordinator.group.settings import ConsumerGroupSettings
 from cordwood.model.error_codes import ErrorCode
-from cordwood.model.kafka_errors import KafkaError, NotLeaderOrFollowerError
 from support.group_scenarios.notation import names_text, partitions_text
+from support.group_schedules.base import GroupSchedule, Kind
 from support.group_schedules.client import (
     Beat,
     Client,
-    Life,
     Partitions,
     Subscription,
     partitions_of,
 )
 from support.group_schedules.model import GroupModel
-from support.groups_under_test import GroupBroker, GroupRun
+from support.groups_under_test import GroupRun
 
-EVENTS: Final = 60
-_GROUP: Final = "g"
-_CLIENTS_MAX: Final = 5
 _TOPICS: Final = ("t", "u", "v")
-_PARTITIONS_MAX: Final = 7
 #: Each matches a topic that always exists. If a member replaces its expression by one that matches
 #: nothing, its partitions stay with it until the next rebalance, as in Kafka.
 _REGEXES: Final = ("t", "[tu]", "[tv]|w")
-_INSTANCES: Final = ("i", "j", "k")
 _TIMEOUTS_MS: Final = (3_000, 8_000, 60_000)
-_STEPS_MS: Final = (0, 200, 1_000, 3_000, 10_000)
 _BEAT_MS: Final = 5_000
 #: Rounds of heartbeats until every client that has crashed is removed, and all rounds at the end.
 _SESSION_ROUNDS: Final = 10
 _ROUNDS_MAX: Final = 60
 _REPORTS_MAX: Final = 5
-_FAILS, _IS_LOST, _IS_SLOW, _IS_STATIC, _HAS_REGEX = 0.08, 0.15, 0.25, 0.4, 0.25
+_FAILS, _IS_LOST, _IS_SLOW, _HAS_REGEX = 0.08, 0.15, 0.25, 0.25
+_KIND: Final = Kind(
+    events=60,
+    topics=_TOPICS,
+    partitions_max=7,
+    partitions_more=4,
+    instances=("i", "j", "k"),
+    steps_ms=(0, 200, 1_000, 3_000, 10_000),
+    fails=_FAILS,
+    is_static=0.4,
+)
 
 
-class Mismatch(AssertionError):
-    """Failure of a schedule, and the schedule so far."""
-
-
-class Schedule:
+class Schedule(GroupSchedule[Client]):
     """A coordinator, the clients of one group, and the model of it."""
 
     def __init__(self, root: Path, seed: int) -> None:
         """`root` is for the log; the same seed makes the same schedule."""
-        self.seed = seed
-        self.trace: list[str] = []
-        self._random = random.Random(seed)  # noqa: S311  # to be repeated
-        self._numbers = itertools.count(1)
+        super().__init__(root, seed, _KIND)
         interval_ms = self._random.choice((0, 1_000))
         assignors = self._random.choice((("uniform", "range"), ("range",)))
         self._is_uniform = assignors[0] == "uniform"
         self.trace.append(f"assignors={assignors} interval={interval_ms}")
-        self.broker = GroupBroker(root, new_id=lambda: UUID(int=self._random.getrandbits(128)))
         settings = ConsumerGroupSettings(assignment_interval_ms=interval_ms, assignors=assignors)
         self.run = GroupRun(self.broker, consumer=settings)
         self.model = GroupModel(interval_ms)
-        self.clients: list[Client] = []
         self._put_topic(_TOPICS[0])
 
-    # ---- the whole
-
-    def play(self) -> None:
-        """All events, and then a time without failures, after which the group must be at rest.
-
-        Raises:
-            Mismatch: it is not as the model says.
-        """
-        try:
-            for _ in range(EVENTS):
-                self._step()
-                self.check()
-            self._settle()
-        except Exception as error:
-            trace = "\n".join(self.trace)
-            raise Mismatch(f"seed {self.seed}\n{trace}\n{type(error).__name__}: {error}") from error
-
-    def _step(self) -> None:
-        events: Sequence[tuple[int, Callable[[], None]]] = (
+    def _events(self) -> Sequence[tuple[int, Callable[[], None]]]:
+        return (
             (6, self._come),
             (30, self._beat),
-            (10, self._beat_all),
+            (10, self._act_all),
             (8, self._subscribe),
             (4, self._leave),
             (5, self._leave_for_a_while),
@@ -107,23 +82,8 @@ class Schedule:
             (4, self._pass_session),
             (2, self._reload),
         )
-        weights = [weight for weight, _ in events]
-        ((_, event),) = self._random.choices(events, weights)
-        if not self._active() and self._is(0.7):
-            event = self._come
-        event()
-
-    def _is(self, probability: float) -> bool:
-        return self._random.random() < probability
 
     # ---- clients
-
-    def _active(self) -> list[Client]:
-        return [each for each in self.clients if each.life is Life.ACTIVE]
-
-    def _chosen(self, life: Life = Life.ACTIVE) -> Client | None:
-        found = [each for each in self.clients if each.life is life]
-        return self._random.choice(found) if found else None
 
     def _subscription(self) -> Subscription:
         """Draws a subscription; not all of the topics exist."""
@@ -131,31 +91,23 @@ class Schedule:
         count = self._random.choice((0, 0, 1) if regex else (1, 2, 2, 3))
         return Subscription(frozenset(self._random.sample(_TOPICS, count)), regex)
 
-    def _come(self) -> None:
-        if len(self._active()) >= _CLIENTS_MAX:
-            return
-        used = {each.instance_id for each in self.clients}
-        free = [each for each in _INSTANCES if each not in used]
-        self._enter(self._subscription(), free[0] if free and self._is(_IS_STATIC) else None)
-
-    def _enter(self, subscription: Subscription, instance_id: str | None) -> None:
+    def _enter(self, instance_id: str | None, subscription: Subscription | None = None) -> None:
         client = Client(
             member_id=f"m{next(self._numbers)}",
-            subscription=subscription,
+            subscription=subscription or self._subscription(),
             timeout_ms=self._random.choice(_TIMEOUTS_MS),
             instance_id=instance_id,
         )
         self.clients.append(client)
+        self._act(client)
+
+    def _act(self, client: Client) -> None:
         self._send(client)
 
     def _beat(self) -> None:
         client = self._chosen()
         if client is not None:
             self._send(client, is_slow=self._is(_IS_SLOW))
-
-    def _beat_all(self) -> None:
-        for client in self._active():
-            self._send(client)
 
     def _subscribe(self) -> None:
         client = self._chosen()
@@ -222,9 +174,6 @@ class Schedule:
             topics.setdefault(names.get(topic_id, str(topic_id)), []).append(number)
         return partitions_text(topics.items())
 
-    def _fail(self, *, fails: bool) -> None:
-        self.broker.fails_with = NotLeaderOrFollowerError("the log fails") if fails else None
-
     def _leave(self) -> None:
         client = self._chosen()
         if client is not None:
@@ -242,19 +191,6 @@ class Schedule:
         if has_joined:
             self._ask(beat)
 
-    def _crash(self) -> None:
-        client = self._chosen()
-        if client is not None:
-            client.life = Life.CRASHED
-            self.trace.append(f"{client.member_id} crashes")
-
-    def _wake(self) -> None:
-        """A client that could not send for a time continues with what it has."""
-        client = self._chosen(Life.CRASHED)
-        if client is not None:
-            client.life = Life.ACTIVE
-            self._send(client)
-
     def _come_back(self) -> None:
         """A static client is started again, perhaps after a crash, perhaps with other topics."""
         used = {each.instance_id for each in self._active()}
@@ -262,43 +198,20 @@ class Schedule:
         if found:
             before = self._random.choice(found)
             subscription = before.subscription if self._is(0.8) else self._subscription()
-            self._enter(subscription, before.instance_id)
+            self._enter(before.instance_id, subscription)
 
     # ---- topics
 
-    def _change_topics(self) -> None:
-        name = self._random.choice(_TOPICS)
-        if name in self.broker.image.topics and name != _TOPICS[0] and self._is(0.3):
-            self.broker.delete(name)
-            self.trace.append(f"topic {name} is deleted")
-            self._notify(name)
-        else:
-            self._put_topic(name)
-
-    def _put_topic(self, name: str) -> None:
-        """A topic is created, or gets more partitions."""
-        known = self.broker.image.topics.get(name)
-        before = 0 if known is None else len(known.partitions)
-        count = min(_PARTITIONS_MAX, before + self._random.randint(1, 4))
-        (self.broker.create if known is None else self.broker.grow)(name, count)
-        self.trace.append(f"topic {name} has {count} partitions")
-        self._notify(name)
-
     def _notify(self, name: str) -> None:
         self.model.topics = self.broker.image.topics
-        self.run.groups.maintenance.on_topics_changed([name])
+        super()._notify(name)
 
     # ---- time, and the coordinator
-
-    def _pass_time(self) -> None:
-        self._advance(self._random.choice(_STEPS_MS), fails=self._is(_FAILS))
 
     def _advance(self, ms: int, *, fails: bool = False) -> None:
         removed = list(self.model.advance(ms, fails=fails))
         self.trace.append(f"{ms} ms pass{' and fail' * fails}, removed: {removed}")
-        self._fail(fails=fails)
-        self.run.timers.advance(ms)
-        self._fail(fails=False)
+        self._pass(ms, fails=fails)
 
     def _pass_session(self) -> None:
         """Time for a session to end, in which all clients that can send heartbeats."""
@@ -315,21 +228,12 @@ class Schedule:
                     self._send(client, is_calm=True)
 
     def _reload(self) -> None:
-        """The coordinator forgets the group, and loads it."""
-        self.trace.append("reload")
-        self.run.groups.close()
-        loaded: list[bool] = []
-        self.run.groups.runtime.partitions.load_all(lambda: loaded.append(True))
-        while not loaded:
-            assert self.broker.run_soon(), "the group is not loaded"
+        super()._reload()
         self.model.reload()
 
     def group(self) -> ConsumerGroup | None:
         """The group as the coordinator has it."""
-        try:
-            return self.run.groups.describe(_GROUP, ConsumerGroup)
-        except KafkaError:
-            return None
+        return self._described(ConsumerGroup)
 
     # ---- checks
 
@@ -392,10 +296,8 @@ class Schedule:
         assert self._state() == before, "a load finds another state"
 
     def _subscribed(self) -> Partitions:
-        names = {name for each in self._active() for name in self.model.names_of(each.subscription)}
-        topics = [topic for name, topic in self.broker.image.topics.items() if name in names]
-        return frozenset(
-            (topic.topic_id, number) for topic in topics for number in topic.partitions
+        return self._partitions_of(
+            name for each in self._active() for name in self.model.names_of(each.subscription)
         )
 
     def _check_sizes(self, clients: Sequence[Client]) -> None:
