@@ -14,16 +14,15 @@ import pytest
 from confluent_kafka.admin import NewTopic
 
 from support.cluster_broker import ClusterBroker
-from support.cluster_soak.judge import Judge
-from support.cluster_soak.producers import idempotent
-from support.cluster_soak.readers import read_committed
-from support.cluster_soak.worker import Worker
 from support.failing_disks import break_directory, fill, may_mount, mend_directory, small_disk
 from support.kafka import CLUSTER_ID, poll_until
 from support.kafka_tools import KafkaTools
 from support.mixed_cluster import WAIT_S, MixedCluster
 from support.scrape import Scrape
 from support.served import ServeError
+from support.soaks.ledger import Ledger, Place
+from support.soaks.reading import complaints_of
+from support.soaks.writers import Writer
 
 KAFKA, CORDWOOD = 1, 2
 TOPIC = "t"
@@ -43,30 +42,23 @@ _SESSION_MS = 10_000
 
 
 @contextmanager
-def writing(cluster: MixedCluster, partitions: int) -> Iterator[Judge]:
+def writing(cluster: MixedCluster, partitions: int) -> Iterator[Ledger]:
     """Meanwhile a producer writes; afterwards all that was acknowledged is there."""
-    judge = Judge()
-    worker = Worker(idempotent(cluster.client(), TOPIC, partitions, judge))
+    ledger = Ledger()
+    servers = cluster.bootstrap_servers
+    writer = Writer(0, servers, ledger, topics={TOPIC: False}, records_per_second=400)
     try:
-        yield judge
+        yield ledger
     finally:
-        worker.stop()
-    numbers = {
-        partition: [
-            (each.offset(), int(each.value()))
-            for each in read_committed(cluster.client(), TOPIC, partition)
-        ]
-        for partition in range(partitions)
-    }
-    assert judge.complaints(numbers, {}, {}) == []
+        writer.stop()
+    for number in range(partitions):
+        assert complaints_of(cluster.bootstrap_servers, Place(TOPIC, number), ledger) == []
 
 
-def wait_for_more(judge: Judge, count: int = 200) -> None:
+def wait_for_more(ledger: Ledger, count: int = 200) -> None:
     """Returns when so many more records are acknowledged."""
-    wanted = judge.done()["acknowledged"] + count
-    poll_until(
-        lambda: judge.done()["acknowledged"] >= wanted, timeout_s=WAIT_S, what="records are written"
-    )
+    wanted = ledger.count + count
+    poll_until(lambda: ledger.count >= wanted, timeout_s=WAIT_S, what="records are written")
 
 
 def cordwood_of(cluster: MixedCluster) -> ClusterBroker:
@@ -96,8 +88,8 @@ def test_a_directory_that_fails_moves_its_leaders_and_the_others_stay(tmp_path: 
         lost = {int(path.name.rpartition("-")[2]) for path in failing.glob(f"{TOPIC}-*")}
         assert 0 < len(lost) < PARTITIONS
         kept = set(range(PARTITIONS)) - lost
-        with writing(cluster, PARTITIONS) as judge:
-            wait_for_more(judge)
+        with writing(cluster, PARTITIONS) as ledger:
+            wait_for_more(ledger)
             break_directory(failing)
             poll_until(
                 lambda: all(cluster.isr(TOPIC, each, node_id=KAFKA) == {KAFKA} for each in lost),
@@ -111,7 +103,7 @@ def test_a_directory_that_fails_moves_its_leaders_and_the_others_stay(tmp_path: 
             assert all(
                 cluster.isr(TOPIC, each, node_id=KAFKA) == {KAFKA, CORDWOOD} for each in kept
             )
-            wait_for_more(judge)
+            wait_for_more(ledger)
             with urllib.request.urlopen(f"{broker.url}/metrics") as answer:
                 metrics = Scrape(answer.read().decode())
             assert metrics.value("kafka_log_logmanager_offlinelogdirectorycount") == 1
@@ -119,7 +111,7 @@ def test_a_directory_that_fails_moves_its_leaders_and_the_others_stay(tmp_path: 
             mend_directory(failing)
             broker.start()
             cluster.wait_until_in_sync(TOPIC)
-            wait_for_more(judge)
+            wait_for_more(ledger)
         assert (whole / f"{TOPIC}-{min(kept)}").is_dir()
         poll_until(
             lambda: cluster.has_equal_logs(TOPIC, PARTITIONS),
@@ -145,19 +137,19 @@ def test_a_full_disk_hands_its_leaders_over_and_catches_up_when_there_is_space(
         broker = cordwood_of(cluster)
         cluster.create_topic(TOPIC, [[CORDWOOD, KAFKA], [KAFKA, CORDWOOD]])
         pid = broker.pid
-        with writing(cluster, 2) as judge:
-            wait_for_more(judge)
+        with writing(cluster, 2) as ledger:
+            wait_for_more(ledger)
             ballast = fill(disk)
             poll_until(
                 lambda: all(cluster.isr(TOPIC, each, node_id=KAFKA) == {KAFKA} for each in (0, 1)),
                 timeout_s=WAIT_S,
                 what="the broker whose disk is full neither leads nor is in sync",
             )
-            wait_for_more(judge, 2_000)
+            wait_for_more(ledger, 2_000)
             assert cluster.leaders(TOPIC, node_id=KAFKA) == {0: KAFKA, 1: KAFKA}
             ballast.unlink()
             cluster.wait_until_in_sync(TOPIC)
-            wait_for_more(judge)
+            wait_for_more(ledger)
         assert broker.pid == pid
         assert broker.exit_code is None
         poll_until(
@@ -209,9 +201,9 @@ def test_brokers_follow_the_controllers_of_a_quorum_that_fail_one_after_the_othe
             return int(found[0]) if found else -1
 
         cluster.create_topic(TOPIC, [[CORDWOOD, KAFKA], [KAFKA, CORDWOOD]])
-        with writing(cluster, 2) as judge:
+        with writing(cluster, 2) as ledger:
             for turn in range(3):
-                wait_for_more(judge)
+                wait_for_more(ledger)
                 before = active()
                 (controller,) = [c for c in cluster.controllers if c.node_id == before]
                 controller.kill()

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.chaos.run import Chaos
 from support.failing_disks import may_mount, small_disk
+from support.soaks.chaos import Chaos
 
 REASON = may_mount()
 pytestmark = [

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster_soak.run import CONTROLLER, KINDS, STEPS, ClusterSoak
+from support.soaks.cluster import CONTROLLER, KINDS, STEPS, ClusterSoak
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.soak.run import Soak
+from support.soaks.many_groups import Soak
 
 
 @pytest.mark.parametrize(

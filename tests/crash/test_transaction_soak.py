@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.transaction_soak.run import TransactionSoak
+from support.soaks.transactions import TransactionSoak
 
 
 @pytest.mark.parametrize(

@@ -19,24 +19,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import (
-    Consumer,
-    ConsumerGroupTopicPartitions,
-    KafkaError,
-    KafkaException,
-    TopicPartition,
-)
+from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 from cordwood.queries.http_client import EndpointError, ask
-from support.chaos.churn import Churn
-from support.chaos.groups import Group
-from support.chaos.ledger import Cleanup, Ledger, Place, ReadRecord, judge
-from support.chaos.stamps import HEADER, read_stamp
-from support.chaos.writers import Writer
 from support.failing_disks import fill
 from support.kafka import KafkaRunError, RealKafka, poll_until, read_checkpoint
 from support.served import ServedBroker
+from support.soaks.churn import Churn
+from support.soaks.groups import Group
+from support.soaks.ledger import Cleanup, Ledger, Place, judge
+from support.soaks.reading import committed_offsets, ends_of, read_records
+from support.soaks.writers import Writer
 
 _KEPT: Final = "kept"
 _LATEST: Final = "latest"
@@ -44,7 +38,6 @@ _WINDOW: Final = "window"
 _PARTITIONS: Final = 3
 _WRITERS: Final = 3
 _SETTLE_S: Final = 600.0
-_NOT_READY: Final = {KafkaError.COORDINATOR_LOAD_IN_PROGRESS, KafkaError.COORDINATOR_NOT_AVAILABLE}
 _CLEANUPS: Final = {
     _KEPT: Cleanup.NONE,
     _LATEST: Cleanup.COMPACT,
@@ -176,7 +169,7 @@ class Chaos:
             self._wait_for_a_compaction()
             for writer in writers:
                 writer.stop()
-            ends = self._ends(servers)
+            ends = ends_of(servers, _KEPT, _PARTITIONS)
             self._wait_for_readers(groups, ends)
         finally:
             for group in groups:
@@ -314,18 +307,6 @@ class Chaos:
 
     # ---- the end
 
-    def _ends(self, servers: str) -> dict[Place, int]:
-        consumer = Consumer({"bootstrap.servers": servers, "group.id": "ends", "log_level": 0})
-        try:
-            return {
-                Place(_KEPT, number): consumer.get_watermark_offsets(
-                    TopicPartition(_KEPT, number), timeout=30
-                )[1]
-                for number in range(_PARTITIONS)
-            }
-        finally:
-            consumer.close()
-
     def _judge(self, groups: list[Group], churn: Churn, ends: dict[Place, int]) -> None:
         outcome = self.outcome
         outcome.acknowledged = self._ledger.count
@@ -340,7 +321,7 @@ class Chaos:
             outcome.complaints += churn.complaints(admin)
             for group in groups:
                 committed = poll_until(
-                    lambda group=group: _committed(admin, group.name),  # type: ignore[misc]
+                    lambda group=group: committed_offsets(admin, group.name),  # type: ignore[misc]
                     timeout_s=_SETTLE_S,
                     what="Kafka loads the groups",
                 )
@@ -355,7 +336,7 @@ class Chaos:
             kafka.stop()
 
     def _judge_partition(self, place: Place, cleanup: Cleanup) -> None:
-        records, start = _read(self._kafka.bootstrap_servers, place)
+        records, start = read_records(self._kafka.bootstrap_servers, place)
         self.outcome.records_read += len(records)
         self.outcome.complaints += judge(
             place,
@@ -365,35 +346,3 @@ class Chaos:
             log_start_offset=start,
             failed=self._ledger.failed_of(place.topic),
         )
-
-
-def _committed(admin: AdminClient, group: str) -> dict[Place, int] | None:
-    """The offsets of a group; None while its coordinator is not ready."""
-    (done,) = admin.list_consumer_group_offsets([ConsumerGroupTopicPartitions(group)]).values()
-    try:
-        answer = done.result(30)
-    except KafkaException as error:
-        if error.args[0].retriable() or error.args[0].code() in _NOT_READY:
-            return None
-        raise
-    return {Place(each.topic, each.partition): each.offset for each in answer.topic_partitions}
-
-
-def _read(servers: str, place: Place) -> tuple[list[ReadRecord], int]:
-    """All records of a partition, and its log start offset."""
-    consumer = Consumer(
-        {"bootstrap.servers": servers, "group.id": "judge", "enable.partition.eof": True}
-    )
-    start, _ = consumer.get_watermark_offsets(TopicPartition(*place), timeout=30)
-    consumer.assign([TopicPartition(*place, start)])
-    records: list[ReadRecord] = []
-    deadline = time.monotonic() + _SETTLE_S
-    while True:
-        assert time.monotonic() < deadline, f"{place}: not read in {_SETTLE_S:.0f} s"
-        for message in consumer.consume(5_000, 0.5):
-            if message.error() is not None:
-                consumer.close()
-                return records, start
-            header: Any = dict(message.headers() or []).get(HEADER)
-            stamp = read_stamp(message.key(), message.value(), header)
-            records.append(ReadRecord(int(message.offset() or 0), stamp, message.value() is None))

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import random
-import signal
-import subprocess
-import sys
 import threading
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
-from support.chaos.ledger import COMPLAINTS_MAX, Place
+from support.soaks.ledger import COMPLAINTS_MAX, Place
+from support.soaks.process import ReportingProcess
 
-Rows = list[list[str | int]]
-Take = Callable[[str, Rows], None]
-"""Takes the kind and the rows of a report."""
 Range = tuple[int, int]
 """First offset, and one past the last."""
 
@@ -33,6 +28,7 @@ class Group:
         *,
         members: int,
         contiguous: bool,
+        protocol: str = "classic",
     ) -> None:
         """Starts the members.
 
@@ -42,31 +38,32 @@ class Group:
             topics: subscribed to.
             members: how many.
             contiguous: no offset of the topics is ever removed, so that each must be read.
+            protocol: as `group.protocol` of librdkafka.
         """
         self.name = name
-        self.committed: dict[Place, int] = {}
-        self.kills = 0
+        self.commits = 0
+        """The number of times that the broker has accepted offsets."""
         self._processed: dict[Place, list[Range]] = defaultdict(list)
+        self._committed: dict[Place, list[tuple[float, int]]] = defaultdict(list)
+        self._found: list[tuple[float, Place, int]] = []
         self._complaints: list[str] = []
         self._contiguous = contiguous
-        self._command = [sys.executable, "-m", "support.chaos.group_member"]
-        self._command += [bootstrap_servers, name, *topics]
+        self._arguments = [bootstrap_servers, name, protocol, *topics]
         self._lock = threading.Lock()
         self._members = [self._start() for _ in range(members)]
 
     def kill_one(self, rng: random.Random) -> None:
         """Kills a member, and starts another."""
-        self._replace(rng, signal.SIGKILL)
-        self.kills += 1
+        self._replace(rng, ReportingProcess.kill)
 
     def stop_one(self, rng: random.Random) -> None:
         """Stops a member in order, so that it leaves the group, and starts another."""
-        self._replace(rng, signal.SIGTERM)
+        self._replace(rng, ReportingProcess.stop)
 
     def stop(self) -> None:
         """Stops all members, and waits until all that they reported has been read."""
         for member in self._members:
-            member.end(signal.SIGTERM)
+            member.stop()
         self._members = []
 
     def has_read(self, ends: Mapping[Place, int]) -> bool:
@@ -88,77 +85,48 @@ class Group:
         for place, end in ends.items():
             for first, last in _gaps(self._processed[place], end):
                 found.append(f"{place.topic}-{place.partition}: {first} to {last} were not read")
-        for place, offset in self.committed.items():
-            if committed.get(place, -1) < offset:
+        for asked_s, place, offset in self._found:
+            before = max(
+                (most for at_s, most in self._committed[place] if at_s < asked_s), default=offset
+            )
+            if offset < before:
+                found.append(f"{place}: {before} went back to {offset}")
+        for place, commits in self._committed.items():
+            most = max((offset for _, offset in commits), default=-1)
+            if committed.get(place, -1) < most:
                 found.append(
-                    f"{place.topic}-{place.partition}: offset {offset} was committed, and "
+                    f"{place.topic}-{place.partition}: offset {most} was committed, and "
                     f"{committed.get(place)} is there"
                 )
         return [f"group {self.name}: {each}" for each in found[:COMPLAINTS_MAX]]
 
-    def take(self, kind: str, rows: Rows, known: Mapping[Place, int]) -> None:
-        """Takes a member's report.
-
-        Args:
-            kind: as in `group_member`.
-            rows: topic, partition, and one or two offsets.
-            known: the offsets that were committed before that member was started.
-        """
+    def take(self, report: Any) -> None:
+        """Takes a line of a member, as `group_member` describes it."""
+        kind, at_s, rows = report
         with self._lock:
             for topic, partition, *offsets in rows:
-                place = Place(str(topic), int(partition))
-                self._take_row(kind, place, [int(each) for each in offsets], known)
+                self._take_row(kind, at_s, Place(topic, partition), offsets)
+            self.commits += kind == "committed" and bool(rows)
 
-    def _start(self) -> _Process:
-        with self._lock:
-            known = dict(self.committed)
-        return _Process(self._command, lambda kind, rows: self.take(kind, rows, known))
+    def _start(self) -> ReportingProcess:
+        return ReportingProcess(
+            "support.soaks.group_member", self._arguments, self.take, wait_s=_STOP_S
+        )
 
-    def _replace(self, rng: random.Random, number: signal.Signals) -> None:
+    def _replace(self, rng: random.Random, end: Callable[[ReportingProcess], None]) -> None:
         index = rng.randrange(len(self._members))
-        self._members[index].end(number)
+        end(self._members[index])
         self._members[index] = self._start()
 
-    def _take_row(
-        self, kind: str, place: Place, rest: list[int], known: Mapping[Place, int]
-    ) -> None:
+    def _take_row(self, kind: str, at_s: float, place: Place, rest: list[int]) -> None:
         if kind == "processed":
             self._processed[place].append((rest[0], rest[1]))
         elif kind == "committed":
-            self.committed[place] = max(self.committed.get(place, 0), rest[0])
+            self._committed[place].append((at_s, rest[0]))
         elif kind == "assigned":
-            # Members that started later may be behind: compared is what was known before this one.
-            if place in known and rest[0] < known[place]:
-                self._complaints.append(f"{place}: {known[place]} went back to {rest[0]}")
+            self._found.append((at_s, place, rest[0]))
         elif kind == "unsound" or self._contiguous:
             self._complaints.append(f"{place}: {kind} at {rest}")
-
-
-class _Process:
-    """A member's process, and a thread that reads what it reports."""
-
-    def __init__(self, command: Sequence[str], take: Take) -> None:
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        self._take = take
-        self._thread = threading.Thread(target=self._read, daemon=True)
-        self._thread.start()
-
-    def end(self, number: signal.Signals) -> None:
-        self._process.send_signal(number)
-        try:
-            self._process.wait(_STOP_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._thread.join(_STOP_S)
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines:
-            for line in lines:
-                if line.endswith("\n"):  # else it was killed in the middle of it
-                    for kind, rows in json.loads(line).items():
-                        self._take(kind, rows)
 
 
 def _gaps(ranges: Iterable[Range], end: int) -> list[Range]:

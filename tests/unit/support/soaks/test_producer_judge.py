@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from support.transaction_soak.judge import NO_OFFSET, Judge, Plan, Report, Row, Seen
+from support.soaks.producer_judge import NO_OFFSET, Judge, Plan, Report, Row, Seen
 
 PLAN = Plan(counts={0: 2, 1: 1}, keys=[7])
 FIRST = {0: [Seen("p", 1, 0), Seen("p", 1, 1)], 1: [Seen("p", 1, 0)]}

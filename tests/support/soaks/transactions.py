@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.kafka import poll_until
-from support.reporting_process import ReportingProcess
 from support.served import ServedBroker
-from support.transaction_soak.judge import NO_OFFSET, Judge, Plan, Report, Row, Seen
-from support.transaction_soak.producer import DATA, PARTITIONS, TABLE
+from support.soaks.process import ReportingProcess
+from support.soaks.producer import DATA, PARTITIONS, TABLE
+from support.soaks.producer_judge import NO_OFFSET, Judge, Plan, Report, Row, Seen
 from support.transaction_wire import fetch_committed, is_stable, read_committed, visible
 from support.wire_client import WireClient
 
@@ -73,7 +73,7 @@ class Worker:
         self.ended = 0
         """How many transactions have ended."""
         self._process = ReportingProcess(
-            "support.transaction_soak.producer",
+            "support.soaks.producer",
             [servers, name, str(first), str(first)],
             self._take,
             wait_s=_WAIT_S,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.soak.judge import Judge, Place, Report
+from support.soaks.members_judge import Judge, Place, Report
 
 SESSION_S = 6.0
 REBALANCE_S = 60.0

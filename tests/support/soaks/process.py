@@ -24,7 +24,6 @@ class ReportingProcess:
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, *arguments],
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
             text=True,
         )
         self._take = take

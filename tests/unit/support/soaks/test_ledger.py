@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.chaos.ledger import (
+from support.soaks.ledger import (
     UNKNOWN_OFFSET,
     Acknowledged,
     Cleanup,
@@ -12,7 +12,7 @@ from support.chaos.ledger import (
     ReadRecord,
     judge,
 )
-from support.chaos.stamps import (
+from support.soaks.stamps import (
     Stamp,
     is_tombstone,
     key_of,

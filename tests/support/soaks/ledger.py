@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from support.chaos.stamps import Stamp, is_tombstone, key_of
+from support.soaks.stamps import Stamp, is_tombstone, key_of
 
 COMPLAINTS_MAX: Final = 20
 UNKNOWN_OFFSET: Final = -1
@@ -87,6 +87,15 @@ class Ledger:
         """The number of acknowledged records."""
         with self._lock:
             return sum(len(column.sequences) for column in self._columns.values())
+
+    def count_of(self, topic: str) -> int:
+        """The number of acknowledged records of a topic."""
+        with self._lock:
+            return sum(
+                len(column.sequences)
+                for (place, _), column in self._columns.items()
+                if place.topic == topic
+            )
 
     def of(self, place: Place) -> dict[int, list[Acknowledged]]:
         """Acknowledged records of a partition, by writer, in the order of the sequence numbers."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from support.chaos.groups import Group
-from support.chaos.ledger import Place
+from support.soaks.groups import Group
+from support.soaks.ledger import Place
 
 PLACE = Place("t", 0)
 
@@ -14,9 +14,8 @@ class Reports:
     def __init__(self) -> None:
         self.group = Group("g", "127.0.0.1:1", ["t"], members=0, contiguous=True)
 
-    def take(self, kind: str, *rest: int, known: int | None = None) -> None:
-        row: list[str | int] = [PLACE.topic, PLACE.partition, *rest]
-        self.group.take(kind, [row], {} if known is None else {PLACE: known})
+    def take(self, kind: str, *rest: int, at_s: float = 0.0) -> None:
+        self.group.take([kind, at_s, [[PLACE.topic, PLACE.partition, *rest]]])
 
     def complaints(self, end: int, committed: int) -> list[str]:
         return self.group.complaints({PLACE: end}, {PLACE: committed})
@@ -47,12 +46,18 @@ def test_a_committed_offset_that_went_back_is_reported() -> None:
     reports.take("processed", 0, 9)
     reports.take("committed", 9)
     assert "offset 9 was committed, and 5 is there" in reports.complaints(9, 5)[0]
+
+
+def test_an_offset_below_one_that_was_accepted_before_it_was_asked_for_is_reported() -> None:
     reports = Reports()
     reports.take("processed", 0, 9)
-    reports.take("assigned", 4, known=9)
-    assert "went back" in reports.complaints(9, 9)[0]
-    reports.take("assigned", -1001)
-    assert len(reports.complaints(9, 9)) == 1
+    reports.take("assigned", -1001, at_s=1.0)
+    reports.take("committed", 9, at_s=2.0)
+    reports.take("assigned", 4, at_s=1.5)
+    reports.take("assigned", 9, at_s=3.0)
+    assert reports.complaints(9, 9) == []
+    reports.take("assigned", 4, at_s=3.0)
+    assert "9 went back to 4" in reports.complaints(9, 9)[0]
 
 
 def test_a_gap_and_a_record_that_is_not_as_it_was_sent_are_reported() -> None:

@@ -47,7 +47,7 @@ class Row(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A line of `support.transaction_soak.producer`.
+    """A line of `support.soaks.producer`.
 
     `begin` comes before the first record of a transaction, `committing` before its commit is asked
     for, `committed` and `aborted` when its end is answered, `found` with the committed offset that

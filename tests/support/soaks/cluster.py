@@ -13,22 +13,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from confluent_kafka import (
-    Consumer,
-    ConsumerGroupTopicPartitions,
-    KafkaException,
-    Message,
-    TopicPartition,
-)
-
-from support.cluster_soak.judge import Judge
-from support.cluster_soak.producers import idempotent, keyed, transactional
-from support.cluster_soak.readers import member, read_committed
-from support.cluster_soak.replicas import difference, dump
-from support.cluster_soak.worker import Worker, stop_all
 from support.kafka import poll_until, read_checkpoint
 from support.kafka_tools import KafkaTools
 from support.mixed_cluster import WAIT_S, MixedCluster
+from support.soaks.cluster_transactions import Outcome, TransactionalWriter, Transactions
+from support.soaks.groups import Group
+from support.soaks.ledger import Cleanup, Ledger, Place
+from support.soaks.reading import committed_offsets, complaints_of, ends_of, read_messages
+from support.soaks.replicas import difference, dump
+from support.soaks.writers import Writer
 from support.wire import ConnectionClosedError, Wire
 from support.wire_client import WireClient
 
@@ -42,7 +35,8 @@ STEPS: Final = {
     "transactions": 5,
     **{f"committed by {group}": 1 for group in GROUPS},
 }
-"""What has been done between two events, at least, as the judge counts it."""
+"""How much is done between two events, at least."""
+_RECORDS_PER_SECOND: Final = 100
 _MEMBERS: Final = 2
 CONTROLLER: Final = "kill of the controller"
 KINDS: Final = {"kill": 4, "suspend": 3, "stop": 2, "leaders": 2, CONTROLLER: 1}
@@ -68,7 +62,7 @@ _PLAIN: Final = {"min.insync.replicas": "2"}
 
 
 @dataclass(slots=True)
-class Outcome:
+class SoakOutcome:
     """Events and faults; `cleaned` has the brokers that have compacted."""
 
     events: Counter[str]
@@ -119,68 +113,92 @@ class ClusterSoak:
         self._kinds = kinds
         self._random = random.Random(seed)  # noqa: S311  # a schedule
         self._events: Counter[str] = Counter()
+        self._ledger = Ledger()
+        self._transactions = Transactions(PARTITIONS)
+        self._groups: list[Group] = []
 
-    def run(self, events: int) -> Outcome:
+    def run(self, events: int) -> SoakOutcome:
         """Lets so many things happen, each after the cluster has recovered from the last."""
-        judge = Judge()
         with self._cluster as cluster:
             for name in (NUMBERS, TRANSACTIONS):
                 cluster.create_topic(name, cluster.spread(PARTITIONS), _PLAIN)
             cluster.create_topic(LATEST, cluster.spread(PARTITIONS), _COMPACTED)
-            self._work(judge, events)
-            complaints = judge.complaints(
-                {p: self._numbers(p) for p in range(PARTITIONS)},
-                {p: self._values(TRANSACTIONS, p) for p in range(PARTITIONS)},
-                {p: self._latest(p) for p in range(PARTITIONS)},
-            )
+            self._work(events)
+            complaints = self._complaints()
             poll_until(self._has_cleaned, timeout_s=WAIT_S, what="every broker has compacted")
             poll_until(self._has_equal_ends, timeout_s=WAIT_S, what="all have all")
-        return Outcome(
+        outcomes = Counter(each.value for each in self._transactions.outcomes.values())
+        return SoakOutcome(
             self._events,
-            judge.done(),
-            judge.outcomes(),
+            self._done(),
+            outcomes + self._transactions.failures,
             self._cleaned(),
             complaints + self._differences(),
         )
 
-    def _work(self, judge: Judge, events: int) -> None:
+    def _work(self, events: int) -> None:
         """Has clients work while things happen, and until the groups have read all."""
-        client = self._cluster.client()
-        readers = [
-            Worker(member(client, group, group, NUMBERS, judge))
-            for group in GROUPS
-            for _ in range(_MEMBERS)
-        ]
-        try:
-            writers = [
-                Worker(make(client, topic, PARTITIONS, judge))
-                for make, topic in (
-                    (idempotent, NUMBERS),
-                    (transactional, TRANSACTIONS),
-                    (keyed, LATEST),
+        servers = self._cluster.bootstrap_servers
+        with contextlib.ExitStack() as readers:
+            for name in GROUPS:
+                group = Group(
+                    name, servers, [NUMBERS], members=_MEMBERS, contiguous=True, protocol=name
                 )
-            ]
-            try:
+                readers.callback(group.stop)
+                self._groups.append(group)
+            with contextlib.ExitStack() as writers:
+                topics = {NUMBERS: False, LATEST: True}
+                writer = Writer(
+                    0, servers, self._ledger, topics=topics, records_per_second=_RECORDS_PER_SECOND
+                )
+                writers.callback(writer.stop)
+                client = self._cluster.client()
+                writers.callback(TransactionalWriter(client, TRANSACTIONS, self._transactions).stop)
                 for _ in range(events):
-                    self._wait_for_work(judge)
+                    self._wait_for_work()
                     self._happen()
                     self._cluster.wait_until_in_sync(NUMBERS, TRANSACTIONS, LATEST)
-            finally:
-                stop_all(writers)
             self._cluster.wait_until_in_sync()
             poll_until(self._is_stable, timeout_s=WAIT_S, what="no transaction is open")
             poll_until(self._groups_have_all, timeout_s=WAIT_S, what="the groups have read all")
-        finally:
-            stop_all(readers)
+
+    def _complaints(self) -> list[str]:
+        servers = self._cluster.bootstrap_servers
+        ends = ends_of(servers, NUMBERS, PARTITIONS)
+        found = [
+            complaint
+            for group in self._groups
+            for complaint in group.complaints(
+                ends, committed_offsets(self._cluster.admin, group.name) or {}
+            )
+        ]
+        read: dict[int, list[bytes]] = {}
+        for number in range(PARTITIONS):
+            found += complaints_of(servers, Place(NUMBERS, number), self._ledger)
+            found += complaints_of(servers, Place(LATEST, number), self._ledger, Cleanup.COMPACT)
+            messages, _ = read_messages(servers, Place(TRANSACTIONS, number))
+            read[number] = [each.value() or b"" for each in messages]
+        return found + self._transactions.complaints(read)
+
+    def _done(self) -> Counter[str]:
+        """Counts of work done, by the names of `STEPS`."""
+        return Counter(
+            {
+                "acknowledged": self._ledger.count_of(NUMBERS),
+                "updated": self._ledger.count_of(LATEST),
+                "transactions": self._transactions.count(Outcome.COMMITTED),
+                **{f"committed by {group.name}": group.commits for group in self._groups},
+            }
+        )
 
     # ---- what happens
 
-    def _wait_for_work(self, judge: Judge) -> None:
+    def _wait_for_work(self) -> None:
         """Returns when every client has done something since, and some time later."""
-        before = judge.done()
+        before = self._done()
         wanted = {name: before[name] + STEPS[name] for name in STEPS}
         poll_until(
-            lambda: all(judge.done()[name] >= count for name, count in wanted.items()),
+            lambda: all(self._done()[name] >= count for name, count in wanted.items()),
             timeout_s=WAIT_S,
             what="every client does something",
         )
@@ -224,24 +242,11 @@ class ClusterSoak:
 
     def _groups_have_all(self) -> bool:
         """Whether each group has committed the end of each partition."""
-        consumer = Consumer(self._cluster.client({"group.id": "ends"}))
-        try:
-            ends = {
-                p: consumer.get_watermark_offsets(TopicPartition(NUMBERS, p), timeout=30)[1]
-                for p in range(PARTITIONS)
-            }
-        finally:
-            consumer.close()
-        for group in GROUPS:
-            asked = [ConsumerGroupTopicPartitions(group)]
-            try:
-                found = self._cluster.admin.list_consumer_group_offsets(asked)[group].result()
-            except KafkaException:
-                return False  # its coordinator has to load it first
-            offsets = {each.partition: each.offset for each in found.topic_partitions}
-            if offsets != ends:
-                return False
-        return True
+        ends = ends_of(self._cluster.bootstrap_servers, NUMBERS, PARTITIONS)
+        return all(
+            group.has_read(ends) and committed_offsets(self._cluster.admin, group.name) == ends
+            for group in self._groups
+        )
 
     def _is_stable(self) -> bool:
         """Whether each transaction has its markers: they are written behind the answer."""
@@ -253,18 +258,6 @@ class ClusterSoak:
             if told["error_code"] != "none" or ends[0] != ends[1]:
                 return False
         return len(leaders) == PARTITIONS
-
-    def _read(self, topic: str, partition: int) -> list[Message]:
-        return read_committed(self._cluster.client(), topic, partition)
-
-    def _numbers(self, partition: int) -> list[tuple[int, int]]:
-        return [(each.offset(), int(each.value())) for each in self._read(NUMBERS, partition)]
-
-    def _values(self, topic: str, partition: int) -> list[bytes]:
-        return [each.value() for each in self._read(topic, partition)]
-
-    def _latest(self, partition: int) -> dict[bytes, tuple[int, bytes | None]]:
-        return {each.key(): (each.offset(), each.value()) for each in self._read(LATEST, partition)}
 
     # ---- replicas
 

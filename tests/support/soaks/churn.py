@@ -19,7 +19,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from support.chaos.ledger import Place
+from support.soaks.ledger import Place
 
 _PREFIX: Final = "churn-"
 _TOPICS_MAX: Final = 12

@@ -1,6 +1,6 @@
 """A member in each of many groups, as a program that can be killed; it reports in lines of JSON.
 
-usage: python -m support.soak.members BOOTSTRAP TOPIC GROUPS SEED
+usage: python -m support.soaks.members BOOTSTRAP TOPIC GROUPS SEED
 
 A line is `[kind, monotonic seconds, group, partition, offset]`. `assigned` and `released` say when
 a partition is owned; `released` is reported before the broker knows it. `lost` takes its place

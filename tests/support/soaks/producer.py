@@ -1,9 +1,9 @@
 """A producer with a transactional id, as a program that can be killed; it reports in lines of JSON.
 
-usage: python -m support.transaction_soak.producer BOOTSTRAP ID FIRST SEED
+usage: python -m support.soaks.producer BOOTSTRAP ID FIRST SEED
 
 A line is `[kind, number, [[partition, count], ...], [key, ...]]`, as a
-`support.transaction_soak.judge.Report`. Numbers of transactions begin with FIRST. SIGTERM ends it
+`support.soaks.producer_judge.Report`. Numbers of transactions begin with FIRST. SIGTERM ends it
 after a transaction.
 """
 
@@ -19,7 +19,7 @@ from typing import Final
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from support.transaction_soak.judge import NO_OFFSET
+from support.soaks.producer_judge import NO_OFFSET
 
 DATA: Final = "data"
 TABLE: Final = "table"

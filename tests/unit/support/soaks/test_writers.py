@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 
-from support.chaos import writers
-from support.chaos.ledger import Ledger
+from support.soaks import writers
+from support.soaks.ledger import Ledger
 
 
 class LostProducer:

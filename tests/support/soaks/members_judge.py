@@ -22,7 +22,7 @@ class Place(NamedTuple):
 
 
 class Report(NamedTuple):
-    """A line of `support.soak.members`."""
+    """A line of `support.soaks.members`."""
 
     kind: str
     at_s: float

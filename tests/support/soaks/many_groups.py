@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from support.kafka import poll_until
-from support.reporting_process import ReportingProcess
 from support.served import ServedBroker
-from support.soak.judge import Judge, Place, Report
-from support.soak.members import REBALANCE_MS, SESSION_MS
+from support.soaks.members import REBALANCE_MS, SESSION_MS
+from support.soaks.members_judge import Judge, Place, Report
+from support.soaks.process import ReportingProcess
 from support.wire import Wire
 
 GROUPS: Final = 50
@@ -87,7 +87,7 @@ class Worker:
         self.is_ready = False
         arguments = [servers, _TOPIC, str(GROUPS), str(number)]
         self._process = ReportingProcess(
-            "support.soak.members", arguments, self._take, wait_s=_STOP_S
+            "support.soaks.members", arguments, self._take, wait_s=_STOP_S
         )
 
     def change(self) -> None:
@@ -211,7 +211,7 @@ class Soak:
     def _make_topic(self) -> None:
         with Wire(self._broker.port) as wire:
             topics = [{"name": _TOPIC, "num_partitions": PARTITIONS, "replication_factor": 1}]
-            wire.ask("create_topics", 7, {"topics": topics, "timeout": 10_000})
+            wire.ask("create_topics", 7, {"topics": topics, "timeout_ms": 10_000})
 
     def _is_settled(self) -> bool:
         with self._lock:

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from support.chaos.ledger import UNKNOWN_OFFSET, Ledger, Place
-from support.chaos.stamps import HEADER, Stamp, payload
+from support.soaks.ledger import UNKNOWN_OFFSET, Ledger, Place
+from support.soaks.stamps import HEADER, Stamp, payload
 
 _IN_FLIGHT_MAX: Final = 2_000
 _DELIVERY_MS: Final = 240_000

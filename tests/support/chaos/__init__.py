@@ -1,1 +1,0 @@
-"""A broker under load while it is killed, its disk fills, and its topics change; and a judge."""

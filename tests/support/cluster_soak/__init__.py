@@ -1,1 +1,0 @@
-"""Brokers of a mixed cluster that die and lose their leaderships, while clients are at work."""

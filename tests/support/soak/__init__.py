@@ -1,1 +1,0 @@
-"""Many groups of both protocols for some time: who owns which partition, and what was committed."""

@@ -1,1 +1,0 @@
-"""Transactions of several producers while producers and the broker are killed, and their judge."""
