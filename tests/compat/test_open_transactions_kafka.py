@@ -18,9 +18,9 @@ from support.applied import wait_until_applied
 from support.kafka import RealKafka, poll_until
 from support.kafka_tools import KafkaTools, ToolResult
 from support.served import ServedBroker
-from support.transaction_wire import WireProducer
+from support.transaction_client import TransactionClient, WireProducer
 from support.wire import Wire
-from support.wire_client import WireClient, batch_of
+from support.wire_client import batch_of
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 
@@ -29,7 +29,7 @@ TOPICS = (OURS, THEIRS)
 FIND = ("find-hanging", "--broker-id", "1", "--max-transaction-timeout", "0")
 
 
-def stable(wire: WireClient) -> dict[str, tuple[int, int]]:
+def stable(wire: TransactionClient) -> dict[str, tuple[int, int]]:
     """The last stable offset and the high watermark of each topic's partition 0."""
     told = {topic: wire.fetch(topic) for topic in TOPICS}
     return {
@@ -73,7 +73,7 @@ def finalized(wire: Wire) -> dict[str, int]:
 def left_open(kafka: RealKafka) -> Producer:
     """A producer whose transaction has two records in each topic, behind one of another."""
     kafka.start_without_cleaning()
-    with WireClient(kafka.port) as wire:
+    with TransactionClient(kafka.port) as wire:
         for topic in TOPICS:
             wire.create(topic, retention_ms=-1)
             poll_until(
@@ -114,7 +114,7 @@ def test_a_transaction_that_the_coordinator_knows_is_not_hanging_and_the_next_pr
         (data,) = kafka.log_dirs
         with (
             ServedBroker(data, {"node.id": "1"}, flags=()) as broker,
-            WireClient(broker.port) as wire,
+            TransactionClient(broker.port) as wire,
         ):
             assert stable(wire) == dict.fromkeys(TOPICS, (1, 3))
             found, theirs = found_hanging(broker.bootstrap_servers, tools)
@@ -134,7 +134,7 @@ def test_a_transaction_that_the_coordinator_knows_is_not_hanging_and_the_next_pr
         kafka.start_without_cleaning()
         kafka_listed = ("--bootstrap-server", kafka.bootstrap_servers, "list")
         wait_until_applied(kafka.port)  # the coordinator knows that it is one
-        with WireClient(kafka.port) as wire:
+        with TransactionClient(kafka.port) as wire:
             assert stable(wire) == dict.fromkeys(TOPICS, (4, 4))
             theirs = rows_of(tools.run("transactions", *kafka_listed))
             assert [(row[0], row[-1]) for row in theirs[1:]] == [("left-open", "Empty")]
@@ -152,7 +152,7 @@ def test_a_transaction_that_no_coordinator_knows_is_aborted_here_and_kafka_agree
         assert levels["transaction.version"] == 2
         with (
             ServedBroker(data, {"node.id": "1"}, flags=()) as broker,
-            WireClient(broker.port) as wire,
+            TransactionClient(broker.port) as wire,
         ):
             assert stable(wire) == dict.fromkeys(TOPICS, (1, 3))
             assert finalized(wire)["transaction.version"] == 2
@@ -177,7 +177,7 @@ def test_a_transaction_that_no_coordinator_knows_is_aborted_here_and_kafka_agree
             assert broker.stop() == 0
         assert levels_of(data) == levels
         kafka.start_without_cleaning()
-        with WireClient(kafka.port) as wire:
+        with TransactionClient(kafka.port) as wire:
             assert stable(wire) == dict.fromkeys(TOPICS, (4, 4))
             assert finalized(wire)["transaction.version"] == 2
         del producer
@@ -186,7 +186,7 @@ def test_a_transaction_that_no_coordinator_knows_is_aborted_here_and_kafka_agree
         successor.begin_transaction()
         successor.produce(OURS, b"committed", partition=0)
         successor.commit_transaction(180)
-        with WireClient(kafka.port) as wire:
+        with TransactionClient(kafka.port) as wire:
             poll_until(  # the marker is written after the commit is acknowledged
                 lambda: len(set(stable(wire)[OURS])) == 1,
                 timeout_s=180,

@@ -21,16 +21,12 @@ from support.applied import wait_until_applied
 from support.kafka import RealKafka, poll_until
 from support.log_under_test import batches_read, new_log
 from support.no_engine import NoEngine
-from support.transaction_wire import (
+from support.transaction_client import (
+    TransactionClient,
     TransactionRefusedError,
     Version,
     WireProducer,
-    is_stable,
-    read_committed,
-    transaction_state,
-    wait_until_ended,
 )
-from support.wire_client import WireClient
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 
@@ -86,7 +82,7 @@ class Exchange:
         """The transactional ids, which are those of the groups, too."""
         return [name_of(*each) for each in product(KINDS, self.versions)]
 
-    def begin(self, wire: WireClient, now_ms: int) -> None:
+    def begin(self, wire: TransactionClient, now_ms: int) -> None:
         """All transactions at the first broker."""
         for topic in ("a", "b"):
             wire.create(topic, 2, retention_ms=-1)
@@ -105,7 +101,7 @@ class Exchange:
         for version, kind in product(self.versions, ("committed", "aborted")):
             name = name_of(kind, version)
             self.producers[name].end(commit=kind == "committed")
-            wait_until_ended(wire, name)
+            wire.wait_until_ended(name)
 
     def prepare(self) -> None:
         """Has the outcome of some be in the log, as where a broker dies before it sends markers."""
@@ -126,14 +122,14 @@ class Exchange:
             log.flush()
             log.close()
 
-    def end(self, wire: WireClient, now_ms: int, let_time_out: Callable[[], object]) -> None:
+    def end(self, wire: TransactionClient, now_ms: int, let_time_out: Callable[[], object]) -> None:
         """Ends at the other broker what is left, and checks that all have ended as they have to."""
         for version in self.versions:
             for kind in ("committed", "aborted", "prepared-commit", "prepared-abort"):
                 wanted = "CompleteCommit" if KINDS[kind] else "CompleteAbort"
-                wait_until_ended(wire, name_of(kind, version), wanted)
+                wire.wait_until_ended(name_of(kind, version), wanted)
             continued = self.producers[name_of("continued", version)]
-            assert transaction_state(wire, continued.transactional_id) == "Ongoing"
+            assert wire.state(continued.transactional_id) == "Ongoing"
             continued.wire = wire
             continued.produce("a", 0, f"{continued.transactional_id} 3".encode())
             continued.end(commit=True)
@@ -148,10 +144,10 @@ class Exchange:
                 before.produce("a", 0, b"late")
         let_time_out()
         for version in self.versions:
-            wait_until_ended(wire, name_of("timed-out", version), "CompleteAbort")
-            wait_until_ended(wire, name_of("continued", version), "CompleteCommit")
+            wire.wait_until_ended(name_of("timed-out", version), "CompleteAbort")
+            wire.wait_until_ended(name_of("continued", version), "CompleteCommit")
         poll_until(
-            lambda: all(is_stable(wire, *each) for each in PARTITIONS),
+            lambda: all(wire.is_stable(*each) for each in PARTITIONS),
             timeout_s=_WAIT_S,
             what="no transaction is open",
         )
@@ -161,7 +157,7 @@ def set_level(port: int, level: Version) -> None:
     """Has the broker finalize that transaction.version; new clusters begin with 2."""
     if level != VERSIONS[-1]:
         update = {"feature": "transaction.version", "max_version_level": level, "upgrade_type": 2}
-        with WireClient(port) as wire:
+        with TransactionClient(port) as wire:
             answer = wire.ask(
                 "update_features", 1, {"feature_updates": [update], "timeout_ms": 10_000}
             )
@@ -182,17 +178,17 @@ def prepared(record: TransactionRecord) -> TransactionRecord:
     return record._replace(transaction=decided)
 
 
-def contents(wire: WireClient) -> dict[str, list[str]]:
+def contents(wire: TransactionClient) -> dict[str, list[str]]:
     """All that read_committed consumers see."""
     return {
         f"{topic}-{partition}": [
-            (each.value or b"").decode() for each in read_committed(wire, topic, partition)
+            (each.value or b"").decode() for each in wire.read_committed(topic, partition)[0]
         ]
         for topic, partition in PARTITIONS
     }
 
 
-def has_loaded(wire: WireClient, group: str) -> bool:
+def has_loaded(wire: TransactionClient, group: str) -> bool:
     """Whether a group has a coordinator, which has loaded its offsets."""
     if wire.find_coordinator(group) != "none":
         return False
@@ -200,7 +196,7 @@ def has_loaded(wire: WireClient, group: str) -> bool:
     return bool(answer["error_code"] == "none")
 
 
-def offsets(wire: WireClient, exchange: Exchange) -> dict[str, int]:
+def offsets(wire: TransactionClient, exchange: Exchange) -> dict[str, int]:
     """The offsets of all groups."""
     for name in exchange.names:
         poll_until(
@@ -219,7 +215,7 @@ def expected(exchange: Exchange) -> Mapping[str, set[str]]:
     return {"a-0": both | more, "a-1": both, "b-0": both}
 
 
-def require_all(wire: WireClient, exchange: Exchange) -> dict[str, list[str]]:
+def require_all(wire: TransactionClient, exchange: Exchange) -> dict[str, list[str]]:
     """Everything is as it has to be when all have ended; the records."""
     found = contents(wire)
     assert {name: set(values) for name, values in found.items()} == expected(exchange)
@@ -246,15 +242,15 @@ def test_transactions_of_a_kafka_end_here_as_they_began(kafka: RealKafka, level:
     exchange = Exchange(kafka.log_dirs[0], level)
     kafka.start_without_cleaning()
     set_level(kafka.port, level)
-    with WireClient(kafka.port) as wire:
+    with TransactionClient(kafka.port) as wire:
         exchange.begin(wire, SystemClock().now_ms())
     kafka.stop()
     exchange.prepare()
-    with ours(exchange.data) as broker, WireClient(broker.port) as wire:
+    with ours(exchange.data) as broker, TransactionClient(broker.port) as wire:
         exchange.end(wire, broker.now_ms(), lambda: broker.advance(minutes=2, compact=False))
         found = require_all(wire, exchange)
     kafka.start_without_cleaning()
-    with WireClient(kafka.port) as wire:
+    with TransactionClient(kafka.port) as wire:
         assert require_all(wire, exchange) == found
     kafka.stop()
 
@@ -262,15 +258,15 @@ def test_transactions_of_a_kafka_end_here_as_they_began(kafka: RealKafka, level:
 @pytest.mark.parametrize("level", VERSIONS)
 def test_transactions_that_began_here_end_at_a_kafka(kafka: RealKafka, level: Version) -> None:
     exchange = Exchange(kafka.log_dirs[0], level)
-    with ours(exchange.data) as broker, WireClient(broker.port) as wire:
+    with ours(exchange.data) as broker, TransactionClient(broker.port) as wire:
         set_level(broker.port, level)
         now_ms = broker.now_ms()
         exchange.begin(wire, now_ms)
     exchange.prepare()
     kafka.start_without_cleaning()
-    with WireClient(kafka.port) as wire:
+    with TransactionClient(kafka.port) as wire:
         exchange.end(wire, now_ms, lambda: None)  # its clock cannot be moved
         found = require_all(wire, exchange)
     kafka.stop()
-    with ours(exchange.data) as broker, WireClient(broker.port) as wire:
+    with ours(exchange.data) as broker, TransactionClient(broker.port) as wire:
         assert require_all(wire, exchange) == found

@@ -10,9 +10,8 @@ import pytest
 from support.kafka import poll_until
 from support.kafka_tools import KafkaTools
 from support.side_by_side import Line, Station, kafkas_tools, own_tools, run_lines
-from support.transaction_wire import WireProducer, is_stable, wait_until_ended
+from support.transaction_client import TransactionClient, WireProducer
 from support.two_brokers import TwoBrokers, make_topics
-from support.wire_client import WireClient
 
 pytestmark = [pytest.mark.kafka, pytest.mark.usefixtures("kafka_jars")]
 
@@ -56,11 +55,11 @@ _LOOKS: Final = (
 class Moment(NamedTuple):
     """Action, and the tools that are run after it."""
 
-    done: Callable[[WireClient], object]
+    done: Callable[[TransactionClient], object]
     lines: tuple[Line, ...]
 
 
-def _begin(wire: WireClient) -> None:
+def _begin(wire: TransactionClient) -> None:
     """One id whose second transaction is open, one whose first was aborted, one without any."""
     payments, shut, idle = (WireProducer(wire, name) for name in ("payments", "shut", "idle"))
     for producer in (payments, shut, idle):
@@ -68,23 +67,23 @@ def _begin(wire: WireClient) -> None:
     payments.produce("orders", 0, b"one", b"two")
     payments.produce("orders", 1, b"three")
     payments.end(commit=True)
-    wait_until_ended(wire, "payments")
+    wire.wait_until_ended("payments")
     shut.produce("orders", 0, b"four")
     shut.end(commit=False)
-    wait_until_ended(wire, "shut")
+    wire.wait_until_ended("shut")
     payments.produce("orders", 0, b"five")
 
 
-def _leave_open(wire: WireClient) -> None:
+def _leave_open(wire: TransactionClient) -> None:
     """The forced end of one transaction is complete; another one is open."""
-    wait_until_ended(wire, "payments")
-    poll_until(lambda: is_stable(wire, "orders", 0), timeout_s=60, what="no open transaction")
+    wire.wait_until_ended("payments")
+    poll_until(lambda: wire.is_stable("orders", 0), timeout_s=60, what="no open transaction")
     producer = WireProducer(wire, "shut")
     producer.init()
     producer.produce("orders", 1, b"six")
 
 
-def _nothing(_: WireClient) -> None:
+def _nothing(_: TransactionClient) -> None:
     return
 
 
@@ -108,7 +107,7 @@ _MOMENTS: Final = (
         ),
     ),
     Moment(
-        lambda wire: wait_until_ended(wire, "shut"),
+        lambda wire: wire.wait_until_ended("shut"),
         (
             *_LOOKS,
             *(
@@ -157,7 +156,7 @@ def stations(
     with TwoBrokers(root, properties=properties, prepare=_prepare, is_ready=_is_ready) as both:
         for name, port, logs in zip(("Kafka", "Cordwood"), both.ports, both.log_dirs, strict=True):
             for moment in _MOMENTS:
-                with WireClient(port) as wire:
+                with TransactionClient(port) as wire:
                     moment.done(wire)
                 station = Station(name, f"127.0.0.1:{port}", logs)
                 own = Station(f"own tools at {name}", f"127.0.0.1:{port}", logs)
@@ -176,7 +175,7 @@ def _prepare(port: int) -> None:
 
 
 def _is_ready(port: int) -> None:
-    with WireClient(port) as wire:
+    with TransactionClient(port) as wire:
         wire.ask("metadata", 12, {"topics": []})
 
 

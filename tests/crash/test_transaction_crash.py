@@ -26,17 +26,10 @@ from cordwood.coordinator.transaction.maintenance import TransactionMaintenance
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.testing.broker import RunningBroker
 from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
-from support import transaction_wire
+from support import transaction_client
 from support.kafka import KafkaRunError
 from support.no_engine import NoEngine
-from support.transaction_wire import (
-    Version,
-    WireProducer,
-    is_stable,
-    read_committed,
-    wait_until_ended,
-)
-from support.wire_client import WireClient
+from support.transaction_client import TransactionClient, Version, WireProducer
 
 LOGS = Path("/logs")
 PARTITIONS = [("a", 0), ("a", 1), ("b", 0)]
@@ -109,7 +102,7 @@ def running(fs: SimulatedFileSystem) -> RunningBroker:
 def ended(root: Path, version: Version, *, commit: bool, images: int, seed: int) -> list[Moment]:
     """The moments of a transaction's end."""
     fs = SimulatedFileSystem()
-    with running(fs) as broker, WireClient(broker.port) as wire:
+    with running(fs) as broker, TransactionClient(broker.port) as wire:
         for topic in ("a", "b"):
             wire.create(topic, 2)
         producer = WireProducer(wire, ID, version=version, timestamp_ms=broker.now_ms())
@@ -117,13 +110,13 @@ def ended(root: Path, version: Version, *, commit: bool, images: int, seed: int)
         producer.produce("a", 0, b"before")
         producer.commit_offset(GROUP, "a", 0, BEFORE)
         producer.end(commit=True)
-        wait_until_ended(wire, ID)
+        wire.wait_until_ended(ID)
     # All that is there so far is on disk.
     fs.store(root, LOGS)
     fs = SimulatedFileSystem()
     fs.load(root, LOGS)
     camera = Camera(fs, random.Random(seed), images)  # repeats itself
-    with running(fs) as broker, WireClient(broker.port) as wire:
+    with running(fs) as broker, TransactionClient(broker.port) as wire:
         producer.wire = wire
         for topic, partition in PARTITIONS:
             producer.produce(topic, partition, b"one", b"two")
@@ -131,14 +124,14 @@ def ended(root: Path, version: Version, *, commit: bool, images: int, seed: int)
         camera.begin()
         producer.end(commit=commit)
         camera.is_answered = True
-        wait_until_ended(wire, ID)
+        wire.wait_until_ended(ID)
         camera.end()
     return camera.moments
 
 
-def contents(wire: WireClient) -> dict[str, list[bytes | None]]:
+def contents(wire: TransactionClient) -> dict[str, list[bytes | None]]:
     return {
-        f"{topic}-{partition}": [each.value for each in read_committed(wire, topic, partition)]
+        f"{topic}-{partition}": [each.value for each in wire.read_committed(topic, partition)[0]]
         for topic, partition in PARTITIONS
     }
 
@@ -165,18 +158,18 @@ def judged(moment: Moment, *, commit: bool, camera: Camera | None = None) -> Ver
     """
     if camera is not None:
         camera.begin()
-    with running(moment.fs) as broker, WireClient(broker.port) as wire:
-        found = wait_until_ended(wire, ID, *_STATES)
+    with running(moment.fs) as broker, TransactionClient(broker.port) as wire:
+        found = wire.wait_until_ended(ID, *_STATES)
         if found == "Ongoing":
             assert not moment.is_answered, moment.operation
             assert contents(wire) == expected(is_committed=False), moment.operation
             broker.advance(minutes=2, compact=False)
-        outcome = wait_until_ended(wire, ID)
+        outcome = wire.wait_until_ended(ID)
         if camera is not None:
             camera.end()
         is_committed = outcome == "CompleteCommit"
         assert is_committed == (commit and found != "Ongoing"), (moment.operation, found, outcome)
-        assert all(is_stable(wire, *each) for each in PARTITIONS), moment.operation
+        assert all(wire.is_stable(*each) for each in PARTITIONS), moment.operation
         assert contents(wire) == expected(is_committed=is_committed), moment.operation
         offset = wire.committed(GROUP, "a", 0)
         assert offset == (OFFSET if is_committed else BEFORE), moment.operation
@@ -184,7 +177,7 @@ def judged(moment: Moment, *, commit: bool, camera: Camera | None = None) -> Ver
     return Verdict(found, outcome, camera.moments if camera is not None else [])
 
 
-def continues(wire: WireClient, now_ms: int, *, is_committed: bool) -> None:
+def continues(wire: TransactionClient, now_ms: int, *, is_committed: bool) -> None:
     """The next producer of the id has a transaction over the same partitions."""
     producer = WireProducer(wire, ID, timestamp_ms=now_ms)
     producer.init()
@@ -192,7 +185,7 @@ def continues(wire: WireClient, now_ms: int, *, is_committed: bool) -> None:
         producer.produce(topic, partition, b"next")
     producer.commit_offset(GROUP, "a", 0, OFFSET + 1)
     producer.end(commit=True)
-    wait_until_ended(wire, ID)
+    wire.wait_until_ended(ID)
     wanted = {
         name: [*values, b"next"] for name, values in expected(is_committed=is_committed).items()
     }
@@ -293,6 +286,6 @@ def test_a_step_that_is_forgotten_is_found(
     moments = ended(tmp_path, 2, commit=True, images=2, seed=2)
     where, name, instead = FORGOTTEN[what]
     monkeypatch.setattr(where, name, instead)
-    monkeypatch.setattr(transaction_wire, "WAIT_S", 1.0)
+    monkeypatch.setattr(transaction_client, "WAIT_S", 1.0)
     with pytest.raises((AssertionError, KafkaRunError)):
         _judge_with(tmp_path / "again", moments)

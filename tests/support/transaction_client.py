@@ -1,9 +1,14 @@
-"""Requests of a transactional producer, one by one, in any version; errors are names."""
+"""Requests of transactions in any version, errors are names; and a producer that repeats them.
+
+A `TransactionClient` is a connection. A `WireProducer` runs transactions over it as a client with
+transaction.version 0 or 2.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeVar
 
 from cordwood.format.record_batch import Record, RecordBatch, build_batch, iter_batches
 from support.kafka import poll_until
@@ -14,7 +19,25 @@ _TIMESTAMP_MS = 1_700_000_000_000
 _TRANSACTION = 1
 _GROUP = 0
 _BATCHED_SINCE = 4
+_READ_COMMITTED = 1
 _AGAIN = frozenset({"concurrent_transactions", "coordinator_load_in_progress"})
+#: Errors of a coordinator that is being made or loaded, or is still in a transition.
+_NOT_YET = _AGAIN | {
+    "coordinator_not_available",
+    "not_coordinator",
+    "unknown_topic_or_partition",
+}
+_ENDED = ("CompleteCommit", "CompleteAbort", "Empty")
+WAIT_S = 60.0
+"""How long a coordinator may take."""
+
+T = TypeVar("T")
+Version = Literal[0, 2]
+Partition = tuple[str, int]
+
+
+class TransactionRefusedError(AssertionError):
+    """A request of the transaction has an error."""
 
 
 class Producer(NamedTuple):
@@ -32,9 +55,15 @@ class Producer(NamedTuple):
             "producer_epoch": self.epoch,
         }
 
-    def batch(self, *values: bytes, sequence: int = 0) -> bytes:
+    def batch(
+        self,
+        *values: bytes,
+        sequence: int = 0,
+        key: bytes = b"k",
+        timestamp_ms: int = _TIMESTAMP_MS,
+    ) -> bytes:
         """A batch of its transaction."""
-        records = [Record(n, _TIMESTAMP_MS, b"k", value) for n, value in enumerate(values)]
+        records = [Record(n, timestamp_ms, key, value) for n, value in enumerate(values)]
         return build_batch(
             records,
             base_offset=0,
@@ -56,7 +85,7 @@ class TransactionClient(WireClient):
             answer = self.ask("find_coordinator", 4, asked)
             return str(answer["coordinators"][0]["error_code"])
 
-        poll_until(lambda: error() == "none", timeout_s=60, what="a coordinator")
+        poll_until(lambda: error() == "none", timeout_s=WAIT_S, what="a coordinator")
 
     def find_group(self, group: str) -> None:
         """Waits until a group has a coordinator."""
@@ -77,7 +106,7 @@ class TransactionClient(WireClient):
             answers.append(self.ask("init_producer_id", version, values))
             return answers[-1]["error_code"] not in _AGAIN
 
-        poll_until(is_answered, timeout_s=60, what="the end of what is in progress")
+        poll_until(is_answered, timeout_s=WAIT_S, what="the end of what is in progress")
         return answers[-1]
 
     def producer(self, transactional_id: str, **fields: Any) -> Producer:
@@ -121,14 +150,15 @@ class TransactionClient(WireClient):
         version: int = 11,
         *,
         acks: int = -1,
+        partition: int = 0,
     ) -> dict[str, Plain]:
-        """Writes a batch to partition 0 of each topic; the answers by topic, up to version 12."""
+        """Writes a batch to a partition of each topic; the answers by topic, up to version 12."""
         values = {
             "acks": acks,
             "timeout_ms": 5000,
             "transactional_id": producer.transactional_id,
             "topic_data": [
-                {"name": name, "partition_data": [{"index": 0, "records": records}]}
+                {"name": name, "partition_data": [{"index": partition, "records": records}]}
                 for name, records in batches.items()
             ],
         }
@@ -154,8 +184,19 @@ class TransactionClient(WireClient):
             states.append(self.state(transactional_id))
             return not states[-1].startswith("Prepare")
 
-        poll_until(is_settled, timeout_s=60, what="the markers")
+        poll_until(is_settled, timeout_s=WAIT_S, what="the markers")
         return states[-1]
+
+    def wait_until_ended(self, transactional_id: str, *states: str) -> str:
+        """The state when it is one of these, by default a completed one."""
+        wanted = states or _ENDED
+
+        def ended() -> str | None:
+            state = self.state(transactional_id)
+            return state if state in wanted else None
+
+        what = f"{transactional_id} is one of {wanted}"
+        return poll_until(ended, timeout_s=WAIT_S, what=what)
 
     def described(self, transactional_id: str) -> Plain:
         """DescribeTransactions' answer on a transaction that has begun, or has an error."""
@@ -164,9 +205,10 @@ class TransactionClient(WireClient):
         return dict(found)
 
     def state(self, transactional_id: str) -> str:
-        """The state of a transactional id; "" if there is none."""
+        """The state of a transactional id, "" if there is none, or the error's name."""
         answer = self.ask("list_transactions", 0, {})
-        assert answer["error_code"] == "none", answer
+        if answer["error_code"] != "none":
+            return str(answer["error_code"])
         states = {
             each["transactional_id"]: each["transaction_state"]
             for each in answer["transaction_states"]
@@ -223,10 +265,28 @@ class TransactionClient(WireClient):
         (found,) = answer["topics"][0]["partitions"]
         return found["committed_offset"], found["error_code"]
 
-    def marks(self, topic: str) -> tuple[int, int]:
-        """The last stable offset and the high watermark of partition 0."""
-        found = self.fetch(topic)
+    def marks(self, topic: str, partition: int = 0) -> tuple[int, int]:
+        """The last stable offset and the high watermark of a partition."""
+        found = self.fetch(topic, partition)
         return found["last_stable_offset"], found["high_watermark"]
+
+    def is_stable(self, topic: str, partition: int) -> bool:
+        """Whether no transaction is open in a partition."""
+        last_stable_offset, high_watermark = self.marks(topic, partition)
+        return last_stable_offset == high_watermark
+
+    def read_committed(
+        self, topic: str, partition: int, offset: int = 0
+    ) -> tuple[list[Record], int]:
+        """The records of a read_committed consumer from an offset on, and where it continues."""
+        found: list[Record] = []
+        while True:
+            told = self.fetch(topic, partition, offset, isolation_level=_READ_COMMITTED)
+            assert told["error_code"] == "none", told
+            if not told["records"]:
+                return found, offset
+            seen, offset = visible(told["records"], told["aborted_transactions"] or [], offset)
+            found += seen
 
     def outcomes(self, topic: str) -> list[str]:
         """The content of partition 0: the values of records, "commit" and "abort" for markers."""
@@ -242,3 +302,121 @@ class TransactionClient(WireClient):
                     else:
                         outcomes.append((record.value or b"").decode())
         return outcomes
+
+
+def visible(
+    records: bytes, aborted: Sequence[dict[str, Any]], offset: int
+) -> tuple[list[Record], int]:
+    """The records that a consumer returns from an answer, and the offset at which it continues.
+
+    Source: org.apache.kafka.clients.consumer.internals.CompletedFetch.
+    """
+    waiting = sorted(aborted, key=lambda each: each["first_offset"])
+    dropped: set[int] = set()
+    found: list[Record] = []
+    for _, batch in iter_batches(records):
+        assert isinstance(batch, RecordBatch), batch
+        header = batch.header
+        while waiting and waiting[0]["first_offset"] <= header.last_offset:
+            dropped.add(waiting.pop(0)["producer_id"])
+        if header.is_control:
+            dropped.discard(
+                header.producer_id
+            )  # an abort's marker; a commit's is of no dropped one
+        elif not (header.is_transactional and header.producer_id in dropped):
+            found += [each for each in batch.records() if each.offset >= offset]
+        offset = header.last_offset + 1
+    return found, offset
+
+
+@dataclass(slots=True)
+class WireProducer:
+    """Transactions of one transactional id over a connection; `version` is the client's.
+
+    Requests are repeated while the coordinator is not ready for them.
+    """
+
+    wire: TransactionClient
+    transactional_id: str
+    version: Version = 2
+    timeout_ms: int = 60_000
+    timestamp_ms: int = _TIMESTAMP_MS
+    producer_id: int = -1
+    producer_epoch: int = -1
+    _sequences: dict[Partition, int] = field(default_factory=dict)
+
+    @property
+    def _producer(self) -> Producer:
+        return Producer(self.transactional_id, self.producer_id, self.producer_epoch)
+
+    def init(self) -> None:
+        """Gets the id and the epoch; a transaction that is open is aborted."""
+        self.wire.find(self.transactional_id)
+        timeout = {"transaction_timeout_ms": self.timeout_ms}
+        self._take(self._tried(lambda: self.wire.init(self.transactional_id, **timeout), _error))
+
+    def _take(self, answer: Plain) -> None:
+        taken = answer["producer_id"], answer["producer_epoch"]
+        if taken != (self.producer_id, self.producer_epoch):
+            self._sequences = {}
+        self.producer_id, self.producer_epoch = taken
+
+    def produce(self, topic: str, partition: int, *values: bytes, key: bytes = b"k") -> None:
+        """Writes a batch; with version 0 the partition is added to the transaction first."""
+        place = topic, partition
+        if self.version == 0:
+            added = {topic: [partition]}
+            self._tried(lambda: self.wire.add(self._producer, added), lambda all_: all_[place])
+        sequence = self._sequences.get(place, 0)
+        batch = self._producer.batch(
+            *values, sequence=sequence, key=key, timestamp_ms=self.timestamp_ms
+        )
+        version = 12 if self.version == 2 else 11
+        self._tried(
+            lambda: self.wire.write(self._producer, {topic: batch}, version, partition=partition),
+            lambda topics: _error(topics[topic]),
+        )
+        self._sequences[place] = sequence + len(values)
+
+    def commit_offset(self, group: str, topic: str, partition: int, offset: int) -> None:
+        """Sends an offset of a group to the transaction."""
+        self.wire.find_group(group)
+        if self.version == 0:
+            self._tried(lambda: self.wire.add_offsets(self._producer, group), str)
+        place, version = (topic, partition), 5 if self.version == 2 else 4
+        self._tried(
+            lambda: self.wire.commit_offsets(
+                self._producer, group, {place: offset}, version, metadata=""
+            ),
+            lambda errors: errors[place],
+        )
+
+    def end(self, *, commit: bool) -> None:
+        """Commits or aborts; the outcome is decided when it returns."""
+        version = 5 if self.version == 2 else 3
+        answer = self._tried(
+            lambda: self.wire.end(self._producer, commit=commit, version=version), _error
+        )
+        if self.version == 2:
+            self._take(answer)
+
+    def _tried(self, ask: Callable[[], T], error_of: Callable[[T], str]) -> T:
+        """The answer without an error.
+
+        Raises:
+            TransactionRefusedError: an error that is an outcome.
+        """
+        answers: list[T] = []
+
+        def is_answered() -> bool:
+            answers.append(ask())
+            return error_of(answers[-1]) not in _NOT_YET
+
+        poll_until(is_answered, timeout_s=WAIT_S, what="the coordinator answers")
+        if error_of(answers[-1]) != "none":
+            raise TransactionRefusedError(f"{self.transactional_id}: {answers[-1]}")
+        return answers[-1]
+
+
+def _error(answer: Plain) -> str:
+    return str(answer["error_code"])

@@ -68,7 +68,15 @@ class WireClient(Wire):
         found: Plain = answer["responses"][0]["partition_responses"][0]
         return found
 
-    def fetch(self, topic: str, partition: int = 0, offset: int = 0, *, wait_ms: int = 0) -> Plain:
+    def fetch(
+        self,
+        topic: str,
+        partition: int = 0,
+        offset: int = 0,
+        *,
+        wait_ms: int = 0,
+        isolation_level: int = 0,
+    ) -> Plain:
         """The answer for the one partition."""
         wanted = {
             "partition": partition,
@@ -83,6 +91,7 @@ class WireClient(Wire):
                 "max_wait_ms": wait_ms,
                 "min_bytes": 1,
                 "max_bytes": _FETCH_BYTES,
+                "isolation_level": isolation_level,
                 "session_epoch": -1,
                 "topics": [{"topic": topic, "partitions": [wanted]}],
             },

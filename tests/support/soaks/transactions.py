@@ -22,8 +22,7 @@ from support.served import ServedBroker
 from support.soaks.process import ReportingProcess
 from support.soaks.producer import DATA, PARTITIONS, TABLE
 from support.soaks.producer_judge import NO_OFFSET, Judge, Plan, Report, Row, Seen
-from support.transaction_wire import fetch_committed, is_stable, read_committed, visible
-from support.wire_client import WireClient
+from support.transaction_client import TransactionClient
 
 PRODUCERS: Final = ("one", "two", "three")
 _WAIT_S: Final = 180.0
@@ -106,18 +105,13 @@ class Follower:
         self.seen: dict[int, list[Seen]] = {n: [] for n in range(PARTITIONS)}
         self._offsets = dict.fromkeys(range(PARTITIONS), 0)
 
-    def follow(self, wire: WireClient) -> None:
+    def follow(self, wire: TransactionClient) -> None:
         """Reads up to the last stable offsets."""
         for partition in range(PARTITIONS):
-            while True:
-                offset = self._offsets[partition]
-                told = fetch_committed(wire, DATA, partition, offset)
-                if not told["records"]:
-                    break
-                found, self._offsets[partition] = visible(
-                    told["records"], told["aborted_transactions"] or [], offset
-                )
-                self.seen[partition] += [Seen(*json.loads(each.value or b"")) for each in found]
+            found, self._offsets[partition] = wire.read_committed(
+                DATA, partition, self._offsets[partition]
+            )
+            self.seen[partition] += [Seen(*json.loads(each.value or b"")) for each in found]
 
 
 class TransactionSoak:
@@ -148,7 +142,7 @@ class TransactionSoak:
                 for worker in self._workers.values():
                     worker.kill()
             self._time_out()
-            with WireClient(self._broker.port) as wire:
+            with TransactionClient(self._broker.port) as wire:
                 complaints = self._complaints(wire)
         return Outcome(self._events, self._judge.counts, self._compactions(), complaints)
 
@@ -175,7 +169,7 @@ class TransactionSoak:
             return all(self._workers[name].ended >= before[name] + more for name in PRODUCERS)
 
         poll_until(ended, timeout_s=_WAIT_S, what="transactions end", interval_s=0.002)
-        with WireClient(self._broker.port) as wire:
+        with TransactionClient(self._broker.port) as wire:
             self._follower.follow(wire)
 
     def _happen(self) -> None:
@@ -214,9 +208,9 @@ class TransactionSoak:
         with urllib.request.urlopen(asked, timeout=_WAIT_S):  # noqa: S310  # loopback
             pass
         places = [(DATA, each) for each in range(PARTITIONS)] + [(TABLE, 0)]
-        with WireClient(self._broker.port) as wire:
+        with TransactionClient(self._broker.port) as wire:
             poll_until(
-                lambda: all(is_stable(wire, *place) for place in places),
+                lambda: all(wire.is_stable(*place) for place in places),
                 timeout_s=_WAIT_S,
                 what="open transactions are aborted",
             )
@@ -225,11 +219,11 @@ class TransactionSoak:
         """The number of compactions of each topic."""
         return Counter(re.findall(r"cleaned log (\S+)-\d+ ", self._broker.log))
 
-    def _complaints(self, wire: WireClient) -> list[str]:
+    def _complaints(self, wire: TransactionClient) -> list[str]:
         self._follower.follow(wire)
         afresh = Follower()
         afresh.follow(wire)
-        table = [Row(*json.loads(each.value or b"")) for each in read_committed(wire, TABLE, 0)]
+        table = [Row(*json.loads(each.value or b"")) for each in wire.read_committed(TABLE, 0)[0]]
         offsets = {name: max(wire.committed(name, DATA, 0), NO_OFFSET) for name in PRODUCERS}
         found = self._judge.complaints(afresh.seen, table, offsets)
         if self._follower.seen != afresh.seen:
@@ -237,7 +231,7 @@ class TransactionSoak:
         return found
 
     def _make_topics(self) -> None:
-        with WireClient(self._broker.port) as wire:
+        with TransactionClient(self._broker.port) as wire:
             wire.create(DATA, PARTITIONS, retention_ms=-1)
             # The coordinators' own topics are compacted too.
             for topic, segment_bytes in _COMPACTED.items():
