@@ -17,7 +17,7 @@ def served(root: Path, *, kill_before: str | None = None) -> ServedBroker:
     return ServedBroker(
         root / "logs",
         SETTINGS if kill_before else {},
-        module="support.serve_killed",
+        module="support.serve_in_process",
         environment={"KILL_BEFORE": kill_before} if kill_before else {},
     )
 

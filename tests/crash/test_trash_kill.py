@@ -42,7 +42,7 @@ def served(root: Path, kill: str | None = None) -> ServedBroker:
             "log.initial.task.delay.ms": "0",
             "log.segment.delete.delay.ms": "1000",
         },
-        module="support.serve_killed",
+        module="support.serve_in_process",
         environment={} if kill is None else {"KILL_BEFORE": kill},
     )
 
