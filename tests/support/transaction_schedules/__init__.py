@@ -1,1 +1,0 @@
-"""Random schedules of producers with transactions, and a model of what must hold."""
