@@ -587,13 +587,8 @@ class TransactionScript:
             for each in _by_topic(self._partitions())
         ]
         isolation = int(self._maybe(0.7))
-        values = {
-            "replica_id": -1,
-            "isolation_level": isolation,
-            "topics": topics,
-            "timeout_ms": 1000,
-        }
-        return Request("list_offsets", version, values)
+        values = {"replica_id": -1, "isolation_level": isolation, "timeout_ms": 1000}
+        return Request("list_offsets", version, {**values, "topics": topics})
 
     def _fetch(self) -> Request:
         version = self._served(4, 18)
