@@ -42,6 +42,8 @@ class LogMove:
                 future.truncate_fully_and_start_at(self._current.log_start_offset)
         else:
             future = manager.require(partition, future=True)
+            if self._current.topic_id is not None:  # it may not have been written yet
+                future.assign_topic_id(self._current.topic_id)
             same = _first_difference(self._current, future)
             gap = future.offsets.gap
             future.truncate_to(same if gap is None else min(same, gap))

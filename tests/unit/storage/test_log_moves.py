@@ -425,6 +425,19 @@ def test_a_move_that_a_restart_interrupts_goes_on_where_it_was(logs: StoredLogs,
     check_moved(logs, expected)
 
 
+def test_a_future_log_that_was_killed_before_its_first_record_has_the_topic_id(
+    logs: StoredLogs,
+) -> None:
+    LogMove(logs.manager, PARTITION, B)
+    logs.kill()
+    logs.start()
+    move = LogMove(logs.manager, PARTITION, B)
+    assert future(logs).topic_id == TOPIC_ID
+    catch_up(move)
+    move.finish()
+    assert current(logs).topic_id == TOPIC_ID
+
+
 def test_what_the_future_log_has_and_the_current_one_lost_in_a_crash_is_cut_off(
     logs: StoredLogs,
 ) -> None:
