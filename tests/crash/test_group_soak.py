@@ -13,6 +13,7 @@ import threading
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import Any, Final
 
@@ -143,6 +144,7 @@ class Soak:
     def run(self, seconds: float) -> Outcome:
         """Lets things happen for so long, then waits for the end of all rebalances."""
         with self._broker:
+            self._judge.served_since_s = time.monotonic()
             self._make_topic()
             try:
                 self._workers = [self._worker() for _ in range(_WORKERS)]
@@ -187,18 +189,23 @@ class Soak:
         elif kind == "kill":
             self._workers[index].kill()
             self._workers[index] = self._worker()
-        elif self._random.random() < 0.5:
-            kind = "stop of the broker"
-            self._broker.stop()
-            self._broker.start()
         else:
-            kind = "kill of the broker"
-            self._broker.kill()
-            self._broker.start()
+            is_stopped = self._random.random() < 0.5
+            kind = "stop of the broker" if is_stopped else "kill of the broker"
+            self._restart(is_stopped=is_stopped)
         with self._lock:
             self._history.note("done", kind)
         assert self._broker.exit_code is None, "another process has the port"
         self._events[kind] += 1
+
+    def _restart(self, *, is_stopped: bool) -> None:
+        self._judge.served_since_s = inf
+        if is_stopped:
+            self._broker.stop()
+        else:
+            self._broker.kill()
+        self._broker.start()
+        self._judge.served_since_s = time.monotonic()
 
     def _worker(self) -> Worker:
         self._started += 1

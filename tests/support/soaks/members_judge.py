@@ -12,6 +12,8 @@ from typing import NamedTuple
 _COMPLAINTS_MAX = 20
 #: How much later than the broker a client may note that a commit was accepted.
 _LATE_S = 1.0
+#: Until when a client without an answer has to give up a request: socket.timeout.ms.
+_REQUEST_S = 60.0
 
 
 class Place(NamedTuple):
@@ -65,10 +67,15 @@ class Judge:
     owned: dict[Place, list[Owning]] = field(default_factory=lambda: defaultdict(list))
     committed: dict[Place, list[Commit]] = field(default_factory=lambda: defaultdict(list))
     read: dict[Place, list[tuple[float, int]]] = field(default_factory=lambda: defaultdict(list))
+    served_since_s: float = inf
+    """When the broker has begun to serve; infinite while it is away."""
 
     def take(self, worker: int, report: Report) -> None:
         """Takes a report of a worker."""
-        self.counts[report.kind] += 1
+        kind = report.kind
+        if kind == "stuck" and report.at_s < self.served_since_s + _REQUEST_S:
+            kind = "stuck without a broker"
+        self.counts[kind] += 1
         place = Place(report.group, report.partition)
         if report.kind == "assigned":
             self.owned[place].append(Owning(worker, report.at_s))

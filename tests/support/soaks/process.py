@@ -22,7 +22,8 @@ class ReportingProcess:
     ) -> None:
         """Args: `wait_s` is how long it has to end after a signal before it is killed."""
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            # Beside the broker that it loads: what is tried has the processor first.
+            ["nice", "-n", "10", sys.executable, "-m", module, *arguments],
             stdout=subprocess.PIPE,
             text=True,
         )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 from support.soaks.members_judge import Judge, Place, Report
@@ -120,3 +122,16 @@ def test_a_group_commits_since_a_moment_if_its_last_commit_was_accepted_then() -
     judge = judge_of((1, "assigned", 0, -1), (1, "committed", 1, 5), (1, "committed", 3, 6))
     assert judge.committing_since(3) == {"group-0"}
     assert judge.committing_since(3.1) == set()
+
+
+@pytest.mark.parametrize(
+    ("at_s", "kind"),
+    [(60.0, "stuck without a broker"), (80.0, "stuck")],
+    ids=["soon", "long after"],
+)
+def test_client_that_hangs_is_the_brokers_doing_where_it_had_served(at_s: float, kind: str) -> None:
+    judge = Judge(SESSION_S, REBALANCE_S)
+    judge.take(1, Report("stuck", 1.0, *P0, -1))
+    judge.served_since_s = 20.0
+    judge.take(1, Report("stuck", at_s, *P0, -1))
+    assert judge.counts == Counter(["stuck without a broker", kind])
