@@ -26,9 +26,13 @@ STOCK_PROPERTIES: Mapping[str, str] = {
 }
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def tools(kafka_jars: Path) -> Iterator[KafkaTools]:
-    """Kafka's tools, in one virtual machine for the tests of all files."""
+    """Kafka's tools, in one virtual machine for the tests of a file.
+
+    A tool that fails leaves threads of its client, which log into what later tools print: a machine
+    for all files would show the dead brokers of other tests.
+    """
     assert kafka_jars.is_dir()
     with KafkaTools() as running:
         yield running
