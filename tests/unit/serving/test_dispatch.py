@@ -168,9 +168,9 @@ def test_a_client_that_may_not_do_what_an_api_needs_is_refused_before_its_handle
 @pytest.mark.parametrize(
     ("refusing", "seen", "code"),
     [
-        ("", ["authorize", "quota", "handle", "audit", "count"], 0),
-        ("quota", ["authorize", "quota", "audit", "count"], 89),
-        ("authorize", ["authorize", "audit", "count"], 30),
+        ("", ["authorize", "quota", "handle", "audit"], 0),
+        ("quota", ["authorize", "quota", "audit"], 89),
+        ("authorize", ["authorize", "audit"], 30),
     ],
 )
 def test_the_steps_of_a_request_have_one_order(refusing: str, seen: list[str], code: int) -> None:
@@ -191,20 +191,17 @@ def test_the_steps_of_a_request_have_one_order(refusing: str, seen: list[str], c
         steps.append("audit")
         assert isinstance(exchange.response, HeartbeatResponse)
         assert exchange.response.error_code == code
+        assert "Heartbeat" not in handled.metrics.by_api, "it is counted last"
 
     class Steps(Handled):
         def handle(self, context: object, request: Any) -> Message:
             steps.append("handle")
             return super().handle(context, request)
 
-    class Counts(RequestMetrics):
-        def answered(self, api: str, version: int, seconds: float) -> None:
-            steps.append("count")
-
     handled = Steps(error_code=0)
-    handled.metrics = Counts()
     node = SimpleNamespace(authorizer=SimpleNamespace(authorize=authorize))
     needs = (on_group(AclOperation.READ),)
     dispatcher = handled.dispatcher(node=node, needs=needs, quotas=[quota], audits=[audit])
     assert dispatcher.answer(frame_of(HEARTBEAT, 4), SESSION)
     assert steps == seen
+    assert handled.metrics.by_api["Heartbeat"].count == 1
