@@ -7,12 +7,12 @@ Source: kafka.server.KafkaApis.handleOffsetCommitRequest, OffsetCommitResponse.B
 
 from __future__ import annotations
 
-from functools import lru_cache
 from uuid import UUID
 
 from cordwood.broker.broker_context import BrokerContext
 from cordwood.broker.coordinator_answer import CoordinatorAnswer
 from cordwood.coordinator.group.offset_requests import CommitPartition, CommitRequest, CommitTopic
+from cordwood.format.messages.message import maker
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.model.uuids import ZERO_UUID
@@ -28,6 +28,8 @@ _NOT_ALLOWED: int = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 _TOO_LONG: int = ErrorCode.OFFSET_METADATA_TOO_LARGE
 
 _TOPIC_IDS_SINCE = 10
+
+_new_result = maker(OffsetCommitResponse.OffsetCommitResponsePartition)
 
 
 class _Asked:
@@ -100,20 +102,12 @@ class _Asked:
             name=self.name or "",
             topic_id=self.topic_id,
             partitions=[
-                _result(each.partition_index, error)
+                _new_result(partition_index=each.partition_index, error_code=error)
                 for each, error, _ in in_steps(
                     sorted(answers, key=lambda answer: answer[2]), every=16
                 )
             ],
         )
-
-
-@lru_cache(maxsize=1 << 12)
-def _result(index: int, error_code: int) -> OffsetCommitResponse.OffsetCommitResponsePartition:
-    """The result of a partition; shared: most requests have the same ones."""
-    return OffsetCommitResponse.OffsetCommitResponsePartition(
-        partition_index=index, error_code=error_code
-    )
 
 
 def handle(context: BrokerContext, request: OffsetCommitRequest) -> Response:

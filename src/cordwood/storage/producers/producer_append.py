@@ -34,7 +34,7 @@ _log = logging.getLogger(__name__)
 
 EPOCH_MAX = (1 << 15) - 1
 
-#: The version of transactions.protocol that a data batch is written under is nobody's business.
+#: transactions.protocol of a data batch: the checks of a data batch do not use it.
 TRANSACTION_VERSION_UNKNOWN = -1
 #: From this version on, each transaction has an epoch of its own (KIP-890).
 TRANSACTION_VERSION_EPOCHS = 2
