@@ -16,6 +16,7 @@ from cordwood.model.kafka_errors import (
     InvalidProducerEpochError,
     InvalidTxnStateError,
     OutOfOrderSequenceError,
+    StorageError,
     TransactionCoordinatorFencedError,
 )
 from cordwood.model.topic_partition import TopicPartition
@@ -76,7 +77,7 @@ class ProducerAppendInfo:
             current: the producer as it is, empty when it is new.
             origin: how much is checked.
             verification: the producer's, while a transaction of its is being verified.
-            refused: of the batches of a new producer that did not fit on the disk.
+            refused: of the producer's batches that did not fit on the disk.
             on_warning: called for batches that a leader would have refused.
         """
         self.producer_id = current.producer_id
@@ -115,6 +116,7 @@ class ProducerAppendInfo:
         Raises:
             InvalidProducerEpochError: the epoch is older than the one known, unless replicated.
             OutOfOrderSequenceError: a client's sequence does not follow the last.
+            StorageError: a client's batch before it did not fit on the disk.
             InvalidTxnStateError: a batch outside of the transaction that is open.
             TransactionCoordinatorFencedError: another coordinator has taken over, unless
                 replicated.
@@ -239,7 +241,7 @@ class ProducerAppendInfo:
             self._check_verification(verification, first_sequence, offset)
         refused = self._refused
         if refused is not None and epoch == refused.producer_epoch:
-            self._check_attempted(refused, first_sequence, offset)
+            self._check_refused(refused, first_sequence)
         if epoch != entry.producer_epoch:
             if first_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
                 # Kafka's text lacks a space here.
@@ -275,15 +277,18 @@ class ProducerAppendInfo:
                 "Expected sequence 0 for transactions v2 idempotent producer with no existing "
                 "state."
             )
-        self._check_attempted(verification, first_sequence, offset)
-
-    def _check_attempted(
-        self, attempted: AttemptedSequence, first_sequence: int, offset: int
-    ) -> None:
-        if first_sequence > attempted.lowest_sequence:
+        if first_sequence > verification.lowest_sequence:
             raise OutOfOrderSequenceError(
                 f"{self._out_of_order(offset)}: {first_sequence} (incoming seq. number), "
-                f"{attempted.lowest_sequence} (earliest seen sequence)"
+                f"{verification.lowest_sequence} (earliest seen sequence)"
+            )
+
+    def _check_refused(self, refused: AttemptedSequence, first_sequence: int) -> None:
+        if first_sequence > refused.lowest_sequence:
+            raise StorageError(
+                f"A batch of producer {self.producer_id} with sequence {refused.lowest_sequence} "
+                f"did not fit on the disk of {self._topic_partition}: sequence {first_sequence} "
+                "is refused until it is written"
             )
 
     def _out_of_order(self, offset: int) -> str:

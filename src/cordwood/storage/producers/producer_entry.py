@@ -65,7 +65,7 @@ class VerificationGuard:
 
 
 class AttemptedSequence:
-    """The lowest sequence that a producer without state has tried in its newest epoch.
+    """The lowest sequence that a producer has tried in its newest epoch without being written.
 
     If a batch with a higher one were taken first, the lower one could never be written.
     `timestamp` is in ms, for the expiry.

@@ -189,32 +189,33 @@ class ProducerStateManager:
     def prepare_update(self, producer_id: int, origin: AppendOrigin) -> ProducerAppendInfo:
         """Begins the change of one producer by an append; nothing changes yet."""
         current = self._producers.get(producer_id)
-        refused = None
         if current is None:
             current = ProducerStateEntry(producer_id)
-            refused = self._refused.get(producer_id)
         return ProducerAppendInfo(
             self.topic_partition,
             current,
             origin,
             self.verifications.get(producer_id) if self.verifications else None,
-            refused=refused,
+            refused=self._refused.get(producer_id) if self._refused else None,
             on_warning=self._warn,
         )
 
     def note_refused(self, header: BatchHeader, now_ms: int) -> None:
-        """Records that a client's batch did not fit on the disk.
+        """Records that a client's batch did not fit on the disk: those behind it are refused, too.
 
         A producer without state may begin with any sequence. If the batch behind the refused one
         were taken as its beginning, the refused one could never be written: clients would fail, or,
-        like librdkafka, report it as delivered. Kafka takes the log directory offline instead.
+        like librdkafka, report it as delivered. To a producer with state the batch behind would be
+        out of order: librdkafka then takes another epoch, and sends again under it what other
+        partitions may have already. Kafka takes the log directory offline instead, and answers
+        KAFKA_STORAGE_ERROR to all of them.
 
         Args:
             header: as the client sent it.
             now_ms: for the expiry.
         """
         producer_id = header.producer_id
-        if producer_id < 0 or self._producers.get(producer_id) is not None:
+        if producer_id < 0:
             return
         refused = self._refused.get(producer_id)
         if refused is None:
@@ -228,10 +229,11 @@ class ProducerStateManager:
         """Applies an append, and the transactions that it begins."""
         producer_id = info.producer_id
         assert producer_id >= 0, f"producer id {producer_id} in {self.topic_partition}"
+        if self._refused:
+            self._refused.pop(producer_id, None)
         current = self._producers.get(producer_id)
         if current is None:
             self._producers.put(producer_id, info.entry)
-            self._refused.pop(producer_id, None)
         else:
             current.update(info.entry)
         for transaction in info.started_transactions:

@@ -106,23 +106,40 @@ def test_a_smaller_append_may_fit_where_a_larger_does_not() -> None:
 
 
 @pytest.mark.parametrize("room", [0, 150])
-def test_a_new_producers_second_batch_is_refused_if_the_first_did_not_fit(room: int) -> None:
+@pytest.mark.parametrize(
+    ("producer_id", "sequence"), [(2, 0), (1, 1)], ids=["a new producer", "a known producer"]
+)
+def test_a_producers_second_batch_is_refused_like_the_first_that_did_not_fit(
+    producer_id: int, sequence: int, room: int
+) -> None:
     fs, log = simulated()
     leave(fs, room)
-    refused(lambda: put(log, bytes(100), bytes(100), producer=(2, 0, 0)))
+    first, second = (producer_id, 0, sequence), (producer_id, 0, sequence + 2)
+    refused(lambda: put(log, bytes(100), bytes(100), producer=first))
     before = state_of(log)
     for capacity_bytes in (fs.capacity_bytes, None):
         fs.capacity_bytes = capacity_bytes
-        with pytest.raises(OutOfOrderSequenceError) as error:
-            put(log, b"small", producer=(2, 0, 2))
+        with pytest.raises(StorageError) as error:
+            put(log, b"small", producer=second)
         assert str(error.value) == (
-            "Out of order sequence number for producer 2 at offset 1 in partition t-0: 2 (incoming "
-            "seq. number), 0 (earliest seen sequence)"
+            f"A batch of producer {producer_id} with sequence {sequence} did not fit on the disk "
+            f"of t-0: sequence {sequence + 2} is refused until it is written"
         )
         assert state_of(log) == before
-    assert put(log, bytes(100), bytes(100), producer=(2, 0, 0)).first_offset == 1
-    assert put(log, b"small", producer=(2, 0, 2)).first_offset == 3
-    assert put(log, bytes(100), bytes(100), producer=(2, 0, 0)).is_duplicate
+    assert put(log, bytes(100), bytes(100), producer=first).first_offset == 1
+    assert put(log, b"small", producer=second).first_offset == 3
+    assert put(log, bytes(100), bytes(100), producer=first).is_duplicate
+    with pytest.raises(OutOfOrderSequenceError):
+        put(log, b"small", producer=(producer_id, 0, sequence + 7))
+
+
+def test_the_leader_that_wrote_what_did_not_fit_here_ends_its_refusal() -> None:
+    fs, log = simulated()
+    leave(fs, 0)
+    refused(lambda: put(log, bytes(100), producer=(1, 0, 1)))
+    fs.capacity_bytes = None
+    follow(log, batch_of(bytes(100), base_offset=1, leader_epoch=1, producer=(1, 0, 1)))
+    assert put(log, b"v", producer=(1, 0, 2), leader_epoch=2).first_offset == 2
 
 
 def test_another_epoch_begins_anew_after_a_batch_that_did_not_fit() -> None:
