@@ -1,11 +1,12 @@
-"""Answers about dead log directories, of a real Kafka and of Cordwood."""
+"""Answers about log directories that are dead or cordoned, of a real Kafka and of Cordwood."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -134,13 +135,81 @@ def test_clients_are_told_of_a_dead_directory_what_a_real_kafka_tells(tmp_path: 
 
 @contextmanager
 def _broker(
-    name: str, root: Path, directories: Sequence[Path]
+    name: str,
+    root: Path,
+    directories: Sequence[Path],
+    more: Mapping[str, str] = MappingProxyType({}),
 ) -> Iterator[RealKafka | ServedBroker]:
+    properties = {**PROPERTIES, **more}
     if name == "cordwood":
-        properties = PROPERTIES | {"log.dirs": ",".join(map(str, directories))}
+        properties["log.dirs"] = ",".join(map(str, directories))
         with ServedBroker(directories[0], properties, flags=()) as served:
             yield served
         return
-    with RealKafka(root / "kafka", log_dirs=directories, properties=PROPERTIES) as kafka:
+    with RealKafka(root / "kafka", log_dirs=directories, properties=properties) as kafka:
         kafka.start()
         yield kafka
+
+
+def _cordon(wire: WireClient, directories: str) -> str:
+    """Sets cordoned.log.dirs of the broker; the error's name."""
+    setting = {"name": "cordoned.log.dirs", "config_operation": 0, "value": directories}
+    resource = {"resource_type": 4, "resource_name": "1", "configs": [setting]}
+    answer = wire.ask(
+        "incremental_alter_configs", 1, {"resources": [resource], "validate_only": False}
+    )
+    return str(answer["responses"][0]["error_code"])
+
+
+def _cordoned(wire: WireClient) -> dict[str, bool]:
+    return {Path(path).name: each["is_cordoned"] for path, each in wire.directories().items()}
+
+
+def _is_refused(wire: WireClient, name: str) -> bool:
+    """Whether no topic is made; one that is made nevertheless is deleted."""
+    error = wire.create(name, name_of_error=True)
+    if error == "none":
+        wire.delete(name)
+    return error == "invalid_replication_factor"
+
+
+def _told_of_cordoned(port: int, directories: Sequence[Path]) -> Answers:
+    """Answers while the second of three directories is cordoned, then all, then none."""
+    answers: Answers = {}
+    with WireClient(port) as wire:
+        answers["directories"] = _cordoned(wire)
+        _make(wire, "t")
+        answers["t"] = sorted(Path(wire.place_of(f"t-{n}")).name for n in range(PARTITIONS))
+        answers["move"] = wire.move("t", [0], directories[1])
+        answers["elsewhere"] = _cordon(wire, "/elsewhere")
+        answers["all"] = _cordon(wire, "*")
+        for number in range(100):  # the controller is told of it in a heartbeat
+            if _is_refused(wire, f"refused-{number}"):
+                break
+        else:
+            raise AssertionError("topics are made although all directories are cordoned")
+        answers["all directories"] = _cordoned(wire)
+        answers["none"] = _cordon(wire, "")
+        poll_until(
+            lambda: wire.create("later", name_of_error=True) in {"none", "topic_already_exists"},
+            timeout_s=60,
+            what="topics are made again",
+        )
+        answers["no directories"] = _cordoned(wire)
+    return answers
+
+
+@pytest.mark.kafka
+def test_cordoned_directories_get_no_partitions_as_in_a_real_kafka(tmp_path: Path) -> None:
+    heard: dict[str, Answers] = {}
+    for name in ("kafka", "cordwood"):
+        directories = [tmp_path / name / each for each in "abc"]
+        (tmp_path / name).mkdir()
+        with _broker(
+            name, tmp_path / name, directories, {"cordoned.log.dirs": str(directories[1])}
+        ) as broker:
+            heard[name] = _told_of_cordoned(broker.port, directories)
+            broker.stop()
+    assert heard["cordwood"] == heard["kafka"]
+    assert heard["kafka"]["directories"] == {"a": False, "b": True, "c": False}
+    assert heard["kafka"]["t"] == ["a", "a", "a", "c", "c", "c"]

@@ -120,6 +120,7 @@ class QuorumMember:
             broker_id=NODE_ID,
             broker_epoch=lambda: self.membership.broker_epoch,
             directories_failed=self.membership.directories_failed,
+            cordoned_changed=self.membership.lifecycle.cordoned_changed,
         )
 
     async def create_topic(self, name: str, *replicas: int, **configs: str) -> None:

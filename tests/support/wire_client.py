@@ -143,7 +143,7 @@ class WireClient(Wire):
 
     def directories(self) -> dict[str, Plain]:
         """The answer of DescribeLogDirs, by path; `partitions` are those of all topics."""
-        answer = self.ask("describe_log_dirs", 4, {"topics": None})
+        answer = self.ask("describe_log_dirs", 5, {"topics": None})
         return {
             each["log_dir"]: each
             | {

@@ -1,4 +1,4 @@
-"""Reports of log directories to the controller: replicas' directories, and failed ones.
+"""Reports of log directories to the controller: replicas' directories, failed and cordoned ones.
 
 Reports that the controller cannot record, for example on a full disk, are repeated until they
 succeed.
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 from uuid import UUID
 
@@ -55,6 +55,7 @@ class DirectoryReports:
         self._failure_timeout_ms = failure_timeout_ms
         self._assigned: dict[tuple[UUID, int], _Assignment] = {}
         self._failed: set[UUID] = set()
+        self._cordoned: frozenset[UUID] | None = None
         self._is_due = False
         self._is_closed = False
         self._reporting: asyncio.Task[None] | None = None
@@ -83,6 +84,11 @@ class DirectoryReports:
                 on_timeout()
 
         self._call_later_ms(self._failure_timeout_ms, too_late)
+        self._soon()
+
+    def cordoned(self, directories: Iterable[UUID]) -> None:
+        """Reports the directories that get no new partitions from now on (KIP-1066)."""
+        self._cordoned = frozenset(directories)
         self._soon()
 
     def close(self) -> None:
@@ -122,6 +128,7 @@ class DirectoryReports:
             await self._report_assigned()
         finally:
             await self._report_failed()
+        await self._report_cordoned()
 
     async def _report_assigned(self) -> None:
         assigned = {key: each for key, each in self._assigned.items() if each.is_wanted()}
@@ -139,3 +146,10 @@ class DirectoryReports:
         if failed:
             await self._controller.directories_failed(failed)
             self._failed -= failed
+
+    async def _report_cordoned(self) -> None:
+        cordoned = self._cordoned
+        if cordoned is not None:
+            await self._controller.directories_cordoned(cordoned)
+            if self._cordoned is cordoned:
+                self._cordoned = None

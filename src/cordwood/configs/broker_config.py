@@ -148,6 +148,12 @@ class BrokerConfig:
         return self.strings("log.dirs") or self.strings("log.dir")
 
     @property
+    def cordoned_log_dirs(self) -> tuple[str, ...]:
+        """The directories that get no new partitions (KIP-1066); all for *."""
+        found = self.strings("cordoned.log.dirs")
+        return self.log_dirs if "*" in found else found
+
+    @property
     def metadata_log_dir(self) -> str:
         """The directory that holds the metadata log."""
         return self.text("metadata.log.dir") or self.log_dirs[0]

@@ -233,6 +233,15 @@ class LocalControllerChannel:
 
         await self._change(fail, in_parts=True, at_need=True)
 
+    async def directories_cordoned(self, directories: Collection[uuid.UUID]) -> None:
+        """Records which directories of this node's broker get no new partitions, if not known."""
+
+        def cordon(view: ClusterView) -> tuple[Records, None]:
+            broker = view.image.brokers[self._controller.node_id]
+            return registration.cordoning(view, broker, directories), None
+
+        await self._change(cordon)
+
     async def _change(
         self,
         operation: Callable[[ClusterView], tuple[Sequence[ApiRecord], T]],

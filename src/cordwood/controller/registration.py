@@ -114,7 +114,7 @@ def registering(
     broker = _registered(registration, end_offset)
     yield [*records, register_broker_record(broker, view.image.metadata_version)]
     if has_cordoned_directories(view.image.metadata_version):
-        yield [registration_change(broker, 3, cordonedLogDirs=[])]
+        yield [registration_change(broker, 3, cordonedLogDirs=list(registration.cordoned_log_dirs))]
 
 
 def registering_remote(
@@ -249,8 +249,10 @@ def directories_failed(
     ]
 
 
-def cordoning(view: ClusterView, broker: BrokerImage, directories: Sequence[uuid.UUID]) -> Records:
-    """The directories of the broker that take no new partitions."""
+def cordoning(
+    view: ClusterView, broker: BrokerImage, directories: Collection[uuid.UUID]
+) -> Records:
+    """The record of the directories of the broker that take no new partitions, if others did."""
     if not has_cordoned_directories(view.image.metadata_version) or set(directories) == set(
         broker.cordoned_log_dirs or ()
     ):

@@ -55,6 +55,9 @@ class ControllerChannel(Protocol):
     async def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
         """Records which directories of this broker are offline."""
 
+    async def directories_cordoned(self, directories: Collection[uuid.UUID]) -> None:
+        """Records which directories of this broker get no new partitions, and no others."""
+
 
 class AdminChannel(ControllerChannel, Protocol):
     """Requests of clients, too: those to a controller in this process.

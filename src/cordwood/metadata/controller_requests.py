@@ -24,7 +24,9 @@ class BrokerRegistration:
     `log_dirs` are the ids of its directories that can be used; `endpoints` are where clients reach
     it (advertised.listeners). `previous_broker_epoch` is the epoch of the last registration, which
     a clean shutdown has written to `.kafka_cleanshutdown`; -1 after a crash. `features` are the
-    lowest and the highest level of each that it supports, both inclusive.
+    lowest and the highest level of each that it supports, both inclusive. `cordoned_log_dirs` get
+    no new partitions (KIP-1066): a controller in the same process takes them from here, others from
+    heartbeats.
 
     Source: BrokerRegistrationRequest.
     """
@@ -33,6 +35,7 @@ class BrokerRegistration:
     incarnation_id: uuid.UUID
     endpoints: tuple[Endpoint, ...]
     log_dirs: tuple[uuid.UUID, ...]
+    cordoned_log_dirs: tuple[uuid.UUID, ...] = ()
     rack: str | None = None
     previous_broker_epoch: int = -1
     features: Mapping[str, tuple[int, int]] = field(default_factory=lambda: SUPPORTED_FEATURES)

@@ -25,6 +25,7 @@ _CLEANER_KEYS: Final = (
     "cordwood.cleaner.order",
 )
 _DIRECTORY_KEYS: Final = ("cordwood.log.dir.retention.bytes", "cordwood.log.dir.free.bytes.min")
+_CORDONED_KEYS: Final = ("cordoned.log.dirs",)
 _GROUP_KEYS: Final = ("group.consumer.assignment.interval.ms",)
 _VERIFICATION_KEYS: Final = ("transaction.partition.verification.enable",)
 _CONNECTION_KEYS: Final = (
@@ -40,6 +41,10 @@ def follow_settings(broker: Broker, cleaner: LogCleaner, server: Server) -> None
 
     def directories(_before: BrokerConfig, values: BrokerConfig) -> None:
         logs.broker = values
+
+    def cordoning(before: BrokerConfig, values: BrokerConfig) -> None:
+        directories(before, values)
+        broker.replicas.directory_reports.cordoned(logs.cordoned_ids)
 
     def cleaning(before: BrokerConfig, values: BrokerConfig) -> None:
         directories(before, values)
@@ -63,6 +68,7 @@ def follow_settings(broker: Broker, cleaner: LogCleaner, server: Server) -> None
         (_VERIFICATION_KEYS, verification),
         (_CLEANER_KEYS, cleaning),
         (_DIRECTORY_KEYS, directories),
+        (_CORDONED_KEYS, cordoning),
         (_GROUP_KEYS, groups),
         (_CONNECTION_KEYS, connections),
     ):

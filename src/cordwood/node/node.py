@@ -144,6 +144,7 @@ class Node(NodeLifecycle):
         self._at_end(lambda: self._finish_requests(slices))
         self._at_end(broker.replicas.directory_reports.close)
         logs.defaults = configs.log_config("")
+        logs.broker = configs.values
         logs.broker_epoch = await self._unless_failed(
             member.join(
                 self._registration(directory_ids, previous_epoch, logs),
@@ -153,7 +154,7 @@ class Node(NodeLifecycle):
                 self._fail,
             )
         )
-        logs.broker = configs.values  # with what is recorded for brokers
+        logs.broker = configs.values  # with what is recorded for brokers, in a cluster by others
         await _finished_in_thread(partial(logs.load, is_stray=self._is_stray, progress=progress))
         publisher = self._start_parts(broker)
         await slices.run(lambda: self.loader.install(publisher))
@@ -359,6 +360,7 @@ class Node(NodeLifecycle):
             log_dirs=tuple(
                 directory_ids[each.path] for each in logs.directories if each.path not in offline
             ),
+            cordoned_log_dirs=logs.cordoned_ids,
             rack=self.settings.rack,
             previous_broker_epoch=previous_epoch,
         )

@@ -31,6 +31,7 @@ from cordwood.metadata.quorum.messages import Identity
 from cordwood.metadata.quorum.observed_log import ObservedLog
 from cordwood.metadata.quorum.observer import QuorumObserver
 from cordwood.metadata.quorum.quorum_channel import QuorumChannel
+from cordwood.metadata.records import has_cordoned_directories
 from cordwood.metadata.settings import MetadataLogSettings
 from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.errors import CordwoodError
@@ -155,6 +156,7 @@ class QuorumMember(ClusterMember):
             broker_id=self._settings.node_id,
             broker_epoch=lambda: self.broker_epoch,
             directories_failed=self._directories_failed,
+            cordoned_changed=self._cordoned_changed,
         )
 
     async def join(
@@ -175,6 +177,11 @@ class QuorumMember(ClusterMember):
             cluster_id=self._cluster_id,
             metadata_offset=lambda: loader.published_offset - 1,
             clock=self._clock,
+            cordoned=lambda: (
+                replicas.logs.cordoned_ids
+                if has_cordoned_directories(metadata.image.metadata_version)
+                else None
+            ),
             heartbeat_interval_ms=settings.integer("broker.heartbeat.interval.ms"),
             session_timeout_ms=settings.integer("broker.session.timeout.ms"),
             registration_timeout_ms=settings.integer("initial.broker.registration.timeout.ms"),
@@ -271,8 +278,14 @@ class QuorumMember(ClusterMember):
         return task
 
     async def _directories_failed(self, directories: Collection[UUID]) -> None:
+        await self._joined().directories_failed(directories)
+
+    def _cordoned_changed(self) -> None:
+        self._joined().lifecycle.cordoned_changed()
+
+    def _joined(self) -> QuorumMembership:
         assert self._membership is not None, "reports begin when the broker has joined"
-        await self._membership.directories_failed(directories)
+        return self._membership
 
 
 def _voters(settings: BrokerSettings) -> dict[int, NodeAddress]:

@@ -9,6 +9,7 @@ import logging
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from uuid import UUID
 
 from cordwood.configs.broker_config import BrokerConfig
 from cordwood.configs.log_config import LogConfig
@@ -70,6 +71,18 @@ class LogManager(LogSet):
         self.deleted = DeletedLogs(self.context, lambda: self.defaults.file_delete_delay_ms)
         self._loaded = False
         self.context.failures.subscribe(self._directory_failed)
+
+    @property
+    def cordoned(self) -> frozenset[Path]:
+        """The directories of cordoned.log.dirs (KIP-1066)."""
+        return frozenset(absolute(Path(each)) for each in self.broker.cordoned_log_dirs)
+
+    @property
+    def cordoned_ids(self) -> tuple[UUID, ...]:
+        """The ids of the cordoned directories that could be opened."""
+        cordoned = self.cordoned
+        found = (d.directory_id for d in self.directories if d.path in cordoned)
+        return tuple(each for each in found if each is not None)
 
     # ---- start
 

@@ -92,6 +92,11 @@ class LogSet:
         for log in self.logs():
             log.check_invariants()
 
+    @property
+    def cordoned(self) -> frozenset[Path]:
+        """The directories that get no new logs, unless these are to be in one of them."""
+        return frozenset()
+
     # ---- the logs
 
     def get(self, partition: TopicPartition, *, future: bool = False) -> PartitionLog | None:
@@ -116,7 +121,8 @@ class LogSet:
         Args:
             partition: whose.
             topic_id: the topic's id.
-            log_dir: the directory to make it in; the one with the fewest partitions if None.
+            log_dir: the directory to make it in; if None, the one with the fewest partitions of
+                those that are not cordoned, or the only one.
             directory_id: the same by the id that `meta.properties` gives it.
             is_new: the partition is known to be new; if not, and a directory is offline, the log
                 may be there.
@@ -241,10 +247,13 @@ class LogSet:
         named = [d for d in online if directory_id is not None and d.directory_id == directory_id]
         if named:
             return named
+        if len(online) == 1:
+            return online
         counts = dict.fromkeys((d.path for d in online), 0)
         for log in self.logs():
             counts[log.log_dir] = counts.get(log.log_dir, 0) + 1
-        return sorted(online, key=lambda d: counts[d.path])
+        cordoned = self.cordoned
+        return sorted((d for d in online if d.path not in cordoned), key=lambda d: counts[d.path])
 
     def _config_of(self, topic: str) -> LogConfig:
         return self._topic_config(topic) or self.defaults

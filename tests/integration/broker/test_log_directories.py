@@ -107,6 +107,26 @@ def test_partitions_go_where_the_fewest_are_and_the_controller_is_told(
     assert partition(running, "t", 0).leader_epoch == 0
 
 
+def test_cordoned_directories_get_no_partitions_and_the_controller_is_told(place: Place) -> None:
+    a, b, c = place.directories
+    with place.broker(**{"cordoned.log.dirs": f"{a},{c}"}) as running:
+        known = ids(running)
+
+        def cordoned(broker: Broker) -> set[UUID]:
+            return set(broker.metadata.image.brokers[1].cordoned_log_dirs or ())
+
+        assert running.call(cordoned) == {known[a], known[c]}
+        with WireClient(running.port) as wire:
+            assert set(written_topic(wire).values()) == {b}
+            assert wire.directories()[str(a)]["is_cordoned"]
+            assert wire.move("t", [0], a) == {0: "invalid_replica_assignment"}
+        with probed(running) as endpoint:
+            values = endpoint.scrape()
+        assert values.value("kafka_log_logmanager_cordonedlogdirectorycount") == 2
+    with place.broker() as running:
+        assert running.call(cordoned) == set()
+
+
 # ---- a directory that fails
 
 

@@ -78,6 +78,8 @@ def _begin(
         return ErrorCode.LOG_DIR_NOT_FOUND
     if target in context.broker.replicas.logs.context.failures.offline:
         return ErrorCode.KAFKA_STORAGE_ERROR
+    if target in context.broker.replicas.logs.cordoned:
+        return ErrorCode.INVALID_REPLICA_ASSIGNMENT
     try:
         context.broker.replicas.readable(partition.topic, partition.partition)
     except NotLeaderOrFollowerError:

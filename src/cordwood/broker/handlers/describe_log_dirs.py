@@ -12,6 +12,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from cordwood.broker.broker_context import BrokerContext
+from cordwood.metadata.records import has_cordoned_directories
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.pauses import in_steps
 from cordwood.protocol.data import DescribeLogDirsRequest, DescribeLogDirsResponse
@@ -35,6 +36,8 @@ def handle(context: BrokerContext, request: DescribeLogDirsRequest) -> Response:
         if wanted is None or (partition.topic, partition.partition) in wanted:
             by_directory[log.log_dir].append((log, is_future))
     offline = context.broker.replicas.logs.context.failures.offline
+    is_reported = has_cordoned_directories(context.broker.metadata.image.metadata_version)
+    cordoned = context.broker.replicas.logs.cordoned if is_reported else frozenset()
     results: list[DescribeLogDirsResponse.DescribeLogDirsResult] = []
     for directory in context.broker.replicas.log_dirs:
         if directory in offline:
@@ -51,6 +54,7 @@ def handle(context: BrokerContext, request: DescribeLogDirsRequest) -> Response:
                 topics=_topics(context, by_directory[directory]),
                 total_bytes=total,
                 usable_bytes=usable,
+                is_cordoned=directory in cordoned,
             )
         )
     return DescribeLogDirsResponse(results=results)

@@ -80,6 +80,7 @@ class BrokerLifecycle:
         *,
         heartbeat_interval_ms: int = 2000,
         registration_timeout_ms: int = 60_000,
+        cordoned: Callable[[], tuple[UUID, ...] | None] = lambda: None,
         on_change: Callable[[], None] = lambda: None,
     ) -> None:
         """STARTING; nothing is sent yet.
@@ -88,10 +89,13 @@ class BrokerLifecycle:
             now_ms: the time.
             heartbeat_interval_ms: broker.heartbeat.interval.ms.
             registration_timeout_ms: initial.broker.registration.timeout.ms.
+            cordoned: the directories that take no new partitions; None if the metadata version has
+                no such directories.
             on_change: called when `next_request` may have something else to say.
         """
         self._interval_ms = heartbeat_interval_ms
         self._register_by_ms = now_ms + registration_timeout_ms
+        self._cordoned = cordoned
         self._on_change = on_change
         self._state = BrokerState.STARTING
         self._epoch = NO_BROKER_EPOCH
@@ -142,6 +146,11 @@ class BrokerLifecycle:
         if self._is_registered:
             self._soon()
 
+    def cordoned_changed(self) -> None:
+        """Has a heartbeat name the directories that are cordoned now."""
+        if self._is_registered:
+            self._soon()
+
     def begin_shutdown(self) -> None:
         """A controlled shutdown if the broker runs; otherwise the end at once."""
         if self._state is BrokerState.RUNNING:
@@ -183,6 +192,7 @@ class BrokerLifecycle:
             wants_fence=not self._is_ready,
             wants_shutdown=self._state is BrokerState.PENDING_CONTROLLED_SHUTDOWN,
             offline_dirs=self._sent_offline,
+            cordoned_dirs=self._cordoned() if self.is_caught_up else None,
         )
 
     def on_failure(self, now_ms: float) -> None:

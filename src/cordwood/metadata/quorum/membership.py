@@ -40,6 +40,7 @@ class QuorumMembership:
         cluster_id: str,
         metadata_offset: Callable[[], int],
         clock: Clock,
+        cordoned: Callable[[], tuple[UUID, ...] | None] = lambda: None,
         heartbeat_interval_ms: int = 2000,
         session_timeout_ms: int = 9000,
         registration_timeout_ms: int = 60_000,
@@ -52,6 +53,7 @@ class QuorumMembership:
             cluster_id: of the broker's directories.
             metadata_offset: of the last record that all parts of the broker have; -1 without one.
             clock: for intervals.
+            cordoned: as `BrokerLifecycle` takes it.
             heartbeat_interval_ms: broker.heartbeat.interval.ms.
             session_timeout_ms: broker.session.timeout.ms; a request is tried for half of it.
             registration_timeout_ms: initial.broker.registration.timeout.ms.
@@ -68,6 +70,7 @@ class QuorumMembership:
             self._now_ms(),
             heartbeat_interval_ms=heartbeat_interval_ms,
             registration_timeout_ms=registration_timeout_ms,
+            cordoned=cordoned,
             on_change=self._on_change,
         )
 
@@ -161,6 +164,7 @@ class QuorumMembership:
             want_fence=heartbeat.wants_fence,
             want_shut_down=heartbeat.wants_shutdown,
             offline_log_dirs=list(heartbeat.offline_dirs),
+            cordoned_log_dirs=heartbeat.cordoned_dirs,
         )
         answer = await self._ask(request)
         if answer is not None:

@@ -43,6 +43,7 @@ class QuorumChannel:
         broker_id: int,
         broker_epoch: Callable[[], int],
         directories_failed: Callable[[Collection[uuid.UUID]], Awaitable[None]],
+        cordoned_changed: Callable[[], None],
     ) -> None:
         """Sends nothing yet.
 
@@ -51,11 +52,13 @@ class QuorumChannel:
             broker_id: of this broker.
             broker_epoch: of its registration.
             directories_failed: has heartbeats name failed directories, until one is answered.
+            cordoned_changed: has a heartbeat name the cordoned directories.
         """
         self._controller = controller
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
         self._directories_failed = directories_failed
+        self._cordoned_changed = cordoned_changed
 
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False
@@ -143,6 +146,10 @@ class QuorumChannel:
     async def directories_failed(self, directories: Collection[uuid.UUID]) -> None:
         """Has the next heartbeats report the failed directories."""
         await self._directories_failed(directories)
+
+    async def directories_cordoned(self, _directories: Collection[uuid.UUID]) -> None:
+        """Has a heartbeat report the cordoned directories, which every heartbeat names."""
+        self._cordoned_changed()
 
     async def _ask(self, request: Request[R]) -> R:
         try:

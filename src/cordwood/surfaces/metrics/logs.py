@@ -98,21 +98,15 @@ def _offline(snapshot: Snapshot) -> Mapping[Path, str]:
     return snapshot.broker.replicas.logs.context.failures.offline
 
 
-def _cordoned(snapshot: Snapshot) -> set[Path]:
+def _cordoned(snapshot: Snapshot) -> frozenset[Path]:
     """The directories that take no new partitions (KIP-1066)."""
-    own = snapshot.own
-    cordoned = set() if own is None else set(own.cordoned_log_dirs or ())
-    return {
-        each.path
-        for each in snapshot.broker.replicas.logs.directories
-        if each.directory_id in cordoned
-    }
+    return snapshot.broker.replicas.logs.cordoned
 
 
 def _directory(name: str, text: str, holds: Callable[[Snapshot], object]) -> Metric[Snapshot]:
     def read(snapshot: Snapshot) -> Iterator[Value]:
         marked = holds(snapshot)
-        assert isinstance(marked, Mapping | set)
+        assert isinstance(marked, Mapping | frozenset)
         for path in _directories(snapshot):
             yield Value({"logDirectory": str(path)}, path in marked)
 

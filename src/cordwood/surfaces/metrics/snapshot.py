@@ -20,7 +20,7 @@ from cordwood.cleanup.schedule.cleaner_gauges import Gauge
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner
 from cordwood.coordinator.group.service import GroupCounts
 from cordwood.coordinator.led_partitions import LoadTime
-from cordwood.metadata.image import NO_LEADER, BrokerImage, MetadataImage, PartitionImage
+from cordwood.metadata.image import NO_LEADER, MetadataImage, PartitionImage
 from cordwood.model.clock import Clock
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.purgatory.purgatory import Purgatory
@@ -153,11 +153,6 @@ class Snapshot(NodeSnapshot):
         for gauge in self.cleaner.gauges.all():
             found.setdefault((gauge.type, gauge.name), []).append(gauge)
         return found
-
-    @property
-    def own(self) -> BrokerImage | None:
-        """The registration of this broker."""
-        return self.image.brokers.get(self.node_id)
 
     @cached_property
     def replica_counts(self) -> ReplicaCounts:

@@ -145,3 +145,27 @@ def test_broker_that_does_not_run_yet_ends_at_once(life: BrokerLifecycle) -> Non
     life.begin_shutdown()
     assert life.state is BrokerState.SHUTTING_DOWN
     assert changes
+
+
+def test_heartbeats_name_the_cordoned_directories_once_the_broker_has_caught_up() -> None:
+    cordoned: list[UUID] = []
+    life = BrokerLifecycle(0, cordoned=lambda: tuple(cordoned))
+    life.next_request(-1, 0)
+    life.cordoned_changed()
+    life.on_registered(ErrorCode.NONE, 7, 0)
+    assert heartbeat(life, 0).cordoned_dirs is None
+    life.on_heartbeat(FENCED, 10)
+    life.ready_to_unfence()
+    assert heartbeat(life, 10).cordoned_dirs == ()
+    life.on_heartbeat(UNFENCED, 20)
+    assert life.next_request(50, 20) == 2000
+    cordoned.append(DIRECTORY)
+    life.cordoned_changed()
+    assert heartbeat(life, 21).cordoned_dirs == (DIRECTORY,)
+
+
+def test_heartbeats_name_no_cordoned_directories_where_the_metadata_version_has_none(
+    life: BrokerLifecycle,
+) -> None:
+    until_running(life)
+    assert heartbeat(life, 2020).cordoned_dirs is None
