@@ -11,12 +11,17 @@ from cordwood.surfaces.cli.answers import ANSWERS
 DIRECTORY = Path(__file__).resolve().parent.parent / "docs" / "schemas"
 
 
+def file_name(command: str) -> str:
+    """The name of the file of a command, with the words that select its action."""
+    return f"{command.replace('--', '').replace(' ', '-')}.json"
+
+
 def schemas() -> dict[str, str]:
     """The text of each file, by its name."""
     found = {}
     for name, kind in ANSWERS.items():
         schema = schema_of(kind, f"cordwood {name} --json")
-        found[f"{name.replace(' ', '-')}.json"] = json.dumps(schema, indent=1) + "\n"
+        found[file_name(name)] = json.dumps(schema, indent=1) + "\n"
     return found
 
 

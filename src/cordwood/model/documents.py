@@ -1,14 +1,16 @@
 """Answers as JSON documents, documents as answers, and the JSON schema of a document.
 
-An answer is a dataclass; each of its fields is a key of the document, in the same order. Fields are
-texts, numbers, flags, None, enumerations of texts, sequences, mappings with texts as keys, unions
-with None, and other dataclasses, of which a union is read as the first that fits.
+An answer is a dataclass; each of its fields is a key of the document, in the same order. The key is
+the name of the field, in camel case if the answer is `CamelCase`, or what its metadata have as
+`KEY`. Fields are texts, numbers, flags, None, enumerations of texts, sequences, mappings with texts
+as keys, unions with None, and other dataclasses, of which a union is read as the first that fits.
 
 Source: JSON Schema, draft 2020-12.
 """
 
 from __future__ import annotations
 
+import json
 import types
 import typing
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -17,7 +19,7 @@ from dataclasses import MISSING, fields, is_dataclass
 from enum import StrEnum
 from functools import cache, partial
 from pathlib import PurePath
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from cordwood.model.errors import CorruptError
 
@@ -25,6 +27,8 @@ T = TypeVar("T")
 
 ABSENT: Final[Mapping[str, bool]] = {"absent": True}
 """The metadata of a field of which a document has no key if it is None."""
+KEY: Final = "key"
+"""The metadata that has the key of a field, if that is not its name."""
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _PLAIN: Final[Mapping[Any, str]] = {
     str: "string",
@@ -35,7 +39,31 @@ _PLAIN: Final[Mapping[Any, str]] = {
 }
 
 
+class CamelCase:
+    """Base of answers with keys as Kafka's own documents have them: `log_dir` is `logDir`."""
+
+    __slots__ = ()
+
+
+class _Key(NamedTuple):
+    """The key of a field of a dataclass, and whether it is left out if the value is None."""
+
+    field: str
+    key: str
+    is_absent: bool
+
+
 # ---- to a document
+
+
+def document_text(answer: Any) -> str:
+    """The JSON of an answer, on one line."""
+    return json.dumps(to_document(answer))
+
+
+def keys_of(kind: Any) -> tuple[str, ...]:
+    """The keys of the documents of a dataclass, in their order."""
+    return tuple(each.key for each in _keys_of(kind))
 
 
 def to_document(answer: Any) -> Any:
@@ -45,10 +73,10 @@ def to_document(answer: Any) -> Any:
     if is_dataclass(answer):
         found = {}
         kind: Any = type(answer)
-        for name, is_absent in _names_of(kind):
+        for name, key, is_absent in _keys_of(kind):
             value = getattr(answer, name)
             if value is not None or not is_absent:
-                found[name] = to_document(value)
+                found[key] = to_document(value)
         return found
     if isinstance(answer, str | PurePath):
         return str(answer)
@@ -59,9 +87,19 @@ def to_document(answer: Any) -> Any:
 
 
 @cache
-def _names_of(kind: Any) -> tuple[tuple[str, bool], ...]:
-    """The fields of a dataclass, and whether each is left out if it is None."""
-    return tuple((each.name, "absent" in each.metadata) for each in fields(kind))
+def _keys_of(kind: Any) -> tuple[_Key, ...]:
+    """The key of each field of a dataclass."""
+    is_camel = issubclass(kind, CamelCase)
+    found = []
+    for each in fields(kind):
+        key = each.metadata.get(KEY, _camel_case(each.name) if is_camel else each.name)
+        found.append(_Key(each.name, key, "absent" in each.metadata))
+    return tuple(found)
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
 
 
 # ---- from a document
@@ -121,14 +159,14 @@ def _checked(kind: Any, value: Any) -> Any:
 
 def _dataclass_reader(kind: Any) -> Callable[[Any], Any]:
     hints = typing.get_type_hints(kind)
-    readers = {each.name: _reader_of(hints[each.name]) for each in fields(kind)}
+    readers = {each: _reader_of(hints[each.field]) for each in _keys_of(kind)}
     needed = {each.name for each in fields(kind) if not _has_default(each)}
 
     def read(value: Any) -> Any:
         known = {
-            name: reader(value[name])
-            for name, reader in readers.items()
-            if name in value or name in needed
+            name: reader(value[key])
+            for (name, key, _), reader in readers.items()
+            if key in value or name in needed
         }
         return kind(**known)
 
@@ -177,8 +215,9 @@ def _schema(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
 
 def _object(kind: Any, named: dict[str, Any]) -> dict[str, Any]:
     hints = typing.get_type_hints(kind)
-    properties = {each.name: _schema(hints[each.name], named) for each in fields(kind)}
-    present = [name for name, is_absent in _names_of(kind) if not is_absent]
+    keys = _keys_of(kind)
+    properties = {each.key: _schema(hints[each.field], named) for each in keys}
+    present = [each.key for each in keys if not each.is_absent]
     return {
         "type": "object",
         "properties": properties,

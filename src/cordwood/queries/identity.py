@@ -19,7 +19,7 @@ from typing import Final
 
 from cordwood import __version__
 from cordwood.format.file_names import RUNTIME_FILE
-from cordwood.model.documents import ABSENT, from_document, to_document
+from cordwood.model.documents import ABSENT, document_text, from_document
 from cordwood.model.errors import CordwoodError, CorruptError
 from cordwood.storage.filesystem import OS, FileSystem
 
@@ -95,7 +95,7 @@ def runtime_files(identity: NodeIdentity, *, fs: FileSystem = OS) -> Iterator[No
     If a disk returns an error, a warning is logged; the node runs without the file.
     """
     paths = [Path(each) / RUNTIME_FILE for each in identity.log_dirs]
-    data = json.dumps(to_document(identity)).encode() + b"\n"
+    data = document_text(identity).encode() + b"\n"
     for path in paths:
         with _warning_of(path):
             fs.replace_durably(path, data)

@@ -12,7 +12,16 @@ from typing import Any
 import jsonschema
 import pytest
 
-from cordwood.model.documents import ABSENT, from_document, schema_of, to_document
+from cordwood.model.documents import (
+    ABSENT,
+    KEY,
+    CamelCase,
+    document_text,
+    from_document,
+    keys_of,
+    schema_of,
+    to_document,
+)
 from cordwood.model.errors import CorruptError
 
 
@@ -68,7 +77,8 @@ def fits(document: Any) -> bool:
 
 
 def test_the_fields_are_the_keys_in_their_order() -> None:
-    assert json.dumps(to_document(OUTER)) == json.dumps(DOCUMENT)
+    assert document_text(OUTER) == json.dumps(DOCUMENT)
+    assert keys_of(Inner) == ("name", "count", "pairs")
     assert to_document(Path("/data")) == "/data"
 
 
@@ -131,3 +141,23 @@ def test_a_part_of_a_union_is_read_as_the_first_type_whose_keys_it_has() -> None
     assert validator.is_valid(to_document(either))
     with pytest.raises(CorruptError, match="no type of the union"):
         from_document(Either, {"found": [{"color": "red"}]})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kafkas(CamelCase):
+    log_end_offset: int
+    inner: Inner
+    duration_min: int = field(metadata={KEY: "duration(min)"})
+    last_known_elr: int | None = field(default=None, metadata=ABSENT)
+
+
+def test_keys_may_be_in_camel_case_or_named() -> None:
+    answer = Kafkas(log_end_offset=3, inner=INNER, duration_min=7)
+    document = to_document(answer)
+    assert [*document] == ["logEndOffset", "inner", "duration(min)"]
+    assert keys_of(Kafkas) == ("logEndOffset", "inner", "duration(min)", "lastKnownElr")
+    assert from_document(Kafkas, document) == answer
+    assert from_document(Kafkas, document | {"lastKnownElr": 1}).last_known_elr == 1
+    validator = jsonschema.Draft202012Validator(schema_of(Kafkas, "kafkas"))
+    assert validator.is_valid(json.loads(json.dumps(document)))
+    assert not validator.is_valid({"log_end_offset": 3})

@@ -1,4 +1,7 @@
-"""The type of what each command prints with --json; the JSON schemas of these are published."""
+"""The type of what each command prints with --json; the JSON schemas of these are published.
+
+A command whose actions print different documents has a row for each, with the words that select it.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,13 @@ from cordwood.queries.cleaner import BrokerCleaner, ClusterCleaners
 from cordwood.queries.clock import ClockAnswer
 from cordwood.queries.explain.answer import Explanation
 from cordwood.queries.log_dirs import LogDirsSummary
+from cordwood.queries.topics import (
+    AlteredTopics,
+    CreatedTopic,
+    DeletedTopics,
+    DescribedTopics,
+    TopicNames,
+)
 from cordwood.queries.trash import EmptiedTrash, RestoredSegments, RestoredTopic
 from cordwood.queries.verification import CheckedErasure, Verified
 from cordwood.queries.whatif.answer import WhatIf
@@ -25,6 +35,11 @@ ANSWERS: Final[Mapping[str, Any]] = {
     "doctor": Diagnosis,
     "explain": Explanation,
     "hold": Holds,
+    "topics --alter": AlteredTopics,
+    "topics --create": CreatedTopic,
+    "topics --delete": DeletedTopics,
+    "topics --describe": DescribedTopics,
+    "topics --list": TopicNames,
     "trash empty": EmptiedTrash,
     "trash list": TrashContents,
     "trash restore": RestoredSegments | RestoredTopic,

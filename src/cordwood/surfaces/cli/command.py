@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ from typing import Annotated, Any, Final, get_args
 
 import typer
 
-from cordwood.model.documents import to_document
+from cordwood.model.documents import document_text
 from cordwood.model.errors import (
     ConfigError,
     CordwoodError,
@@ -241,7 +240,7 @@ def sources_given(options: SettingOptions) -> dict[str, Any]:
 
 def print_document(answer: Any) -> None:
     """Prints an answer as a JSON document."""
-    typer.echo(json.dumps(to_document(answer)))
+    typer.echo(document_text(answer))
 
 
 def print_not_addressed(broker: AddressedBroker) -> None:

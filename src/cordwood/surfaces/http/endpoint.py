@@ -35,7 +35,6 @@ from __future__ import annotations
 
 import concurrent.futures
 import errno
-import json
 import logging
 import socket
 from collections.abc import Callable
@@ -47,7 +46,7 @@ from prometheus_client.exposition import choose_encoder
 
 from cordwood import __version__
 from cordwood.model.clock import MovableClock
-from cordwood.model.documents import to_document
+from cordwood.model.documents import document_text
 from cordwood.model.errors import (
     ConfigError,
     CordwoodError,
@@ -349,7 +348,7 @@ class HttpEndpoint:
 
 
 def _json(value: object) -> Answer:
-    return Answer(json.dumps(to_document(value)).encode() + b"\n", _JSON)
+    return Answer(document_text(value).encode() + b"\n", _JSON)
 
 
 def _milliseconds(text: str) -> int:

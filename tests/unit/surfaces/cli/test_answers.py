@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from support.scrape import probed
 
 ROOT = Path(__file__).resolve().parents[4]
 SCHEMAS = ROOT / "docs" / "schemas"
+TOOL = runpy.run_path(str(ROOT / "tools" / "json_schemas.py"))
 
 OF_DIRECTORIES: dict[str, Sequence[str]] = {
     "LOG_DIR": (),
@@ -46,20 +48,61 @@ OF_A_TRASH: dict[str, Sequence[str]] = {
     "trash empty": ("--older-than", "0s"),
 }
 
+#: Every action of a tool that succeeds at a broker, in an order in which it does.
+OF_TOOLS = (
+    "topics --create --topic js",
+    "topics --create --topic js --if-not-exists",
+    "topics --list",
+    "topics --describe --topic js",
+    "topics --alter --topic js --partitions 2",
+    "console-producer --topic js",
+    "configs --alter --topic js --add-config retention.ms=1000",
+    "configs --describe --topic js",
+    "configs --alter --entity-type users --entity-name u --add-config producer_byte_rate=1",
+    "configs --describe --entity-type users --entity-name u",
+    "get-offsets --topic js",
+    "log-dirs --describe",
+    "consumer-groups --reset-offsets --group jg --topic js --to-earliest --execute",
+    "consumer-groups --list",
+    "consumer-groups --describe --group jg",
+    "consumer-groups --delete-offsets --group jg --topic js",
+    "consumer-groups --delete --group jg",
+    "groups --list",
+    "transactions list",
+    "transactions forceTerminateTransaction --transactionalId jt",
+    "transactions describe --transactional-id jt",
+    "transactions describe-producers --topic js --partition 0",
+    "transactions find-hanging --topic js",
+    "transactions blocking",
+    "cluster cluster-id",
+    "cluster list-endpoints",
+    "metadata-quorum describe --status",
+    "metadata-quorum describe --replication",
+    "broker-api-versions",
+    "topics --delete --topic js",
+    "topics --delete --topic js --if-exists",
+)
+
 
 def printed(*arguments: object) -> Any:
     result = CliRunner().invoke(app, [*map(str, arguments), "--json"])
     return json.loads(result.stdout)
 
 
+def action_of(line: str) -> str:
+    """The command of a tool's line, with the words that select its action; empty without type."""
+    found = [each for each in ANSWERS if f"{line} ".startswith(f"{each} ")]
+    return max(found, key=len, default="")
+
+
 def require_fit(command: str, document: Any) -> None:
-    path = SCHEMAS / f"{command.replace(' ', '-')}.json"
+    path = SCHEMAS / TOOL["file_name"](command)
     schema = json.loads(path.read_text(encoding="utf-8"))
     jsonschema.validate(document, schema, jsonschema.Draft202012Validator)
 
 
 def test_the_published_schemas_are_those_of_the_answers() -> None:
-    wanted = runpy.run_path(str(ROOT / "tools" / "json_schemas.py"))["schemas"]()
+    wanted = TOOL["schemas"]()
     found = {path.name: path.read_text(encoding="utf-8") for path in SCHEMAS.iterdir()}
     assert found == wanted, "run python tools/json_schemas.py"
     for text in found.values():
@@ -67,7 +110,8 @@ def test_the_published_schemas_are_those_of_the_answers() -> None:
 
 
 def test_every_answer_is_printed_here() -> None:
-    assert ANSWERS.keys() == {*OF_DIRECTORIES, *OF_BROKERS, *OF_A_TRASH}
+    of_tools = filter(None, map(action_of, OF_TOOLS))
+    assert ANSWERS.keys() == {*OF_DIRECTORIES, *OF_BROKERS, *OF_A_TRASH, *of_tools}
 
 
 @pytest.mark.parametrize("command", OF_DIRECTORIES)
@@ -100,3 +144,16 @@ def test_what_is_printed_of_a_trash_fits(tmp_path: Path) -> None:
         document = printed(*command.split(), trash, *given)
         assert "error" not in document, document
         require_fit(command, document)
+
+
+def test_what_every_action_of_a_tool_prints_fits() -> None:
+    with RunningBroker(engine=NoEngine) as broker:
+        for line in OF_TOOLS:
+            words = [*shlex.split(line), "--bootstrap-server", broker.bootstrap_servers, "--json"]
+            result = CliRunner().invoke(app, words, input="1\n")
+            assert result.exit_code == 0, (line, result.output)
+            (text,) = result.stdout.splitlines()
+            document, action = json.loads(text), action_of(line)
+            assert document is not None
+            if action:
+                require_fit(action, document)

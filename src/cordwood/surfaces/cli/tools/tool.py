@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 from collections import deque
@@ -24,6 +23,7 @@ from cordwood.client.settings import (
 from cordwood.client.transport import Transport, transport_of
 from cordwood.format.properties import parse_properties
 from cordwood.model.clock import Clock, SystemClock
+from cordwood.model.documents import document_text
 from cordwood.model.errors import ConfigError, CordwoodError
 from cordwood.model.security_protocol import SecurityProtocol
 from cordwood.storage.filesystem import OS
@@ -143,10 +143,10 @@ class Terminal:
         if len(self._pending) >= _FLUSH_BYTES:
             self.flush()
 
-    def document(self, value: Any) -> None:
-        """Adds a JSON document to stdout, on a line of its own."""
+    def document(self, answer: Any) -> None:
+        """Adds an answer to stdout, as a JSON document on a line of its own."""
         self._documents += 1
-        self.write(_line(json.dumps(value)))
+        self.write(_line(document_text(answer)))
 
     def complete_json(self, error: str | None, code: int) -> None:
         """Adds the document of a run that has printed none: its error, or its last messages.

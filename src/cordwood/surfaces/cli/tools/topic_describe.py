@@ -16,6 +16,7 @@ from cordwood.configs.resource import ConfigResource
 from cordwood.model.errors import CorruptError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.model.uuids import ZERO_UUID, parse_uuid, uuid_text
+from cordwood.queries.topics import DescribedTopics, described_topic
 from cordwood.surfaces.cli.tools.filters import existing_topics
 from cordwood.surfaces.cli.tools.java_order import java_order
 from cordwood.surfaces.cli.tools.options import INT_MAX, Options
@@ -31,29 +32,34 @@ _PARTITIONS_PER_ANSWER = 2000
 
 
 class _View(NamedTuple):
-    """The parts of the topics to show."""
+    """The parts of the topics to show; settings by topic and name, brokers that are `live`."""
 
     options: Options
     live: frozenset[int]
+    configs: Mapping[str, Mapping[str, ConfigFacts]]
+    reassignments: Mapping[TopicPartition, Reassignment]
 
     @property
     def reports(self) -> list[str]:
         return [name for name in REPORTS if self.options.has(name)]
 
-    def shows(
-        self,
-        partition: PartitionFacts,
-        reassignment: Reassignment | None,
-        configs: Mapping[str, ConfigFacts],
-    ) -> bool:
-        """True if that partition is to be shown."""
+    def reassignment(self, topic: TopicFacts, partition: PartitionFacts) -> Reassignment | None:
+        """The reassignment of a partition that is under way."""
+        return self.reassignments.get(TopicPartition(topic.name, partition.partition))
+
+    def partitions(self, topic: TopicFacts) -> list[PartitionFacts]:
+        """The partitions of a topic to show."""
+        return [each for each in topic.partitions if self._shows(topic, each)]
+
+    def _shows(self, topic: TopicFacts, partition: PartitionFacts) -> bool:
         if not self.reports:
             return True
-        min_isr = int(configs["min.insync.replicas"].value or 1)
+        min_isr = int(self.configs[topic.name]["min.insync.replicas"].value or 1)
         has_leader = partition.leader >= 0
         judged = {
             "under-replicated-partitions": (
-                _replication_factor(partition, reassignment) > len(partition.isr)
+                _replication_factor(partition, self.reassignment(topic, partition))
+                > len(partition.isr)
             ),
             "unavailable-partitions": not has_leader or partition.leader not in self.live,
             "under-min-isr-partitions": not has_leader or len(partition.isr) < min_isr,
@@ -74,14 +80,13 @@ def describe(options: Options, cluster: ClusterClient, terminal: Terminal) -> No
     reassignments = admin.reassignments(
         TopicPartition(topic.name, p.partition) for topic in topics for p in topic.partitions
     )
-    view = _View(options, live)
+    view = _View(options, live, configs, reassignments)
     if options.has("json"):
-        terminal.document(
-            {"topics": [_document(t, configs[t.name], reassignments, view) for t in topics]}
-        )
+        found = [described_topic(t, configs[t.name].values(), view.partitions(t)) for t in topics]
+        terminal.document(DescribedTopics(topics=found))
         return
     for topic in topics:
-        _show_topic(topic, configs[topic.name], reassignments, view, terminal)
+        _show_topic(topic, view, terminal)
 
 
 def _described(options: Options, admin: Admin) -> list[TopicFacts]:
@@ -131,20 +136,12 @@ def _replication_factor(partition: PartitionFacts, reassignment: Reassignment | 
     return len(reassignment.replicas) - len(reassignment.adding)
 
 
-def _show_topic(
-    topic: TopicFacts,
-    configs: Mapping[str, ConfigFacts],
-    reassignments: Mapping[TopicPartition, Reassignment],
-    view: _View,
-    terminal: Terminal,
-) -> None:
-    own = [config for config in configs.values() if not config.is_default]
+def _show_topic(topic: TopicFacts, view: _View, terminal: Terminal) -> None:
+    own = [config for config in view.configs[topic.name].values() if not config.is_default]
     with_overrides = view.options.has("topics-with-overrides")
     if not view.reports and (own or not with_overrides):
         first = topic.partitions[0]
-        factor = _replication_factor(
-            first, reassignments.get(TopicPartition(topic.name, first.partition))
-        )
+        factor = _replication_factor(first, view.reassignment(topic, first))
         shown = ",".join(f"{config.name}={_text(config.value)}" for config in own)
         parts = [f"Topic: {topic.name}"]
         if topic.topic_id is not None:
@@ -157,10 +154,8 @@ def _show_topic(
         terminal.line("\t".join(parts))
     if with_overrides:
         return
-    for partition in topic.partitions:
-        reassignment = reassignments.get(TopicPartition(topic.name, partition.partition))
-        if view.shows(partition, reassignment, configs):
-            _show_partition(topic.name, partition, reassignment, terminal)
+    for partition in view.partitions(topic):
+        _show_partition(topic.name, partition, view.reassignment(topic, partition), terminal)
 
 
 def _show_partition(
@@ -183,31 +178,6 @@ def _show_partition(
         f"LastKnownElr: {'N/A' if facts.last_known_elr is None else _ids(facts.last_known_elr)}",
     ]
     terminal.line("\t".join(parts))
-
-
-def _document(
-    topic: TopicFacts,
-    configs: Mapping[str, ConfigFacts],
-    reassignments: Mapping[TopicPartition, Reassignment],
-    view: _View,
-) -> dict[str, object]:
-    return {
-        "topic": topic.name,
-        "topicId": None if topic.topic_id is None else uuid_text(topic.topic_id),
-        "configs": {c.name: c.value for c in configs.values() if not c.is_default},
-        "partitions": [
-            {
-                "partition": p.partition,
-                "leader": p.leader if p.leader >= 0 else None,
-                "replicas": p.replicas,
-                "isr": p.isr,
-                "elr": p.elr,
-                "lastKnownElr": p.last_known_elr,
-            }
-            for p in topic.partitions
-            if view.shows(p, reassignments.get(TopicPartition(topic.name, p.partition)), configs)
-        ],
-    }
 
 
 def _ids(ids: Sequence[int]) -> str:

@@ -12,6 +12,7 @@ from cordwood.client.cluster_client import ClusterClient
 from cordwood.client.errors import RefusedError
 from cordwood.model.error_codes import ErrorCode
 from cordwood.model.errors import CordwoodError
+from cordwood.queries.topics import AlteredTopics, CreatedTopic, DeletedTopics, TopicNames
 from cordwood.surfaces.cli.setting_values import setting_value
 from cordwood.surfaces.cli.tools.filters import existing_topics, named_topics
 from cordwood.surfaces.cli.tools.options import (
@@ -167,7 +168,7 @@ def _act(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
     elif options.has("list"):
         names = named_topics(options, admin)
         if options.has("json"):
-            terminal.document({"topics": names})
+            terminal.document(TopicNames(topics=names))
         else:
             terminal.line("\n".join(names))
     elif options.has("describe"):
@@ -177,7 +178,7 @@ def _act(options: Options, cluster: ClusterClient, terminal: Terminal) -> None:
         if names:
             admin.delete_topics(names)
         if options.has("json"):
-            terminal.document({"deleted": names})
+            terminal.document(DeletedTopics(deleted=names))
 
 
 def _create(options: Options, admin: Admin, terminal: Terminal) -> None:
@@ -213,7 +214,7 @@ def _create(options: Options, admin: Admin, terminal: Terminal) -> None:
             raise
         is_new = False
     if options.has("json"):
-        terminal.document({"created": name if is_new else None})
+        terminal.document(CreatedTopic(created=name if is_new else None))
     elif is_new:
         terminal.line(f"Created topic {name}.")
 
@@ -280,4 +281,4 @@ def _alter(options: Options, admin: Admin, terminal: Terminal) -> None:
             new = list(assignment.values())[len(topic.partitions) :]
             admin.create_partitions({topic.name: count}, new)
     if options.has("json"):
-        terminal.document({"altered": names, "partitions": count})
+        terminal.document(AlteredTopics(altered=names, partitions=count))

@@ -373,50 +373,6 @@ def test_transaction_that_its_coordinator_knows_is_shown_with_what_ends_it(
     assert run("transactions -B blocking --partition 0").code == 1
 
 
-#: Every action of a tool that succeeds at a broker, in an order in which it does.
-ACTIONS = (
-    "topics -B --create --topic js",
-    "topics -B --create --topic js --if-not-exists",
-    "topics -B --list",
-    "topics -B --describe --topic js",
-    "topics -B --alter --topic js --partitions 2",
-    "console-producer -B --topic js",
-    "configs -B --alter --topic js --add-config retention.ms=1000",
-    "configs -B --describe --topic js",
-    "configs -B --alter --entity-type users --entity-name u --add-config producer_byte_rate=1",
-    "configs -B --describe --entity-type users --entity-name u",
-    "get-offsets -B --topic js",
-    "log-dirs -B --describe",
-    "consumer-groups -B --reset-offsets --group jg --topic js --to-earliest --execute",
-    "consumer-groups -B --list",
-    "consumer-groups -B --describe --group jg",
-    "consumer-groups -B --delete-offsets --group jg --topic js",
-    "consumer-groups -B --delete --group jg",
-    "groups -B --list",
-    "transactions -B list",
-    "transactions -B forceTerminateTransaction --transactionalId jt",
-    "transactions -B describe --transactional-id jt",
-    "transactions -B describe-producers --topic js --partition 0",
-    "transactions -B find-hanging --topic js",
-    "transactions -B blocking",
-    "cluster cluster-id -B",
-    "cluster list-endpoints -B",
-    "metadata-quorum -B describe --status",
-    "metadata-quorum -B describe --replication",
-    "broker-api-versions -B",
-    "topics -B --delete --topic js",
-    "topics -B --delete --topic js --if-exists",
-)
-
-
-def test_every_action_of_a_tool_prints_one_document_with_json(run: Run) -> None:
-    for line in ACTIONS:
-        said = run(f"{line} --json", b"1\n")
-        assert said.code == 0, (line, said)
-        (found,) = said.out.splitlines()
-        assert json.loads(found) is not None, line
-
-
 def test_what_was_done_to_topics_is_in_the_document(run: Run) -> None:
     assert document(run("topics -B --create --topic done --json")) == {"created": "done"}
     assert document(run("topics -B --alter --topic done --partitions 3 --json")) == {
