@@ -22,6 +22,7 @@ from cordwood.model.topic_partition import TopicIdPartition, TopicPartition
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from support.kafka_cluster import KafkaBroker, KafkaController
 from support.quorum_member import NODE_ID, WAIT_S, QuorumMember, joined
 
@@ -63,8 +64,8 @@ async def following(
     task = asyncio.create_task(fetcher.run())
     replica = ReplicaLog(
         log,
-        truncate=lambda offset, _: (log.truncate_to(offset), None)[1],
-        start_at=lambda offset, _: log.truncate_fully_and_start_at(offset),
+        truncate=lambda offset, _: (truncate_to(log, offset), None)[1],
+        start_at=lambda offset, _: truncate_fully_and_start_at(log, offset),
     )
     epoch = topic.partitions[0].leader_epoch
     fetcher.follow(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from cordwood.storage.log.log_flusher import LogFlusher
+from cordwood.storage.log.truncation import truncate_to
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.segment import segment_recovery
@@ -76,7 +77,7 @@ def _does_nothing(*_: Any, **__: Any) -> None:
 
 def _forgets_recovery_points(manager: LogManager, offsets: Any) -> None:
     for partition, offset in offsets.items():
-        manager.require(partition).truncate_to(offset)
+        truncate_to(manager.require(partition), offset)
 
 
 def _cuts_without_sync(file: Any, size_bytes: int) -> None:

@@ -24,10 +24,6 @@ CLASS_LINES_MAX = 450
 #: What is longer, its limit, and why it is not divided.
 LONG: dict[str, tuple[int, str]] = {
     "format/native/source/rebuild.py:assemble": (70, "one loop of compiled code"),
-    "storage/log/partition_log.py:PartitionLog": (
-        519,
-        "append, roll and truncation of Kafka's UnifiedLog and LocalLog, under one lock",
-    ),
 }
 
 # Modules that reach outside by importing these, or by calling these methods of a path.

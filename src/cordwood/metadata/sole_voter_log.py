@@ -32,6 +32,7 @@ from cordwood.model.kafka_errors import PolicyViolationError, StorageError, Unkn
 from cordwood.model.pauses import background
 from cordwood.model.uuids import uuid_text
 from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.truncation import truncate_fully_and_start_at
 
 _log = logging.getLogger(__name__)
 
@@ -62,7 +63,7 @@ class SoleVoterLog(MetadataLog):
         self._failure: StorageError | None = None
         self.replay = self._read()
         if self.replay.log_is_behind and self.replay.snapshot_offset:
-            self._log.truncate_fully_and_start_at(self.replay.snapshot_offset)
+            truncate_fully_and_start_at(self._log, self.replay.snapshot_offset)
         state = self._quorum_state()
         self._require_sole_voter(state, directory_id)
         last_epoch = max(self.replay.epoch, int(state.get("leaderEpoch", 0)), 0)

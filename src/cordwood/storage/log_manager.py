@@ -24,6 +24,7 @@ from cordwood.storage.failures import quiet_failure, reported
 from cordwood.storage.loaded_log_directory import LoadedLogDirectory, LoadProgress, Logs, Silent
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from cordwood.storage.log_set import LogSet, absolute
 from cordwood.storage.move_marks import hand_over, has_mark, remove_mark, set_mark
 from cordwood.storage.trashed_logs import (
@@ -297,10 +298,10 @@ class LogManager(LogSet):
         self.checkpoint_recovery_points()
         with self._lock:  # no move ends in between
             for log, offset in logs:
-                log.truncate_to(offset)
+                truncate_to(log, offset)
                 follower = self._follower_of(log)
                 if follower is not None:
-                    follower.truncate_to(offset)
+                    truncate_to(follower, offset)
         if lowers_start:  # a load would empty a log that ends below its line
             self.checkpoint_log_start_offsets()
 
@@ -322,10 +323,10 @@ class LogManager(LogSet):
             log.offsets.recovery_point = min(log.offsets.recovery_point, offset)
         self.checkpoint_recovery_points()
         with self._lock:
-            log.truncate_fully_and_start_at(offset, log_start_offset=log_start_offset)
+            truncate_fully_and_start_at(log, offset, log_start_offset=log_start_offset)
             follower = self._follower_of(log)
             if follower is not None:
-                follower.truncate_fully_and_start_at(offset, log_start_offset=log_start_offset)
+                truncate_fully_and_start_at(follower, offset, log_start_offset=log_start_offset)
         self.checkpoint_log_start_offsets()
 
     def _follower_of(self, log: PartitionLog) -> PartitionLog | None:

@@ -16,6 +16,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.leader_epochs import EpochEntry
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import LEADER_OFFSET_INCREMENT, PartitionLog
+from cordwood.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from cordwood.storage.log_manager import LogManager
 
 _COPY_BYTES = 1 << 20
@@ -39,14 +40,14 @@ class LogMove:
         if manager.get(partition, future=True) is None:
             future = manager.add_future(partition, log_dir)
             if self._current.log_start_offset:
-                future.truncate_fully_and_start_at(self._current.log_start_offset)
+                truncate_fully_and_start_at(future, self._current.log_start_offset)
         else:
             future = manager.require(partition, future=True)
             if self._current.topic_id is not None:  # it may not have been written yet
                 future.assign_topic_id(self._current.topic_id)
             same = _first_difference(self._current, future)
             gap = future.offsets.gap
-            future.truncate_to(same if gap is None else min(same, gap))
+            truncate_to(future, same if gap is None else min(same, gap))
 
     def advance(self, *, max_bytes: int = _COPY_BYTES) -> bool:
         """Copies the next batches; whether the future log has caught up.
@@ -59,9 +60,9 @@ class LogMove:
             raise StorageError(f"the log of {self._partition} is not the one to be moved")
         future = self._manager.require(self._partition, future=True)
         if future.log_end_offset > current.log_end_offset:
-            future.truncate_to(current.log_end_offset)
+            truncate_to(future, current.log_end_offset)
         if future.log_end_offset < current.log_start_offset:
-            future.truncate_fully_and_start_at(current.log_start_offset)
+            truncate_fully_and_start_at(future, current.log_start_offset)
         truncation_count = current.offsets.truncation_count
         fetched = current.reader.read(
             future.log_end_offset, max_bytes, isolation=Isolation.LOG_END, min_one=True

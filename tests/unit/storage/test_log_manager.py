@@ -33,6 +33,7 @@ from cordwood.model.uuids import parse_uuid
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.segment_removal import delete_segments
+from cordwood.storage.log.truncation import truncate_to
 from cordwood.storage.log_set import NewLog
 from cordwood.testing.manual_clock import ManualClock
 from support.segments import set_last_modified
@@ -567,7 +568,7 @@ def test_a_reader_that_still_has_a_deleted_log_is_refused_and_nothing_goes_offli
         lambda: put(log, b"v"),
         log.flush,
         log.roll,
-        lambda: log.truncate_to(3),
+        lambda: truncate_to(log, 3),
         log.close,
         log.delete,
     ]

@@ -23,6 +23,7 @@ from cordwood.storage.log.leader_epochs import EpochEntry
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.segment_removal import delete_segments
+from cordwood.storage.log.truncation import truncate_to
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
 from support.stored_log import StoredLogs, batch_of, files_of, put, records_in
 
@@ -291,7 +292,7 @@ def test_a_failed_append_takes_the_directory_offline_for_good(
         lambda: log.reader.list_offset(5),
         log.roll,
         log.flush,
-        lambda: log.truncate_to(3),
+        lambda: truncate_to(log, 3),
         lambda: delete_segments(log, 1, reason="a test"),
         lambda: log.delete_records(3),
         log.close,

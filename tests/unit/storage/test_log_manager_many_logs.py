@@ -13,6 +13,7 @@ from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_reader import Isolation
+from cordwood.storage.log.truncation import truncate_to
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
@@ -93,7 +94,7 @@ def test_loading_reading_appending_and_flushing_a_thousand_logs_takes_few_descri
     for log in logs[::4]:
         log.flush()
         log.update_high_watermark(log.log_end_offset)
-        log.truncate_to(RECORDS + 5)
+        truncate_to(log, RECORDS + 5)
     assert descriptors() <= most
     manager.shutdown()
     assert descriptors() <= before

@@ -19,6 +19,7 @@ from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.segment_removal import delete_segments
+from cordwood.storage.log.truncation import truncate_to
 from cordwood.storage.log_manager import LogManager
 from cordwood.storage.overlay_filesystem import OverlayFileSystem
 from cordwood.storage.segment.resources import ResourceCache
@@ -267,7 +268,7 @@ def test_appends_truncations_and_deletions_stay_in_memory(logs: StoredLogs) -> N
     log = by_name(manager)["a-0"]
     fill(log, 60)
     assert offsets_in(log) == list(range(100))
-    log.truncate_to(50)
+    truncate_to(log, 50)
     log.roll()
     fill(log, 3)
     delete_segments(log, 2, reason="a test")

@@ -35,6 +35,7 @@ from cordwood.metadata.snapshot_file import SnapshotPart
 from cordwood.model.errors import CorruptError
 from cordwood.storage.disk_reserve import DiskReserve
 from cordwood.storage.log.log_context import LogContext
+from cordwood.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 
 _log = logging.getLogger(__name__)
 
@@ -59,7 +60,7 @@ class ObservedLog(MetadataLog):
         self.replay = self._read_snapshot()
         self._snapshot_epoch = self.replay.epoch
         if self._is_behind_snapshot():
-            self._log.truncate_fully_and_start_at(self.replay.snapshot_offset)
+            truncate_fully_and_start_at(self._log, self.replay.snapshot_offset)
         if self.start_offset > self.replay.snapshot_offset:
             raise CorruptError(
                 f"the log begins at offset {self.start_offset}, and no snapshot has what is "
@@ -157,7 +158,7 @@ class ObservedLog(MetadataLog):
                 f"{self._high_watermark} is committed",
                 path=str(self.directory),
             )
-        self._log.truncate_to(to)
+        truncate_to(self._log, to)
         self._context.scheduler.run_due()
         _log.info("Truncated the metadata log to offset %d, as its leader has it", to)
 
@@ -178,7 +179,7 @@ class ObservedLog(MetadataLog):
                 part.size_bytes,
             )
         self._snapshot_epoch = snapshot_id.epoch
-        self._log.truncate_fully_and_start_at(snapshot_id.offset)
+        truncate_fully_and_start_at(self._log, snapshot_id.offset)
         self._context.scheduler.run_due()
 
     # ---- what is on disk

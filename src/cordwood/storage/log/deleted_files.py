@@ -66,9 +66,13 @@ class LocatedLog(Protocol):
 
 
 class DeletedFiles:
-    """Names of marked files and the removals they wait for; any thread may call it."""
+    """Names of marked files and the removals they wait for; any thread may call it.
 
-    __slots__ = ("_context", "_lock", "_removals", "_snapshots")
+    `has_unsynced_names` says that files were marked since the last sync of the directory: after a
+    crash they may be there under their old names. The log is locked while it is read or set.
+    """
+
+    __slots__ = ("_context", "_lock", "_removals", "_snapshots", "has_unsynced_names")
 
     def __init__(self, context: LogContext, snapshots: ProducerSnapshots) -> None:
         """No file waits; `snapshots` are those of the log's producers."""
@@ -76,6 +80,7 @@ class DeletedFiles:
         self._snapshots = snapshots
         self._lock = threading.Lock()
         self._removals: dict[str, object] = {}
+        self.has_unsynced_names = False
 
     def mark(self, segments: Sequence[LogSegment], *, snapshots: Sequence[int] = ()) -> list[str]:
         """Renames the files of segments to `.deleted`; the names, for `remove_later`.
@@ -102,6 +107,8 @@ class DeletedFiles:
             path = self._snapshots.mark_for_deletion(offset)
             if path is not None:
                 names[path.name] = None
+        if names:
+            self.has_unsynced_names = True
         return list(names)
 
     def _keep(self, base_offset: int) -> list[str]:
@@ -150,13 +157,20 @@ class DeletedFiles:
     def remove_later(
         self, log: LocatedLog, segments: Sequence[LogSegment], names: Sequence[str]
     ) -> None:
-        """Takes note of marked files, which are removed, or moved to the trash, after a while.
+        """Has marked files removed, or moved to the trash, after file.delete.delay.ms.
+
+        The delay lets readers of other processes finish; readers of this one hold the files open
+        anyway. With a delay of 0 another thread removes them at once, so the segments must have
+        left the log's list: a reader that misses a file of a segment in the list takes the disk
+        for failed.
 
         Args:
             log: whose directory may be renamed meanwhile, as a deleted topic's is.
             segments: whose files they are; their indexes are released.
-            names: of the files.
+            names: of the files; nothing happens without one.
         """
+        if not names:
+            return
         delay_ms = log.config.file_delete_delay_ms
         removal = object()
         with self._lock:

@@ -18,6 +18,7 @@ from cordwood.storage.failures import FailureChannel
 from cordwood.storage.filesystem import FileSystem
 from cordwood.storage.holds import HoldRegistry
 from cordwood.storage.scheduler import Scheduler
+from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.resources import ResourceCache
 
 _RECENT_MAX = 1028
@@ -94,6 +95,21 @@ class LogContext:
         """
         jitter_ms = min(config.segment_jitter_ms, config.segment_ms)
         return self.rng.below(jitter_ms) if jitter_ms > 0 else 0
+
+    def create_segment(self, directory: Path, base_offset: int, config: LogConfig) -> LogSegment:
+        """Makes the files of an empty segment, which is in no log yet.
+
+        Raises:
+            NoSpaceError, OSError: one could not be made.
+        """
+        return LogSegment.create(
+            directory,
+            base_offset,
+            config=config,
+            resources=self.resources,
+            now_ms=self.clock.now_ms(),
+            roll_jitter_ms=self.draw_jitter_ms(config),
+        )
 
     def dispose(self, path: Path) -> None:
         """Removes a `.deleted` file, or moves it to the trash if it is noted there.

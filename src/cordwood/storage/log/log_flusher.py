@@ -19,16 +19,12 @@ _log = logging.getLogger(__name__)
 
 
 class LogFlusher:
-    """Flushes one log; any thread may call it.
-
-    `has_unsynced_names` says that segments have lost their names, and may come back.
-    """
+    """Flushes one log; any thread may call it."""
 
     def __init__(self, log: LogState) -> None:
         """Nothing is flushed yet."""
         self._log = log
         self.last_flush_ms = log.context.clock.now_ms()
-        self.has_unsynced_names = False
 
     def flush_records(self) -> None:
         """Flushes for flush.messages; records last even if an index does not fit the disk."""
@@ -88,9 +84,9 @@ class LogFlusher:
         """
         log = self._log
         with log.lock, log.guard("syncing the directory of"):
-            if self.has_unsynced_names and not log.is_closed:
+            if log.deleted_files.has_unsynced_names and not log.is_closed:
                 log.context.fs.sync_directory(log.directory)
-                self.has_unsynced_names = False
+                log.deleted_files.has_unsynced_names = False
 
     def _by_name(self, work: Callable[[], None]) -> None:
         try:

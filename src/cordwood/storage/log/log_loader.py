@@ -403,14 +403,7 @@ class _Loader:
         return end
 
     def _create(self, base_offset: int) -> LogSegment:
-        return LogSegment.create(
-            self._directory,
-            base_offset,
-            config=self._request.config,
-            resources=self._context.resources,
-            now_ms=self._context.clock.now_ms(),
-            roll_jitter_ms=self._context.draw_jitter_ms(self._request.config),
-        )
+        return self._context.create_segment(self._directory, base_offset, self._request.config)
 
     def _recover_unflushed(self) -> bool:
         """Recovers the segments that were not flushed; whether anything was cut off."""

@@ -1,4 +1,4 @@
-"""A log as its parts see it: reader, flushes, metadata files, notes for the trash."""
+"""A log as its parts see it: reader, flushes, metadata files, truncation."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Protocol
 
 from cordwood.configs.log_config import LogConfig
 from cordwood.model.topic_partition import TopicPartition
+from cordwood.storage.log.deleted_files import DeletedFiles
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_offsets import LogOffsets
@@ -23,6 +24,7 @@ class LogState(Protocol):
     segments: SegmentList
     offsets: LogOffsets
     leader_epochs: LeaderEpochCache
+    deleted_files: DeletedFiles
     is_closed: bool
 
     @property

@@ -1,6 +1,7 @@
-"""One partition's log: append, roll, truncate, and segments that are deleted or replaced.
+"""One partition's log: append, roll, its life.
 
-`log.offsets` are the offsets that bound it, `log.reader` reads, `log.flusher` flushes. Segments
+`log.offsets` are the offsets that bound it, `log.reader` reads, `log.flusher` flushes. Functions of
+`truncation` cut off its end, those of `segment_removal` remove and replace other segments. Segments
 ascend by base offset; there is at least one, the last is active.
 
 One lock serialises whatever changes the log. `log.reader` takes none: neither an append nor a clean
@@ -20,11 +21,9 @@ from uuid import UUID
 
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.batch_header import MAGIC
-from cordwood.format.file_names import DELETED_SUFFIX
 from cordwood.format.legacy import LegacyBatch
 from cordwood.format.varint import Buffer
 from cordwood.model.append_origin import AppendOrigin
-from cordwood.model.audit import LogTruncated, audit
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.kafka_errors import (
     InconsistentTopicIdError,
@@ -40,15 +39,15 @@ from cordwood.storage.append import validator
 from cordwood.storage.append.validator import AnalyzedBatch, ValidatedBatch, ValidationResult
 from cordwood.storage.log.append_result import AppendResult
 from cordwood.storage.log.damage import require_ascending, require_offsets_left
-from cordwood.storage.log.deleted_files import DeletedFiles, no_way_back
+from cordwood.storage.log.deleted_files import DeletedFiles
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_flusher import LogFlusher
 from cordwood.storage.log.log_offsets import LogOffsets, LogPosition
 from cordwood.storage.log.log_reader import LogReader
 from cordwood.storage.log.metadata_files import MetadataFiles
+from cordwood.storage.log.truncation import truncate_fully_and_start_at
 from cordwood.storage.producers.append_producers import AppendProducers
-from cordwood.storage.producers.producer_rebuild import rebuild_producer_state
 from cordwood.storage.producers.producer_state import ProducerStateManager
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.segment_index import INT32_MAX
@@ -120,7 +119,7 @@ class PartitionLog:
         #: Reads records and timestamps, without the lock.
         self.reader = LogReader(self)
         self.flusher = LogFlusher(self)
-        self._metadata_files = MetadataFiles(self)
+        self.metadata_files = MetadataFiles(self)
 
     def __repr__(self) -> str:
         topic_id = None if self.topic_id is None else uuid_text(self.topic_id)
@@ -234,7 +233,7 @@ class PartitionLog:
                 return False
             self.offsets.log_start = offset
             _log.info("Incremented log start offset to %s due to %s", offset, reason)
-            self._metadata_files.change_epochs(
+            self.metadata_files.change_epochs(
                 lambda: self.leader_epochs.truncate_from_start(offset)
             )
             self.producer_state.on_log_start_offset_incremented(offset)
@@ -396,7 +395,7 @@ class PartitionLog:
                 first = LegacyBatch.parse(batches[0].parts[0]).base_offset
             if self.log_end_offset == self.log_start_offset and last >= self.log_end_offset:
                 # Records were deleted inside this batch, and it is the first the follower gets.
-                self.truncate_fully_and_start_at(first, log_start_offset=self.log_start_offset)
+                truncate_fully_and_start_at(self, first, log_start_offset=self.log_start_offset)
                 return
             raise UnexpectedAppendOffsetError(
                 f"Unexpected offset in append to {self.topic_partition}. First offset {first} is "
@@ -429,7 +428,7 @@ class PartitionLog:
                 f"{self.config.segment_bytes}."
             )
         _note_epochs(self.leader_epochs, batches)
-        self._metadata_files.flush()
+        self.metadata_files.flush()
         # Where a message of magic 0 or 1 begins is not known: as far down as an index can reach.
         base = first if batches[0].header.magic == MAGIC else last - INT32_MAX
         self._maybe_roll(size, max_timestamp, base_offset=base, last_offset=last)
@@ -497,7 +496,7 @@ class PartitionLog:
                     base,
                 )
                 # Over the old files, not beside them: a log without any segment starts at 0 again.
-                segment = self._new_segment(base)
+                segment = self.context.create_segment(self.directory, base, self.config)
                 self.context.resources.forget(old)
                 self.segments = self.segments.without([old]).with_added(segment)
                 self.offsets.set_end(self.log_end_offset, segment)
@@ -513,7 +512,7 @@ class PartitionLog:
                 # No recovery will look at it once another follows: its indexes must last as well.
                 old.on_become_inactive()
                 old.flush()
-            segment = self._new_segment(base)
+            segment = self.context.create_segment(self.directory, base, self.config)
             try:
                 self.producer_state.update_map_end_offset(base)
                 self.producer_state.take_snapshot(sync=False)
@@ -532,17 +531,6 @@ class PartitionLog:
             )
             return segment
 
-    def _new_segment(self, base_offset: int) -> LogSegment:
-        """The files of an empty segment; it is not in the log yet."""
-        return LogSegment.create(
-            self.directory,
-            base_offset,
-            config=self.config,
-            resources=self.context.resources,
-            now_ms=self.context.clock.now_ms(),
-            roll_jitter_ms=self.context.draw_jitter_ms(self.config),
-        )
-
     def flush(self, *, force_active: bool = True) -> None:
         """Makes everything up to the log's end last.
 
@@ -550,129 +538,6 @@ class PartitionLog:
             force_active: sync the active segment even if it is empty, as a clean stop does.
         """
         self.flusher.flush_up_to(self.log_end_offset, including_offset=force_active)
-
-    # ---- truncate; other segments leave the log in `storage.log.segment_removal`
-
-    def truncate_to(self, offset: int) -> bool:
-        """Cuts the log off: what is at or above `offset` goes, a batch that holds it wholly.
-
-        Returns:
-            Whether the log reached that far.
-
-        Raises:
-            ValueError: `offset` is negative.
-            StorageError: the disk refused.
-        """
-        if offset < 0:
-            raise ValueError(
-                f"Cannot truncate partition {self.topic_partition} to a negative offset ({offset})."
-            )
-        with self.lock, self.guard(f"truncating to {offset}"):
-            self.require_open()
-            if offset >= self.log_end_offset:
-                _log.info(
-                    "Truncating to %s has no effect as the largest offset in the log is %s",
-                    offset,
-                    self.log_end_offset - 1,
-                )
-                # A leader that got no record has left its epoch at the log's end.
-                self._metadata_files.change_epochs(
-                    lambda: self.leader_epochs.truncate_from_end(self.log_end_offset)
-                )
-                return False
-            _log.info("Truncating to offset %s", offset)
-            if offset < self.high_watermark:
-                _log.warning(
-                    "Truncating %s to offset %s below high watermark %s",
-                    self.topic_partition,
-                    offset,
-                    self.high_watermark,
-                )
-            if self.segments.first.base_offset > offset:
-                self.truncate_fully_and_start_at(offset)
-                return True
-            doomed = [s for s in self.segments if s.base_offset > offset]
-            self.deleted_files.settle(doomed, self.directory)
-            self.offsets.begin_truncation(offset)
-            before = self.log_end_offset
-            self.segments = self.segments.without(doomed)
-            self.offsets.end = LogPosition(offset)  # readers find it in the segments that are left
-            # The newest first: a crash must not leave a gap in the middle of the log.
-            doomed.reverse()
-            with no_way_back(self.directory):
-                self.remove_later(doomed, self.deleted_files.mark(doomed))
-            if doomed:
-                # They must not come back behind a segment that has been cut off.
-                self.context.fs.sync_directory(self.directory)
-            self.active.truncate_to(offset, now_ms=self.context.clock.now_ms())
-            self.offsets.set_end(offset, self.active)
-            _audit_truncated(self, offset, before)
-            self._metadata_files.change_epochs(lambda: self.leader_epochs.truncate_from_end(offset))
-            self.offsets.log_start = min(offset, self.log_start_offset)
-            self._rebuild_producers()
-            if self.high_watermark > offset:
-                self.offsets.set_high_watermark(LogPosition(offset))
-            return True
-
-    def truncate_fully_and_start_at(
-        self, offset: int, *, log_start_offset: int | None = None
-    ) -> None:
-        """Empties the log; the next record gets `offset`.
-
-        Args:
-            offset: the new log end.
-            log_start_offset: the new log start where it is another one.
-
-        Raises:
-            StorageError: the disk refused.
-        """
-        with self.lock, self.guard(f"truncating fully to {offset}"):
-            self.require_open()
-            _log.info(
-                "Truncate and start at offset %s, logStartOffset: %s", offset, log_start_offset
-            )
-            old = list(self.segments)[::-1]
-            self.deleted_files.settle(old, self.directory)
-            self.offsets.begin_truncation(offset)
-            try:
-                names = self.deleted_files.mark(old)
-                segment = self._new_segment(offset)
-            except (OSError, CordwoodError):
-                for each in old:
-                    each.change_suffix(DELETED_SUFFIX, "")
-                raise
-            before = self.log_end_offset
-            self.segments = SegmentList([segment])
-            self.remove_later(old, names)
-            self.offsets.set_end(offset, self.active)
-            _audit_truncated(self, offset, before)
-            self._metadata_files.change_epochs(self.leader_epochs.clear_and_flush)
-            self.producer_state.truncate_fully_and_start_at(offset)
-            self.offsets.log_start = offset if log_start_offset is None else log_start_offset
-            self.offsets.set_high_watermark(LogPosition(max(offset, self.log_start_offset)))
-
-    def _rebuild_producers(self) -> None:
-        rebuild_producer_state(
-            self.producer_state,
-            self.segments,
-            log_start_offset=self.log_start_offset,
-            log_end_offset=self.log_end_offset,
-            now_ms=self.context.clock.now_ms(),
-            reload_from_clean_shutdown=False,
-        )
-        self.offsets.refresh_first_unstable()
-
-    def remove_later(self, segments: Sequence[LogSegment], names: Sequence[str]) -> None:
-        """Removes what was marked deleted, after file.delete.delay.ms.
-
-        The delay lets readers of other processes finish; readers of this one hold the files open
-        anyway. With a delay of 0 another thread removes them at once, so the segments must have
-        left the log's list: a reader that misses a file of a segment in the list takes the disk
-        for failed.
-        """
-        if names:
-            self.flusher.has_unsynced_names = True
-            self.deleted_files.remove_later(self, segments, names)
 
     # ---- its life
 
@@ -693,7 +558,7 @@ class PartitionLog:
         with self.lock:
             if self.topic_id is None:
                 self.topic_id = topic_id
-                self._metadata_files.write_topic_id(topic_id)
+                self.metadata_files.write_topic_id(topic_id)
             elif self.topic_id != topic_id:
                 raise InconsistentTopicIdError(
                     f"Tried to assign topic ID {uuid_text(topic_id)} to log for topic partition "
@@ -709,7 +574,7 @@ class PartitionLog:
         with self.lock, self.guard("writing the leader epochs of"):
             start = self.log_end_offset if start_offset is None else start_offset
             if self.leader_epochs.assign(leader_epoch, start, durably=False):
-                self._metadata_files.flush_soon()
+                self.metadata_files.flush_soon()
 
     def maybe_start_verification(
         self, producer_id: int, sequence: int, producer_epoch: int, *, bumps_epoch: bool = True
@@ -746,7 +611,7 @@ class PartitionLog:
         """
         with self.lock, self.guard("renaming the directory of"):
             with suppress(NoSpaceError):  # it stays pending, and is written later
-                self._metadata_files.flush_topic_id()
+                self.metadata_files.flush_topic_id()
             self.context.fs.rename(self.directory, directory)
             if sync_name:
                 self.context.fs.sync_directory(directory.parent)
@@ -767,7 +632,7 @@ class PartitionLog:
         with self.lock, self.guard("closing"):
             if self.is_closed:
                 return
-            self._metadata_files.flush()
+            self.metadata_files.flush()
             self.producer_state.take_snapshot()
             for segment in self.segments:
                 segment.close()
@@ -809,14 +674,3 @@ class PartitionLog:
         """
         if self.is_closed:
             raise StorageError(f"The log of {self.topic_partition} is already closed")
-
-
-def _audit_truncated(log: PartitionLog, offset: int, end_before: int) -> None:
-    audit(
-        LogTruncated(
-            partition=log.topic_partition,
-            log_dir=str(log.log_dir),
-            offset=offset,
-            log_end_offset_before=end_before,
-        )
-    )

@@ -88,7 +88,7 @@ def delete_segments(
         for line in lines or [f"Deleting segment {s} due to {reason}." for s in doomed]:
             _log.info("%s", line)
         names = log.deleted_files.mark(doomed, snapshots=[s.base_offset for s in doomed])
-        log.remove_later(doomed, names)
+        log.deleted_files.remove_later(log, doomed, names)
         return count
 
 
@@ -135,7 +135,7 @@ def replace_segments(
             finish_swap(log.directory, files, fs=log.context.fs)
         new = [_open(log, base) for base in bases]
         log.segments = log.segments.without(old).with_added(*new)
-        log.remove_later(old, names)
+        log.deleted_files.remove_later(log, old, names)
         log.offsets.high_watermark = LogPosition(log.high_watermark)  # it lies elsewhere
         return new
 

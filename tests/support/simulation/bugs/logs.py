@@ -8,6 +8,7 @@ from typing import Any
 from cordwood.format.batch_header import TRANSACTIONAL_BIT
 from cordwood.format.file_names import CLEAN_SHUTDOWN
 from cordwood.storage.loaded_log_directory import LoadedLogDirectory
+from cordwood.storage.log import truncation
 from cordwood.storage.log.leader_epochs import LeaderEpochCache
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.producers.append_producers import AppendProducers
@@ -34,7 +35,7 @@ def duplicates_appended() -> AbstractContextManager[None]:
 
 def producers_survive_truncation() -> AbstractContextManager[None]:
     """A log that is cut off keeps what it knows of the producers of what is gone."""
-    return replaced(PartitionLog, "_rebuild_producers", lambda _self: None)
+    return replaced(truncation, "_rebuild_producers", lambda _log: None)
 
 
 def epochs_survive_truncation() -> AbstractContextManager[None]:

@@ -37,6 +37,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.serving.slices import Slices
 from cordwood.storage.filesystem import OsFileSystem
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.truncation import truncate_to
 from cordwood.testing.manual_clock import ManualClock
 from support.in_process_engine import CompiledEngine
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
@@ -886,7 +887,7 @@ def test_a_segment_that_was_cut_off_and_written_anew_is_not_replaced(tmp_path: P
     log = logs.log()
 
     def rewrite_behind_the_cleaners_back(_: CompactionCommitter) -> None:
-        log.truncate_to(5)
+        truncate_to(log, 5)
         for key in range(5):
             logs.put(log, (b"%d" % key, b"anew"))
         log.roll()

@@ -18,6 +18,7 @@ from cordwood.model.kafka_errors import OffsetOutOfRangeError
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.truncation import truncate_fully_and_start_at
 from support.in_process_engine import CompiledEngine
 from support.running_logs import RunningLogs, newest, read_records
 
@@ -242,7 +243,7 @@ def test_a_read_at_the_moment_of_removal_finds_its_segments(
 
     scheduler.on_change = remove_and_read
     if truncates:
-        log.truncate_fully_and_start_at(AHEAD)
+        truncate_fully_and_start_at(log, AHEAD)
     else:
         logs.set_checkpoint(0)
         assert logs.cleaner.clean_once()

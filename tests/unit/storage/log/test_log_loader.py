@@ -29,6 +29,7 @@ from cordwood.storage.log.leader_epochs import EpochEntry
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.segment_removal import delete_segments
+from cordwood.storage.log.truncation import truncate_to
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
@@ -212,7 +213,7 @@ def test_an_empty_log_gets_no_snapshot_and_a_truncation_keeps_its_producers_empt
     put(log, b"a")
     put(log, b"b")
     assert log.producer_state.map_end_offset == 2
-    log.truncate_to(1)
+    truncate_to(log, 1)
     assert log.producer_state.map_end_offset == 1
     assert log.producer_state.is_empty
     assert snapshots_in(stored) == [1]
@@ -422,7 +423,7 @@ def test_a_reopened_log_is_truncated_to_three(tmp_path: Path) -> None:
     stored = StoredLog(tmp_path, config)
     filled(stored, 100).close()
     log = stored.open()
-    log.truncate_to(3)
+    truncate_to(log, 3)
     assert len(log.segments) == 1
     assert log.log_end_offset == 3
     assert [offset for offset, *_ in records_in(log)] == [0, 1, 2]
@@ -1053,7 +1054,7 @@ def test_a_gap_between_segments_that_were_not_flushed_is_known(tmp_path: Path) -
     assert log.log_end_offset == 15, "nothing is cut off that is still there"
     gaps = [log.offsets.gap]
     for offset in (4, 3):
-        log.truncate_to(offset)
+        truncate_to(log, offset)
         gaps.append(log.offsets.gap)
     assert gaps == [3, 3, None]
     log.close()

@@ -13,6 +13,7 @@ import pytest
 
 from cordwood.model.errors import ImpossibleOffsetError
 from cordwood.model.kafka_errors import CorruptMessageError, InvalidRecordError
+from cordwood.storage.log.truncation import truncate_fully_and_start_at
 from support.offset_damage import (
     BASE_OFFSET,
     BATCHES,
@@ -113,7 +114,7 @@ OFFSET_MAX = 2**63 - 1
 @pytest.mark.parametrize("end", [OFFSET_MAX, OFFSET_MAX - 1, OFFSET_MAX - 2**31])
 def test_a_leader_appends_nothing_where_offsets_end(tmp_path: Path, end: int) -> None:
     log = StoredLog(tmp_path).open()
-    log.truncate_fully_and_start_at(end)
+    truncate_fully_and_start_at(log, end)
     before = log.active.size_bytes
     with pytest.raises(InvalidRecordError, match="the highest at which a leader appends"):
         log.append_as_leader(batch_of(b"v"))
@@ -122,7 +123,7 @@ def test_a_leader_appends_nothing_where_offsets_end(tmp_path: Path, end: int) ->
 
 def test_a_follower_takes_no_batch_behind_which_no_record_can_follow(tmp_path: Path) -> None:
     log = StoredLog(tmp_path).open()
-    log.truncate_fully_and_start_at(OFFSET_MAX - 1)
+    truncate_fully_and_start_at(log, OFFSET_MAX - 1)
     with pytest.raises(CorruptMessageError, match="ends at offset 9223372036854775807"):
         log.append_as_follower(batch_of(b"a", b"b", base_offset=OFFSET_MAX - 1))
     assert log.log_end_offset == OFFSET_MAX - 1

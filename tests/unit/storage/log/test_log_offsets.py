@@ -19,6 +19,7 @@ from cordwood.storage.log.log_reader import (
 )
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.segment_removal import delete_segments
+from cordwood.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from support.log_under_test import (
     bases,
     catch_up,
@@ -76,12 +77,12 @@ def test_the_high_watermark_stays_within_the_log(tmp_path: Path) -> None:
     follow(log, batch_of(b"a", b"b", b"c", base_offset=3, leader_epoch=0))
     assert log.update_high_watermark(6) == 6
     now(6)
-    log.truncate_to(3)
+    truncate_to(log, 3)
     now(3)
     log.append_as_leader(THREE)
     now(3)
     assert (log.log_start_offset, log.log_end_offset) == (0, 6)
-    log.truncate_fully_and_start_at(4)
+    truncate_fully_and_start_at(log, 4)
     now(4)
     assert (log.log_start_offset, log.log_end_offset) == (4, 4)
     assert offsets == [0, 1, 3, 6, 3, 3, 4]
@@ -93,7 +94,7 @@ def test_a_truncation_to_3_takes_a_high_watermark_of_4_with_it(
 ) -> None:
     log = log_of(tmp_path, 6)
     log.update_high_watermark(high_watermark)
-    log.truncate_to(3)
+    truncate_to(log, 3)
     assert log.high_watermark == expected
 
 
@@ -333,7 +334,7 @@ def test_the_largest_timestamp_goes_with_a_truncation(tmp_path: Path) -> None:
     found = log.reader.list_offset(MAX_TIMESTAMP)
     assert found is not None
     assert (found.offset, found.timestamp) == (19, 19)
-    log.truncate_to(0)
+    truncate_to(log, 0)
     assert log.reader.list_offset(MAX_TIMESTAMP) is None
 
 

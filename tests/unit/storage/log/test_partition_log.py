@@ -20,6 +20,7 @@ from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_loader import LoadRequest, load_log
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.segment_removal import delete_segments
+from cordwood.storage.log.truncation import truncate_to
 from cordwood.storage.segment.segment_split import split_overflowed
 from cordwood.testing.manual_clock import ManualClock
 from support.log_under_test import (
@@ -204,7 +205,7 @@ def test_a_log_goes_on_under_its_directorys_new_name(tmp_path: Path) -> None:
     put(log, b"b", producer=(1, 0, 0))
     log.roll()
     put(log, b"c")
-    log.truncate_to(2)
+    truncate_to(log, 2)
     assert [value for _, _, _, value in records_in(log)] == [b"a", b"b"]
     assert snapshot_offsets(new) == [1, 2]
     log.close()

@@ -23,6 +23,7 @@ from cordwood.model.kafka_errors import (
 )
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.segment_removal import delete_segments
+from cordwood.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from support.log_under_test import (
     Producer,
     bases,
@@ -399,8 +400,8 @@ def test_when_the_directory_is_offline_everything_is_refused(tmp_path: Path) -> 
         lambda: log.reader.list_offset(0),
         log.roll,
         log.flush,
-        lambda: log.truncate_to(0),
-        lambda: log.truncate_fully_and_start_at(0),
+        lambda: truncate_to(log, 0),
+        lambda: truncate_fully_and_start_at(log, 0),
         lambda: log.delete_records(1),
         lambda: delete_segments(log, 1, reason="test"),
         lambda: log.assign_epoch(9),
@@ -434,7 +435,7 @@ def test_after_handlers_are_closed_nothing_is_rolled_or_appended(tmp_path: Path)
     records = records_in(log)
     log.close_handlers()
     log.close_handlers()
-    for work in (lambda: log.roll(1), lambda: put(log, b"w"), lambda: log.truncate_to(0)):
+    for work in (lambda: log.roll(1), lambda: put(log, b"w"), lambda: truncate_to(log, 0)):
         with pytest.raises(StorageError, match="already closed"):
             work()
     assert records_in(new_log(tmp_path)) == records

@@ -13,6 +13,7 @@ from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.segment_removal import delete_segments
+from cordwood.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
@@ -164,8 +165,8 @@ def test_when_bytes_of_a_refused_append_cannot_be_cut_off_the_directory_goes_off
         (Kind.CREATE, ".snapshot", lambda log: log.roll()),
         (Kind.WRITE, ".timeindex", lambda log: log.roll()),
         (Kind.READ, ".log", lambda log: fetch(log, 0)),
-        (Kind.TRUNCATE, ".log", lambda log: log.truncate_to(0)),
-        (Kind.RENAME, ".log", lambda log: log.truncate_fully_and_start_at(0)),
+        (Kind.TRUNCATE, ".log", lambda log: truncate_to(log, 0)),
+        (Kind.RENAME, ".log", lambda log: truncate_fully_and_start_at(log, 0)),
         (Kind.WRITE, "leader-epoch-checkpoint", lambda log: put(log, b"v", leader_epoch=5)),
         (
             Kind.WRITE,

@@ -20,6 +20,7 @@ from cordwood.model.kafka_errors import OutOfOrderSequenceError, StorageError
 from cordwood.storage.filesystem import OS
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
 from support.log_under_test import (
@@ -327,9 +328,9 @@ def test_records_are_deleted_on_a_full_disk() -> None:
 def test_a_log_is_truncated_on_a_full_disk(fully: bool) -> None:
     fs, log, clock = full_log()
     if fully:
-        log.truncate_fully_and_start_at(3)
+        truncate_fully_and_start_at(log, 3)
     else:
-        log.truncate_to(3)
+        truncate_to(log, 3)
     assert (log.log_end_offset, log.high_watermark) == (3, 3)
     assert log.producer_state.map_end_offset == 3
     epochs = log.leader_epochs.epoch_entries
@@ -364,13 +365,13 @@ def test_a_full_truncation_without_room_for_a_name_changes_nothing(number: int) 
     fs.capacity_bytes = None
     records, names = records_in(log), fs.names_in(log.directory)
     refuse_name(fs, number)
-    refused(lambda: log.truncate_fully_and_start_at(3))
+    refused(lambda: truncate_fully_and_start_at(log, 3))
     fs.fail = None
     assert fs.names_in(log.directory) == names
     put(log, b"after")
     found = new_log(LOGS, fs=fs.process_crash(), clean=False)
     assert records_in(found)[:-1] == records
-    log.truncate_fully_and_start_at(3)
+    truncate_fully_and_start_at(log, 3)
     assert put(log, b"again").first_offset == 3
 
 
@@ -381,12 +382,12 @@ def test_a_truncation_without_room_for_a_name_takes_the_directory_offline(number
     records = records_in(log)
     refuse_name(fs, number)
     with pytest.raises(StorageError):
-        log.truncate_to(1)
+        truncate_to(log, 1)
     fs.fail = None
     assert log.context.failures.offline, "nothing is appended before the rest is cut off"
     found = new_log(LOGS, fs=fs.process_crash(), clean=False)
     assert records_in(found) == records[: len(records_in(found))]
-    found.truncate_to(1)
+    truncate_to(found, 1)
     assert put(found, b"again").first_offset == 1
 
 

@@ -14,6 +14,7 @@ from cordwood.format.record_batch import Record, build_batch, build_empty_batch
 from cordwood.model.kafka_errors import InvalidProducerEpochError, OutOfOrderSequenceError
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from cordwood.testing.manual_clock import ManualClock
 from support.log_under_test import (
     Producer,
@@ -247,7 +248,7 @@ def test_a_partly_compacted_batch_tells_its_last_sequence_after_a_truncation(
     log = new_log(tmp_path)
     follow(log, four_records(kept=(0, 2)))
     follow(log, batch_of(b"e", b"f", base_offset=27, leader_epoch=0))
-    log.truncate_to(27)
+    truncate_to(log, 27)
     assert last_sequences(log) == {PID: 3}
 
 
@@ -261,7 +262,7 @@ def test_an_emptied_batch_tells_its_last_sequence_after_a_truncation(tmp_path: P
     log = new_log(tmp_path)
     follow(log, emptied())
     follow(log, batch_of(b"e", b"f", base_offset=25, leader_epoch=0))
-    log.truncate_to(25)
+    truncate_to(log, 25)
     assert last_sequences(log) == {PID: 1}
 
 
@@ -290,7 +291,7 @@ def test_a_truncation_goes_back_to_the_snapshot_below_it(tmp_path: Path) -> None
     put(log, b"c")
     log.producer_state.take_snapshot()
     for offset, latest in ((2, 2), (1, 1), (0, None)):
-        log.truncate_to(offset)
+        truncate_to(log, offset)
         assert log.producer_state.snapshots.latest == latest
         assert snapshot_offsets(log.directory) == ([latest] if latest else [])
         assert log.producer_state.map_end_offset == offset
@@ -301,7 +302,7 @@ def test_a_truncation_without_snapshots_reads_the_log_from_its_start(tmp_path: P
     put_of(log, 0, b"a")
     put_of(log, 1, b"b")
     remove_snapshots(log.directory)
-    log.truncate_to(1)
+    truncate_to(log, 1)
     assert last_sequences(log) == {PID: 0}
 
 
@@ -311,12 +312,12 @@ def test_producers_whose_batches_were_cut_off_are_forgotten(tmp_path: Path) -> N
     Producer(log, 2, transactional=False).append(3)
     log.roll()
     Producer(log, 3, transactional=False).append(3)
-    log.truncate_to(6)
+    truncate_to(log, 6)
     assert last_sequences(log) == {1: 2, 2: 2}
-    log.truncate_to(3)
+    truncate_to(log, 3)
     assert last_sequences(log) == {1: 2}
     assert put(log, b"v", producer=(2, 0, 0)).first_offset == 3
-    log.truncate_to(2)  # inside the first batch, which goes wholly
+    truncate_to(log, 2)  # inside the first batch, which goes wholly
     assert last_sequences(log) == {}
     assert all(offset <= 2 for offset in snapshot_offsets(log.directory))
 
@@ -328,7 +329,7 @@ def test_the_snapshot_of_a_roll_is_what_a_truncation_to_it_goes_back_to(tmp_path
     assert bases(log) == (0, 1)
     assert log.producer_state.snapshots.latest == 1
 
-    log.truncate_to(1)
+    truncate_to(log, 1)
     assert bases(log) == (0, 1)
     assert log.active.size_bytes == 0
     assert log.producer_state.snapshots.latest == 1
@@ -351,7 +352,7 @@ def test_a_log_that_begins_anew_at_29_knows_no_producers_and_has_no_snapshots(
     assert log.producer_state.map_end_offset == 3
     assert log.producer_state.snapshots.latest == 3
 
-    log.truncate_fully_and_start_at(29)
+    truncate_fully_and_start_at(log, 29)
     assert len(log.segments) == 1
     assert snapshot_offsets(log.directory) == []
     assert log.producer_state.map_end_offset == 29

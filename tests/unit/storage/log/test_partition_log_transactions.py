@@ -19,6 +19,7 @@ from cordwood.model.kafka_errors import (
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.segment_removal import delete_segments
+from cordwood.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from support.log_under_test import (
     Producer,
     bases,
@@ -187,9 +188,9 @@ def test_a_truncation_below_an_open_transaction_forgets_it(
         log.close()
         log = new_log(tmp_path)
     if fully:
-        log.truncate_fully_and_start_at(0)
+        truncate_fully_and_start_at(log, 0)
     else:
-        log.truncate_to(0)
+        truncate_to(log, 0)
     assert first_unstable(log) is None
     assert not log.producer_state.active_producers
 
@@ -314,7 +315,7 @@ def test_a_truncation_takes_transactions_out_of_the_index(tmp_path: Path) -> Non
     log = new_log(tmp_path)
     as_leader(log)
     for offset, expected in ((75, ABORTED), (74, ABORTED[:1]), (30, ABORTED[:1]), (29, [])):
-        log.truncate_to(offset)
+        truncate_to(log, offset)
         assert all_aborted(log) == expected
     assert first_unstable(log) == 0, "the first is open again"
 

@@ -11,6 +11,7 @@ from cordwood.format.leader_epoch_checkpoint import parse_leader_epoch_checkpoin
 from cordwood.model.kafka_errors import StorageError
 from cordwood.storage.log.log_reader import MAX_TIMESTAMP, Isolation
 from cordwood.storage.log.partition_log import PartitionLog
+from cordwood.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
 from support.log_under_test import (
@@ -61,16 +62,16 @@ def threes(root: Path) -> PartitionLog:
 def test_a_truncation_to_the_end_or_beyond_changes_nothing(tmp_path: Path, beyond: int) -> None:
     log, _ = filled(tmp_path)
     before = state_of(log)
-    assert not log.truncate_to(10 + beyond)
+    assert not truncate_to(log, 10 + beyond)
     assert state_of(log) == before
 
 
 def test_a_truncation_to_the_middle_and_then_to_0(tmp_path: Path) -> None:
     log, size = filled(tmp_path)
-    assert log.truncate_to(5)
+    assert truncate_to(log, 5)
     assert (log.log_end_offset, log.size_bytes) == (5, 5 * size)
     assert offsets_read(fetch(log, 0)) == [0, 1, 2, 3, 4]
-    assert log.truncate_to(0)
+    assert truncate_to(log, 0)
     assert (log.log_end_offset, log.size_bytes) == (0, 0)
     fill(log)
     assert (log.log_end_offset, log.size_bytes) == (10, 10 * size)
@@ -78,18 +79,18 @@ def test_a_truncation_to_the_middle_and_then_to_0(tmp_path: Path) -> None:
 
 def test_a_log_that_begins_anew_at_1_is_filled_again_and_cut_to_0(tmp_path: Path) -> None:
     log, size = filled(tmp_path)
-    log.truncate_fully_and_start_at(10 - 9)
+    truncate_fully_and_start_at(log, 10 - 9)
     assert (log.log_end_offset, log.size_bytes) == (1, 0)
     fill(log)
     assert (log.log_end_offset, log.size_bytes) == (11, 10 * size)
-    log.truncate_to(0)  # below the first offset there is
+    truncate_to(log, 0)  # below the first offset there is
     assert (log.log_start_offset, log.log_end_offset, log.size_bytes) == (0, 0, 0)
     assert bases(log) == (0,)
 
 
 def test_a_truncation_to_7_removes_segments_9_and_12_and_leaves_three(tmp_path: Path) -> None:
     log = threes(tmp_path)
-    log.truncate_to(7)
+    truncate_to(log, 7)
     assert (bases(log), log.log_end_offset, log.offsets.recovery_point) == ((0, 3, 6), 7, 0)
     assert [record.value for record in records_read(fetch(log, 6))] == [b"6"]
     assert put(log, b"again").first_offset == 7
@@ -104,7 +105,7 @@ def test_a_truncation_to_the_base_of_a_segment_leaves_it_empty(
     tmp_path: Path, offset: int, left: tuple[int, ...]
 ) -> None:
     log = threes(tmp_path)
-    log.truncate_to(offset)
+    truncate_to(log, offset)
     assert (bases(log), log.log_end_offset) == (left, offset)
     assert [number for number, *_ in records_in(log)] == list(range(offset))
     assert log.active.size_bytes == sum(
@@ -117,7 +118,7 @@ def test_a_batch_that_holds_the_offset_goes_wholly(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     put(log, b"0", b"1", b"2")
     put(log, b"3", b"4", b"5")
-    log.truncate_to(4)
+    truncate_to(log, 4)
     assert [number for number, *_ in records_in(log)] == [0, 1, 2]
     assert log.log_end_offset == 4, "the gap is the leader's to fill"
     follow(log, batch_of(b"4", base_offset=4, leader_epoch=0))
@@ -129,7 +130,7 @@ def test_a_negative_offset_is_refused(tmp_path: Path) -> None:
     log = threes(tmp_path)
     before = state_of(log)
     with pytest.raises(ValueError, match="negative offset"):
-        log.truncate_to(-1)
+        truncate_to(log, -1)
     assert state_of(log) == before
 
 
@@ -137,7 +138,7 @@ def test_the_recovery_point_goes_back_with_the_log(tmp_path: Path) -> None:
     log = threes(tmp_path)
     log.flush()
     assert log.offsets.recovery_point == 12
-    log.truncate_to(7)
+    truncate_to(log, 7)
     assert log.offsets.recovery_point == 7
     put(log, b"again")
     assert log.offsets.recovery_point == 7
@@ -147,7 +148,7 @@ def test_the_log_start_goes_back_with_the_log(tmp_path: Path) -> None:
     log = threes(tmp_path)
     catch_up(log)
     log.delete_records(8)
-    log.truncate_to(7)
+    truncate_to(log, 7)
     assert (log.log_start_offset, log.high_watermark, log.log_end_offset) == (7, 7, 7)
 
 
@@ -160,7 +161,7 @@ def test_files_of_segments_behind_the_offset_are_removed_after_their_delay(
         put(log, b"%d" % number)
         if number % 2:
             log.roll()
-    log.truncate_to(3)
+    truncate_to(log, 3)
     assert bases(log) == (0, 2)
     clock.advance(log.config.file_delete_delay_ms + 1)
     log.context.scheduler.run_due()
@@ -171,7 +172,7 @@ def test_files_of_segments_behind_the_offset_are_removed_after_their_delay(
 def test_what_was_cut_off_does_not_come_back_after_a_restart(tmp_path: Path) -> None:
     for clean in (True, False):
         log = threes(tmp_path / str(clean))
-        log.truncate_to(7)
+        truncate_to(log, 7)
         if clean:
             log.close()
         else:
@@ -192,7 +193,7 @@ def test_a_log_begins_anew_with_one_segment_at_10(tmp_path: Path) -> None:
             log.roll()
     assert len(log.segments) == 5
     assert log.active.base_offset != 10
-    log.truncate_fully_and_start_at(10)
+    truncate_fully_and_start_at(log, 10)
     assert (bases(log), log.log_end_offset, log.offsets.recovery_point) == ((10,), 10, 0)
     assert (log.log_start_offset, log.high_watermark) == (10, 10)
     assert fetch(log, 10).read() == b""
@@ -209,7 +210,7 @@ def test_a_log_begins_anew_at_2_with_its_start_at_1_and_forgets_an_open_transact
     log.close()
     log = new_log(tmp_path)
     assert log.producer_state.first_unstable_offset == 3
-    log.truncate_fully_and_start_at(2, log_start_offset=1)
+    truncate_fully_and_start_at(log, 2, log_start_offset=1)
     assert first_unstable(log) is None
     assert not log.producer_state.active_producers
     assert (log.log_start_offset, log.log_end_offset) == (1, 2)
@@ -225,7 +226,7 @@ def test_a_log_may_begin_anew_at_any_offset_also_at_that_of_a_segment(
         put(log, b"%d" % number)
         if number == 4:
             log.roll()
-    log.truncate_fully_and_start_at(offset)
+    truncate_fully_and_start_at(log, offset)
     assert (bases(log), log.log_end_offset) == ((offset,), offset)
     put(log, b"again")
     clock.advance(log.config.file_delete_delay_ms)
@@ -257,7 +258,7 @@ def test_indexes_have_all_their_room_again_after_a_truncation(tmp_path: Path) ->
     assert (first.offset_index.entries, first.time_index.entries) == (9, 9)
     assert (first.offset_index.max_entries, first.time_index.max_entries) == (9, 9)
 
-    log.truncate_to(0)
+    truncate_to(log, 0)
     assert len(log.segments) == 1
     first = log.segments.first
     room = log.config.segment_index_bytes
@@ -271,7 +272,7 @@ def test_lookups_by_time_forget_what_was_cut_off(tmp_path: Path) -> None:
     log = new_log(tmp_path, index_interval_bytes=0)
     for number in range(10):
         put(log, b"v", timestamp=1000 + number)
-    log.truncate_to(4)
+    truncate_to(log, 4)
     found = log.reader.list_offset(MAX_TIMESTAMP, isolation=Isolation.LOG_END)
     assert found is not None
     assert (found.timestamp, found.offset) == (1003, 3)
@@ -295,7 +296,7 @@ def test_a_truncation_to_the_end_or_beyond_drops_epochs_that_begin_there(
     assert log.log_end_offset == 29
     log.assign_epoch(epoch)
     assert log.leader_epochs.latest_entry == (epoch, 29)
-    log.truncate_to(29 + beyond)
+    truncate_to(log, 29 + beyond)
     assert log.leader_epochs.latest_entry == (19, 27)
     assert log.log_end_offset == 29
 
@@ -310,7 +311,7 @@ def test_truncations_to_20_11_10_and_0_leave_3_2_1_and_0_epochs_on_disk_too(
             follow(log, batch_of(b"value", base_offset=offset, leader_epoch=epoch))
     assert (len(log.segments), log.log_end_offset) == (2, 20)
     for offset, left in ((20, 3), (11, 2), (10, 1), (0, 0)):
-        log.truncate_to(offset)
+        truncate_to(log, offset)
         entries = log.leader_epochs.epoch_entries
         assert len(entries) == left
         checkpoint = (log.directory / "leader-epoch-checkpoint").read_bytes()
@@ -359,15 +360,15 @@ def test_a_truncation_needs_no_room_but_for_the_file_of_a_log_that_begins_anew(
     fs.armed = True
     if fully and name == ".log":
         with pytest.raises(StorageError):
-            log.truncate_fully_and_start_at(4)
+            truncate_fully_and_start_at(log, 4)
         log.context.scheduler.run_due()
         assert (bases(log), log.log_end_offset) == ((0, 3, 6, 9), 9)
         assert records_in(log) == records
         fs.armed = False
     if fully:
-        log.truncate_fully_and_start_at(4)
+        truncate_fully_and_start_at(log, 4)
     else:
-        log.truncate_to(4)
+        truncate_to(log, 4)
     fs.armed = False
     assert (log.high_watermark, log.log_end_offset) == (4, 4)
     assert log.producer_state.map_end_offset == 4
@@ -387,13 +388,13 @@ def test_a_removal_that_is_due_leaves_newer_files_of_the_same_names(tmp_path: Pa
         if number == 6:
             log.roll()
         put(log, b"%d" % number)
-    log.truncate_to(4)
+    truncate_to(log, 4)
     clock.advance(600)
     for number in range(4, 9):
         if number == 6:
             log.roll()
         put(log, b"again %d" % number)
-    log.truncate_to(4)
+    truncate_to(log, 4)
     newer = log.directory / "00000000000000000006.log.deleted"
     content = newer.read_bytes()
     assert b"again 6" in content
