@@ -127,7 +127,7 @@ def _table(metrics: Iterable[Metric[Any]]) -> Iterable[str]:
 def _cells(metric: Metric[Any]) -> Iterable[str]:
     labels = f"{{{', '.join(metric.labels)}}}" if metric.labels else ""
     kafka = f"`{metric.kafka_name}`" if metric.mbean else "none"
-    return f"`{metric.name}{labels}`", kafka, metric.kind.value, metric.help
+    return f"`{metric.name}{labels}`", kafka, metric.type.value, metric.help
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.surfaces.metrics.metric import Kind, Metric
+from cordwood.surfaces.metrics.metric import Metric, MetricType
 from cordwood.surfaces.metrics.table import METRICS
 from cordwood.testing.broker import RunningBroker
 from support.applied import wait_until_applied
@@ -151,7 +151,7 @@ def test_counters_of_a_topic_are_kafkas(kafka: Jmx, ours: Scrape, topic: str, na
 @pytest.mark.parametrize("ending", OF_ALL)
 def test_values_of_all_are_kafkas(kafka: Jmx, ours: Scrape, ending: str) -> None:
     metric = metric_of(ending)
-    assert metric.kind is not Kind.SUMMARY
+    assert metric.type is not MetricType.SUMMARY
     theirs = kafka.find(metric.mbean)
     assert theirs is not None
     assert ours.value(metric.name) == theirs

@@ -19,7 +19,7 @@ from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.segment_removal import delete_segments
 from cordwood.storage.log_moves import LogMove
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import FileOperation, SimulatedFileSystem
 from support.log_crash_check import read_committed
 from support.stored_log import StoredLogs, batch_of, end_transaction, put, records_in
 
@@ -65,7 +65,7 @@ def crashed_during(stored: StoredLogs, change: Changes) -> list[StoredLogs]:
     assert isinstance(fs, SimulatedFileSystem), "it loses power"
     found: list[StoredLogs] = []
 
-    def crash(_: Operation) -> None:
+    def crash(_: FileOperation) -> None:
         found.extend(crashed(stored))
 
     fs.on_operation = crash

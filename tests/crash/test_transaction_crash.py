@@ -25,7 +25,7 @@ from cordwood.coordinator.transaction.machine import TransactionStateMachine
 from cordwood.coordinator.transaction.maintenance import TransactionMaintenance
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.testing.broker import RunningBroker
-from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import FileOperation, SimulatedFileSystem
 from support import transaction_client
 from support.kafka import KafkaRunError
 from support.no_engine import NoEngine
@@ -84,7 +84,7 @@ class Camera:
         self._keep("at the end")
         self.fs.on_operation = None
 
-    def _take(self, operation: Operation) -> None:
+    def _take(self, operation: FileOperation) -> None:
         if operation.path.parent.name in _LOGS:
             where = f"{operation.path.parent.name}/{operation.path.name}"
             self._keep(f"before {operation.kind.value} {where}")

@@ -45,7 +45,7 @@ from cordwood.storage.offset_checkpoint_file import OffsetCheckpointFile
 from cordwood.storage.replace import StagedSegment
 from cordwood.testing.manual_clock import ManualClock
 from cordwood.testing.reference_cleaner import ReferenceCleaner, ReferenceRound
-from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import FileOperation, SimulatedFileSystem
 from support.log_crash_check import ImageCheck, append_to, segments_of
 from support.log_crash_model import LogModel, Producer, Stored, producers_of, stored_in
 
@@ -194,7 +194,7 @@ class CrashRun:
     def _where(self) -> str:
         return f"{self.plan}, {self._step}, operation {self._operations}"
 
-    def _on_operation(self, operation: Operation) -> None:
+    def _on_operation(self, operation: FileOperation) -> None:
         self._operations += 1
         self._take_note_of_recovery_points()
         if self._failure is not None or self._only not in {None, self._operations}:

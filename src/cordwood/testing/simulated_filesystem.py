@@ -65,8 +65,8 @@ _FULL = {errno.ENOSPC, errno.EDQUOT}
 _TRIES_PER_IMAGE = 4
 
 
-class Kind(Enum):
-    """The kind of an operation; kinds from READ on change nothing."""
+class FileOperationKind(Enum):
+    """The kind of a file operation; kinds from READ on change nothing."""
 
     CREATE = "create"
     WRITE = "write"
@@ -85,17 +85,22 @@ class Kind(Enum):
     LOOK = "look"
 
 
-_LOOKING = {Kind.READ, Kind.OPEN, Kind.LIST, Kind.LOOK}
+_LOOKING = {
+    FileOperationKind.READ,
+    FileOperationKind.OPEN,
+    FileOperationKind.LIST,
+    FileOperationKind.LOOK,
+}
 
 
-class Operation(NamedTuple):
+class FileOperation(NamedTuple):
     """One operation, before it takes effect.
 
     `size` is the bytes of a read or write, or the length of a truncation. `path` of a file opened
     before its rename is its old path.
     """
 
-    kind: Kind
+    kind: FileOperationKind
     path: Path
     size: int = 0
     target: Path | None = None
@@ -117,8 +122,8 @@ class SimulatedFileSystem(FileSystem):
     def __init__(self, clock: Clock | None = None, *, capacity_bytes: int | None = None) -> None:
         self.capacity_bytes = capacity_bytes
         self.operations = 0
-        self.on_operation: Callable[[Operation], None] | None = None
-        self.fail: Callable[[Operation], OSError | None] | None = None
+        self.on_operation: Callable[[FileOperation], None] | None = None
+        self.fail: Callable[[FileOperation], OSError | None] | None = None
         self._clock = clock or ManualClock()
         self._mutex = threading.RLock()
         self._locked: dict[int, object] = {}
@@ -232,7 +237,7 @@ class SimulatedFileSystem(FileSystem):
         """The entries of a directory, by name."""
         with self._mutex:
             _, node = self._tree.find_directory(directory)
-            self._announce(Operation(Kind.LIST, directory))
+            self._announce(FileOperation(FileOperationKind.LIST, directory))
             found = []
             for name, node_id in sorted(node.live.items()):
                 is_directory = isinstance(self._tree.nodes[node_id], DirectoryNode)
@@ -253,7 +258,7 @@ class SimulatedFileSystem(FileSystem):
         """Size, owner, mode and time of modification."""
         with self._mutex:
             node = self._tree.nodes[self._tree.find(path)]
-            self._announce(Operation(Kind.LOOK, path))
+            self._announce(FileOperation(FileOperationKind.LOOK, path))
             owner = node.ownership
             return FileFacts(
                 size_bytes=node.live.size if isinstance(node, FileNode) else 0,
@@ -281,7 +286,7 @@ class SimulatedFileSystem(FileSystem):
             node_id = self._tree.find(path)
             if isinstance(self._tree.nodes[node_id], DirectoryNode):
                 raise system_error(errno.EISDIR, path)
-            self._announce(Operation(Kind.OPEN, path))
+            self._announce(FileOperation(FileOperationKind.OPEN, path))
             return self._opened(node_id, path, write=write)
 
     # ---- changing
@@ -293,7 +298,7 @@ class SimulatedFileSystem(FileSystem):
             node_id = self._tree.named(place)
             if node_id is not None and isinstance(self._tree.nodes[node_id], DirectoryNode):
                 raise system_error(errno.EISDIR, path)
-            self._announce(Operation(Kind.CREATE, path))
+            self._announce(FileOperation(FileOperationKind.CREATE, path))
             if node_id is None:
                 node_id = self._tree.add(FileNode(self._new_owner(0o644)))
                 self._change_names((*place, node_id))
@@ -310,7 +315,7 @@ class SimulatedFileSystem(FileSystem):
                 raise system_error(error.errno or errno.EIO, path, target) from None
             if self._tree.named(target_place) == node_id:
                 return
-            self._announce(Operation(Kind.RENAME, path, target=target))
+            self._announce(FileOperation(FileOperationKind.RENAME, path, target=target))
             self._change_names((*source_place, None), (*target_place, node_id))
 
     def _rename_of(self, path: Path, target: Path) -> tuple[int, tuple[int, str], tuple[int, str]]:
@@ -346,7 +351,7 @@ class SimulatedFileSystem(FileSystem):
                 return
             if isinstance(self._tree.nodes[node_id], DirectoryNode):
                 raise system_error(errno.EISDIR, path)
-            self._announce(Operation(Kind.REMOVE, path))
+            self._announce(FileOperation(FileOperationKind.REMOVE, path))
             self._change_names((*place, None))
 
     def make_directory(self, path: Path) -> None:
@@ -366,7 +371,7 @@ class SimulatedFileSystem(FileSystem):
             self._make_directories(path.parent, announce=announce)
             place = self._tree.place_of(path)
         if announce:
-            self._announce(Operation(Kind.MAKE_DIRECTORY, path))
+            self._announce(FileOperation(FileOperationKind.MAKE_DIRECTORY, path))
         node_id = self._tree.add(DirectoryNode(self._new_owner(0o755), {}, {}))
         self._change_names((*place, node_id))
 
@@ -377,21 +382,21 @@ class SimulatedFileSystem(FileSystem):
             if node.live:
                 raise system_error(errno.ENOTEMPTY, path)
             place = self._tree.place_of(path)
-            self._announce(Operation(Kind.REMOVE_DIRECTORY, path))
+            self._announce(FileOperation(FileOperationKind.REMOVE_DIRECTORY, path))
             self._change_names((*place, None))
 
     def sync_directory(self, path: Path) -> None:
         """Makes the names of the directory last."""
         with self._mutex:
             node_id, _ = self._tree.find_directory(path)
-            self._announce(Operation(Kind.SYNC_DIRECTORY, path))
+            self._announce(FileOperation(FileOperationKind.SYNC_DIRECTORY, path))
             sync_names(self._tree.nodes, node_id)
 
     def set_modified(self, path: Path, modified_ns: int) -> None:
         """Sets the time of modification."""
         with self._mutex:
             node_id = self._tree.find(path)
-            self._announce(Operation(Kind.SET_MODIFIED, path))
+            self._announce(FileOperation(FileOperationKind.SET_MODIFIED, path))
             owner = self._tree.nodes[node_id].ownership
             self._tree.own(node_id, owner._replace(modified_ns=modified_ns))
 
@@ -399,7 +404,7 @@ class SimulatedFileSystem(FileSystem):
         """Copies owner and mode, as root can."""
         with self._mutex:
             node_id = self._tree.find(path)
-            self._announce(Operation(Kind.TAKE_AFTER, path))
+            self._announce(FileOperation(FileOperationKind.TAKE_AFTER, path))
             owner = self._tree.nodes[node_id].ownership
             self._tree.own(node_id, Ownership(model.mode, model.uid, model.gid, owner.modified_ns))
 
@@ -421,7 +426,7 @@ class SimulatedFileSystem(FileSystem):
 
     # ---- inside
 
-    def _announce(self, operation: Operation) -> None:
+    def _announce(self, operation: FileOperation) -> None:
         if operation.kind not in _LOOKING:
             self.operations += 1
             if self.on_operation is not None:
@@ -490,7 +495,7 @@ class _SimulatedFile:
             node = self._node()
             if position < 0:
                 raise system_error(errno.EINVAL, self._path)
-            fs._announce(Operation(Kind.READ, self._path, size_bytes))
+            fs._announce(FileOperation(FileOperationKind.READ, self._path, size_bytes))
             return node.live.read(position, size_bytes)
 
     def read_into(self, view: memoryview, position: int) -> int:
@@ -510,7 +515,7 @@ class _SimulatedFile:
             node = self._node(write=True)
             if not data:
                 return
-            fs._announce(Operation(Kind.WRITE, self._path, len(data)))
+            fs._announce(FileOperation(FileOperationKind.WRITE, self._path, len(data)))
             more = position + len(data) - node.live.size
             kept = len(data) - max(0, more - fs._room()) if more > 0 else len(data)
             if kept > 0:
@@ -525,7 +530,7 @@ class _SimulatedFile:
             if not self._writable or size_bytes < 0:
                 raise system_error(errno.EINVAL, self._path)
             if self._node().live.size != size_bytes:
-                fs._announce(Operation(Kind.TRUNCATE, self._path, size_bytes))
+                fs._announce(FileOperation(FileOperationKind.TRUNCATE, self._path, size_bytes))
                 self._change(DataChange(size_bytes, None))
 
     def sync(self) -> None:
@@ -535,11 +540,11 @@ class _SimulatedFile:
             nodes = fs._tree.nodes
             node = nodes[self.node_id]
             if isinstance(node, DirectoryNode):
-                fs._announce(Operation(Kind.SYNC_DIRECTORY, self._path))
+                fs._announce(FileOperation(FileOperationKind.SYNC_DIRECTORY, self._path))
                 sync_names(nodes, self.node_id)
                 return
             try:
-                fs._announce(Operation(Kind.SYNC, self._path, node.live.size))
+                fs._announce(FileOperation(FileOperationKind.SYNC, self._path, node.live.size))
             except (OSError, NoSpaceError):
                 nodes[self.node_id] = node.failed_to_sync()
                 raise

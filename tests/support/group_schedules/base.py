@@ -28,8 +28,8 @@ class Mismatch(AssertionError):
     """Failure of a schedule, and the schedule so far."""
 
 
-class Kind(NamedTuple):
-    """Numbers of a kind of schedules; `fails` and `is_static` are probabilities."""
+class ScheduleParameters(NamedTuple):
+    """The parameters of random schedules; `fails` and `is_static` are probabilities."""
 
     events: int
     topics: Sequence[str]
@@ -49,12 +49,12 @@ class GroupSchedule(ABC, Generic[C]):
 
     run: GroupRun
 
-    def __init__(self, root: Path, seed: int, kind: Kind) -> None:
+    def __init__(self, root: Path, seed: int, parameters: ScheduleParameters) -> None:
         """`root` is for the log."""
         self.seed = seed
         self.trace: list[str] = []
         self.clients: list[C] = []
-        self._kind = kind
+        self._parameters = parameters
         self._random = random.Random(seed)  # noqa: S311  # to be repeated
         self._numbers = itertools.count(1)
         self.broker = GroupBroker(root, new_id=lambda: UUID(int=self._random.getrandbits(128)))
@@ -68,7 +68,7 @@ class GroupSchedule(ABC, Generic[C]):
             Mismatch: the group is not as its model says.
         """
         try:
-            for _ in range(self._kind.events):
+            for _ in range(self._parameters.events):
                 self._step()
                 self.check()
             self._settle()
@@ -119,8 +119,8 @@ class GroupSchedule(ABC, Generic[C]):
         if len(self._active()) >= _CLIENTS_MAX:
             return
         used = {each.instance_id for each in self.clients}
-        free = [each for each in self._kind.instances if each not in used]
-        self._enter(free[0] if free and self._is(self._kind.is_static) else None)
+        free = [each for each in self._parameters.instances if each not in used]
+        self._enter(free[0] if free and self._is(self._parameters.is_static) else None)
 
     def _act_all(self) -> None:
         for client in self._active():
@@ -142,9 +142,9 @@ class GroupSchedule(ABC, Generic[C]):
     # ---- topics
 
     def _change_topics(self) -> None:
-        name = self._random.choice(self._kind.topics)
+        name = self._random.choice(self._parameters.topics)
         is_there = name in self.broker.image.topics
-        if is_there and name != self._kind.topics[0] and self._is(_TOPIC_DELETED):
+        if is_there and name != self._parameters.topics[0] and self._is(_TOPIC_DELETED):
             self.broker.delete(name)
             self.trace.append(f"topic {name} is deleted")
             self._notify(name)
@@ -155,8 +155,8 @@ class GroupSchedule(ABC, Generic[C]):
         """A topic is created, or gets more partitions."""
         known = self.broker.image.topics.get(name)
         before = self._partitions_before(name)
-        more = self._random.randint(1, self._kind.partitions_more)
-        count = min(self._kind.partitions_max, before + more)
+        more = self._random.randint(1, self._parameters.partitions_more)
+        count = min(self._parameters.partitions_max, before + more)
         (self.broker.create if known is None else self.broker.grow)(name, count)
         self.trace.append(f"topic {name} has {count} partitions")
         self._notify(name)
@@ -182,7 +182,9 @@ class GroupSchedule(ABC, Generic[C]):
         self.broker.fails_with = NotLeaderOrFollowerError("the log fails") if fails else None
 
     def _pass_time(self) -> None:
-        self._advance(self._random.choice(self._kind.steps_ms), fails=self._is(self._kind.fails))
+        self._advance(
+            self._random.choice(self._parameters.steps_ms), fails=self._is(self._parameters.fails)
+        )
 
     @abstractmethod
     def _advance(self, ms: int, *, fails: bool = False) -> None:

@@ -18,7 +18,7 @@ from cordwood.coordinator.group.consumer.group import ConsumerGroup
 from cordwood.coordinator.group.consumer.member import JOIN_EPOCH
 from cordwood.coordinator.group.settings import ConsumerGroupSettings, MigrationPolicy
 from cordwood.model.error_codes import ErrorCode
-from support.group_schedules.base import GroupSchedule, Kind
+from support.group_schedules.base import GroupSchedule, ScheduleParameters
 from support.group_schedules.classic_client import ClassicClient, Phase
 from support.group_schedules.client import Beat, Client, Life, Partitions, Subscription
 from support.group_schedules.mixed_model import Codes, MixedModel, View, view_of
@@ -33,7 +33,7 @@ _ROUNDS_MAX: Final = 60
 #: Requests that a client may need in a round, from joining to its partitions.
 _ACTS: Final = 5
 _FAILS, _IS_LOST = 0.06, 0.08
-_KIND: Final = Kind(
+_PARAMETERS: Final = ScheduleParameters(
     events=50,
     topics=_TOPICS,
     partitions_max=5,
@@ -53,7 +53,7 @@ class MixedSchedule(GroupSchedule[AnyClient]):
 
     def __init__(self, root: Path, seed: int) -> None:
         """`root` is for the log; the same seed makes the same schedule."""
-        super().__init__(root, seed, _KIND)
+        super().__init__(root, seed, _PARAMETERS)
         self.moves: set[str] = set()
         policy = self._random.choice([*MigrationPolicy, MigrationPolicy.BIDIRECTIONAL])
         self._classic_share = self._random.choice((0.5, 0.5, 0.8, 1.0))

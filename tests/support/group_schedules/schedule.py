@@ -17,7 +17,7 @@ from cordwood.coordinator.group.consumer.member import JOIN_EPOCH, HeartbeatAnsw
 from cordwood.coordinator.group.settings import ConsumerGroupSettings
 from cordwood.model.error_codes import ErrorCode
 from support.group_scenarios.notation import names_text, partitions_text
-from support.group_schedules.base import GroupSchedule, Kind
+from support.group_schedules.base import GroupSchedule, ScheduleParameters
 from support.group_schedules.client import (
     Beat,
     Client,
@@ -39,7 +39,7 @@ _SESSION_ROUNDS: Final = 10
 _ROUNDS_MAX: Final = 60
 _REPORTS_MAX: Final = 5
 _FAILS, _IS_LOST, _IS_SLOW, _HAS_REGEX = 0.08, 0.15, 0.25, 0.25
-_KIND: Final = Kind(
+_PARAMETERS: Final = ScheduleParameters(
     events=60,
     topics=_TOPICS,
     partitions_max=7,
@@ -56,7 +56,7 @@ class Schedule(GroupSchedule[Client]):
 
     def __init__(self, root: Path, seed: int) -> None:
         """`root` is for the log; the same seed makes the same schedule."""
-        super().__init__(root, seed, _KIND)
+        super().__init__(root, seed, _PARAMETERS)
         interval_ms = self._random.choice((0, 1_000))
         assignors = self._random.choice((("uniform", "range"), ("range",)))
         self._is_uniform = assignors[0] == "uniform"

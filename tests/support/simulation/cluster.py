@@ -32,7 +32,7 @@ from typing import Final
 
 from cordwood.metadata.image import MetadataImage
 from cordwood.model.errors import CordwoodError
-from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import FileOperation, SimulatedFileSystem
 from support.simulation.broker_process import BrokerProcess
 from support.simulation.controller_process import ControllerProcess
 from support.simulation.event_loop import SimulatedLoop, SkewedClock, still_clock
@@ -146,7 +146,7 @@ class BrokerNode:
         """
         left, fs = count, self.fs
 
-        def before(_operation: Operation) -> None:
+        def before(_operation: FileOperation) -> None:
             nonlocal left
             left -= 1
             if left > 0:

@@ -43,7 +43,7 @@ from support.kafka_cluster import ControllerOfCluster, KafkaBroker, KafkaControl
 from support.ports import SARAMA_PORTS, free_port
 from support.stock_clients.program import built, fetch, need, run
 
-Kind = Literal["cordwood", "kafka"]
+BrokerKind = Literal["cordwood", "kafka"]
 Outcome = Literal["pass", "fail", "skip"]
 
 #: The tests take it from there which of them apply.
@@ -234,7 +234,7 @@ def _proxied(node_id: int) -> int:
 class SuiteCluster:
     """A controller, five brokers and the proxy; a context manager that leaves nothing running."""
 
-    def __init__(self, root: Path, kind: Kind, programs: SuitePrograms) -> None:
+    def __init__(self, root: Path, kind: BrokerKind, programs: SuitePrograms) -> None:
         """Nothing runs yet.
 
         Args:
@@ -469,7 +469,7 @@ def outcomes_of(events: Iterable[Mapping[str, Any]]) -> SuiteRun:
     return SuiteRun(outcomes, joined, joined.pop("", ""))
 
 
-def _show(kind: Kind, root: Path) -> None:
+def _show(kind: BrokerKind, root: Path) -> None:
     programs = suite_programs()
     with SuiteCluster(root, kind, programs) as cluster:
         ran = run_suite(programs, cluster, programs.names, seconds_max=SUITE_SECONDS_MAX)

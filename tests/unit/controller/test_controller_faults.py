@@ -21,7 +21,11 @@ from cordwood.metadata.snapshot_generator import SnapshotGenerator
 from cordwood.model.errors import CorruptError
 from cordwood.model.kafka_errors import KafkaError, StorageError
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import (
+    FileOperation,
+    FileOperationKind,
+    SimulatedFileSystem,
+)
 from support.controller_under_test import ControllerUnderTest, requests_to
 
 DIRECTORY = Path("/data/d")
@@ -111,8 +115,8 @@ def test_after_a_failed_sync_nothing_is_taken_any_more() -> None:
     fs = disk_of(place)
     before = controller.image
 
-    def fail(operation: Operation) -> OSError | None:
-        return OSError(errno.EIO, "broken") if operation.kind is Kind.SYNC else None
+    def fail(operation: FileOperation) -> OSError | None:
+        return OSError(errno.EIO, "broken") if operation.kind is FileOperationKind.SYNC else None
 
     fs.fail = fail
     with pytest.raises(StorageError):
@@ -185,7 +189,9 @@ def test_a_power_loss_at_any_moment_takes_nothing_that_was_done(segment_bytes: i
         done: list[str] = []
         moment = at
 
-        def on_operation(_: Operation, fs: SimulatedFileSystem = fs, until: int = moment) -> None:
+        def on_operation(
+            _: FileOperation, fs: SimulatedFileSystem = fs, until: int = moment
+        ) -> None:
             if fs.operations - begun > until:  # noqa: B023
                 raise PowerLost
 
@@ -223,7 +229,7 @@ def test_a_power_loss_during_the_first_start_is_made_good() -> None:
         until = at
 
         def on_operation(
-            _: Operation, fs: SimulatedFileSystem = fs, until: int = until, begun: int = begun
+            _: FileOperation, fs: SimulatedFileSystem = fs, until: int = until, begun: int = begun
         ) -> None:
             if fs.operations - begun > until:
                 raise PowerLost

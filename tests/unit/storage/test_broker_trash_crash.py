@@ -14,7 +14,7 @@ from cordwood.storage.log.segment_removal import delete_segments
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.storage.trash import trashed_partitions
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import FileOperation, SimulatedFileSystem
 from support.log_under_test import catch_up, new_log
 from support.stored_log import batch_of
 
@@ -69,7 +69,7 @@ def test_a_removed_record_is_in_the_log_or_in_the_trash_after_a_power_loss() -> 
     everything = set(range(SEGMENTS))
     checked = 0
 
-    def check(_: Operation | None = None) -> None:
+    def check(_: FileOperation | None = None) -> None:
         nonlocal checked
         for image in fs.crash_images(IMAGES, rng):
             found = opened(image, ManualClock(), clean=False)

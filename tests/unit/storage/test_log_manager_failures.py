@@ -24,7 +24,11 @@ from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.segment_removal import delete_segments
 from cordwood.storage.log.truncation import truncate_to
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import (
+    FileOperation,
+    FileOperationKind,
+    SimulatedFileSystem,
+)
 from support.stored_log import StoredLogs, batch_of, files_of, put, records_in
 
 CONFIG = LogConfig(segment_bytes=1024, index_interval_bytes=100)
@@ -60,7 +64,7 @@ def break_down(
     fs: SimulatedFileSystem,
     directory: Path,
     *,
-    kinds: Collection[Kind] = tuple(Kind),
+    kinds: Collection[FileOperationKind] = tuple(FileOperationKind),
     code: int = errno.EIO,
     after: int = 0,
 ) -> Callable[[], int]:
@@ -70,7 +74,7 @@ def break_down(
     """
     count = 0
 
-    def fail(operation: Operation) -> OSError | None:
+    def fail(operation: FileOperation) -> OSError | None:
         nonlocal count
         if operation.kind in kinds and operation.path.is_relative_to(directory):
             count += 1
@@ -114,8 +118,13 @@ def test_a_read_only_directory_is_offline_and_not_locked(
     fs: SimulatedFileSystem, logs: StoredLogs, code: int
 ) -> None:
     logs.manager.shutdown()
-    looking = {Kind.READ, Kind.OPEN, Kind.LIST, Kind.LOOK}
-    break_down(fs, A, kinds=set(Kind) - looking, code=code)
+    looking = {
+        FileOperationKind.READ,
+        FileOperationKind.OPEN,
+        FileOperationKind.LIST,
+        FileOperationKind.LOOK,
+    }
+    break_down(fs, A, kinds=set(FileOperationKind) - looking, code=code)
     manager = logs.start()
     assert list(manager.context.failures.offline) == [A]
     assert partitions_of(logs) == ["b-0"]
@@ -148,7 +157,7 @@ def test_a_start_on_which_every_directory_fails_is_refused(
 ) -> None:
     logs.manager.shutdown()
     logs.take()
-    break_down(fs, Path("/logs"), kinds={Kind.READ})
+    break_down(fs, Path("/logs"), kinds={FileOperationKind.READ})
     with pytest.raises(
         CordwoodError, match="Shutdown broker because all log dirs in /logs/a, /logs/b have failed"
     ):
@@ -163,7 +172,7 @@ def test_a_file_that_cannot_be_read_takes_its_directory_offline_and_no_other(
 ) -> None:
     put(logs.log("a-1", A), b"test")
     logs.kill()
-    break_down(fs, A / "a-0", kinds={Kind.READ, Kind.OPEN})
+    break_down(fs, A / "a-0", kinds={FileOperationKind.READ, FileOperationKind.OPEN})
     manager = logs.start()
     assert list(manager.context.failures.offline) == [A]
     assert "Input/output error" in manager.context.failures.offline[A]
@@ -277,7 +286,7 @@ def test_a_failed_append_takes_the_directory_offline_for_good(
     logs.manager.on_removed.append(lambda tp, log_dir: gone.append((str(tp), log_dir)))
     log, other = logs.log("a-0"), logs.log("b-0")
     second = logs.log("a-1", A)
-    break_down(fs, A, kinds={Kind.WRITE})
+    break_down(fs, A, kinds={FileOperationKind.WRITE})
     with pytest.raises(StorageError, match=r"Error while appending records to a-0: .*Input/output"):
         put(log, b"test")
     fs.fail = None
@@ -326,8 +335,8 @@ def test_an_append_that_fails_does_not_wait_for_those_that_wait_for_its_log(
     )
     lock = logs.manager._lock
 
-    def fail(operation: Operation) -> OSError | None:
-        if operation.kind is not Kind.WRITE or not operation.path.is_relative_to(A):
+    def fail(operation: FileOperation) -> OSError | None:
+        if operation.kind is not FileOperationKind.WRITE or not operation.path.is_relative_to(A):
             return None
         waiting.start()
         while lock.acquire(blocking=False):  # until the other thread has it, and wants the log's
@@ -375,7 +384,7 @@ def test_a_log_is_made_in_the_first_directory_that_takes_it(fs: SimulatedFileSys
     logs.start()
     broken = set(directories[:2])
 
-    def fail(operation: Operation) -> OSError | None:
+    def fail(operation: FileOperation) -> OSError | None:
         is_broken = any(operation.path.is_relative_to(path) for path in broken)
         return OSError(errno.EIO, "broken", str(operation.path)) if is_broken else None
 
@@ -410,7 +419,7 @@ def test_a_failed_sync_never_raises_the_recovery_point(
     fs: SimulatedFileSystem, logs: StoredLogs
 ) -> None:
     log = logs.log("a-0")
-    break_down(fs, A, kinds={Kind.SYNC})
+    break_down(fs, A, kinds={FileOperationKind.SYNC})
     with pytest.raises(StorageError, match="Error while flushing a-0"):
         log.flush()
     assert log.offsets.recovery_point == 0
@@ -435,7 +444,7 @@ def test_a_checkpoint_that_cannot_be_written_takes_its_directory_offline_alone(
 def test_a_deletion_that_cannot_be_carried_out_takes_the_directory_offline(
     fs: SimulatedFileSystem, logs: StoredLogs
 ) -> None:
-    break_down(fs, A, kinds={Kind.RENAME})
+    break_down(fs, A, kinds={FileOperationKind.RENAME})
     with pytest.raises(StorageError, match="Error while renaming the directory of a-0"):
         logs.manager.delete(TopicPartition("a", 0))
     assert partitions_of(logs) == ["b-0"]
@@ -698,7 +707,15 @@ def test_power_lost_while_leader_epochs_are_read_from_the_log_loses_none(
     while True:
         logs.fs = broken = whole.clone()
         asked = break_down(
-            broken, A / "a-0", kinds={Kind.CREATE, Kind.WRITE, Kind.SYNC, Kind.RENAME}, after=moment
+            broken,
+            A / "a-0",
+            kinds={
+                FileOperationKind.CREATE,
+                FileOperationKind.WRITE,
+                FileOperationKind.SYNC,
+                FileOperationKind.RENAME,
+            },
+            after=moment,
         )
         logs.start()
         if asked() <= moment:

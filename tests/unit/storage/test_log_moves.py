@@ -26,7 +26,11 @@ from cordwood.storage.log.leader_epochs import EpochEntry
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_moves import LogMove
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import (
+    FileOperation,
+    FileOperationKind,
+    SimulatedFileSystem,
+)
 from support.stored_log import (
     StoredLogs,
     batch_of,
@@ -339,9 +343,13 @@ def test_a_truncation_while_records_are_being_copied_leaves_no_gap(
     assert future(logs).log_end_offset < 40
     has_cut = False
 
-    def cut(operation: Operation) -> None:
+    def cut(operation: FileOperation) -> None:
         nonlocal has_cut
-        if operation.kind is Kind.READ and operation.path.parent == A / "kafka-0" and not has_cut:
+        if (
+            operation.kind is FileOperationKind.READ
+            and operation.path.parent == A / "kafka-0"
+            and not has_cut
+        ):
             has_cut = True
             logs.manager.truncate_to({PARTITION: 25})
             for n in range(30):
@@ -500,7 +508,7 @@ def test_checkpoints_of_a_log_that_lay_there_before_do_not_bind_the_future_log(
 
 
 def moved_with_crashes(
-    fs: SimulatedFileSystem, logs: StoredLogs, snap: Callable[[Operation], None]
+    fs: SimulatedFileSystem, logs: StoredLogs, snap: Callable[[FileOperation], None]
 ) -> None:
     """A whole move, with a hook called before each operation of it."""
     fs.on_operation = snap
@@ -521,7 +529,7 @@ def test_a_crash_at_any_moment_of_a_move_loses_no_record_and_lets_it_go_on(
     expected = raw(current(logs))
     images: list[SimulatedFileSystem] = []
 
-    def snap(operation: Operation) -> None:
+    def snap(operation: FileOperation) -> None:
         if power == "lost":
             images.extend(fs.crash_images(3, rng))
         else:
@@ -571,9 +579,12 @@ def test_a_directory_that_fails_at_any_moment_of_a_move_leaves_one_whole_log(
         expected = raw(current(logs))
         count = 0
 
-        def fail(operation: Operation, moment: int = moment) -> OSError | None:
+        def fail(operation: FileOperation, moment: int = moment) -> OSError | None:
             nonlocal count
-            if operation.path.is_relative_to(failing) and operation.kind is not Kind.LOOK:
+            if (
+                operation.path.is_relative_to(failing)
+                and operation.kind is not FileOperationKind.LOOK
+            ):
                 count += 1
                 if count > moment:
                     return OSError(errno.EIO, os.strerror(errno.EIO), str(operation.path))

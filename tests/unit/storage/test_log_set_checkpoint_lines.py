@@ -20,7 +20,7 @@ from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log_moves import LogMove
-from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import FileOperation, SimulatedFileSystem
 from support.faulty_filesystem import ERRORS, Faults, FaultyFileSystem, Site
 from support.stored_log import StoredLogs, put, records_in
 
@@ -182,7 +182,7 @@ def test_no_crash_between_a_deletion_and_the_next_log_of_the_name_loses_its_reco
     stopped_with_lines(stored)
     written, checked = 0, 0
 
-    def check(_: Operation | None = None) -> None:
+    def check(_: FileOperation | None = None) -> None:
         nonlocal checked
         for image in fs.crash_images(4, rng):
             found = StoredLogs(directory, fs=image)

@@ -41,7 +41,7 @@ from cordwood.serving import event_loop
 from cordwood.serving.transport import PortInUseError
 from cordwood.testing.broker import RunningBroker, UnknownPartitionError
 from cordwood.testing.setting_text import SettingValue, setting_text
-from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import FileOperation, SimulatedFileSystem
 from support.in_process_engine import CompiledEngine
 from support.no_engine import NoEngine
 
@@ -204,7 +204,7 @@ def _operations_of_a_start() -> int:
     fs = SimulatedFileSystem(SystemClock())
     count = 0
 
-    def note(_: Operation) -> None:
+    def note(_: FileOperation) -> None:
         nonlocal count
         count += 1
 
@@ -217,7 +217,7 @@ def _failing_from(step: int) -> SimulatedFileSystem:
     fs = SimulatedFileSystem(SystemClock())
     left = step
 
-    def fail(operation: Operation) -> OSError | None:
+    def fail(operation: FileOperation) -> OSError | None:
         nonlocal left
         left -= 1
         return None if left >= 0 else OSError(errno.EIO, os.strerror(errno.EIO), operation.path)
@@ -247,7 +247,7 @@ def test_a_stop_while_it_starts_gives_the_start_up(traces: _Traces) -> None:
     fs = SimulatedFileSystem(SystemClock())
     reached, go_on = threading.Event(), threading.Event()
 
-    def wait(operation: Operation) -> None:
+    def wait(operation: FileOperation) -> None:
         if operation.path.name == "meta.properties" and not reached.is_set():
             reached.set()
             go_on.wait(120)

@@ -12,7 +12,11 @@ import pytest
 
 from cordwood.model.errors import DirectoryInUseError, NoSpaceError
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import (
+    FileOperation,
+    FileOperationKind,
+    SimulatedFileSystem,
+)
 
 TOP = Path("/logs")
 FILE = TOP / "file"
@@ -316,7 +320,7 @@ def test_replace_durably_leaves_the_old_content_or_the_new_at_every_moment() -> 
     put(fs, FILE, b"old")
     found = set()
 
-    def look(_: Operation) -> None:
+    def look(_: FileOperation) -> None:
         found.update(contents(fs, 50))
 
     fs.on_operation = look
@@ -385,9 +389,9 @@ def test_what_is_below_a_directory_that_comes_back_is_as_far_gone_as_was_synced(
 
 
 def failing(
-    kind: Kind, path: Path, number: int = errno.EIO
-) -> Callable[[Operation], OSError | None]:
-    def fail(operation: Operation) -> OSError | None:
+    kind: FileOperationKind, path: Path, number: int = errno.EIO
+) -> Callable[[FileOperation], OSError | None]:
+    def fail(operation: FileOperation) -> OSError | None:
         if operation.kind is kind and operation.path == path:
             return OSError(number, "injected", str(path))
         return None
@@ -400,7 +404,7 @@ def test_bytes_of_a_failed_sync_are_read_but_lost_whatever_is_synced_later() -> 
     put(fs, FILE, b"old,")
     file = fs.open(FILE, write=True)
     file.write_at([b"lost,"], 4)
-    fs.fail = failing(Kind.SYNC, FILE)
+    fs.fail = failing(FileOperationKind.SYNC, FILE)
     with pytest.raises(OSError, match="injected"):
         file.sync()
     fs.fail = None
@@ -419,7 +423,7 @@ def test_file_is_whole_again_once_the_lost_bytes_were_written_anew() -> None:
     put(fs, FILE, b"")
     file = fs.open(FILE, write=True)
     file.write_at([b"lost"], 0)
-    fs.fail = failing(Kind.SYNC, FILE)
+    fs.fail = failing(FileOperationKind.SYNC, FILE)
     with pytest.raises(OSError, match="injected"):
         file.sync()
     fs.fail = None
@@ -431,7 +435,7 @@ def test_file_is_whole_again_once_the_lost_bytes_were_written_anew() -> None:
 def test_names_that_failed_to_sync_may_be_synced_later() -> None:
     fs = made()
     fs.create(FILE)
-    fs.fail = failing(Kind.SYNC_DIRECTORY, TOP)
+    fs.fail = failing(FileOperationKind.SYNC_DIRECTORY, TOP)
     with pytest.raises(OSError, match="injected"):
         fs.sync_directory(TOP)
     assert trees(fs)[0] == {}
@@ -444,12 +448,12 @@ def test_failed_read_and_write_change_nothing() -> None:
     fs = made()
     put(fs, FILE, b"data")
     file = fs.open(FILE, write=True)
-    fs.fail = failing(Kind.READ, FILE)
+    fs.fail = failing(FileOperationKind.READ, FILE)
     with pytest.raises(OSError, match="injected"):
         file.read_at(1, 0)
     with pytest.raises(OSError, match="injected"):
         fs.read_bytes(FILE)
-    fs.fail = failing(Kind.WRITE, FILE)
+    fs.fail = failing(FileOperationKind.WRITE, FILE)
     with pytest.raises(OSError, match="injected"):
         file.write_at([b"more"], 4)
     fs.fail = None
@@ -459,7 +463,7 @@ def test_failed_read_and_write_change_nothing() -> None:
 def test_injected_full_disk_is_told_as_such() -> None:
     fs = made()
     file = fs.create(FILE)
-    fs.fail = failing(Kind.WRITE, FILE, errno.ENOSPC)
+    fs.fail = failing(FileOperationKind.WRITE, FILE, errno.ENOSPC)
     with pytest.raises(NoSpaceError, match="/logs/file: the file system is full"):
         file.write_at([b"data"], 0)
 
@@ -595,10 +599,10 @@ def test_changes_are_announced_before_they_take_effect() -> None:
     fs = made()
     put(fs, TOP / "model", b"")
     before = fs.operations
-    seen: list[tuple[Kind, str, int]] = []
+    seen: list[tuple[FileOperationKind, str, int]] = []
     existed: list[bool] = []
 
-    def note(operation: Operation) -> None:
+    def note(operation: FileOperation) -> None:
         seen.append((operation.kind, operation.path.name, operation.size))
         existed.append(fs.exists(FILE))
 
@@ -616,18 +620,18 @@ def test_changes_are_announced_before_they_take_effect() -> None:
     fs.remove(TOP / "new")
     fs.sync_directory(TOP)
     assert seen == [
-        (Kind.CREATE, "file", 0),
-        (Kind.WRITE, "file", 4),
-        (Kind.TRUNCATE, "file", 3),
-        (Kind.SYNC, "file", 3),
-        (Kind.RENAME, "file", 0),
-        (Kind.MAKE_DIRECTORY, "x", 0),
-        (Kind.MAKE_DIRECTORY, "y", 0),
-        (Kind.REMOVE_DIRECTORY, "y", 0),
-        (Kind.SET_MODIFIED, "new", 0),
-        (Kind.TAKE_AFTER, "new", 0),
-        (Kind.REMOVE, "new", 0),
-        (Kind.SYNC_DIRECTORY, "logs", 0),
+        (FileOperationKind.CREATE, "file", 0),
+        (FileOperationKind.WRITE, "file", 4),
+        (FileOperationKind.TRUNCATE, "file", 3),
+        (FileOperationKind.SYNC, "file", 3),
+        (FileOperationKind.RENAME, "file", 0),
+        (FileOperationKind.MAKE_DIRECTORY, "x", 0),
+        (FileOperationKind.MAKE_DIRECTORY, "y", 0),
+        (FileOperationKind.REMOVE_DIRECTORY, "y", 0),
+        (FileOperationKind.SET_MODIFIED, "new", 0),
+        (FileOperationKind.TAKE_AFTER, "new", 0),
+        (FileOperationKind.REMOVE, "new", 0),
+        (FileOperationKind.SYNC_DIRECTORY, "logs", 0),
     ]
     assert fs.operations - before == len(seen)
     assert existed[:2] == [False, True]
@@ -652,8 +656,8 @@ def test_program_can_be_stopped_at_an_operation() -> None:
     class Killed(BaseException):
         pass
 
-    def kill(operation: Operation) -> None:
-        if operation.kind is Kind.RENAME:
+    def kill(operation: FileOperation) -> None:
+        if operation.kind is FileOperationKind.RENAME:
             raise Killed
 
     fs = made()
@@ -667,9 +671,9 @@ def test_program_can_be_stopped_at_an_operation() -> None:
 def test_reads_are_shown_to_fail_alone() -> None:
     fs = made()
     put(fs, FILE, b"data")
-    seen: list[Kind] = []
+    seen: list[FileOperationKind] = []
 
-    def note(operation: Operation) -> OSError | None:
+    def note(operation: FileOperation) -> OSError | None:
         seen.append(operation.kind)
         return None
 
@@ -677,7 +681,12 @@ def test_reads_are_shown_to_fail_alone() -> None:
     fs.open(FILE).read_at(2, 0)
     fs.entries_in(TOP)
     fs.facts_of(FILE)
-    assert seen == [Kind.OPEN, Kind.READ, Kind.LIST, Kind.LOOK]
+    assert seen == [
+        FileOperationKind.OPEN,
+        FileOperationKind.READ,
+        FileOperationKind.LIST,
+        FileOperationKind.LOOK,
+    ]
 
 
 # ---- times, sizes, threads

@@ -17,7 +17,7 @@ from cordwood.coordinator.group.consumer.group import ConsumerGroup, ConsumerGro
 from cordwood.coordinator.group.counters import Count
 from cordwood.surfaces.metrics.controller import lag_ms
 from cordwood.surfaces.metrics.logs import min_isr
-from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
+from cordwood.surfaces.metrics.metric import Metric, MetricType, Times, Value
 from cordwood.surfaces.metrics.snapshot import Snapshot
 
 _RUNNING = 3  # org.apache.kafka.metadata.BrokerState
@@ -29,7 +29,7 @@ Counts = Callable[[Snapshot], dict[str, int]]
 def _gauge(mbean: str, text: str, number: Number) -> Metric[Snapshot]:
     return Metric(
         mbean=mbean,
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         help=text,
         read=lambda snapshot: [Value({}, number(snapshot))],
     )
@@ -42,7 +42,7 @@ def _replicas(name: str, text: str, number: Number) -> Metric[Snapshot]:
 def _isr_changes(name: str, text: str, number: Number) -> Metric[Snapshot]:
     return Metric(
         mbean=f"kafka.server:type=ReplicaManager,name={name}",
-        kind=Kind.COUNTER,
+        type=MetricType.COUNTER,
         help=text,
         read=lambda snapshot: [Value({}, number(snapshot))],
     )
@@ -52,7 +52,7 @@ def _attribute(bean: str, attribute: str, name: str, text: str, number: Number) 
     return Metric(
         mbean=f"kafka.server:type={bean}",
         attribute=attribute,
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         help=text,
         read=lambda snapshot: [Value({}, number(snapshot))],
         given_name=name,
@@ -79,7 +79,7 @@ def _groups(state: GroupState) -> Metric[Snapshot]:
 
 def _group_metric(attribute: str, label: str, text: str, counts: Counts) -> Metric[Snapshot]:
     return Metric(
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         help=text,
         read=lambda snapshot: [
             Value({label: name}, count) for name, count in counts(snapshot).items()
@@ -94,7 +94,7 @@ def _group_metric(attribute: str, label: str, text: str, counts: Counts) -> Metr
 def _group_counter(what: Count, text: str) -> Metric[Snapshot]:
     return Metric(
         # A counter's name would end in `_total`, which Kafka's attribute does not.
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         help=text,
         read=lambda snapshot: [Value({}, snapshot.groups.since_start[what])],
         mbean="kafka.server:type=group-coordinator-metrics",
@@ -262,14 +262,14 @@ CLUSTER: tuple[Metric[Snapshot], ...] = (
     Metric(
         # Not a rate by its name, so that no rule makes it a counter.
         mbean="kafka.server:type=AddPartitionsToTxnManager,name=VerificationFailureRate",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         help="Partitions that were not verified, or not added to a transaction, before a write.",
         read=lambda snapshot: [Value({}, snapshot.transactions.verification_failures)],
         given_name="kafka_server_addpartitionstotxnmanager_verificationfailurerate_count",
     ),
     Metric(
         mbean="kafka.server:type=AddPartitionsToTxnManager,name=VerificationTimeMs",
-        kind=Kind.SUMMARY,
+        type=MetricType.SUMMARY,
         help="The time in which partitions were verified or added.",
         read=_verification_times,
     ),

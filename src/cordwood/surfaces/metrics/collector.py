@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from cordwood.model.errors import CordwoodError
-from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
+from cordwood.surfaces.metrics.metric import Metric, MetricType, Times, Value
 
 _log = logging.getLogger(__name__)
 
@@ -58,8 +58,8 @@ class MetricsCollector(Collector, Generic[S]):
 
 def _family(metric: Metric[S], snapshot: S) -> Family:
     name = metric.name
-    base = name.removesuffix("_total") if metric.kind is Kind.COUNTER else name
-    family = Family(base, metric.help, metric.kind.value)
+    base = name.removesuffix("_total") if metric.type is MetricType.COUNTER else name
+    family = Family(base, metric.help, metric.type.value)
     for each in metric.read(snapshot):
         if isinstance(each, Value):
             family.add_sample(name, dict(each.labels), float(each.value))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from cordwood import __version__
-from cordwood.surfaces.metrics.metric import Kind, Metric, Value
+from cordwood.surfaces.metrics.metric import Metric, MetricType, Value
 from cordwood.surfaces.metrics.snapshot import NodeSnapshot
 
 Number = Callable[[NodeSnapshot], float]
@@ -20,7 +20,7 @@ Number = Callable[[NodeSnapshot], float]
 def _gauge(mbean: str, text: str, number: Number) -> Metric[NodeSnapshot]:
     return Metric(
         mbean=mbean,
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         help=text,
         read=lambda snapshot: [Value({}, number(snapshot))],
     )
@@ -30,7 +30,7 @@ def _controller(name: str, text: str, number: Number) -> Metric[NodeSnapshot]:
     """A metric of the controller; other nodes have none."""
     return Metric(
         mbean=f"kafka.controller:type=KafkaController,name={name}",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         help=text,
         read=lambda snapshot: [Value({}, number(snapshot))] if snapshot.is_controller else [],
     )
@@ -40,7 +40,7 @@ def _raft(attribute: str, text: str, number: Number) -> Metric[NodeSnapshot]:
     return Metric(
         mbean="kafka.server:type=raft-metrics",
         attribute=attribute,
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         help=text,
         read=lambda snapshot: [Value({}, number(snapshot))],
         given_name=f"kafka_server_raftmetrics_{attribute.replace('-', '_')}",
@@ -66,12 +66,12 @@ def _fenced(snapshot: NodeSnapshot) -> int:
 CONTROLLER: tuple[Metric[NodeSnapshot], ...] = (
     Metric(
         mbean="kafka.server:type=KafkaServer,name=ClusterId",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         help="Always 1; the cluster's id is the label `cluster_id`.",
         read=lambda snapshot: [Value({"cluster_id": snapshot.cluster_id}, 1)],
     ),
     Metric(
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         labels=("version",),
         help="Always 1; the label is the version of Cordwood.",
         read=lambda _: [Value({"version": __version__}, 1)],
@@ -79,7 +79,7 @@ CONTROLLER: tuple[Metric[NodeSnapshot], ...] = (
     ),
     Metric(
         mbean="kafka.controller:type=ControllerStats,name=UncleanLeaderElectionsPerSec",
-        kind=Kind.COUNTER,
+        type=MetricType.COUNTER,
         help="Always 0: leaders that were not in the ISR are not counted.",
         read=lambda snapshot: [Value({}, 0)] if snapshot.is_controller else [],
     ),
@@ -137,7 +137,7 @@ CONTROLLER: tuple[Metric[NodeSnapshot], ...] = (
     ),
     Metric(
         mbean="kafka.server:type=MetadataLoader,name=FinalizedLevel",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         labels=("featureName",),
         help="Finalized level of each feature.",
         read=_features,

@@ -16,7 +16,7 @@ from prometheus_client import CollectorRegistry, write_to_textfile
 from prometheus_client.parser import text_string_to_metric_families
 
 from cordwood.surfaces.metrics.collector import MetricsCollector
-from cordwood.surfaces.metrics.metric import Kind, Metric, Value
+from cordwood.surfaces.metrics.metric import Metric, MetricType, Value
 
 R = TypeVar("R")
 
@@ -66,7 +66,7 @@ def _of_run(
 ) -> Metric[JobRun[Any]]:
     return Metric(
         given_name=f"cordwood_{command}_{name}",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         labels=("log_dirs",),
         help=text,
         read=lambda run: [Value({"log_dirs": run.log_dirs}, value(run))],
@@ -99,7 +99,7 @@ def topic_metric(
 
     return Metric(
         given_name=given_name,
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         labels=("log_dirs", "topic", *([label] if label else [])),
         help=text,
         read=read,

@@ -14,7 +14,7 @@ from cordwood.metadata.image import PartitionImage
 from cordwood.storage.broker_trash import BrokerTrash
 from cordwood.storage.log.open_transactions import open_transactions
 from cordwood.storage.log.partition_log import PartitionLog
-from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
+from cordwood.surfaces.metrics.metric import Metric, MetricType, Times, Value
 from cordwood.surfaces.metrics.snapshot import Snapshot
 
 
@@ -33,7 +33,7 @@ def _log(name: str, text: str, value: Callable[[PartitionLog], float]) -> Metric
 
     return Metric(
         mbean=f"kafka.log:type=Log,name={name}",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         labels=("topic", "partition"),
         help=text,
         read=read,
@@ -55,7 +55,7 @@ def _partition(
 
     return Metric(
         mbean=f"kafka.cluster:type=Partition,name={name}",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         labels=("topic", "partition"),
         help=text,
         read=read,
@@ -83,7 +83,7 @@ def _trash(name: str, text: str, value: Callable[[BrokerTrash], float]) -> Metri
         if trash is not None:
             yield Value({}, value(trash))
 
-    return Metric(kind=Kind.GAUGE, labels=(), help=text, read=read, given_name=name)
+    return Metric(type=MetricType.GAUGE, labels=(), help=text, read=read, given_name=name)
 
 
 # ---- directories
@@ -112,7 +112,7 @@ def _directory(name: str, text: str, holds: Callable[[Snapshot], object]) -> Met
 
     return Metric(
         mbean=f"kafka.log:type=LogManager,name={name}",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         labels=("logDirectory",),
         help=text,
         read=read,
@@ -122,7 +122,7 @@ def _directory(name: str, text: str, holds: Callable[[Snapshot], object]) -> Met
 def _directory_count(name: str, text: str, count: Callable[[Snapshot], int]) -> Metric[Snapshot]:
     return Metric(
         mbean=f"kafka.log:type=LogManager,name={name}",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         help=text,
         read=lambda snapshot: [Value({}, count(snapshot))],
     )
@@ -140,7 +140,7 @@ def _cleaner(
 
     return Metric(
         mbean="" if own_name else f"kafka.log:type={group},name={name}",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         labels=labels,
         help=text,
         read=read,
@@ -201,7 +201,7 @@ LOGS: tuple[Metric[Snapshot], ...] = (
     ),
     Metric(
         mbean="kafka.log:type=LogFlushStats,name=LogFlushRateAndTimeMs",
-        kind=Kind.SUMMARY,
+        type=MetricType.SUMMARY,
         help="Flushes of segments, and how long one took, in ms.",
         read=_flushes,
     ),
@@ -228,7 +228,7 @@ LOGS: tuple[Metric[Snapshot], ...] = (
         lambda partition, _: partition.log.high_watermark - partition.log.last_stable_offset,
     ),
     Metric(
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         labels=("topic", "partition", "producer_id", "transactional_id"),
         help="Seconds since an open transaction began in a partition: it holds back readers of "
         "committed records, and compaction.",
@@ -236,7 +236,7 @@ LOGS: tuple[Metric[Snapshot], ...] = (
         given_name="cordwood_log_open_transaction_seconds",
     ),
     Metric(
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         labels=("topic", "partition"),
         help="Legal holds on a partition: while there is one, nothing of it is removed "
         "(`cordwood hold list`).",
@@ -244,7 +244,7 @@ LOGS: tuple[Metric[Snapshot], ...] = (
         given_name="cordwood_log_holds",
     ),
     Metric(
-        kind=Kind.COUNTER,
+        type=MetricType.COUNTER,
         labels=("topic", "group"),
         help="Offsets that retention removed before a group of cordwood.retention.groups had "
         "consumed them, because a limit ended the wait.",

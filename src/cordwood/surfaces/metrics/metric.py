@@ -16,8 +16,8 @@ _MBEAN = re.compile(r"(?P<domain>[\w.]+):type=(?P<type>[\w-]+)(?:,name=(?P<name>
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9_]")
 
 
-class Kind(enum.Enum):
-    """The kind of a metric, in Prometheus' terms."""
+class MetricType(enum.Enum):
+    """The type of a metric in Prometheus."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -53,7 +53,7 @@ class Metric(Generic[S_contra]):
     do not produce one.
     """
 
-    kind: Kind
+    type: MetricType
     help: str
     read: Callable[[S_contra], Iterable[Value | Times]]
     mbean: str = ""

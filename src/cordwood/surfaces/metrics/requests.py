@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
 from cordwood.serving.fetch_kinds import FROM_CONSUMER, FROM_FOLLOWER
-from cordwood.surfaces.metrics.metric import Kind, Metric, Times, Value
+from cordwood.surfaces.metrics.metric import Metric, MetricType, Times, Value
 from cordwood.surfaces.metrics.snapshot import NodeSnapshot, Requests
 
 _FETCH = "Fetch"
@@ -52,14 +52,14 @@ def _total_times(snapshot: NodeSnapshot) -> Iterator[Times]:
 
 
 def _listener(
-    attribute: str, field: str, text: str, kind: Kind = Kind.COUNTER
+    attribute: str, field: str, text: str, metric_type: MetricType = MetricType.COUNTER
 ) -> Metric[NodeSnapshot]:
     def read(snapshot: NodeSnapshot) -> Iterator[Value]:
         for listener, counters in snapshot.listeners.items():
             labels = {"listener": listener, "networkProcessor": "0"}
             yield Value(labels, getattr(counters, field))
 
-    return _socket_metric(attribute, kind, text, read)
+    return _socket_metric(attribute, metric_type, text, read)
 
 
 def _open_connections(snapshot: NodeSnapshot) -> Iterator[Value]:
@@ -68,12 +68,15 @@ def _open_connections(snapshot: NodeSnapshot) -> Iterator[Value]:
 
 
 def _socket_metric(
-    attribute: str, kind: Kind, text: str, read: Callable[[NodeSnapshot], Iterator[Value]]
+    attribute: str,
+    metric_type: MetricType,
+    text: str,
+    read: Callable[[NodeSnapshot], Iterator[Value]],
 ) -> Metric[NodeSnapshot]:
     return Metric(
         mbean="kafka.server:type=socket-server-metrics",
         attribute=attribute,
-        kind=kind,
+        type=metric_type,
         labels=("listener", "networkProcessor"),
         help=text,
         read=read,
@@ -96,31 +99,31 @@ def _software(snapshot: NodeSnapshot) -> Iterator[Value]:
 REQUESTS: tuple[Metric[NodeSnapshot], ...] = (
     Metric(
         mbean="kafka.network:type=RequestMetrics,name=RequestsPerSec",
-        kind=Kind.COUNTER,
+        type=MetricType.COUNTER,
         labels=("request", "version"),
         help="Requests answered. FetchConsumer and FetchFollower are parts of Fetch.",
         read=_requests,
     ),
     Metric(
         mbean="kafka.network:type=RequestMetrics,name=TotalTimeMs",
-        kind=Kind.SUMMARY,
+        type=MetricType.SUMMARY,
         labels=("request",),
         help="Time from a request's arrival to its answer, in ms; quantiles of the last 1028.",
         read=_total_times,
     ),
-    _socket_metric("connection-count", Kind.GAUGE, "Open connections.", _open_connections),
+    _socket_metric("connection-count", MetricType.GAUGE, "Open connections.", _open_connections),
     _listener("connection-creation-total", "created", "Connections accepted."),
     _listener("connection-close-total", "closed", "Connections closed."),
     _listener(
         "expired-connections-killed-count",
         "expired",
         "Connections closed for being idle for connections.max.idle.ms.",
-        Kind.GAUGE,
+        MetricType.GAUGE,
     ),
     Metric(
         mbean="kafka.server:type=socket-server-metrics",
         attribute="connections",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         labels=("clientSoftwareName", "clientSoftwareVersion", "listener", "networkProcessor"),
         help="Open connections by what the client says it is (KIP-511).",
         read=_software,
@@ -128,7 +131,7 @@ REQUESTS: tuple[Metric[NodeSnapshot], ...] = (
     ),
     Metric(
         mbean="kafka.network:type=SocketServer,name=ExpiredConnectionsKilledCount",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         help="Connections closed for being idle, of all listeners.",
         read=lambda snapshot: [
             Value({}, sum(each.expired for each in snapshot.listeners.values()))
@@ -136,19 +139,19 @@ REQUESTS: tuple[Metric[NodeSnapshot], ...] = (
     ),
     Metric(
         given_name="cordwood_event_loop_long_turns_total",
-        kind=Kind.COUNTER,
+        type=MetricType.COUNTER,
         help="Iterations of the event loop longer than 50 ms; all clients waited.",
         read=lambda snapshot: [Value({}, snapshot.long_turns)],
     ),
     Metric(
         given_name="cordwood_event_loop_longest_turn_seconds",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         help="The longest iteration of the event loop since the last scrape.",
         read=lambda snapshot: [Value({}, snapshot.longest_turn_s)],
     ),
     Metric(
         given_name="cordwood_requests_in_slices",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         help="Long requests that are being run in slices.",
         read=lambda snapshot: [Value({}, snapshot.requests_in_slices)],
     ),

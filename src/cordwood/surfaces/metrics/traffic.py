@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from cordwood.storage.append.validation_result import ValidationMetrics
-from cordwood.surfaces.metrics.metric import Kind, Metric, Value
+from cordwood.surfaces.metrics.metric import Metric, MetricType, Value
 from cordwood.surfaces.metrics.snapshot import Snapshot
 
 
@@ -25,7 +25,7 @@ def _topics(name: str, field: str, text: str) -> Metric[Snapshot]:
 
     return Metric(
         mbean=f"kafka.server:type=BrokerTopicMetrics,name={name}PerSec",
-        kind=Kind.COUNTER,
+        type=MetricType.COUNTER,
         labels=("topic",),
         help=text,
         read=read,
@@ -39,18 +39,18 @@ def _refused(name: str, field: str, text: str) -> Metric[Snapshot]:
 
     return Metric(
         mbean=f"kafka.server:type=BrokerTopicMetrics,name={name}RecordsPerSec",
-        kind=Kind.COUNTER,
+        type=MetricType.COUNTER,
         help=text,
         read=read,
     )
 
 
 def _one(
-    mbean: str, kind: Kind, text: str, read: Callable[[Snapshot], float], **labels: str
+    mbean: str, metric_type: MetricType, text: str, read: Callable[[Snapshot], float], **labels: str
 ) -> Metric[Snapshot]:
     return Metric(
         mbean=mbean,
-        kind=kind,
+        type=metric_type,
         help=text,
         labels=tuple(labels),
         read=lambda snapshot: [Value(labels, read(snapshot))],
@@ -120,39 +120,39 @@ TRAFFIC: tuple[Metric[Snapshot], ...] = (
     ),
     _one(
         "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchSessions",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "Cached fetch sessions (KIP-227).",
         lambda snapshot: snapshot.fetch_sessions,
     ),
     _one(
         "kafka.server:type=FetchSessionCache,name=NumIncrementalFetchPartitionsCached",
-        Kind.GAUGE,
+        MetricType.GAUGE,
         "Partitions of all fetch sessions.",
         lambda snapshot: snapshot.fetch_session_partitions,
     ),
     _one(
         "kafka.server:type=FetchSessionCache,name=IncrementalFetchSessionEvictionsPerSec",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Fetch sessions evicted for others.",
         lambda snapshot: snapshot.fetch_session_evictions,
     ),
     Metric(
         mbean="kafka.server:type=DelayedOperationPurgatory,name=NumDelayedOperations",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         labels=("delayedOperation",),
         help="Delayed requests: fetches that wait for bytes, produces with acks=all for replicas.",
         read=_waiting,
     ),
     Metric(
         mbean="kafka.server:type=DelayedOperationPurgatory,name=PurgatorySize",
-        kind=Kind.GAUGE,
+        type=MetricType.GAUGE,
         labels=("delayedOperation",),
         help="Partitions that waiting requests watch, one for each request.",
         read=_watched,
     ),
     _one(
         "kafka.server:type=DelayedFetchMetrics,name=ExpiresPerSec",
-        Kind.COUNTER,
+        MetricType.COUNTER,
         "Delayed fetches answered at their timeout.",
         lambda snapshot: snapshot.fetches.expired,
         fetcherType="consumer",

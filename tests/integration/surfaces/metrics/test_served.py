@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from cordwood.metadata.image import MetadataImage
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.surfaces.metrics.metric import Kind
+from cordwood.surfaces.metrics.metric import MetricType
 from cordwood.surfaces.metrics.table import METRICS
 from cordwood.testing.broker import RunningBroker
 from support.in_process_engine import CompiledEngine
@@ -95,11 +95,11 @@ def test_every_metric_of_the_table_is_served(broker: RunningBroker, probe: Probe
     producer.abort_transaction(120)
     consumer.close()
     for metric in METRICS:
-        name = f"{metric.name}_count" if metric.kind is Kind.SUMMARY else metric.name
+        name = f"{metric.name}_count" if metric.type is MetricType.SUMMARY else metric.name
         assert name in scrape.names, metric.name
         family = scrape.families[metric.name.removesuffix("_total")]
         assert family.documentation == metric.help
-        assert family.type == metric.kind.value
+        assert family.type == metric.type.value
         allowed = {*metric.labels, "is_future", "cluster_id"}
         assert all(labels.keys() <= allowed for labels in scrape.labels(name))
     assert scrape.value("process_resident_memory_bytes") > 1_000_000

@@ -14,7 +14,11 @@ from cordwood.storage.filesystem import File
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.segment.resources import ResourceCache
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import (
+    FileOperation,
+    FileOperationKind,
+    SimulatedFileSystem,
+)
 from support.log_under_test import new_log
 from support.stored_log import put, records_in
 
@@ -33,13 +37,13 @@ def rolled(fs: SimulatedFileSystem, *, files_max: int = 1) -> PartitionLog:
     return log
 
 
-@pytest.mark.parametrize("kind", [Kind.SYNC, Kind.SYNC_DIRECTORY])
-def test_a_directory_that_is_renamed_during_a_flush_does_not_fail(kind: Kind) -> None:
+@pytest.mark.parametrize("kind", [FileOperationKind.SYNC, FileOperationKind.SYNC_DIRECTORY])
+def test_a_directory_that_is_renamed_during_a_flush_does_not_fail(kind: FileOperationKind) -> None:
     fs = SimulatedFileSystem()
     log = rolled(fs)
-    done: list[Operation] = []
+    done: list[FileOperation] = []
 
-    def rename(operation: Operation) -> None:
+    def rename(operation: FileOperation) -> None:
         if operation.kind is kind and not done:
             done.append(operation)
             log.rename_directory(RENAMED)

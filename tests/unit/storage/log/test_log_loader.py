@@ -32,7 +32,11 @@ from cordwood.storage.log.segment_removal import delete_segments
 from cordwood.storage.log.truncation import truncate_to
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import (
+    FileOperation,
+    FileOperationKind,
+    SimulatedFileSystem,
+)
 from support.stored_log import (
     StoredLog,
     Transactions,
@@ -108,8 +112,8 @@ def opened_and_watched(
     assert isinstance(fs, SimulatedFileSystem)
     read: set[int] = set()
 
-    def watch(operation: Operation) -> None:
-        if operation.kind is Kind.READ and operation.path.suffix == LOG_SUFFIX:
+    def watch(operation: FileOperation) -> None:
+        if operation.kind is FileOperationKind.READ and operation.path.suffix == LOG_SUFFIX:
             read.add(int(operation.path.stem))
 
     caplog.clear()

@@ -24,7 +24,7 @@ from cordwood.model.errors import CorruptError
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.replace import JOURNAL_NAME
 from cordwood.testing.reference_cleaner import index_entries
-from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import FileOperation, SimulatedFileSystem
 from support.stored_log import StoredLog, batch_of, keys_in, put
 
 INT_MAX = (1 << 31) - 1
@@ -238,7 +238,7 @@ def test_power_lost_at_each_step_of_the_recovery_of_an_interrupted_clean(
     images: list[SimulatedFileSystem] = []
     fs = prepared.fs
 
-    def snap(operation: Operation) -> None:
+    def snap(operation: FileOperation) -> None:
         images.extend(fs.crash_images(2, rng))
         images.append(fs.process_crash())
 
@@ -434,7 +434,7 @@ def test_power_lost_at_each_step_of_the_recovery_of_a_killed_round(tmp_path: Pat
     images: list[SimulatedFileSystem] = []
     fs = prepared.fs
 
-    def snap(operation: Operation) -> None:
+    def snap(operation: FileOperation) -> None:
         images.extend(fs.crash_images(3, rng))
 
     fs.on_operation = snap
@@ -577,7 +577,7 @@ def test_power_lost_at_each_step_of_a_split(tmp_path: Path) -> None:
     fs.load(tmp_path)
     images: list[SimulatedFileSystem] = []
 
-    def snap(operation: Operation) -> None:
+    def snap(operation: FileOperation) -> None:
         images.extend(fs.crash_images(3, rng))
 
     fs.on_operation = snap

@@ -16,7 +16,11 @@ from cordwood.storage.log.segment_removal import delete_segments
 from cordwood.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import (
+    FileOperation,
+    FileOperationKind,
+    SimulatedFileSystem,
+)
 from support.log_under_test import catch_up, fetch, new_log, offsets_read, state_of
 from support.stored_log import put, records_in
 
@@ -29,12 +33,12 @@ class FailingFileSystem(SimulatedFileSystem):
     `done` counts such work, whether it failed or not.
     """
 
-    def __init__(self, kind: Kind, name: str = "", *, number: int = errno.EIO) -> None:
+    def __init__(self, kind: FileOperationKind, name: str = "", *, number: int = errno.EIO) -> None:
         super().__init__()
         self.failures = 0
         self.done = 0
 
-        def fail(operation: Operation) -> OSError | None:
+        def fail(operation: FileOperation) -> OSError | None:
             if operation.kind is not kind or not operation.path.is_relative_to(BAD):
                 return None
             if name not in operation.path.name:
@@ -84,7 +88,7 @@ def require_offline(bad: PartitionLog, good: PartitionLog) -> None:
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC, errno.EDQUOT])
 def test_a_failed_fsync_takes_the_directory_offline_and_is_not_tried_again(number: int) -> None:
-    fs = FailingFileSystem(Kind.SYNC, ".log", number=number)
+    fs = FailingFileSystem(FileOperationKind.SYNC, ".log", number=number)
     good, bad = two_logs(fs)
     fs.failures, tried = 1, fs.done
     with pytest.raises(StorageError):
@@ -98,7 +102,7 @@ def test_a_failed_fsync_takes_the_directory_offline_and_is_not_tried_again(numbe
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
 def test_a_failed_fsync_within_an_append_is_the_appends_error(number: int) -> None:
-    fs = FailingFileSystem(Kind.SYNC, ".log", number=number)
+    fs = FailingFileSystem(FileOperationKind.SYNC, ".log", number=number)
     good, bad = two_logs(fs, flush_messages=1)
     assert bad.offsets.recovery_point == 1
     fs.failures = 1
@@ -109,7 +113,7 @@ def test_a_failed_fsync_within_an_append_is_the_appends_error(number: int) -> No
 
 
 def test_a_failed_fsync_of_a_directory_takes_it_offline() -> None:
-    fs = FailingFileSystem(Kind.SYNC_DIRECTORY, "t-0")
+    fs = FailingFileSystem(FileOperationKind.SYNC_DIRECTORY, "t-0")
     good, bad = two_logs(fs)
     fs.failures = 1
     with pytest.raises(StorageError):
@@ -119,7 +123,7 @@ def test_a_failed_fsync_of_a_directory_takes_it_offline() -> None:
 
 
 def test_a_failed_flush_behind_a_roll_takes_the_directory_offline() -> None:
-    fs = FailingFileSystem(Kind.SYNC, ".snapshot")
+    fs = FailingFileSystem(FileOperationKind.SYNC, ".snapshot")
     good, bad = two_logs(fs)
     bad.roll()
     fs.failures = 1
@@ -129,7 +133,7 @@ def test_a_failed_flush_behind_a_roll_takes_the_directory_offline() -> None:
 
 
 def test_what_a_failed_fsync_has_lost_is_not_below_the_recovery_point() -> None:
-    fs = FailingFileSystem(Kind.SYNC, ".log")
+    fs = FailingFileSystem(FileOperationKind.SYNC, ".log")
     _, bad = two_logs(fs)
     bad.flush()
     put(bad, b"second")
@@ -144,7 +148,7 @@ def test_what_a_failed_fsync_has_lost_is_not_below_the_recovery_point() -> None:
 
 
 def test_when_bytes_of_a_refused_append_cannot_be_cut_off_the_directory_goes_offline() -> None:
-    fs = FailingFileSystem(Kind.SYNC, ".log")
+    fs = FailingFileSystem(FileOperationKind.SYNC, ".log")
     good, bad = two_logs(fs)
     fs.capacity_bytes = (1 << 50) - fs.free_bytes(BAD) + 10
     fs.failures = 1
@@ -160,24 +164,28 @@ def test_when_bytes_of_a_refused_append_cannot_be_cut_off_the_directory_goes_off
 @pytest.mark.parametrize(
     ("kind", "name", "work"),
     [
-        (Kind.WRITE, ".log", lambda log: put(log, b"v")),
-        (Kind.CREATE, ".log", lambda log: log.roll()),
-        (Kind.CREATE, ".snapshot", lambda log: log.roll()),
-        (Kind.WRITE, ".timeindex", lambda log: log.roll()),
-        (Kind.READ, ".log", lambda log: fetch(log, 0)),
-        (Kind.TRUNCATE, ".log", lambda log: truncate_to(log, 0)),
-        (Kind.RENAME, ".log", lambda log: truncate_fully_and_start_at(log, 0)),
-        (Kind.WRITE, "leader-epoch-checkpoint", lambda log: put(log, b"v", leader_epoch=5)),
+        (FileOperationKind.WRITE, ".log", lambda log: put(log, b"v")),
+        (FileOperationKind.CREATE, ".log", lambda log: log.roll()),
+        (FileOperationKind.CREATE, ".snapshot", lambda log: log.roll()),
+        (FileOperationKind.WRITE, ".timeindex", lambda log: log.roll()),
+        (FileOperationKind.READ, ".log", lambda log: fetch(log, 0)),
+        (FileOperationKind.TRUNCATE, ".log", lambda log: truncate_to(log, 0)),
+        (FileOperationKind.RENAME, ".log", lambda log: truncate_fully_and_start_at(log, 0)),
         (
-            Kind.WRITE,
+            FileOperationKind.WRITE,
+            "leader-epoch-checkpoint",
+            lambda log: put(log, b"v", leader_epoch=5),
+        ),
+        (
+            FileOperationKind.WRITE,
             "leader-epoch-checkpoint",
             lambda log: (log.assign_epoch(5), put(log, b"v", leader_epoch=5)),
         ),
-        (Kind.RENAME, "t-0", lambda log: log.rename_directory(BAD / "u-0")),
+        (FileOperationKind.RENAME, "t-0", lambda log: log.rename_directory(BAD / "u-0")),
     ],
 )
 def test_an_error_of_the_disk_takes_the_directory_offline_and_no_other(
-    kind: Kind, name: str, work: Callable[[PartitionLog], object]
+    kind: FileOperationKind, name: str, work: Callable[[PartitionLog], object]
 ) -> None:
     fs = FailingFileSystem(kind, name)
     good, bad = two_logs(fs)
@@ -194,7 +202,7 @@ def test_an_error_of_the_disk_takes_the_directory_offline_and_no_other(
 
 
 def test_a_failed_write_leaves_the_log_as_it_was_in_memory_and_on_disk() -> None:
-    fs = FailingFileSystem(Kind.WRITE, ".log")
+    fs = FailingFileSystem(FileOperationKind.WRITE, ".log")
     _, bad = two_logs(fs)
     before = state_of(bad)
     fs.failures = 1
@@ -206,7 +214,7 @@ def test_a_failed_write_leaves_the_log_as_it_was_in_memory_and_on_disk() -> None
 
 
 def test_files_that_cannot_be_removed_take_the_directory_offline() -> None:
-    fs = FailingFileSystem(Kind.REMOVE, ".deleted")
+    fs = FailingFileSystem(FileOperationKind.REMOVE, ".deleted")
     good, bad = two_logs(fs)
     delete_segments(bad, 1, reason="test")
     clock = bad.context.clock
@@ -242,9 +250,13 @@ def test_a_flush_does_not_count_on_the_sync_of_another_that_is_under_way() -> No
     put(log, b"first")
     seen: list[int] = []
 
-    def meanwhile(operation: Operation) -> None:
+    def meanwhile(operation: FileOperation) -> None:
         """Another flush comes while the first one's sync has only begun."""
-        if operation.kind is Kind.SYNC and operation.path.name.endswith(".log") and not seen:
+        if (
+            operation.kind is FileOperationKind.SYNC
+            and operation.path.name.endswith(".log")
+            and not seen
+        ):
             seen.append(log.offsets.recovery_point)
             log.flusher.flush_up_to(1)
             (image, *_) = fs.crash_images(1, random.Random(0))

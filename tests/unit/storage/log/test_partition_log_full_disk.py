@@ -22,7 +22,11 @@ from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import (
+    FileOperation,
+    FileOperationKind,
+    SimulatedFileSystem,
+)
 from support.log_under_test import (
     Producer,
     bases,
@@ -254,8 +258,8 @@ def test_index_entries_that_a_full_disk_has_lost_in_a_sync_are_written_again(suf
     producer.append(1)
     producer.end(commit=False)
 
-    def fail(operation: Operation) -> OSError | None:
-        if operation.kind is Kind.SYNC and operation.path.name.endswith(suffix):
+    def fail(operation: FileOperation) -> OSError | None:
+        if operation.kind is FileOperationKind.SYNC and operation.path.name.endswith(suffix):
             fs.fail = None
             return OSError(errno.ENOSPC, "no room for what was written before")
         return None
@@ -348,9 +352,13 @@ def refuse_name(fs: SimulatedFileSystem, number: int) -> None:
     """Lets the directory have no room for the name of a file to be deleted, `number` from now."""
     names: list[str] = []
 
-    def fail(operation: Operation) -> OSError | None:
+    def fail(operation: FileOperation) -> OSError | None:
         target = operation.target
-        if operation.kind is Kind.RENAME and target is not None and target.suffix == ".deleted":
+        if (
+            operation.kind is FileOperationKind.RENAME
+            and target is not None
+            and target.suffix == ".deleted"
+        ):
             names.append(target.name)
             if len(names) == number:
                 return OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))

@@ -13,7 +13,11 @@ from cordwood.model.kafka_errors import OutOfOrderSequenceError, StorageError
 from cordwood.storage.log.log_context import LogContext
 from cordwood.storage.log.log_offsets import LogPosition
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import (
+    FileOperation,
+    FileOperationKind,
+    SimulatedFileSystem,
+)
 from support.log_under_test import (
     FixedRng,
     Producer,
@@ -355,11 +359,11 @@ def test_a_directory_lists_the_indexes_of_a_segment_from_the_roll_on(tmp_path: P
 class RefusingFileSystem(SimulatedFileSystem):
     """Has no room, while it is `armed`, for one kind of work on some files."""
 
-    def __init__(self, kind: Kind, suffix: str) -> None:
+    def __init__(self, kind: FileOperationKind, suffix: str) -> None:
         super().__init__()
         self.armed = False
 
-        def fail(operation: Operation) -> OSError | None:
+        def fail(operation: FileOperation) -> OSError | None:
             if self.armed and operation.kind is kind and operation.path.name.endswith(suffix):
                 return OSError(errno.ENOSPC, "no space left")
             return None
@@ -370,18 +374,18 @@ class RefusingFileSystem(SimulatedFileSystem):
 @pytest.mark.parametrize(
     ("kind", "suffix", "records"),
     [
-        (Kind.CREATE, ".log", 0),
-        (Kind.CREATE, ".log", 1),
-        (Kind.CREATE, ".index", 1),
-        (Kind.CREATE, ".timeindex", 1),
-        (Kind.CREATE, ".snapshot", 1),
-        (Kind.WRITE, ".snapshot", 1),
-        (Kind.WRITE, ".timeindex", 1),
-        (Kind.WRITE, ".index", 2),
+        (FileOperationKind.CREATE, ".log", 0),
+        (FileOperationKind.CREATE, ".log", 1),
+        (FileOperationKind.CREATE, ".index", 1),
+        (FileOperationKind.CREATE, ".timeindex", 1),
+        (FileOperationKind.CREATE, ".snapshot", 1),
+        (FileOperationKind.WRITE, ".snapshot", 1),
+        (FileOperationKind.WRITE, ".timeindex", 1),
+        (FileOperationKind.WRITE, ".index", 2),
     ],
 )
 def test_a_roll_that_finds_no_room_leaves_the_log_as_it_was(
-    kind: Kind, suffix: str, records: int
+    kind: FileOperationKind, suffix: str, records: int
 ) -> None:
     fs = RefusingFileSystem(kind, suffix)
     log = new_log(Path("/logs"), fs=fs, index_interval_bytes=0, file_delete_delay_ms=0)

@@ -13,7 +13,11 @@ from cordwood.storage.log.log_reader import MAX_TIMESTAMP, Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.truncation import truncate_fully_and_start_at, truncate_to
 from cordwood.testing.manual_clock import ManualClock
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import (
+    FileOperation,
+    FileOperationKind,
+    SimulatedFileSystem,
+)
 from support.log_under_test import (
     Producer,
     bases,
@@ -328,8 +332,12 @@ class Full(SimulatedFileSystem):
         super().__init__()
         self.armed = False
 
-        def fail(operation: Operation) -> OSError | None:
-            if self.armed and operation.kind is Kind.CREATE and name in operation.path.name:
+        def fail(operation: FileOperation) -> OSError | None:
+            if (
+                self.armed
+                and operation.kind is FileOperationKind.CREATE
+                and name in operation.path.name
+            ):
                 return OSError(errno.ENOSPC, "no space left")
             return None
 

@@ -17,7 +17,7 @@ from cordwood.storage.log.log_offsets import LogPosition
 from cordwood.storage.log.log_reader import Isolation
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.reading.batch_heads import FileRange
-from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import FileOperation, SimulatedFileSystem
 from support.log_under_test import (
     bases,
     batches_read,
@@ -186,7 +186,7 @@ class PowerLoss:
         self._rng = random.Random(flush_messages)
         self._fs = fs
 
-    def look(self, _: Operation | None = None) -> None:
+    def look(self, _: FileOperation | None = None) -> None:
         self.looks += 1
         for image in self._fs.crash_images(4, self._rng):
             found = new_log(LOGS, fs=image, clean=False, recovery_point=self.recovery_point)

@@ -13,7 +13,7 @@ from cordwood.format.producer_snapshot import ProducerEntry
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.leader_epochs import EpochEntry, LeaderEpochCache
 from cordwood.storage.producers.producer_state import ProducerStateManager
-from cordwood.testing.simulated_filesystem import Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import FileOperation, SimulatedFileSystem
 
 PARTITION = TopicPartition("test", 0)
 DIRECTORY = Path("/logs/test-0")
@@ -55,7 +55,7 @@ def test_what_is_loaded_after_a_power_loss_was_known_at_that_offset(*, sync: boo
     durable = 0
     checked = 0
 
-    def check(_: Operation | None = None) -> None:
+    def check(_: FileOperation | None = None) -> None:
         nonlocal checked
         for image in fs.crash_images(IMAGES, rng):
             state = ProducerStateManager(PARTITION, DIRECTORY, fs=image, on_warning=lambda _: None)
@@ -86,7 +86,7 @@ def test_an_epoch_that_was_assigned_outlasts_any_power_loss() -> None:
     after: tuple[EpochEntry, ...] = ()
     checked = 0
 
-    def check(_: Operation | None = None) -> None:
+    def check(_: FileOperation | None = None) -> None:
         nonlocal checked
         for image in fs.crash_images(IMAGES, rng):
             assert LeaderEpochCache(path, fs=image).epoch_entries in {before, after}

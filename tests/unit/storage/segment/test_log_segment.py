@@ -21,7 +21,11 @@ from cordwood.model.kafka_errors import SegmentOffsetOverflowError
 from cordwood.storage.segment.log_segment import LogSegment
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.storage.segment.segment_indexes import AppendedBatch
-from cordwood.testing.simulated_filesystem import Kind, Operation, SimulatedFileSystem
+from cordwood.testing.simulated_filesystem import (
+    FileOperation,
+    FileOperationKind,
+    SimulatedFileSystem,
+)
 from support.segments import (
     Segments,
     batch,
@@ -214,8 +218,10 @@ def test_a_disk_that_refuses_a_write_leaves_the_segment_as_it_was() -> None:
     segment = Segments(directory=Path("/log"), fs=fs).create(0)
     put(segment, batch(0, "a"))
 
-    def fail(operation: Operation) -> OSError | None:
-        return OSError(5, "Input/output error") if operation.kind is Kind.WRITE else None
+    def fail(operation: FileOperation) -> OSError | None:
+        return (
+            OSError(5, "Input/output error") if operation.kind is FileOperationKind.WRITE else None
+        )
 
     fs.fail = fail
     with pytest.raises(OSError, match="Input/output"):
@@ -533,8 +539,8 @@ def test_deleting_goes_on_where_one_file_cannot_be_removed() -> None:
     put(segment, batch(0, "a"))
     segment.flush()
 
-    def fail(operation: Operation) -> OSError | None:
-        is_log = operation.kind is Kind.REMOVE and operation.path.suffix == ".log"
+    def fail(operation: FileOperation) -> OSError | None:
+        is_log = operation.kind is FileOperationKind.REMOVE and operation.path.suffix == ".log"
         return OSError(5, "Input/output error") if is_log else None
 
     fs.fail = fail
@@ -731,14 +737,14 @@ def test_opening_a_segment_looks_at_one_file_and_reads_none() -> None:
     segment = segments.create(0)
     put(segment, batch(0, "a", timestamps=4))
     segment.close()
-    seen: list[Operation] = []
+    seen: list[FileOperation] = []
 
-    def note(operation: Operation) -> None:
+    def note(operation: FileOperation) -> None:
         seen.append(operation)
 
     fs.fail = note
     reopened = segments.open(0)
-    assert [operation.kind for operation in seen] == [Kind.LOOK]
+    assert [operation.kind for operation in seen] == [FileOperationKind.LOOK]
     facts = fs.facts_of(reopened.path)
     seen.clear()
     LogSegment.open(
@@ -778,10 +784,10 @@ def test_a_flush_that_failed_is_done_again() -> None:
     fs.make_directory(Path("/log"))
     segment = Segments(directory=Path("/log"), fs=fs).create(0)
     put(segment, batch(0, "a"))
-    syncs: list[Operation] = []
+    syncs: list[FileOperation] = []
 
-    def fail(operation: Operation) -> OSError | None:
-        if operation.kind is not Kind.SYNC:
+    def fail(operation: FileOperation) -> OSError | None:
+        if operation.kind is not FileOperationKind.SYNC:
             return None
         syncs.append(operation)
         return OSError(5, "Input/output error") if len(syncs) == 1 else None

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cordwood.surfaces.metrics.metric import Kind, Metric, prometheus_name
+from cordwood.surfaces.metrics.metric import Metric, MetricType, prometheus_name
 from cordwood.surfaces.metrics.table import METRICS
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -57,7 +57,7 @@ def test_no_two_metrics_have_the_same_name() -> None:
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 def test_a_name_is_one_that_prometheus_takes(metric: Metric[Any]) -> None:
     assert re.fullmatch(r"[a-z][a-z0-9_]*", metric.name)
-    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+    assert metric.name.endswith("_total") == (metric.type is MetricType.COUNTER)
     assert metric.help.endswith(".")
 
 
