@@ -105,7 +105,7 @@ class Steps:
 def serve() -> None:
     # ruff: noqa: PLC0415  # seconds to import, and the other end of the pipe does without
     from cordwood.cleanup.access.commit import CompactionCommitter
-    from cordwood.cleanup.engine.spark.engine import SparkEngine, Watch
+    from cordwood.cleanup.engine.spark.engine import EngineCallbacks, SparkEngine
     from cordwood.cleanup.engine.spark.session import default_memory_bytes, spark_runner
     from cordwood.cleanup.engine.spark.task_limits import TaskLimits
     from cordwood.cleanup.plan.request import CleanRequest
@@ -131,7 +131,7 @@ def serve() -> None:
             False: TaskLimits.within(default_memory_bytes(), slots),
             True: TaskLimits(whole_bytes=1, entries_max=50_000),
         }
-        watch = Watch(ended=steps.add)
+        callbacks = EngineCallbacks(ended=steps.add)
         engines = {
             split: Stepping(
                 SparkEngine(
@@ -139,7 +139,7 @@ def serve() -> None:
                     slots=slots,
                     cores=1 if split else runner.cores,
                     limits=each,
-                    watch=watch,
+                    callbacks=callbacks,
                 )
             )
             for split, each in limits.items()

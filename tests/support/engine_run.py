@@ -91,7 +91,7 @@ def run_jobs(master: str, jobs: Sequence[Job]) -> list[Outcome]:
 
 
 def _run(runner: Any, job: Job) -> Outcome:
-    from cordwood.cleanup.engine.spark.engine import SparkEngine, Watch  # noqa: PLC0415  # seconds to import
+    from cordwood.cleanup.engine.spark.engine import EngineCallbacks, SparkEngine  # noqa: PLC0415  # seconds to import
     from cordwood.cleanup.engine.spark.task_limits import TaskLimits  # noqa: PLC0415  # seconds to import
 
     configs = {topic: config_of(fields) for topic, fields in job.configs.items()}
@@ -102,8 +102,8 @@ def _run(runner: Any, job: Job) -> Outcome:
     limits = TaskLimits(entries_max=job.entries_max, whole_bytes=job.whole_bytes)
     slots = runner.slots
     shares: list[float] = []
-    watch = Watch(overall=lambda done, total: shares.append(done / total))
-    engine = SparkEngine(runner, slots=slots, cores=job.cores, limits=limits, watch=watch)
+    callbacks = EngineCallbacks(overall=lambda done, total: shares.append(done / total))
+    engine = SparkEngine(runner, slots=slots, cores=job.cores, limits=limits, callbacks=callbacks)
     engine.require_visible([Path(job.log_dir)])
     report = clean(
         CleanRequest(

@@ -45,6 +45,7 @@ from cordwood.storage.log_manager import LogManager
 from cordwood.storage.segment.resources import ResourceCache
 from cordwood.testing.simulated_filesystem import SimulatedFileSystem
 from support.simulation.event_loop import Process, SimulatedLoop
+from support.simulation.log_watcher import LogWatcher, WatchedReplicas
 from support.simulation.network import Network
 from support.simulation.serving import SimulatedServer, Slices
 from support.simulation.settings import (
@@ -55,7 +56,6 @@ from support.simulation.settings import (
     broker_settings,
     format_disk,
 )
-from support.simulation.watch import Watch, WatchedReplicas
 from support.watched import SeededRng
 
 APIS = served_apis()
@@ -77,11 +77,11 @@ class BrokerProcess:
         fs: SimulatedFileSystem,
         clock: Clock,
         rng: SeededRng,
-        watch: Watch,
+        log_watcher: LogWatcher,
     ) -> None:
-        """Starts nothing yet; `watch` sees what it leads."""
+        """Starts nothing yet; `log_watcher` sees what it leads."""
         self.broker_id = broker_id
-        self._watch = watch
+        self._log_watcher = log_watcher
         self.settings = SETTINGS[broker_id]
         self.process = Process(broker_name(broker_id))
         self.fs = fs
@@ -150,7 +150,7 @@ class BrokerProcess:
         broker = self.broker = self._make_broker(member, metadata, thread)
         logs.defaults = configs.log_config("")
         registration = self._registration(directory_ids, previous_epoch)
-        self._watch.starts(
+        self._log_watcher.starts(
             self.broker_id, self.process, registration.incarnation_id, previous_epoch
         )
         logs.broker_epoch = await member.join(
@@ -197,7 +197,7 @@ class BrokerProcess:
             thread=thread,
             apis=self._apis,
             at_end=self._at_end.append,
-            replica_manager=partial(WatchedReplicas, self.process, self._watch),
+            replica_manager=partial(WatchedReplicas, self.process, self._log_watcher),
         )
 
     def _registration(

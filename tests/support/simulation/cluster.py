@@ -38,9 +38,9 @@ from support.simulation.controller_process import ControllerProcess
 from support.simulation.event_loop import SimulatedLoop, SkewedClock, still_clock
 from support.simulation.events import Note, Unacceptable
 from support.simulation.history import History
+from support.simulation.log_watcher import Decisions, LogWatcher
 from support.simulation.network import Network
 from support.simulation.settings import CONTROLLER, CONTROLLER_ID, broker_name, format_disk
-from support.simulation.watch import Decisions, Watch
 from support.watched import SeededRng
 
 BROKER_IDS: Final = (1, 2, 3)
@@ -95,7 +95,7 @@ class BrokerNode:
             self.fs,
             self.clock,
             self.seeds,
-            cluster.watch,
+            cluster.log_watcher,
         )
         cluster.history.note(self.name, Note("starts"))
         cluster.loop.call_soon(
@@ -210,14 +210,14 @@ class Cluster:
         network: Network,
         rng: random.Random,
         history: History,
-        watch: Watch,
+        log_watcher: LogWatcher,
     ) -> None:
         """Formatted disks; nothing runs."""
         self.loop = loop
         self.network = network
         self.rng = rng
         self.history = history
-        self.watch = watch
+        self.log_watcher = log_watcher
         self.context = copy_context()
         #: Processes that have ended: what is collected would run on.
         self.graveyard: list[object] = []

@@ -47,10 +47,10 @@ from support.simulation.controller_process import ControllerProcess
 from support.simulation.event_loop import PROCESS, SimulatedLoop
 from support.simulation.events import Ended, Healed, Unacceptable
 from support.simulation.history import History, ViolationError
+from support.simulation.log_watcher import LogWatcher
 from support.simulation.nemesis import Nemesis
 from support.simulation.network import Network
 from support.simulation.presence import Presence
-from support.simulation.watch import Watch
 
 TOPIC: Final = "records"
 PARTITIONS: Final = tuple(TopicPartition(TOPIC, index) for index in range(2))
@@ -134,8 +134,10 @@ class Simulation:
             show,
         )
         self.network = Network(self.loop, self._part_rng())
-        self.watch = Watch(self.history)
-        self.cluster = Cluster(self.loop, self.network, self._part_rng(), self.history, self.watch)
+        self.log_watcher = LogWatcher(self.history)
+        self.cluster = Cluster(
+            self.loop, self.network, self._part_rng(), self.history, self.log_watcher
+        )
         self.nemesis = Nemesis(self.cluster, self._part_rng())
         self._producers: list[IdempotentProducer | TransactionalProducer] = []
         self._readers: list[Reader] = []
@@ -412,7 +414,7 @@ class Simulation:
                     is_current and partition is not None and node.broker_id in partition.isr
                 )
                 with suppress(CordwoodError):  # the log is closed, or its disk has failed
-                    self.watch.replica(
+                    self.log_watcher.replica(
                         node.broker_id,
                         process.process,
                         log,

@@ -23,7 +23,12 @@ from cordwood.cleanup.rules.record_rules import RecordRules
 from cordwood.cleanup.rules.transactions import TransactionSummary
 from cordwood.cleanup.rules.versions import VersionRule
 from cordwood.cleanup.verification.contents import Ahead, Chunk, ContentReader
-from cordwood.cleanup.verification.directories import CheckedLog, Verification, Watch, chosen
+from cordwood.cleanup.verification.directories import (
+    CheckedLog,
+    Verification,
+    VerificationProgress,
+    chosen,
+)
 from cordwood.cleanup.verification.evidence import Scope, find_evidence
 from cordwood.cleanup.verification.findings import Findings, Rule
 from cordwood.cleanup.verification.log import LogFacts
@@ -53,7 +58,7 @@ def compare_copies(
     topics: Sequence[str] = (),
     clock: Clock,
     config_of: Callable[[str], LogConfig | None] = lambda _: None,
-    watch: Watch | None = None,
+    progress: VerificationProgress | None = None,
     fs: FileSystem = OS,
 ) -> Verification:
     """Compares the partitions of two log directories; changes nothing.
@@ -68,7 +73,7 @@ def compare_copies(
         OSError: a directory cannot be read.
     """
     begun = clock.monotonic_s()
-    watch = watch or Watch()
+    progress = progress or VerificationProgress()
     result = Verification()
     (old_dir,), (new_dir,) = open_log_dirs([before]), open_log_dirs([after])
     there = {place.partition.topic_partition: place for place in _in_use(find_places([new_dir]))}
@@ -77,7 +82,7 @@ def compare_copies(
     cleaned_at_ms = clock.now_ms()
     if fs.exists(new_dir.cleaner_offsets.path):
         cleaned_at_ms = min(cleaned_at_ms, fs.facts_of(new_dir.cleaner_offsets.path).modified_ms)
-    watch.begin(sum(_size_of(place.partition.path, fs) for place in places))
+    progress.begin(sum(_size_of(place.partition.path, fs) for place in places))
     for place in places:
         name = place.partition.topic_partition
         findings, facts = Findings(), None
@@ -98,7 +103,7 @@ def compare_copies(
                     None if config is None else config.delete_retention_ms, cleaned_at_ms
                 )
                 comparison.note_start(old_starts.get(name, 0))
-                facts = comparison.run(partial(watch.advance, str(name)))
+                facts = comparison.run(partial(progress.advance, str(name)))
             except CorruptError as error:
                 findings.add(
                     Rule.UNREADABLE, error.path or path, error.reason, position=error.position

@@ -77,7 +77,7 @@ class Verification:
         return sum(log.facts.size_bytes for log in self.logs if log.facts)
 
 
-class Watch:
+class VerificationProgress:
     """Callbacks for the progress; this one ignores it."""
 
     def begin(self, total_bytes: int) -> None:
@@ -93,7 +93,7 @@ def verify(
     topics: Sequence[str] = (),
     clock: Clock,
     facts_of: FactsOf = lambda _, __: PartitionFacts(),
-    watch: Watch | None = None,
+    progress: VerificationProgress | None = None,
     fs: FileSystem = OS,
 ) -> Verification:
     """Checks all partitions of log directories, or those whose directories are named.
@@ -103,7 +103,7 @@ def verify(
         topics: patterns of names, as of a shell; all topics if there is none.
         clock: for the time it takes.
         facts_of: what the cluster's metadata say of a partition.
-        watch: gets the progress.
+        progress: gets the progress.
         fs: where the directories are.
 
     Raises:
@@ -115,11 +115,11 @@ def verify(
     log_dirs = open_log_dirs(paths)
     places = chosen(find_places(log_dirs), topics, paths)
     result = Verification()
-    watch = watch or Watch()
-    watch.begin(sum(_size_of(place.partition.path, fs) for place in places))
+    progress = progress or VerificationProgress()
+    progress.begin(sum(_size_of(place.partition.path, fs) for place in places))
     directories = {log_dir.path: _Directory(log_dir, result, facts_of, fs) for log_dir in log_dirs}
     for place in places:
-        result.logs.append(directories[place.log_dir.path].check(place, watch))
+        result.logs.append(directories[place.log_dir.path].check(place, progress))
     result.elapsed_s = clock.monotonic_s() - begun
     return result
 
@@ -197,7 +197,7 @@ class _Directory:
             )
         result.findings += findings.found
 
-    def check(self, place: Place, watch: Watch) -> CheckedLog:
+    def check(self, place: Place, progress: VerificationProgress) -> CheckedLog:
         partition = place.partition
         name = partition.topic_partition
         findings = Findings()
@@ -209,7 +209,7 @@ class _Directory:
         facts = None
         if skipped is None:
             facts, findings = self._checked(
-                partition.path, name, lambda count: watch.advance(str(name), count)
+                partition.path, name, lambda count: progress.advance(str(name), count)
             )
         return CheckedLog(
             directory=partition.path,

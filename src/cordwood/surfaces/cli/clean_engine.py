@@ -98,7 +98,7 @@ class CleanEngine:
 
     def _started(self) -> Engine:
         """The engine, when Spark has started."""
-        from cordwood.cleanup.engine.spark.engine import SparkEngine, Watch  # noqa: PLC0415
+        from cordwood.cleanup.engine.spark.engine import EngineCallbacks, SparkEngine  # noqa: PLC0415
         from cordwood.cleanup.engine.spark.machine import JVM_HEAP  # noqa: PLC0415
         from cordwood.cleanup.engine.spark.task_limits import TaskLimits  # noqa: PLC0415
 
@@ -119,7 +119,7 @@ class CleanEngine:
             slots=slots,
             cores=min(slots, runner.cores),
             limits=limits,
-            watch=Watch(self._display.bytes_done, self._display.overall),
+            callbacks=EngineCallbacks(self._display.bytes_done, self._display.overall),
         )
         if not self._master.startswith("local"):
             engine.require_visible(self._shared_dirs)

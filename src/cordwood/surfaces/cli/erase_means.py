@@ -75,14 +75,14 @@ class ErasureMeans:
     def _engine(self, size_bytes: int) -> Engine:
         if size_bytes < _SPARK_BYTES_MIN:
             return ThreadEngine()
-        from cordwood.cleanup.engine.spark.engine import SparkEngine, Watch  # noqa: PLC0415
+        from cordwood.cleanup.engine.spark.engine import EngineCallbacks, SparkEngine  # noqa: PLC0415
 
         runner = self._started()
         return SparkEngine(
             runner,
             slots=runner.slots,
             cores=min(runner.slots, runner.cores),
-            watch=Watch(self._display.bytes_done, self._display.overall),
+            callbacks=EngineCallbacks(self._display.bytes_done, self._display.overall),
         )
 
     def _started(self) -> Any:

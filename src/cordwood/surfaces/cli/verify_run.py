@@ -18,7 +18,7 @@ from cordwood.cleanup.verification.directories import (
     NOT_CHECKED,
     CheckedLog,
     Verification,
-    Watch,
+    VerificationProgress,
     verify,
 )
 from cordwood.cleanup.verification.findings import Finding, Level, Rule
@@ -50,7 +50,7 @@ def check_logs(
         ConfigError, NotALogDirError: a directory is none, or no topic has a name that was given.
         CordwoodError, OSError: a directory cannot be read.
     """
-    with _watch(screen, shown=not as_json and screen.is_terminal) as watch:
+    with _progress(screen, shown=not as_json and screen.is_terminal) as progress:
         clock = SystemClock()
         if is_cleaning:
             before, after = log_dirs
@@ -61,11 +61,13 @@ def check_logs(
                 topics=topics,
                 clock=clock,
                 config_of=config_of,
-                watch=watch,
+                progress=progress,
             )
         else:
             facts = ClusterFacts(log_dirs, lambda text: screen.line(text, style="yellow"))
-            result = verify(log_dirs, topics=topics, clock=clock, facts_of=facts.of, watch=watch)
+            result = verify(
+                log_dirs, topics=topics, clock=clock, facts_of=facts.of, progress=progress
+            )
     if as_json:
         print_document(verified(result))
     else:
@@ -108,7 +110,7 @@ def check_report(
     return not answer.failed
 
 
-class _Bar(Watch):
+class _Bar(VerificationProgress):
     """Shows how many bytes have been checked."""
 
     def __init__(self, progress: Progress) -> None:
@@ -125,9 +127,9 @@ class _Bar(Watch):
 
 
 @contextmanager
-def _watch(screen: Screen, *, shown: bool) -> Iterator[Watch]:
+def _progress(screen: Screen, *, shown: bool) -> Iterator[VerificationProgress]:
     if not shown:
-        yield Watch()
+        yield VerificationProgress()
         return
     columns = (
         TextColumn("{task.description}"),
@@ -135,8 +137,8 @@ def _watch(screen: Screen, *, shown: bool) -> Iterator[Watch]:
         TransferSpeedColumn(),
         TimeElapsedColumn(),
     )
-    with screen.bars(*columns, transient=True) as progress:
-        yield _Bar(progress)
+    with screen.bars(*columns, transient=True) as bars:
+        yield _Bar(bars)
 
 
 _COLUMNS = (

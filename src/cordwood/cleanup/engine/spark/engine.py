@@ -26,7 +26,7 @@ _SHOW_S = 0.25
 
 
 @dataclass(slots=True)
-class Watch:
+class EngineCallbacks:
     """Callbacks for the caller of an engine.
 
     `report` gets (name of the compaction, phase, bytes done, bytes in all) while a phase runs, and
@@ -50,12 +50,12 @@ class SparkEngine:
         slots: int,
         cores: int = 1,
         limits: TaskLimits | None = None,
-        watch: Watch | None = None,
+        callbacks: EngineCallbacks | None = None,
         fs: FileSystem = OS,
     ) -> None:
         self._fs = fs
         self._compactions = SparkCompactions(runner, slots=slots, cores=cores, limits=limits, fs=fs)
-        self._watch = watch or Watch()
+        self._callbacks = callbacks or EngineCallbacks()
 
     def require_visible(self, directories: Sequence[Path]) -> None:
         """Has tasks look for the directories."""
@@ -66,7 +66,7 @@ class SparkEngine:
         committers = begin_all(committers)
         if not committers:
             return
-        owner = _Watched(committers, self._watch, self._fs)
+        owner = _ReportingOwner(committers, self._callbacks, self._fs)
         compactions = [committer.compaction for committer in committers]
         pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark-job")
         future: Future[None] = pool.submit(self._compactions.execute, compactions, owner)
@@ -94,15 +94,15 @@ _PARTS_VERIFIED: Final = {
 }
 
 
-class _Watched(CommittersOwner):
+class _ReportingOwner(CommittersOwner):
     """Shows how far the present phase has come, and all compactions together."""
 
     def __init__(
-        self, committers: Sequence[CompactionCommitter], watch: Watch, fs: FileSystem
+        self, committers: Sequence[CompactionCommitter], callbacks: EngineCallbacks, fs: FileSystem
     ) -> None:
         super().__init__(committers)
         self._fs = fs
-        self._watch = watch
+        self._callbacks = callbacks
         self._clock = SystemClock()
         self._shown_at = self._begun_s = 0.0
         self._phase: tuple[Sequence[str], str, int, int] | None = None
@@ -124,20 +124,20 @@ class _Watched(CommittersOwner):
             directories = {Path(self._committers[name].compaction.directory) for name in names}
             counted = sum(progress_bytes(each, what, fs=self._fs) for each in directories)
             done = min(done + counted, total)
-            self._watch.report(_title(names), what, done, total)
+            self._callbacks.report(_title(names), what, done, total)
             self._report_overall(names, what, done / total if total else 1.0)
 
     def end(self) -> None:
         """Reports that the present phase is over."""
         if self._phase is not None:
             names, what, total, _ = self._phase
-            self._watch.report(_title(names), what, total, total)
-            self._watch.ended(what, self._clock.monotonic_s() - self._begun_s)
+            self._callbacks.report(_title(names), what, total, total)
+            self._callbacks.ended(what, self._clock.monotonic_s() - self._begun_s)
 
     def finish(self) -> None:
         """Reports that all compactions are over: one that changes nothing ends with its index."""
         self.end()
-        self._watch.overall(self._size_bytes, self._size_bytes)
+        self._callbacks.overall(self._size_bytes, self._size_bytes)
 
     def _report_overall(self, names: Sequence[str], phase: str, share: float) -> None:
         present = set(names)
@@ -149,7 +149,7 @@ class _Watched(CommittersOwner):
                 done_bytes += (before + part * share) * committer.compaction.size_bytes
             elif committer.done or committer.result.error is not None:
                 done_bytes += committer.compaction.size_bytes
-        self._watch.overall(int(done_bytes), self._size_bytes)
+        self._callbacks.overall(int(done_bytes), self._size_bytes)
 
 
 def _title(names: Sequence[str]) -> str:

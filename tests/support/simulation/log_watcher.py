@@ -31,8 +31,8 @@ from support.simulation.history import History
 _READ_BYTES = 1 << 20
 
 
-class Watch:
-    """Reports to the history what is in logs."""
+class LogWatcher:
+    """Watches logs, and reports to the history what is in them."""
 
     def __init__(self, history: History) -> None:
         """Has seen nothing."""
@@ -205,11 +205,11 @@ def stored(log: PartitionLog, begin: int) -> Iterator[StoredBatch]:
 class WatchedReplicas(ReplicaManager):
     """The replica manager, watched."""
 
-    def __init__(self, process: Process, watch: Watch, **parts: Any) -> None:
+    def __init__(self, process: Process, log_watcher: LogWatcher, **parts: Any) -> None:
         """Takes the arguments of `ReplicaManager`."""
         super().__init__(**parts)
         self._process = process
-        self._watch = watch
+        self._log_watcher = log_watcher
 
     def lead(
         self, log: PartitionLog, topic_id: Any, image: PartitionImage
@@ -217,10 +217,10 @@ class WatchedReplicas(ReplicaManager):
         """Leads, and reports an election."""
         partition, is_elected = super().lead(log, topic_id, image)
         if is_elected:
-            self._watch.elected(self.node_id, self._process, partition)
+            self._log_watcher.elected(self.node_id, self._process, partition)
         return partition, is_elected
 
     def partition_changed(self, partition: Partition, size_bytes: int) -> None:
         """Reports a change, before anybody is answered."""
-        self._watch.changed(self.node_id, self._process, partition)
+        self._log_watcher.changed(self.node_id, self._process, partition)
         super().partition_changed(partition, size_bytes)
