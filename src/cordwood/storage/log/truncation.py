@@ -1,4 +1,4 @@
-"""A log is cut off at its end, or emptied.
+"""Truncation of a log: its end is cut off, or all of it.
 
 A crash in the middle leaves no gap, and nothing that looks flushed and is not: the recovery point
 is lowered first, the newest segments go first, and a file is synced when it has been cut off.
