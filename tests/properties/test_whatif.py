@@ -146,10 +146,16 @@ def test_a_predicted_change_is_what_the_cleaning_does(tmp_path: Path, seeds: ran
         cleaned_now, cleaned_then = as_cleaned(root, now), as_cleaned(root, then)
         assert {each.topic for each in comparison.partitions} == set(now)
         for compared in comparison.partitions:
-            require_same(compared.now, cleaned_now[compared.name], compared)
-            require_same(compared.then, cleaned_then[compared.name], compared)
+            now_report, then_report = cleaned_now[compared.name], cleaned_then[compared.name]
             assert compared.now is not None
             assert compared.then is not None
+            if compared.is_same and compared.now.how is How.RETENTION:
+                # A compaction is not measured where the change makes no difference to it.
+                assert compared.then == compared.now
+                assert then_report.after == now_report.after
+                continue
+            require_same(compared.now, now_report, compared)
+            require_same(compared.then, then_report, compared)
             known_by |= {compared.now.how, compared.then.how}
             differences += compared.now.bytes != compared.then.bytes
         shutil.rmtree(top)

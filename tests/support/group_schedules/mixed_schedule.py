@@ -383,6 +383,12 @@ class MixedSchedule(GroupSchedule[AnyClient]):
     def _settle(self) -> None:
         self.trace.append("settle")
         self._change_static()
+        self._come_to_rest()
+        self._change_subscriptions()
+        self._come_to_rest()
+        self._check_rest()
+
+    def _come_to_rest(self) -> None:
         before, rounds = None, 0
         while rounds <= _ROUNDS or before != self._state():
             before = self._state()
@@ -394,7 +400,6 @@ class MixedSchedule(GroupSchedule[AnyClient]):
             self._join_again_if_unassigned()
             rounds += 1
             assert rounds < _ROUNDS_MAX, "the group does not come to rest"
-        self._check_rest()
 
     def _change_static(self) -> None:
         """Static clients join with other metadata.
@@ -406,6 +411,19 @@ class MixedSchedule(GroupSchedule[AnyClient]):
             if isinstance(client, ClassicClient) and client.instance_id is not None:
                 client.change += 1
                 client.rejoin()
+
+    def _change_subscriptions(self) -> None:
+        """Static consumers subscribe to other topics.
+
+        One that upgrades the group in the place of a classic member with the same subscription
+        begins no rebalance: all keep what they had, which is nothing before a SyncGroup, and the
+        hash of the topics is that of now (ConsumerGroup.fromClassicGroup).
+        """
+        every = frozenset(_TOPICS)
+        for client in self._active():
+            if isinstance(client, Client) and client.instance_id is not None:
+                names = every if client.subscription.names != every else frozenset(_TOPICS[:1])
+                client.subscribe(Subscription(names))
 
     def _join_again_if_unassigned(self) -> None:
         """A client joins again if the group has no target assignment of its epoch.

@@ -77,18 +77,20 @@ class Source:
 
 PLAIN = frozenset({"", "start", "create time"})
 GOLDEN, BYTES = PLAIN | {"golden"}, frozenset({"uncompressed"})
+#: Its offsets are those of the partition whose segments it gets.
+AS_LONG = GOLDEN | {"golden as long"}
 SOURCES = (
-    Source("before", "one-key-0", GOLDEN | BYTES),
-    Source("before", "idempotent-0", GOLDEN | BYTES | {"producers"}),
+    Source("before", "one-key-0", AS_LONG | BYTES),
+    Source("before", "idempotent-0", AS_LONG | BYTES | {"producers"}),
     Source("before", "transactions-0", GOLDEN | {"producers", "transactions"}),
     Source("own", "own-0", PLAIN | {"producers", "transactions", "epochs"}),
-    Source("before", "delete-records-0", GOLDEN - {"start"} | BYTES | {"deleted"}),
+    Source("before", "delete-records-0", AS_LONG - {"start"} | BYTES | {"deleted"}),
     Source("before", "transactions-gone-0", GOLDEN | {"producers", "transactions"}),
     Source("before", "codec-gzip-0", GOLDEN),
     Source("before", "codec-zstd-0", GOLDEN),
     Source("before", "mixed-codecs-0", GOLDEN),
-    Source("before", "retention-time-0", GOLDEN | BYTES),
-    Source("before", "log-append-time-0", GOLDEN - {"create time"} | BYTES),
+    Source("before", "retention-time-0", AS_LONG | BYTES),
+    Source("before", "log-append-time-0", AS_LONG - {"create time"} | BYTES),
     Source("after-2", "one-key-0", frozenset({"compacted", "compacted plain"})),
     Source(
         "after-2",
