@@ -86,7 +86,7 @@ class InProcessEngine:
         """Has nothing to end."""
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
-        """Runs each compaction; afterwards its committer is done or has an error in its result."""
+        """Runs each compaction; afterwards its committer has an outcome."""
         for committer in begin_all(committers):
             self._run(committer)
 
@@ -99,7 +99,7 @@ class InProcessEngine:
         if refusal is None:
             self._run_compiled(committer)
         else:
-            committer.result.error = refusal
+            committer.reject(refusal)
 
     # ---- in plain Python
 
@@ -109,10 +109,10 @@ class InProcessEngine:
             for manifest in stage_groups(committer.compaction, fs=self.fs):
                 announce(directory, manifest, fs=self.fs)
                 self._poll(committer)
-                if committer.result.error is not None:
+                if committer.outcome is not None:
                     return
         except (CordwoodError, OSError) as error:
-            committer.result.error = error
+            committer.reject(error)
 
     # ---- with compiled code
 
@@ -150,8 +150,8 @@ class InProcessEngine:
             raise
         task.join()
         self._poll(committer)
-        if errors and committer.result.error is None:
-            committer.result.error = errors[0]
+        for error in errors:
+            committer.reject(error)
 
     def _poll(self, committer: CompactionCommitter) -> bool:
         return commit_ready([committer])

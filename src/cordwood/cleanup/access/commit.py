@@ -9,6 +9,7 @@ LogCleanerManager.doneCleaning.
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from cordwood.cleanup.access.announcements import (
 )
 from cordwood.cleanup.plan.compaction_values import Discarded, Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.plan.outcome import Committed, Outcome, Rejected, Unknown
 from cordwood.model.clock import SystemClock
 from cordwood.model.errors import CordwoodError, NoSpaceError
 from cordwood.model.held_signals import held_signals
@@ -51,14 +53,15 @@ class IndexStats:
 
 @dataclass(slots=True)
 class CompactionResult:
-    """Result of the compaction of one partition; `error` is None when it is committed.
+    """Result of the compaction of one partition, None as `outcome` until it has ended.
 
-    `placing_s` is how many seconds it took to put its groups in place.
+    `manifests` are those of the groups in place, and `placing_s` is how many seconds it took to put
+    them there.
     """
 
     name: str
+    outcome: Outcome | None = None
     manifests: list[Manifest] = field(default_factory=list)
-    error: Exception | None = None
     index: IndexStats | None = None
     placing_s: float = 0.0
 
@@ -81,11 +84,11 @@ class Placement(Protocol):
             CordwoodError: it is not; the groups in place stay.
         """
 
-    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
-        """Commits the staged files of group `number`.
+    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> Outcome:
+        """Commits the staged files of group `number`; what is raised counts as `Unknown`.
 
         Raises:
-            OSError, CordwoodError: it could not be put in place.
+            OSError, CordwoodError: a step failed, and the log may have changed.
         """
 
     def end(self) -> None:
@@ -125,11 +128,24 @@ class CompactionCommitter:
         self._under_way: Manifest | None = None
         self._tasks_stopped = False
         self._clock = SystemClock()
+        self._lock = threading.Lock()
+        if self._next >= len(compaction.groups):
+            self._end(Committed())
 
     @property
-    def done(self) -> bool:
-        """Whether every group is in place."""
-        return self._next >= len(self.compaction.groups)
+    def outcome(self) -> Outcome | None:
+        """The outcome of the compaction; None while groups are left that may be committed."""
+        return self.result.outcome
+
+    def reject(self, error: Exception) -> None:
+        """Ends the compaction without the groups that are left, unless it has ended; any thread."""
+        with self._lock:
+            self.result.outcome = self.result.outcome or Rejected(error)
+
+    def _end(self, outcome: Outcome) -> None:
+        """Notes what has become of a group: this counts more than what a task says meanwhile."""
+        with self._lock:
+            self.result.outcome = outcome
 
     def begin(self) -> None:
         """Removes what an earlier attempt left, and lets the tasks of this one start.
@@ -149,25 +165,28 @@ class CompactionCommitter:
     def poll(self) -> bool:
         """Commits the groups that are ready; returns whether there was one.
 
-        Raises:
-            OSError, CordwoodError: a group could not be put in place, or the compaction must not
-            continue.
+        Where one cannot be committed, or the compaction must not continue, it ends, with its tasks.
         """
         moved = False
-        while not self.done:
-            self._placement.require_wanted()
-            manifest = self._known.get(self._next)
-            base = self.compaction.groups[self._next][0]
-            if manifest is None:
-                manifest = announced(
-                    self._directory, base, self.compaction.attempt.token, fs=self._fs
-                )
-            if manifest is None:
-                break
-            if self._next == self.compaction.groups_done:
-                self._on_first()
-            self._commit(manifest)
-            moved = True
+        try:
+            while self.outcome is None:
+                self._placement.require_wanted()
+                manifest = self._known.get(self._next)
+                base = self.compaction.groups[self._next][0]
+                if manifest is None:
+                    manifest = announced(
+                        self._directory, base, self.compaction.attempt.token, fs=self._fs
+                    )
+                if manifest is None:
+                    break
+                if self._next == self.compaction.groups_done:
+                    self._on_first()
+                self._commit(manifest)
+                moved = True
+        except (OSError, CordwoodError) as error:
+            self.reject(error)
+        if isinstance(self.outcome, Rejected | Unknown):
+            self.stop_tasks()
         return moved
 
     def _commit(self, manifest: Manifest) -> None:
@@ -175,21 +194,29 @@ class CompactionCommitter:
             self._commit_one(manifest)
 
     def _commit_one(self, manifest: Manifest) -> None:
-        if not manifest.unchanged:
-            self._under_way = manifest
-            begun_s = self._clock.monotonic_s()
-            self._placement.place(self.compaction, self._next, manifest)
-            self.result.placing_s += self._clock.monotonic_s() - begun_s
-            self._under_way = None
+        outcome = Committed() if manifest.unchanged else self._place(manifest)
+        if not isinstance(outcome, Committed):
+            self._end(outcome)
+            return
         self.result.manifests.append(manifest)
         self._next += 1
+        if self._next == len(self.compaction.groups):
+            self._end(outcome)
         with staging_errors(self._directory):
             self._remove_staged(f"{manifest.base_offset:020d}.manifest.")
 
-    def fail(self, error: Exception) -> None:
-        """Stops the compaction: its tasks end, groups in place stay, as in Kafka."""
-        self.result.error = error
-        self.stop_tasks()
+    def _place(self, manifest: Manifest) -> Outcome:
+        self._under_way = manifest
+        begun_s = self._clock.monotonic_s()
+        try:
+            outcome = self._placement.place(self.compaction, self._next, manifest)
+        except BaseException as error:
+            self._end(Unknown(error))
+            raise
+        self.result.placing_s += self._clock.monotonic_s() - begun_s
+        if not isinstance(outcome, Unknown):
+            self._under_way = None
+        return outcome
 
     def stop_tasks(self) -> None:
         """Stops the tasks of the compaction, unless that has been done.
@@ -208,8 +235,8 @@ class CompactionCommitter:
     def clear(self) -> None:
         """Removes what tasks staged in vain; a journal stays, so that the next run can continue.
 
-        The files of a group that was interrupted while it was put in place stay as well: they tell
-        that it is not.
+        So do the files of a group whose outcome is unknown: they tell recovery that it is not in
+        place.
         """
         kept: set[str] = set()
         if self._under_way is not None:
@@ -243,7 +270,7 @@ class CompactionCommitter:
 
 
 class Engine(Protocol):
-    """Runs compactions: afterwards each committer is done or has an error in its result."""
+    """Runs compactions: afterwards each committer has an outcome."""
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
         """Runs them all."""

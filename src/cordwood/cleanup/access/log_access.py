@@ -162,7 +162,7 @@ class LogAccess(ABC):
 
     @abstractmethod
     def finish(self, committer: CompactionCommitter) -> None:
-        """Records what was committed, which may be less than all of it, and removes the rest."""
+        """Records what was committed, by its outcome and groups, and removes the rest."""
 
     @abstractmethod
     def abandon(self, committer: CompactionCommitter) -> None:

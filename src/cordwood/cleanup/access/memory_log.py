@@ -23,6 +23,7 @@ from cordwood.cleanup.plan.attempt import Attempt, Limits
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction_values import Manifest, RewrittenSegment
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.plan.outcome import Committed
 from cordwood.cleanup.plan.view_after import (
     after_retention,
     after_roll,
@@ -178,7 +179,7 @@ class MemoryLog(OwnedLog):
 
     def finish(self, committer: CompactionCommitter) -> None:
         """Predicts the log after the compaction, from its manifests."""
-        if committer.done:
+        if isinstance(committer.outcome, Committed):
             self._compacted(committer)
         committer.close()
 
@@ -213,8 +214,9 @@ class _Nowhere:
     def require_wanted(self) -> None:
         """Returns: a measurement is always wanted."""
 
-    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
+    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> Committed:
         """Does nothing: the manifest is enough."""
+        return Committed()
 
     def end(self) -> None:
         """Does nothing: there is nothing to end."""

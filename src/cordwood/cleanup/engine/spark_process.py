@@ -24,6 +24,7 @@ from cordwood.cleanup.engine.spark_child import CHILD_MODULE, SparkChild
 from cordwood.cleanup.engine.supervise import CommittersOwner, begin_all, require_word, supervise
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.plan.compaction_values import Manifest, failure_from_json
+from cordwood.cleanup.plan.outcome import Committed
 from cordwood.model.clock import Clock, SystemClock
 from cordwood.model.errors import (
     CordwoodError,
@@ -73,9 +74,10 @@ class _Run:
 
     @property
     def given_up(self) -> bool:
-        """Whether none of its compactions may continue, though some are not done."""
-        errors = [c.result.error is not None for c in self.committers if not c.done]
-        return bool(errors) and all(errors)
+        """Whether none of its compactions may continue, though some are not committed."""
+        outcomes = [committer.outcome for committer in self.committers]
+        is_committed = all(isinstance(outcome, Committed) for outcome in outcomes)
+        return None not in outcomes and not is_committed
 
 
 class _Search:
@@ -132,7 +134,7 @@ class SparkProcess:
     # ---- the engine
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
-        """Runs each compaction; afterwards its committer is done or has an error in its result.
+        """Runs each compaction; afterwards its committer has an outcome.
 
         Raises:
             EngineUnavailableError: Spark is unavailable for now; the text gives the reason.
@@ -156,8 +158,7 @@ class SparkProcess:
                 self._runs.pop((child, number), None)
         if run.error is not None:
             for committer in committers:
-                if not committer.done and committer.result.error is None:
-                    committer.result.error = run.error
+                committer.reject(run.error)
             if isinstance(run.error, EngineUnavailableError):
                 raise run.error
             return

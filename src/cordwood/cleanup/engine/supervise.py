@@ -12,6 +12,7 @@ from typing import Protocol
 
 from cordwood.cleanup.access.commit import CompactionCommitter, IndexStats
 from cordwood.cleanup.plan.compaction_values import Manifest
+from cordwood.cleanup.plan.outcome import Rejected, Unknown
 from cordwood.model.clock import pause
 from cordwood.model.errors import CordwoodError, EngineError
 
@@ -56,26 +57,25 @@ class CommittersOwner:
         self._by_name[name].result.index = index
 
     def fail(self, name: str, error: Exception) -> None:
-        """Keeps the first error; an error after the task was stopped is ignored."""
-        result = self._by_name[name].result
-        result.error = result.error or error
+        """Ends the compaction; an error after its end is ignored."""
+        self._by_name[name].reject(error)
 
     def is_wanted(self, name: str) -> bool:
-        """Whether the compaction has no error yet."""
-        return self._by_name[name].result.error is None
+        """Whether nothing is wrong with the compaction."""
+        return not isinstance(self._by_name[name].outcome, Rejected | Unknown)
 
 
 def begin_all(committers: Sequence[CompactionCommitter]) -> list[CompactionCommitter]:
     """Starts the compactions; returns those that can be executed.
 
-    A compaction that cannot begin has its error in its result.
+    A compaction that cannot begin is rejected.
     """
     begun = []
     for committer in committers:
         try:
             committer.begin()
         except (OSError, CordwoodError) as error:
-            committer.result.error = error
+            committer.reject(error)
         else:
             begun.append(committer)
     return begun
@@ -88,15 +88,11 @@ def commit_ready(committers: Sequence[CompactionCommitter]) -> bool:
     """
     moved = False
     for committer in committers:
-        if committer.done:
-            continue
-        if committer.result.error is not None:
-            committer.stop_tasks()
-            continue
-        try:
-            moved |= committer.poll()
-        except (OSError, CordwoodError) as error:
-            committer.fail(error)
+        match committer.outcome:
+            case None:
+                moved |= committer.poll()
+            case Rejected() | Unknown():
+                committer.stop_tasks()
     return moved
 
 
@@ -127,7 +123,6 @@ def supervise(
 
 
 def require_word(committers: Sequence[CompactionCommitter]) -> None:
-    """Gives an error to compactions that ended with neither success nor error."""
+    """Rejects compactions of which some groups were never announced."""
     for committer in committers:
-        if not committer.done and committer.result.error is None:
-            committer.result.error = EngineError("its task ended without a result")
+        committer.reject(EngineError("its task ended without a result"))

@@ -29,7 +29,7 @@ class ThreadEngine:
         self._fs = fs
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
-        """Runs each; afterwards its committer is done or has an error in its result."""
+        """Runs each; afterwards its committer has an outcome."""
         committers = begin_all(committers)
         with ThreadPoolExecutor(1, thread_name_prefix="erasure") as pool:
             futures = [pool.submit(self._execute, each) for each in committers]
@@ -46,7 +46,7 @@ class ThreadEngine:
         try:
             self._rewrite(committer.compaction)
         except (CordwoodError, OSError) as error:
-            committer.result.error = committer.result.error or error
+            committer.reject(error)
             with suppress(OSError, CordwoodError):
                 directory = Path(committer.compaction.directory)
                 end_attempt(directory, committer.compaction.attempt.token, fs=self._fs)

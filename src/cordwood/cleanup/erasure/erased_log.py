@@ -23,12 +23,13 @@ from cordwood.cleanup.erasure.stray_files import StrayFile, stray_files_in
 from cordwood.cleanup.plan.attempt import Limits
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
+from cordwood.cleanup.plan.outcome import Rejected, Unknown
 from cordwood.format.file_names import (
     DELETED_SUFFIX,
     PRODUCER_SNAPSHOT_SUFFIX,
     base_offset_of,
 )
-from cordwood.model.errors import CordwoodError, EngineError
+from cordwood.model.errors import CordwoodError
 from cordwood.storage.reading.source import SegmentSource
 from cordwood.storage.replace import SEGMENT_SUFFIXES
 
@@ -197,8 +198,8 @@ class ErasedLog:
             The error of the erasure, unless all segments are in place.
         """
         self._access.finish(committer)
-        if not committer.done:
-            raise committer.result.error or EngineError("the engine stopped before the end")
+        if isinstance(committer.outcome, Rejected | Unknown):
+            raise committer.outcome.error
         now = {source.base_offset: source for source in self._access.pin(end=self.end).sources}
         sources = [
             now.get(each.base_offset, each) if each.base_offset in self._rewritten else each

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from cordwood.cleanup.access.online.groups import consumed_of
 from cordwood.cleanup.access.online.running_log import RunningLog
 from cordwood.cleanup.plan.attempt import Limits
+from cordwood.cleanup.plan.outcome import Committed, Outcome, Rejected, Unknown
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager, LogCleaningError, LogToClean
 from cordwood.cleanup.schedule.cleaning import compact
 from cordwood.cleanup.schedule.cleaning_states import LogCleaningAbortedError
@@ -31,7 +32,6 @@ from cordwood.model.errors import (
     EngineError,
     EngineUnavailableError,
     NoSpaceError,
-    StagingError,
 )
 from cordwood.model.kafka_errors import StorageError
 from cordwood.model.topic_partition import TopicPartition
@@ -96,15 +96,14 @@ class CleanerStats:
 class CleanerRun:
     """One attempt to compact a log: its start (ms), its duration, and its outcome.
 
-    `outcome` is `cleaned`, `aborted` or `failed`; `error` says why it was one of the latter.
+    `stats` are of one that was committed.
     """
 
     chosen: LogToClean
     number: int
     started_ms: int
     elapsed_s: float
-    outcome: str
-    error: str = ""
+    outcome: Outcome
     stats: CleanerStats | None = None
 
 
@@ -199,71 +198,60 @@ class OnlineCleaner:
             return False
         self.last_chosen = chosen
         begun = self._context.clock.monotonic_s()
-        outcome = _Outcome()
+        partition, log_dir = chosen.topic_partition, chosen.log.log_dir
+        end_offset, run = chosen.cleanable.first_dirty, None
         try:
-            return self._clean_chosen(chosen, now_ms, outcome)
-        except Exception as error:
-            outcome.fail(error)
-            raise
-        finally:
-            self._on_run(
-                CleanerRun(
-                    chosen=chosen,
-                    number=self._number,
-                    started_ms=now_ms,
-                    elapsed_s=self._context.clock.monotonic_s() - begun,
-                    outcome=outcome.kind,
-                    error=outcome.error,
-                    stats=outcome.stats,
-                )
+            outcome, stats = self._clean(chosen, now_ms)
+            run = CleanerRun(
+                chosen=chosen,
+                number=self._number,
+                started_ms=now_ms,
+                elapsed_s=self._context.clock.monotonic_s() - begun,
+                outcome=outcome,
+                stats=stats,
             )
+            if isinstance(outcome, Committed):
+                end_offset = chosen.cleanable.cleaned_to
+                self._manager.note_settled(chosen.log, now_ms)
+                self._manager.note_sound(chosen.log, Stage.COMPACTION)
+                return True
+            return self._followed_up(chosen.log, outcome.error)
+        finally:
+            self._manager.done_cleaning(partition, log_dir, end_offset)
+            if run is not None:
+                self._on_run(run)
 
-    def _clean_chosen(self, chosen: LogToClean, now_ms: int, outcome: _Outcome) -> bool:
-        log, log_dir = chosen.log, chosen.log.log_dir
-        end_offset = chosen.cleanable.first_dirty
-        try:
-            outcome.stats = self._clean(chosen, now_ms)
-            end_offset = chosen.cleanable.cleaned_to
-            self._manager.note_settled(log, now_ms)
-            self._manager.note_sound(log, Stage.COMPACTION)
-        except NoSpaceError as error:
-            outcome.fail(error)
-            self._wait_for_space(log, error)
-            return False
-        except StorageError as error:
-            outcome.fail(error)
-            if error.is_out_of_space:
+    def _followed_up(self, log: PartitionLog, error: BaseException) -> bool:
+        """Does what the error of a compaction requires; whether the next log is chosen at once.
+
+        Raises:
+            LogCleaningError: something is wrong with the log.
+        """
+        match error:
+            case NoSpaceError() | StorageError(is_out_of_space=True):
                 self._wait_for_space(log, error)
                 return False
-            _log.info("%s%s", self._prefix, error)  # its directory is offline, or it was closed
-        except LogCleaningAbortedError as error:
-            outcome.fail(error)
-            _log.info("%s%s", self._prefix, error)
-        except EngineUnavailableError as error:  # the engine has said so, once
-            outcome.fail(error)
-            _log.debug("%sCould not clean log %s: %s", self._prefix, log, error)
-            return False
-        except EngineError as error:
-            outcome.fail(error)
-            _log.warning("%sCould not clean log %s: %s", self._prefix, log, error)
-            self._postponed.add(log.topic_partition)
-            return False
-        except (FileNotFoundError, StagingError) as error:
-            raise LogCleaningError(log, str(error)) from error
-        except OSError as error:  # of the log itself
-            outcome.fail(error)
-            self._context.failures.fail(
-                log_dir,
-                f"Failed to clean up log for {log.topic_partition} in dir {log_dir} due to "
-                f"IOException: {error}",
-            )
-        except Exception as error:
-            raise LogCleaningError(log, str(error)) from error
-        finally:
-            self._manager.done_cleaning(chosen.topic_partition, log_dir, end_offset)
+            case StorageError() | LogCleaningAbortedError():
+                # Its directory is offline, or it was closed; or somebody needs the log.
+                _log.info("%s%s", self._prefix, error)
+            case EngineUnavailableError():  # the engine has said so, once
+                _log.debug("%sCould not clean log %s: %s", self._prefix, log, error)
+                return False
+            case EngineError():
+                _log.warning("%sCould not clean log %s: %s", self._prefix, log, error)
+                self._postponed.add(log.topic_partition)
+                return False
+            case OSError() if not isinstance(error, FileNotFoundError):  # of the log itself
+                self._context.failures.fail(
+                    log.log_dir,
+                    f"Failed to clean up log for {log.topic_partition} in dir {log.log_dir} due to "
+                    f"IOException: {error}",
+                )
+            case _:
+                raise LogCleaningError(log, str(error)) from error
         return True
 
-    def _wait_for_space(self, log: PartitionLog, error: Exception) -> None:
+    def _wait_for_space(self, log: PartitionLog, error: BaseException) -> None:
         """Sets a log aside until space has been freed; other logs are still cleaned.
 
         Differs: Kafka takes the whole log directory offline.
@@ -285,7 +273,8 @@ class OnlineCleaner:
             else max(2 * free_bytes, free_bytes + _FREED_BYTES_MIN),
         )
 
-    def _clean(self, chosen: LogToClean, now_ms: int) -> CleanerStats:
+    def _clean(self, chosen: LogToClean, now_ms: int) -> tuple[Outcome, CleanerStats | None]:
+        """Compacts a log; the statistics of a compaction that was committed."""
         begun = self._context.clock.monotonic_s()
         owner = RunningOwner(
             chosen.log,
@@ -294,11 +283,20 @@ class OnlineCleaner:
             limits=Limits(throttle_bytes=self._rate(), verify=self._verify()),
             prefix=self._prefix,
         )
-        compact([owner], lambda: self._engine, now_ms=now_ms)
-        assert owner.result is not None, "it is due, or it would not have been chosen"
+        try:
+            compact([owner], lambda: self._engine, now_ms=now_ms)
+            assert owner.result is not None, "it is due, or it would not have been chosen"
+            outcome = owner.result.outcome
+            assert outcome is not None, "an engine has executed it"
+        except Exception as error:
+            if owner.result is not None and isinstance(owner.result.outcome, Unknown):
+                return owner.result.outcome, None
+            return Rejected(error), None
+        if not isinstance(outcome, Committed):
+            return outcome, None
         stats = CleanerStats.of(owner.result, self._context.clock.monotonic_s() - begun)
         self._record(chosen, stats)
-        return stats
+        return outcome, stats
 
     def _require_wanted(self, log: PartitionLog) -> None:
         self._require_running()
@@ -393,19 +391,6 @@ def _free_bytes(fs: FileSystem, path: Path) -> int | None:
         return fs.free_bytes(path)
     except OSError:
         return None
-
-
-@dataclass(slots=True)
-class _Outcome:
-    """The outcome of one attempt."""
-
-    kind: str = "cleaned"
-    error: str = ""
-    stats: CleanerStats | None = None
-
-    def fail(self, error: Exception) -> None:
-        self.kind = "aborted" if isinstance(error, LogCleaningAbortedError) else "failed"
-        self.error = str(error)
 
 
 def _index_lines(stats: CleanerStats) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from cordwood.cleanup.plan.outcome import Committed, Outcome, Rejected, Unknown
 from cordwood.cleanup.rules.blockers import Blocker, Code
 from cordwood.cleanup.rules.cleanable import Cleanable, plan_cleanable
 from cordwood.cleanup.rules.removals import removal_rules
@@ -22,6 +23,7 @@ from cordwood.cleanup.schedule.cleaner_answer import (
 from cordwood.cleanup.schedule.cleaner_backlog import CleanerBacklog
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager, due_log
 from cordwood.cleanup.schedule.cleaning_order import DueLog
+from cordwood.cleanup.schedule.cleaning_states import LogCleaningAbortedError
 from cordwood.cleanup.schedule.quarantine import Mark
 from cordwood.model.topic_partition import TopicPartition
 from cordwood.storage.log.open_transactions import open_transactions
@@ -104,13 +106,14 @@ def backlog_status(
 
 def run_status(run: CleanerRun) -> RunStatus:
     """One attempt to clean a log."""
+    outcome, error = _outcome_text(run.outcome)
     found = RunStatus(
         partition=str(run.chosen.topic_partition),
         cleaner=run.number,
         started_ms=run.started_ms,
         elapsed_s=round(run.elapsed_s, 3),
-        outcome=run.outcome,
-        error=run.error,
+        outcome=outcome,
+        error=error,
         first_dirty_offset=run.chosen.cleanable.first_dirty,
         end_offset=run.chosen.cleanable.first_uncleanable,
     )
@@ -135,6 +138,17 @@ def run_status(run: CleanerRun) -> RunStatus:
         keys=stats.index.keys,
         buffer_utilization=round(stats.index.utilization, 4),
     )
+
+
+def _outcome_text(outcome: Outcome) -> tuple[str, str]:
+    """An outcome and its error as the answer has them."""
+    match outcome:
+        case Committed():
+            return "cleaned", ""
+        case Rejected(LogCleaningAbortedError() as error):
+            return "aborted", str(error)
+        case Rejected(error) | Unknown(error):
+            return "failed", str(error)
 
 
 def _status_of(

@@ -89,7 +89,7 @@ class LogOwner(RetentionOwner, Abandoning, Protocol):
         """Commits the groups of a compaction; `captured` is None if it was interrupted."""
 
     def finish(self, committer: CompactionCommitter) -> None:
-        """Records what was committed, which may be less than all of it, and removes the rest."""
+        """Records the outcome and the groups that were committed, and removes the rest."""
 
 
 T = TypeVar("T", bound=LogOwner)
@@ -128,7 +128,8 @@ def compact(
         arranged: puts what is planned in the order in which the engine gets it.
 
     Raises:
-        OSError, CordwoodError: what went wrong with a log, if `LogOwner.guard` lets it pass.
+        OSError, CordwoodError: a log cannot be read, planned or finished, if `LogOwner.guard` lets
+            that pass.
         EngineError: the engine cannot be started.
     """
     work: list[Planned[T]] = []
@@ -144,10 +145,6 @@ def compact(
     for owner, committer in work:
         with owner.guard():
             owner.finish(committer)
-            if not committer.done:
-                raise committer.result.error or EngineError(
-                    "the engine stopped before the end of the compaction"
-                )
     return [owner for owner, _ in work]
 
 
@@ -168,14 +165,15 @@ def _plan(owner: LogOwner, now_ms: int) -> CompactionCommitter | None:
 
 
 def execute(engine: Engine, work: Sequence[tuple[Abandoning, CompactionCommitter]]) -> None:
-    """Runs compactions; their groups are committed while it runs."""
+    """Runs compactions, whose groups are committed while it runs; each has an outcome then."""
+    failure = EngineError("the engine stopped before the end of the compaction")
     try:
         engine.run([committer for _, committer in work])
     except EngineError as error:
-        for _, committer in work:
-            if not committer.done:
-                committer.result.error = committer.result.error or error
+        failure = error
     except BaseException:
         for owner, committer in work:
             owner.abandon(committer)
         raise
+    for _, committer in work:
+        committer.reject(failure)

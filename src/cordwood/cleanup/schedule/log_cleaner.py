@@ -19,6 +19,7 @@ from uuid import UUID
 from cordwood.cleanup.access.commit import Engine
 from cordwood.cleanup.engine.engine_status import EngineStatus
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
+from cordwood.cleanup.plan.outcome import Committed, Rejected, Unknown
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.schedule.cleaner import CleanerRun, CleanerStoppedError, OnlineCleaner
 from cordwood.cleanup.schedule.cleaner_answer import CleanerStatus, MetricStatus, ThreadStatus
@@ -244,7 +245,7 @@ class LogCleaner:
         Waits for the work of the cleaner's threads, which start nothing in the meantime, so that
         all due work is done when this returns. Applies retention to compacted logs, too.
         """
-        return sum(run.outcome == "cleaned" for run in self._clean_what_is_due())
+        return sum(isinstance(run.outcome, Committed) for run in self._clean_what_is_due())
 
     def compact_due(self) -> None:
         """Compacts every log that is due, as `run_once_now`; none if log.cleaner.enable is false.
@@ -332,8 +333,8 @@ class LogCleaner:
             return "the log cleaner is being stopped"
         if mark is not None:
             return f"{mark.stage.value} failed: {mark.reason}"
-        if last is not None and last.error:
-            return last.error
+        if last is not None and isinstance(last.outcome, Rejected | Unknown):
+            return str(last.outcome.error)
         state = self.manager.states.of(partition)
         if state is not None:
             return f"its cleaning state is {state}"
@@ -389,7 +390,7 @@ class LogCleaner:
         with self._lock:
             self._runs.append(run)
             self._last_runs[name] = run
-            if run.outcome == "cleaned":
+            if isinstance(run.outcome, Committed):
                 self._last_cleaned_ms[name] = self._clock.now_ms()
 
     def _of_logs(self, values: dict[_Name, _T]) -> dict[TopicPartition, _T]:

@@ -20,6 +20,7 @@ from cordwood.cleanup.plan.check_plan import view_when_rolled
 from cordwood.cleanup.plan.compaction import CompactionPlan
 from cordwood.cleanup.plan.compaction_values import Discarded
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.plan.outcome import Rejected, Unknown
 from cordwood.cleanup.plan.report import PartitionReport, Report, Size, Status
 from cordwood.cleanup.plan.request import CleanRequest
 from cordwood.cleanup.rules.blockers import Code
@@ -98,9 +99,12 @@ class PartitionRun:
         try:
             yield
         except (CordwoodError, OSError) as error:
-            no_space = isinstance(error, NoSpaceError)
-            self.report.status = Status.NO_SPACE if no_space else Status.FAILED
-            self.report.reason = str(error)
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        no_space = isinstance(error, NoSpaceError)
+        self.report.status = Status.NO_SPACE if no_space else Status.FAILED
+        self.report.reason = str(error)
 
     # ---- pin
 
@@ -318,7 +322,8 @@ class PartitionRun:
         if result.index is not None:
             self.report.keys = (self.report.keys or 0) + result.index.keys
         self._access.finish(committer)
-        if not committer.done:
+        if isinstance(result.outcome, Rejected | Unknown):
+            self._fail(result.outcome.error)
             return
         self._is_compacted = self._changed = True
         self.report.reason = ""

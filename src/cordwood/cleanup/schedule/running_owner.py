@@ -82,7 +82,7 @@ class RunningRetention:
 class RunningOwner(RunningRetention):
     """A `LogOwner` of a running log.
 
-    `result` is that of its compaction, None until it is finished.
+    `result` is that of its compaction, None until that is planned.
     """
 
     def __init__(
@@ -139,16 +139,17 @@ class RunningOwner(RunningRetention):
         """Makes a committer that places groups in the running log."""
         assert captured is not None, "a running log is always pinned"
         _announce(compaction, self._cleaner)
-        return self._access.committer(
+        committer = self._access.committer(
             compaction,
             captured,
             on_first=lambda: _announce_cleaning(compaction, self._cleaner),
         )
+        self.result = committer.result
+        return committer
 
     def finish(self, committer: CompactionCommitter) -> None:
-        """Keeps the result; the cleaner manager writes the checkpoint."""
+        """Closes the committer; the cleaner manager writes the checkpoint."""
         self._access.finish(committer)
-        self.result = committer.result
 
     def abandon(self, committer: CompactionCommitter) -> None:
         """Closes the committer."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.access.log_access import LogAccess
 from cordwood.cleanup.access.memory_log import MemoryLog
 from cordwood.cleanup.access.offline.log_directory import OfflineLogDirectory
@@ -20,10 +22,15 @@ from cordwood.cleanup.plan.attempt import Limits
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.log_compaction import prepare_compaction
+from cordwood.cleanup.plan.outcome import Committed, Rejected, Unknown
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.cleanup.rules.retention import plan_retention
 from cordwood.configs.log_config import LogConfig
+from cordwood.format.file_names import CLEANED_SUFFIX
 from cordwood.model.clock import SystemClock
+from cordwood.model.errors import CordwoodError, EngineError, NoSpaceError
+from cordwood.storage.filesystem import OS
+from cordwood.storage.replace import STAGED_SUFFIX
 from cordwood.testing.manual_clock import ManualClock
 from support.in_process_engine import CompiledEngine
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
@@ -87,21 +94,34 @@ def access(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[LogAccess
             yield MemoryLog(lambda: captured, captured.directory, scratch, now_ms=NOW_MS)
 
 
+def contents(access: LogAccess) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in access.directory.iterdir()}
+
+
 def retain(access: LogAccess) -> int:
     with access.held() as log:
         return access.delete(plan_retention(log, now_ms=NOW_MS))
 
 
-def compact(access: LogAccess) -> None:
+def attempted(
+    access: LogAccess, *, require_allowed: Callable[[], None] = lambda: None
+) -> CompactionCommitter:
+    """A compaction that was executed and is to be finished."""
     captured = access.pin()
     cleanable = plan_cleanable(captured.view, now_ms=NOW_MS, force=True)
     plan = plan_compaction(captured.view, cleanable)
     attempt = access.attempt(Limits())
     compaction = prepare_compaction(captured, plan, now_ms=NOW_MS, seed=attempt.seed)
-    committer = access.committer(replace(compaction, attempt=attempt), captured)
+    committer = access.committer(
+        replace(compaction, attempt=attempt), captured, require_allowed=require_allowed
+    )
     CompiledEngine().run([committer])
-    assert committer.result.error is None
-    assert committer.done
+    return committer
+
+
+def compact(access: LogAccess) -> None:
+    committer = attempted(access)
+    assert committer.outcome == Committed()
     access.finish(committer)
 
 
@@ -136,6 +156,66 @@ def test_a_compaction_is_put_in_place(access: LogAccess) -> None:
     assert log_end == end
     # The newest of each key below the active segment is in the last segment there.
     assert after == {0: before[100], 150: before[150]}
+
+
+def test_a_compaction_that_is_refused_is_rejected(access: LogAccess) -> None:
+    if isinstance(access, MemoryLog):
+        pytest.skip("nothing is put in place")
+    access.pin()  # which repairs a stopped log
+    before = contents(access)
+    refusal = CordwoodError("a legal hold")
+
+    def refuse() -> None:
+        raise refusal
+
+    committer = attempted(access, require_allowed=refuse)
+    assert committer.outcome == Rejected(refusal)
+    committer.clear()
+    assert contents(access) == before
+    access.finish(committer)
+    assert contents(access) == before
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EIO, "no"), NoSpaceError("full")])
+def test_the_outcome_is_unknown_if_a_step_of_the_replacement_fails(
+    access: LogAccess, monkeypatch: pytest.MonkeyPatch, error: OSError | NoSpaceError
+) -> None:
+    if isinstance(access, MemoryLog):
+        pytest.skip("nothing is put in place")
+    access.pin()  # which repairs a stopped log
+    before, rename = contents(access), OS.rename
+
+    def failing(path: Path, target: Path) -> None:
+        if target.suffix == CLEANED_SUFFIX:
+            raise error
+        rename(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(OS), "rename", lambda _, path, target: failing(path, target))
+        committer = attempted(access)
+    if access.is_running and isinstance(error, NoSpaceError):  # the first renames are undone
+        assert isinstance(committer.outcome, Rejected)
+    else:
+        assert isinstance(committer.outcome, Unknown)
+        committer.clear()
+        assert list(access.directory.glob(f"*.log.*{STAGED_SUFFIX}")), "recovery looks for them"
+    access.finish(committer)
+    assert contents(access) == before
+
+
+def test_the_first_outcome_of_a_compaction_counts(access: LogAccess) -> None:
+    captured = access.pin()
+    plan = plan_compaction(captured.view, plan_cleanable(captured.view, now_ms=NOW_MS, force=True))
+    compaction = prepare_compaction(captured, plan, now_ms=NOW_MS, seed=1)
+    committer = access.committer(compaction, captured)
+    first = EngineError("the first")
+    committer.reject(first)
+    committer.reject(EngineError("the second"))
+    assert committer.outcome == Rejected(first)
+    done = replace(compaction, groups_done=len(compaction.groups))
+    committer = access.committer(done, captured)
+    committer.reject(first)
+    assert committer.outcome == Committed()
 
 
 def test_an_abandoned_compaction_leaves_the_log_as_it_was(access: LogAccess) -> None:

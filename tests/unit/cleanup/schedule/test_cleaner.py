@@ -16,6 +16,7 @@ import pytest
 
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.plan.outcome import Committed
 from cordwood.cleanup.schedule.cleaner import OnlineCleaner
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
 from cordwood.cleanup.schedule.cleaning_states import Aborted
@@ -394,7 +395,7 @@ def test_a_log_whose_groups_are_all_in_place_is_cleaned_though_the_engine_fails_
             raise EngineError("its process ended")
 
     assert OnlineCleaner(logs.cleaning, Ending()).clean_once()
-    assert [(each.done, each.result.error) for each in seen] == [(True, None)]
+    assert [each.outcome for each in seen] == [Committed()]
     assert logs.cleaning.checkpoints.all() == {T0: log.active.base_offset}
 
 

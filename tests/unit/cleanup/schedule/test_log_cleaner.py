@@ -102,7 +102,7 @@ class Endless(CompiledEngine):
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
         (committer,) = begin_all(committers)
         self.running.set()
-        while committer.result.error is None:
+        while committer.outcome is None:
             self._poll(committer)
             time.sleep(0.001)
         with pytest.raises(EngineError, match="given up"):

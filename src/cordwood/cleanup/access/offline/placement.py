@@ -13,6 +13,8 @@ from cordwood.cleanup.access.commit import staged_segments
 from cordwood.cleanup.access.offline.log_directory import require_closed
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.plan.outcome import Committed, Outcome, Rejected
+from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import OS, FileSystem
 from cordwood.storage.replace import CompactionJournal, Dispose, dispose_deleted, put_in_place
 
@@ -53,11 +55,14 @@ class OfflinePlacement:
     def require_wanted(self) -> None:
         """A compaction of an offline log always continues."""
 
-    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
+    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> Outcome:
         """Puts a group in place; the intent is made durable first."""
-        self._await_removal()
-        require_closed(self._directory, fs=self._fs)
-        self._before(compaction, number, manifest)
+        try:
+            self._await_removal()
+            require_closed(self._directory, fs=self._fs)
+            self._before(compaction, number, manifest)
+        except (OSError, CordwoodError) as error:
+            return Rejected(error)
         if not self._begun:
             self._journal.begin(compaction.plan_to_json())
             self._begun = True
@@ -71,6 +76,7 @@ class OfflinePlacement:
         )
         if compaction.one_at_a_time:
             self._await_removal()
+        return Committed()
 
     def _await_removal(self) -> None:
         """Raises what the file system said to the removal of the last group's old segments."""

@@ -38,6 +38,7 @@ from cordwood.cleanup.plan.attempt import Attempt, Limits
 from cordwood.cleanup.plan.captured import Captured
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.plan.outcome import Committed
 from cordwood.cleanup.rules.group_guard import NOTHING_KNOWN
 from cordwood.cleanup.rules.log_view import LogView
 from cordwood.cleanup.rules.retention import RetentionPlan
@@ -323,7 +324,8 @@ class StoppedLog(OwnedLog):
 
     def finish(self, committer: CompactionCommitter) -> None:
         """Writes the cleaner checkpoint; the journal is removed after that."""
-        if committer.done and committer.compaction.erased is None:
+        is_committed = isinstance(committer.outcome, Committed)
+        if is_committed and committer.compaction.erased is None:
             self.set_cleaner_offset(committer.compaction.first_uncleanable)
         committer.close()
 

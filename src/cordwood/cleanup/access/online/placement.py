@@ -15,6 +15,8 @@ from cordwood.cleanup.access.commit import StalePlanError, staged_segments
 from cordwood.cleanup.access.removal_audit import audit_group
 from cordwood.cleanup.plan.compaction_values import Manifest
 from cordwood.cleanup.plan.log_compaction import LogCompaction
+from cordwood.cleanup.plan.outcome import Committed, Outcome, Rejected
+from cordwood.model.errors import CordwoodError
 from cordwood.storage.log.partition_log import PartitionLog
 from cordwood.storage.log.segment_removal import (
     Replacement,
@@ -67,36 +69,46 @@ class OnlinePlacement:
         """Raises if the cleaning was aborted."""
         self._require_wanted()
 
-    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
+    def place(self, compaction: LogCompaction, number: int, manifest: Manifest) -> Outcome:
         """Replaces segments by a group; one of which retention has taken every source is dropped.
 
-        Of what an erasure replaces nothing goes to a trash, or waits for its removal.
-
-        Raises:
-            StalePlanError: the log was cut off since the compaction was planned, or a source is
-                another segment than the one that was rewritten.
-            StorageError: the disk refused, or the log was closed.
-            TrashError: the trash refused what the group replaces; nothing has changed.
+        It is rejected if the log was cut off since the compaction was planned, if a source is
+        another segment than the one that was rewritten, if the log was closed, and if the trash
+        refuses what the group replaces. Of what an erasure replaces nothing goes to a trash, or
+        waits for its removal.
         """
-        if compaction.erased is not None:
+        is_erasure, trashed = compaction.erased is not None, None
+        try:
+            if is_erasure:
+                self._remove_deleted()
+            else:
+                self._tell(compaction, compaction.groups[number])
+                trashed = self._trashed(compaction, staged_segments(compaction, manifest))
+        except (OSError, CordwoodError) as error:
+            return Rejected(error)
+        try:
+            is_placed = self._place(compaction, number, manifest, trashed)
+        except (OSError, CordwoodError) as error:
+            if _is_of_file(error):
+                raise
+            return Rejected(error)
+        if is_erasure:
             self._remove_deleted()
-            self._place(compaction, number, manifest, None)
-            self._remove_deleted()
-            return
-        group = compaction.groups[number]
-        self._tell(compaction, [self._sources[base] for base in group], group[0])
-        trashed = self._trashed(compaction, staged_segments(compaction, manifest))
-        if self._place(compaction, number, manifest, trashed):
-            audit_group(
-                compaction,
-                number,
-                manifest,
-                partition=self._log.topic_partition,
-                log_dir=str(self._log.log_dir),
-                config=self._log.config,
-                origins=self._log.context.setting_origins(self._log.topic_partition.topic),
-                trash=trash_path(self._log),
-            )
+        elif is_placed:
+            self._audit(compaction, number, manifest)
+        return Committed()
+
+    def _audit(self, compaction: LogCompaction, number: int, manifest: Manifest) -> None:
+        audit_group(
+            compaction,
+            number,
+            manifest,
+            partition=self._log.topic_partition,
+            log_dir=str(self._log.log_dir),
+            config=self._log.config,
+            origins=self._log.context.setting_origins(self._log.topic_partition.topic),
+            trash=trash_path(self._log),
+        )
 
     def _place(
         self,
@@ -105,7 +117,13 @@ class OnlinePlacement:
         manifest: Manifest,
         trashed: Replacement | None,
     ) -> bool:
-        """Puts a group in place; whether any of its sources was left. Raises as `place`."""
+        """Puts a group in place; whether any of its sources was left.
+
+        Raises:
+            StalePlanError, TrashError: see `place`; nothing has changed.
+            StorageError: as `replace_segments`.
+            CordwoodError: the group must not be put in place; nothing has changed.
+        """
         group = compaction.groups[number]
         staged = staged_segments(compaction, manifest)
         with self._log.lock:
@@ -148,12 +166,10 @@ class OnlinePlacement:
             cleaner_checkpoint=compaction.first_dirty,
         )
 
-    def _tell(
-        self, compaction: LogCompaction, sources: Sequence[LogSegment], base_offset: int
-    ) -> None:
+    def _tell(self, compaction: LogCompaction, group: Sequence[int]) -> None:
         """Logs for each source how tombstones of magic 0 and 1 are treated."""
         modified = {s.base_offset: s.modified_ns // 1_000_000 for s in compaction.segments}
-        for source in sources:
+        for source in [self._sources[base] for base in group]:
             modified_ms = modified[source.base_offset]
             retains = modified_ms > compaction.rules.legacy_horizon_ms
             _log.info(
@@ -162,7 +178,7 @@ class OnlinePlacement:
                 self._prefix,
                 source,
                 compaction.name,
-                base_offset,
+                group[0],
                 compaction.rules.legacy_horizon_ms,
                 modified_ms,
                 "retaining" if retains else "discarding",
@@ -170,3 +186,8 @@ class OnlinePlacement:
 
     def end(self) -> None:
         """Does nothing: there is nothing to forget."""
+
+
+def _is_of_file(error: OSError | CordwoodError) -> bool:
+    """Whether a file of the log failed: its directory is offline, and the next loader decides."""
+    return isinstance(error, OSError) or isinstance(error.__cause__, OSError)

@@ -62,7 +62,7 @@ class SparkEngine:
         self._compactions.require_visible(directories)
 
     def run(self, committers: Sequence[CompactionCommitter]) -> None:
-        """Runs each compaction; afterwards its committer is done or has an error in its result."""
+        """Runs each compaction; afterwards its committer has an outcome."""
         committers = begin_all(committers)
         if not committers:
             return
@@ -147,7 +147,7 @@ class _ReportingOwner(CommittersOwner):
                 parts = _PARTS_VERIFIED if committer.compaction.is_verified else _PARTS
                 before, part = parts[phase]
                 done_bytes += (before + part * share) * committer.compaction.size_bytes
-            elif committer.done or committer.result.error is not None:
+            elif committer.outcome is not None:
                 done_bytes += committer.compaction.size_bytes
         self._callbacks.overall(int(done_bytes), self._size_bytes)
 

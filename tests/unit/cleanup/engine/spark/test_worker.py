@@ -19,6 +19,7 @@ from cordwood.cleanup.engine.whole import WholeCompaction
 from cordwood.cleanup.plan.attempt import Attempt
 from cordwood.cleanup.plan.compaction import plan_compaction
 from cordwood.cleanup.plan.log_compaction import LogCompaction, prepare_compaction
+from cordwood.cleanup.plan.outcome import Committed
 from cordwood.cleanup.rules.cleanable import plan_cleanable
 from cordwood.configs.log_config import LogConfig
 from cordwood.storage.filesystem import OS
@@ -37,8 +38,9 @@ class Renaming:
     def require_wanted(self) -> None:
         pass
 
-    def place(self, _: LogCompaction, number: int, __: object) -> None:
+    def place(self, _: LogCompaction, number: int, __: object) -> Committed:
         self.placed.append(number)
+        return Committed()
 
     def end(self) -> None:
         pass
