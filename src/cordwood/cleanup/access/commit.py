@@ -265,8 +265,9 @@ class CompactionCommitter:
         Raises:
             OSError, NoSpaceError: a file could not be removed; the next compaction begins with it.
         """
-        self._remove_staged()
+        # The journal goes first: while it names a group, staged files tell that it is not in place.
         self._placement.end()
+        self._remove_staged()
 
 
 class Engine(Protocol):

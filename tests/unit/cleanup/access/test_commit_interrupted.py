@@ -78,6 +78,34 @@ def test_group_is_whole_and_the_next_run_goes_on(
     assert contents(root) == contents(undisturbed)
 
 
+def test_a_group_whose_outcome_is_unknown_is_not_taken_for_one_in_place(
+    before: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its staged files are there as long as the journal, which names it."""
+    undisturbed = shutil.copytree(before, tmp_path / "undisturbed")
+    clean(undisturbed)
+    rename, remove = OS.rename, OS.remove
+
+    def not_cleaned(path: Path, target: Path) -> None:
+        if target.suffix == CLEANED_SUFFIX:
+            raise OSError(errno.EIO, "not renamed", str(path))
+        rename(path, target)
+
+    def kept_journal(path: Path) -> None:
+        if path.name == JOURNAL_NAME:
+            raise OSError(errno.EIO, "not removed", str(path))
+        remove(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(OS), "rename", lambda _, path, target: not_cleaned(path, target))
+        patch.setattr(type(OS), "remove", lambda _, path: kept_journal(path))
+        clean(before)
+    assert (before / "t-0" / JOURNAL_NAME).exists()
+    assert contents(before) != contents(undisturbed)
+    clean(before)
+    assert contents(before) == contents(undisturbed)
+
+
 def test_a_compaction_that_is_stale_is_dropped_and_retention_still_comes(
     before: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
