@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Final
 
 from cordwood.cleanup.access.announcements import announce, require_wanted
 from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.engine.commit_loop import begin_all, commit_ready
 from cordwood.cleanup.engine.engine_status import EngineStatus
 from cordwood.cleanup.engine.segment_files import StagedFiles
-from cordwood.cleanup.engine.supervise import begin_all, commit_ready
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.plan.compaction_values import SEGMENT_BYTES_MAX, Manifest, RewrittenSegment
 from cordwood.cleanup.plan.log_compaction import LogCompaction

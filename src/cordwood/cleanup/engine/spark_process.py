@@ -19,9 +19,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from cordwood.cleanup.access.commit import CompactionCommitter, IndexStats
+from cordwood.cleanup.engine.commit_loop import (
+    CommittersOwner,
+    begin_all,
+    commit_while,
+    reject_unfinished,
+)
 from cordwood.cleanup.engine.engine_status import EngineDeath, EngineStatus
 from cordwood.cleanup.engine.spark_child import CHILD_MODULE, SparkChild
-from cordwood.cleanup.engine.supervise import CommittersOwner, begin_all, require_word, supervise
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.plan.compaction_values import Manifest, failure_from_json
 from cordwood.cleanup.plan.outcome import Committed
@@ -147,7 +152,7 @@ class SparkProcess:
         rounds = [committer.compaction.to_json() for committer in committers]
         child, number = self._hand_over(run, do="run", rounds=rounds)
         try:
-            supervise(committers, self._watching(run, child, number), sparing=True)
+            commit_while(committers, self._watching(run, child, number), sparing=True)
         except BaseException:
             # Whatever it is, tasks must not write to a directory that nobody watches over.
             child.kill("a compaction failed in the broker's process")
@@ -167,7 +172,7 @@ class SparkProcess:
                 self._failures = 0
                 self._trouble = None
                 self.rounds_done += len(committers)
-        require_word(committers)
+        reject_unfinished(committers)
 
     def search(
         self,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cordwood.cleanup.access.announcements import end_attempt
 from cordwood.cleanup.access.commit import CompactionCommitter
-from cordwood.cleanup.engine.supervise import begin_all, require_word, supervise
+from cordwood.cleanup.engine.commit_loop import begin_all, commit_while, reject_unfinished
 from cordwood.cleanup.engine.survivors import Progress, no_progress
 from cordwood.cleanup.engine.whole import Lane, WholeCompaction
 from cordwood.cleanup.plan.log_compaction import LogCompaction
@@ -34,13 +34,13 @@ class ThreadEngine:
         with ThreadPoolExecutor(1, thread_name_prefix="erasure") as pool:
             futures = [pool.submit(self._execute, each) for each in committers]
             try:
-                supervise(committers, lambda: not all(future.done() for future in futures))
+                commit_while(committers, lambda: not all(future.done() for future in futures))
             except BaseException:
                 for future, committer in zip(futures, committers, strict=True):
                     future.cancel()
                     committer.stop_tasks()
                 raise
-        require_word(committers)
+        reject_unfinished(committers)
 
     def _execute(self, committer: CompactionCommitter) -> None:
         try:

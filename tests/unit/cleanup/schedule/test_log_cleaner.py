@@ -17,8 +17,8 @@ import pytest
 
 from cordwood.cleanup.access.announcements import require_wanted
 from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.engine.commit_loop import begin_all
 from cordwood.cleanup.engine.engine_status import EngineStatus
-from cordwood.cleanup.engine.supervise import begin_all
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.cleanup.schedule.cleaner_answer import CleanerStatus
 from cordwood.cleanup.schedule.log_cleaner import LogCleaner

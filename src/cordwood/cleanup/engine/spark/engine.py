@@ -10,15 +10,15 @@ from typing import Final
 
 from cordwood.cleanup.access.announcements import progress_bytes
 from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.engine.commit_loop import (
+    CommittersOwner,
+    begin_all,
+    commit_while,
+    reject_unfinished,
+)
 from cordwood.cleanup.engine.spark.job import SparkCompactions
 from cordwood.cleanup.engine.spark.runner import Runner
 from cordwood.cleanup.engine.spark.task_limits import TaskLimits
-from cordwood.cleanup.engine.supervise import (
-    CommittersOwner,
-    begin_all,
-    require_word,
-    supervise,
-)
 from cordwood.model.clock import SystemClock
 from cordwood.storage.filesystem import OS, FileSystem
 
@@ -71,9 +71,9 @@ class SparkEngine:
         pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="spark-job")
         future: Future[None] = pool.submit(self._compactions.execute, compactions, owner)
         pool.shutdown(wait=False)
-        supervise(committers, lambda: not future.done(), tick=owner.show)
+        commit_while(committers, lambda: not future.done(), tick=owner.show)
         future.result()
-        require_word(committers)
+        reject_unfinished(committers)
         owner.finish()
 
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from cordwood.cleanup.access.commit import IndexStats
 from cordwood.cleanup.engine import tasks
+from cordwood.cleanup.engine.commit_loop import Owner
 from cordwood.cleanup.engine.segment_facts import (
     SegmentFacts,
     clear_dead,
@@ -35,7 +36,6 @@ from cordwood.cleanup.engine.spark import worker
 from cordwood.cleanup.engine.spark.error_text import first_line_of
 from cordwood.cleanup.engine.spark.runner import Block, Row, Runner, Task
 from cordwood.cleanup.engine.spark.task_limits import TaskLimits
-from cordwood.cleanup.engine.supervise import Owner
 from cordwood.cleanup.plan.compaction_values import (
     SegmentEvidence,
     failure_from_json,

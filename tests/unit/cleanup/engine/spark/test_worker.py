@@ -11,10 +11,10 @@ import pytest
 
 from cordwood.cleanup.access.announcements import end_attempt, progress_bytes
 from cordwood.cleanup.access.commit import CompactionCommitter
+from cordwood.cleanup.engine.commit_loop import begin_all, commit_while
 from cordwood.cleanup.engine.spark import worker
 from cordwood.cleanup.engine.spark.machine import driver_host, takes_sockets
 from cordwood.cleanup.engine.spark.runner import Row
-from cordwood.cleanup.engine.supervise import begin_all, supervise
 from cordwood.cleanup.engine.whole import WholeCompaction
 from cordwood.cleanup.plan.attempt import Attempt
 from cordwood.cleanup.plan.compaction import plan_compaction
@@ -76,7 +76,7 @@ def rows_of(
         target=lambda: rows.extend(worker.clean_whole(0, plan, 1, entries_max, OS))
     )
     task.start()
-    supervise(committers, task.is_alive)
+    commit_while(committers, task.is_alive)
     task.join()
     return rows, placements
 

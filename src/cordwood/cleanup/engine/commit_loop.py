@@ -96,7 +96,7 @@ def commit_ready(committers: Sequence[CompactionCommitter]) -> bool:
     return moved
 
 
-def supervise(
+def commit_while(
     committers: Sequence[CompactionCommitter],
     is_executing: Callable[[], bool],
     *,
@@ -122,7 +122,7 @@ def supervise(
     commit_ready(committers)
 
 
-def require_word(committers: Sequence[CompactionCommitter]) -> None:
+def reject_unfinished(committers: Sequence[CompactionCommitter]) -> None:
     """Rejects compactions of which some groups were never announced."""
     for committer in committers:
         committer.reject(EngineError("its task ended without a result"))
