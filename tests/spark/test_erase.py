@@ -19,11 +19,20 @@ from cordwood.cleanup.engine.spark.task_limits import TaskLimits
 from cordwood.cleanup.erasure.criteria import Criteria, parse_target
 from cordwood.cleanup.erasure.erase import erase
 from cordwood.cleanup.erasure.ledger import LEDGER_NAME, read_ledger
-from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
+from cordwood.cleanup.erasure.request import EraseRequest, Erasure
 from cordwood.cleanup.plan.request import Resolved
 from cordwood.format.record import Header, Record
 from cordwood.model.errors import ConfigError, CorruptError
-from support.erasing import ID, KEY, VALUE, erasable_log, erase_here, kept_records, sweep
+from support.erasing import (
+    ID,
+    KEY,
+    VALUE,
+    GivenBackend,
+    erasable_log,
+    erase_here,
+    kept_records,
+    sweep,
+)
 from support.log_builder import NOW_MS, LogBuilder, write_log_dir
 
 pytestmark = pytest.mark.spark
@@ -71,7 +80,7 @@ def erase_on(
         ledger_salt=bytes(range(32, 64)),
         max_extra_bytes=space_max,
     )
-    return erase(request, Means(searcher=searcher, engine=engine))
+    return erase(request, GivenBackend(searcher=searcher, engine=engine))
 
 
 @pytest.mark.parametrize(

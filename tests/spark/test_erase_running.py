@@ -8,7 +8,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cordwood.cleanup.erasure import running_means as online_means
+from cordwood.cleanup.erasure import running_backend
 from cordwood.cleanup.erasure.criteria import Criteria
 from cordwood.node.node import spark_engine
 from cordwood.testing.broker import RunningBroker
@@ -56,7 +56,7 @@ def test_what_is_much_is_rewritten_by_the_cleaners_process(
 ) -> None:
     log_dir = tmp_path / "data"
     log_dir.mkdir()
-    monkeypatch.setattr(online_means, "_ENGINE_BYTES_MIN", 1)
+    monkeypatch.setattr(running_backend, "_ENGINE_BYTES_MIN", 1)
     with RunningBroker(log_dir=log_dir, engine=spark_engine) as broker:
         fill(broker)
         before = kept_records(log_dir / "t-0")

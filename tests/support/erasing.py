@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cordwood.cleanup.access.commit import Engine
-from cordwood.cleanup.engine.search.search import ByRecord, ExactKeys, Matcher, SearcherHere
+from cordwood.cleanup.engine.search.search import (
+    ByRecord,
+    ExactKeys,
+    Matcher,
+    Searcher,
+    SearcherHere,
+)
 from cordwood.cleanup.engine.thread_engine import ThreadEngine
 from cordwood.cleanup.erasure.criteria import Criteria, parse_target
 from cordwood.cleanup.erasure.erase import erase
-from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
+from cordwood.cleanup.erasure.request import EraseRequest, Erasure
 from cordwood.cleanup.plan.request import Resolved
 from cordwood.configs.log_config import LogConfig
 from cordwood.format.compression import Codec
@@ -30,6 +37,14 @@ from support.log_builder import NOW_MS, LogBuilder
 #: A key to be erased, and its value: neither is part of any other bytes that `erasable_log` has.
 KEY, VALUE = b"user-4711-to-be-forgotten", b"a-value-that-must-not-be-found-again"
 ID = "erasure-0123456789ab"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GivenBackend:
+    """An `ErasureBackend` of two functions."""
+
+    searcher: Callable[[int], Searcher]
+    engine: Callable[[int], Engine]
 
 
 def erasable_log(name: str, *, codecs: Sequence[Codec] = tuple(Codec), legacy: bool = False) -> Any:
@@ -119,11 +134,11 @@ def erase_here(
         matcher = each.matcher()
         if matcher is not None:
             matchers.append(ByRecord(matcher))
-    means = Means(
+    backend = GivenBackend(
         searcher=lambda _: SearcherHere(matchers),
         engine=lambda _: engine(),
     )
-    return erase(request, means)
+    return erase(request, backend)
 
 
 def sweep(top: Path, *needles: bytes) -> list[str]:

@@ -11,11 +11,11 @@ from cordwood.cleanup.engine.search.search import ExactKeys, SearcherHere
 from cordwood.cleanup.engine.thread_engine import ThreadEngine
 from cordwood.cleanup.erasure.criteria import Criteria, parse_target
 from cordwood.cleanup.erasure.erase_running import erase_online
-from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
+from cordwood.cleanup.erasure.request import EraseRequest, Erasure
 from cordwood.cleanup.plan.request import Silence
 from cordwood.configs.log_config import LogConfig
 from cordwood.testing.manual_clock import ManualClock
-from support.erasing import ID, KEY
+from support.erasing import ID, KEY, GivenBackend
 from support.log_builder import NOW_MS
 from support.running_logs import RunningLogs
 
@@ -60,9 +60,9 @@ def erase_running_here(
         before_rewriting()
         return ThreadEngine()
 
-    means = Means(
+    backend = GivenBackend(
         searcher=lambda _: SearcherHere([ExactKeys(request.criteria.keys)]), engine=engine
     )
     return erase_online(
-        request, means, logs.cleaning, listener=Silence(), require_wanted=lambda: None
+        request, backend, logs.cleaning, listener=Silence(), require_wanted=lambda: None
     )

@@ -97,7 +97,7 @@ OUTSIDE: dict[str, tuple[set[str], str]] = {
     "surfaces/metrics/job_run.py": ({"read_text"}, "reads the file that it replaces, whole"),
     "surfaces/cli/user.py": ({"os"}, "asks for the user's name"),
     "surfaces/cli/clean_estimate.py": ({"secrets"}, "draws the secrets of key hashes"),
-    "surfaces/cli/erased_again.py": ({"secrets"}, "draws the name and the salts of an erasure"),
+    "surfaces/cli/apply_erasures.py": ({"secrets"}, "draws the name and the salts of an erasure"),
     "cleanup/engine/publisher.py": ({"uuid"}, "names no other attempt uses"),
     "cleanup/engine/spark/child.py": ({"os"}, "the process that Spark runs in"),
     "cleanup/engine/spark/job.py": ({"uuid"}, "names no other run uses"),

@@ -307,7 +307,7 @@ def test_heartbeats_that_arrived_during_a_stall_keep_their_members(running: Runn
         assert dead.heartbeat() == "unknown_member_id"
 
 
-# ---- the means
+# ---- helpers
 
 
 def test_work_in_slices_takes_turns_with_the_event_loop(running: RunningBroker) -> None:

@@ -19,7 +19,7 @@ from cordwood.cleanup.access.offline.stopped_log import StoppedLog
 from cordwood.cleanup.erasure.erased_log import ErasedLog
 from cordwood.cleanup.erasure.erasing import Erasing
 from cordwood.cleanup.erasure.refusals import TIERED, refused_by
-from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
+from cordwood.cleanup.erasure.request import EraseRequest, Erasure, ErasureBackend
 from cordwood.cleanup.erasure.stray_files import partitions_below
 from cordwood.cleanup.plan.request import Listener, Silence
 from cordwood.configs.log_config import LogConfig
@@ -39,7 +39,9 @@ _NO_TRASH = (
 )
 
 
-def erase(request: EraseRequest, means: Means, *, listener: Listener | None = None) -> Erasure:
+def erase(
+    request: EraseRequest, backend: ErasureBackend, *, listener: Listener | None = None
+) -> Erasure:
     """Erases records from log directories, each under its lock; a dry run only searches.
 
     Raises:
@@ -57,7 +59,7 @@ def erase(request: EraseRequest, means: Means, *, listener: Listener | None = No
     ):
         holds = HoldRegistry(OS)
         holds.read(homes)
-        erasing = Erasing(request, means, homes, holds=holds, listener=listener or Silence())
+        erasing = Erasing(request, backend, homes, holds=holds, listener=listener or Silence())
         run = OfflineRun(
             clock=SystemClock(), now_ms=request.now_ms, remover=remover, only_reads=request.dry_run
         )

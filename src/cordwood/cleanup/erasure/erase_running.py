@@ -15,7 +15,7 @@ from cordwood.cleanup.erasure.erase import is_cut_of_target
 from cordwood.cleanup.erasure.erased_log import ErasedLog
 from cordwood.cleanup.erasure.erasing import Erasing
 from cordwood.cleanup.erasure.refusals import TIERED, refused_by
-from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
+from cordwood.cleanup.erasure.request import EraseRequest, Erasure, ErasureBackend
 from cordwood.cleanup.erasure.stray_files import partitions_below
 from cordwood.cleanup.plan.request import Listener
 from cordwood.cleanup.schedule.cleaner_manager import CleanerManager
@@ -29,7 +29,7 @@ from cordwood.storage.log.partition_log import PartitionLog
 
 def erase_online(
     request: EraseRequest,
-    means: Means,
+    backend: ErasureBackend,
     manager: CleanerManager,
     *,
     listener: Listener,
@@ -39,7 +39,7 @@ def erase_online(
 
     Args:
         request: what, and of which topics.
-        means: what searches and rewrites.
+        backend: what searches and rewrites.
         manager: of the broker's cleaner.
         listener: for the progress.
         require_wanted: raises if the erasure must not continue.
@@ -54,7 +54,9 @@ def erase_online(
     homes = [
         each.path for each in manager.logs.directories if each.path not in context.failures.offline
     ]
-    erasing = Erasing(request, means, homes, holds=context.holds, listener=listener, fs=context.fs)
+    erasing = Erasing(
+        request, backend, homes, holds=context.holds, listener=listener, fs=context.fs
+    )
     # Coordinators have the records of internal topics in memory: those that are named are refused.
     logs = [
         log

@@ -42,7 +42,7 @@ from cordwood.cleanup.erasure.planned_files import LogErasure, StrayErasure
 from cordwood.cleanup.erasure.record_search import RecordSearch
 from cordwood.cleanup.erasure.refusals import Refusals
 from cordwood.cleanup.erasure.report import FORMAT, audit_erasure
-from cordwood.cleanup.erasure.request import EraseRequest, Erasure, Means
+from cordwood.cleanup.erasure.request import EraseRequest, Erasure, ErasureBackend
 from cordwood.cleanup.erasure.stray_files import (
     rewrite_stray,
     stray_files_in,
@@ -62,7 +62,7 @@ class Erasing:
     def __init__(
         self,
         request: EraseRequest,
-        means: Means,
+        backend: ErasureBackend,
         homes: Sequence[Path],
         *,
         holds: HoldRegistry,
@@ -75,7 +75,7 @@ class Erasing:
             CorruptError: it cannot be read.
         """
         self._request = request
-        self._means = means
+        self._backend = backend
         self._listener = listener
         self._fs = fs
         self._homes = list(homes)
@@ -93,7 +93,7 @@ class Erasing:
             for home in self._homes
             if (pending := Pending.read(home, fs=fs)) is not None
         }
-        self._search = RecordSearch(request, means, self._before, listener=listener, fs=fs)
+        self._search = RecordSearch(request, backend, self._before, listener=listener, fs=fs)
         planned = [parse_target(t) for pending in self._before.values() for t in pending.topics]
         #: The topics of this erasure, and of one that was interrupted.
         self.targets = list(dict.fromkeys([*request.targets, *planned]))
@@ -201,7 +201,7 @@ class Erasing:
         touched = [s for e in self._alive() for s in e.log.touched(e.erased)]
         if not touched:
             return None
-        return self._means.engine(sum(source.size_bytes for source in touched))
+        return self._backend.engine(sum(source.size_bytes for source in touched))
 
     def _broken(self) -> set[TopicPartition]:
         """The partitions of which something has failed."""
@@ -209,7 +209,7 @@ class Erasing:
 
     def _begun(self) -> set[TopicPartition]:
         """The partitions of which something is done."""
-        begun = {e.partition for e in self._everything() if e.part is not None and not e.error}
+        begun = {e.partition for e in self._everything() if e.planned is not None and not e.error}
         begun |= {parse_directory_name(path.name)[0] for _, path in self._removed}
         return begun - self._refusals.partitions.keys()
 
@@ -269,9 +269,9 @@ class Erasing:
 
     def _pending_of(self, home: Path, mine: tuple[Target, ...]) -> Pending:
         parts = {
-            e.name: e.part
+            e.name: e.planned
             for e in self._everything()
-            if e.home == home and e.part is not None and e.name not in self._unplanned
+            if e.home == home and e.planned is not None and e.name not in self._unplanned
         }
         removed = [str(path) for where, path in self._removed if where == home]
         earlier = self._before.get(home)
@@ -303,12 +303,12 @@ class Erasing:
         counts: dict[str, int] = {}
         until: dict[str, int] = {}
         for each in self._everything():
-            part = each.part
-            if part is None or each.name in self._unplanned:
+            planned = each.planned
+            if planned is None or each.name in self._unplanned:
                 continue
-            counts[part.partition] = counts.get(part.partition, 0) + count_in(part.erased)
-            if part.end is not None:
-                until[part.partition] = part.end
+            counts[planned.partition] = counts.get(planned.partition, 0) + count_in(planned.erased)
+            if planned.end is not None:
+                until[planned.partition] = planned.end
         return Suppression(
             id=request.id,
             time_ms=request.now_ms,
@@ -369,7 +369,7 @@ class Erasing:
                 refused = stopped.get(partition) or self._refusals.in_home(partition, one.home)
             if refused is not None:
                 self._give_up_one(one.name, partition, refused)
-                one.part = None
+                one.planned = None
         for home, path in list(self._removed):
             partition, _ = parse_directory_name(path.name)
             refused = self._refusals.in_home(partition, home)
@@ -447,7 +447,7 @@ class Erasing:
             "topics": [str(target) for target in self.targets],
             "criteria": self._criteria,
             "keys": self._counts_of_keys(),
-            "partitions": [e.entry(is_done=is_done) for e in self._logs if e.part],
+            "partitions": [e.entry(is_done=is_done) for e in self._logs if e.planned],
             "beside": [
                 one.entry(is_done=is_done, fs=self._fs) for one in self._strays if one.erased
             ],
@@ -481,7 +481,7 @@ class Erasing:
                 continue
             pending = Pending.read(home, fs=self._fs)
             if pending is not None and given_up & {*pending.parts, *pending.removed}:
-                rest = {n: part for n, part in pending.parts.items() if n not in given_up}
+                rest = {n: each for n, each in pending.parts.items() if n not in given_up}
                 removed = tuple(name for name in pending.removed if name not in given_up)
                 replace(pending, parts=rest, removed=removed).write(home, fs=self._fs)
 

@@ -167,7 +167,7 @@ class ErasureRuns:
                         id=pending.id,
                         log_dir=str(directory.path),
                         topics=pending.topics,
-                        partitions=sorted(part.partition for part in pending.parts.values()),
+                        partitions=sorted(planned.partition for planned in pending.parts.values()),
                     )
                 )
         return found
@@ -210,10 +210,10 @@ class ErasureRuns:
     def _erased(self, operation: ErasureRun) -> Erasure:
         # Compiled code, which a broker without an erasure does not load.
         from cordwood.cleanup.erasure.erase_running import erase_online  # noqa: PLC0415
-        from cordwood.cleanup.erasure.running_means import RunningMeans  # noqa: PLC0415
+        from cordwood.cleanup.erasure.running_backend import RunningBackend  # noqa: PLC0415
 
         progress = _Progress(operation, self._require_wanted)
-        means = RunningMeans(
+        backend = RunningBackend(
             operation.request,
             self._cleaner.engine,
             progress=progress,
@@ -222,7 +222,7 @@ class ErasureRuns:
         )
         return erase_online(
             operation.request,
-            means.means(),
+            backend,
             self._cleaner.manager,
             listener=progress,
             require_wanted=self._require_wanted,

@@ -21,10 +21,11 @@ PENDING_NAME: Final = "cordwood-erasure.pending"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """One partition's directory, or one file outside of a live log, before the erasure.
+class PlannedErasure:
+    """The erasure planned of one partition's directory, or of one file outside of a live log.
 
-    `files` has size and SHA-256 of each file by name; `end` is the log end offset, None for a file.
+    `records`, `bytes` and `files` are those before it: `files` has size and SHA-256 of each file by
+    name. `end` is the log end offset, None for a file.
     """
 
     partition: str
@@ -35,7 +36,7 @@ class Part:
     end: int | None = None
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> Part:
+    def from_json(cls, value: dict[str, Any]) -> PlannedErasure:
         """The inverse of `asdict`."""
         return cls(**value | {"erased": tuple((a, b) for a, b in value["erased"])})
 
@@ -50,7 +51,7 @@ class Pending:
     id: str
     criteria: tuple[dict[str, Any], ...]
     topics: tuple[str, ...]
-    parts: Mapping[str, Part] = field(default_factory=dict)
+    parts: Mapping[str, PlannedErasure] = field(default_factory=dict)
     removed: tuple[str, ...] = ()
     ledgers: Mapping[str, tuple[dict[str, Any], ...]] = field(default_factory=dict)
 
@@ -74,7 +75,9 @@ class Pending:
                 id=str(value["id"]),
                 criteria=tuple(value["criteria"]),
                 topics=tuple(value["topics"]),
-                parts={name: Part.from_json(part) for name, part in value["parts"].items()},
+                parts={
+                    name: PlannedErasure.from_json(part) for name, part in value["parts"].items()
+                },
                 removed=tuple(value["removed"]),
                 ledgers={name: tuple(ls) for name, ls in value.get("ledgers", {}).items()},
             )

@@ -1,4 +1,4 @@
-"""The logs and the files beside them that an erasure works on, each with its part of the plan."""
+"""The logs and the files beside them that an erasure works on, each with its planned erasure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cordwood.cleanup.access.commit import StalePlanError
 from cordwood.cleanup.engine.search.bits import present_in
 from cordwood.cleanup.engine.search.offsets import count_in, united, within
 from cordwood.cleanup.erasure.erased_log import ErasedLog
-from cordwood.cleanup.erasure.pending import Part
+from cordwood.cleanup.erasure.pending import PlannedErasure
 from cordwood.cleanup.erasure.report import hash_of
 from cordwood.cleanup.erasure.stray_files import StrayFile
 from cordwood.cleanup.plan.compaction_values import OffsetRanges
@@ -24,7 +24,7 @@ class LogErasure:
     """A partition, and what is erased of it."""
 
     log: ErasedLog
-    part: Part | None = None
+    planned: PlannedErasure | None = None
 
     @property
     def home(self) -> Path:
@@ -44,7 +44,7 @@ class LogErasure:
     @property
     def erased(self) -> OffsetRanges:
         """The offsets that are erased; none if it was not searched."""
-        return () if self.part is None else self.part.erased
+        return () if self.planned is None else self.planned.erased
 
     @property
     def name(self) -> str:
@@ -53,33 +53,33 @@ class LogErasure:
 
     def entry(self, *, is_done: bool) -> dict[str, Any]:
         """The entry in the report; without `is_done`, the planned one."""
-        part, log = self.part, self.log
-        assert part is not None, "there are entries only for what was searched"
-        erased = count_in(part.erased)
+        planned, log = self.planned, self.log
+        assert planned is not None, "there are entries only for what was searched"
+        erased = count_in(planned.erased)
         entry: dict[str, Any] = {
-            "partition": part.partition,
+            "partition": planned.partition,
             "directory": self.name,
             "erased": erased,
-            "offsets": [list(each) for each in part.erased],
-            "records_before": part.records,
-            "bytes_before": part.bytes,
+            "offsets": [list(each) for each in planned.erased],
+            "records_before": planned.records,
+            "bytes_before": planned.bytes,
         }
         if not is_done or self.error:
             return entry
-        touched = {source.base_offset for source in log.touched(part.erased)}
+        touched = {source.base_offset for source in log.touched(planned.erased)}
         stay = {
             name: facts
-            for name, facts in part.files.items()
+            for name, facts in planned.files.items()
             if int(name.partition(".")[0]) not in touched
         }
         after = log.files(stay)
-        names = sorted({*part.files, *after})
+        names = sorted({*planned.files, *after})
         return entry | {
-            "records_after": part.records - erased,
+            "records_after": planned.records - erased,
             "bytes_after": sum(source.size_bytes for source in log.sources),
             "log_end_offset": log.end,
             "files": [
-                {"name": name, "before": part.files.get(name), "after": after.get(name)}
+                {"name": name, "before": planned.files.get(name), "after": after.get(name)}
                 for name in names
             ],
         }
@@ -92,7 +92,7 @@ class StrayErasure:
     file: StrayFile
     home: Path
     is_elsewhere: bool = False
-    part: Part | None = None
+    planned: PlannedErasure | None = None
     error: str = ""
 
     @property
@@ -103,7 +103,7 @@ class StrayErasure:
     @property
     def erased(self) -> OffsetRanges:
         """The offsets that are erased; none if it was not searched."""
-        return () if self.part is None else self.part.erased
+        return () if self.planned is None else self.planned.erased
 
     @property
     def name(self) -> str:
@@ -112,14 +112,14 @@ class StrayErasure:
 
     def entry(self, *, is_done: bool, fs: FileSystem) -> dict[str, Any]:
         """The entry of the report, in the form of a log's."""
-        part = self.part
-        assert part is not None, "there are entries only for what was searched"
+        planned = self.planned
+        assert planned is not None, "there are entries only for what was searched"
         entry: dict[str, Any] = {
             "path": self.name,
-            "partition": part.partition,
-            "erased": count_in(part.erased),
-            "offsets": [list(each) for each in part.erased],
-            "before": part.files[self.name],
+            "partition": planned.partition,
+            "erased": count_in(planned.erased),
+            "offsets": [list(each) for each in planned.erased],
+            "before": planned.files[self.name],
         }
         if not is_done or self.error:
             return entry
@@ -127,7 +127,7 @@ class StrayErasure:
 
 
 def still_planned(
-    part: Part,
+    planned: PlannedErasure,
     source: SegmentSource,
     erased: OffsetRanges,
     *,
@@ -140,11 +140,11 @@ def still_planned(
         StalePlanError: the file has changed since, and still has records at such offsets that this
             run has not found: nobody can say that they are the same ones.
     """
-    planned = within(part.erased, source.base_offset, source.next_base_offset)
-    if not planned:
+    offsets = within(planned.erased, source.base_offset, source.next_base_offset)
+    if not offsets:
         return ()
-    facts = part.files.get(name or Path(source.path).name)
-    present = present_in(source, planned, fs=fs)
+    facts = planned.files.get(name or Path(source.path).name)
+    present = present_in(source, offsets, fs=fs)
     if facts is not None and facts["size"] == source.size_bytes:
         return present
     if count_in(united([*erased, *present])) > count_in(erased):

@@ -10,10 +10,10 @@ from pathlib import Path
 from cordwood.cleanup.engine.search.bits import present_in
 from cordwood.cleanup.engine.search.offsets import united
 from cordwood.cleanup.engine.search.search import Found, Searched
-from cordwood.cleanup.erasure.pending import Part, Pending
+from cordwood.cleanup.erasure.pending import Pending, PlannedErasure
 from cordwood.cleanup.erasure.planned_files import LogErasure, StrayErasure, still_planned
 from cordwood.cleanup.erasure.report import hash_of
-from cordwood.cleanup.erasure.request import EraseRequest, Means
+from cordwood.cleanup.erasure.request import EraseRequest, ErasureBackend
 from cordwood.cleanup.erasure.stray_files import stray_files_in
 from cordwood.cleanup.plan.request import Listener
 from cordwood.model.errors import CordwoodError
@@ -27,7 +27,7 @@ class RecordSearch:
     def __init__(
         self,
         request: EraseRequest,
-        means: Means,
+        backend: ErasureBackend,
         before: Mapping[Path, Pending],
         *,
         listener: Listener,
@@ -36,13 +36,13 @@ class RecordSearch:
         """Takes what an interrupted erasure has planned, by log directory."""
         self.by_key: Counter[bytes] = Counter()
         self._request = request
-        self._means = means
+        self._backend = backend
         self._before = before
         self._listener = listener
         self._fs = fs
 
     def search(self, logs: Sequence[LogErasure], strays: Sequence[StrayErasure]) -> None:
-        """Plans the part of each log and file; adds what an interrupted run has planned.
+        """Plans the erasure of each log and file; adds what an interrupted run has planned.
 
         All files are searched at once.
 
@@ -66,10 +66,10 @@ class RecordSearch:
         for each in logs:
             if not each.error:
                 with each.log.guard():
-                    each.part = self._part_of_log(each, found)
+                    each.planned = self._plan_of_log(each, found)
         for one in strays:
             try:
-                one.part = self._part_of_file(one, found.get(one.file.source.path))
+                one.planned = self._plan_of_file(one, found.get(one.file.source.path))
             except (CordwoodError, OSError) as error:
                 one.error = str(error)
 
@@ -94,16 +94,16 @@ class RecordSearch:
     def _found_in(self, wanted: Sequence[Searched]) -> dict[str, Found]:
         total = sum(each.source.size_bytes for each in wanted)
         self._listener.begin("searching", len(wanted))
-        searcher = self._means.searcher(total)
+        searcher = self._backend.searcher(total)
         found = dict(zip((each.source.path for each in wanted), searcher.find(wanted), strict=True))
         self._listener.advance("searching")
         return found
 
-    def _earlier(self, home: Path, name: str) -> Part | None:
+    def _earlier(self, home: Path, name: str) -> PlannedErasure | None:
         pending = self._before.get(home)
         return None if pending is None else pending.parts.get(name)
 
-    def _part_of_log(self, each: LogErasure, found: Mapping[str, Found]) -> Part | None:
+    def _plan_of_log(self, each: LogErasure, found: Mapping[str, Found]) -> PlannedErasure | None:
         log, sources = each.log, each.log.sources
         files = [found[source.path] for source in sources if source.path in found]
         erased = united(r for one in files for r in one.offsets)
@@ -115,7 +115,7 @@ class RecordSearch:
             return replace(earlier, erased=united([*earlier.erased, *left, *erased]))
         if len(files) < len(sources):
             return None
-        return Part(
+        return PlannedErasure(
             partition=str(log.partition),
             erased=erased,
             records=sum(one.records for one in files),
@@ -124,7 +124,7 @@ class RecordSearch:
             end=log.end,
         )
 
-    def _part_of_file(self, one: StrayErasure, found: Found | None) -> Part | None:
+    def _plan_of_file(self, one: StrayErasure, found: Found | None) -> PlannedErasure | None:
         erased = () if found is None else found.offsets
         earlier = self._earlier(one.home, one.name)
         if earlier is not None:
@@ -132,7 +132,7 @@ class RecordSearch:
             return replace(earlier, erased=united([*earlier.erased, *erased]))
         if found is None:
             return None
-        return Part(
+        return PlannedErasure(
             partition=str(one.file.partition),
             erased=found.offsets,
             records=found.records,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from cordwood.cleanup.access.commit import Engine
 from cordwood.cleanup.erasure.criteria import Criteria, Suppressions, Target
@@ -53,12 +53,14 @@ class EraseRequest:
         return bool(self.suppressions)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Means:
-    """Gives what searches, and what rewrites; both are called with the number of bytes to do."""
+class ErasureBackend(Protocol):
+    """Searches and rewrites for an erasure; how depends on the number of bytes to do."""
 
-    searcher: Callable[[int], Searcher]
-    engine: Callable[[int], Engine]
+    def searcher(self, size_bytes: int, /) -> Searcher:
+        """The searcher of so many bytes of log files."""
+
+    def engine(self, size_bytes: int, /) -> Engine:
+        """The engine that rewrites segments of so many bytes."""
 
 
 #: What is said of a replica that an erasure has not reached.

@@ -27,6 +27,7 @@ from cordwood.model.errors import (
 )
 from cordwood.queries.settings import SettingOptions, Settings, read_settings
 from cordwood.storage.reread import reread
+from cordwood.surfaces.cli.apply_erasures import apply_erasures
 from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
 from cordwood.surfaces.cli.clean_engine import (
     CleanEngine,
@@ -44,7 +45,6 @@ from cordwood.surfaces.cli.command import (
     SettingSourceOptions,
     command,
 )
-from cordwood.surfaces.cli.erased_again import erased_again
 from cordwood.surfaces.cli.failure import fail
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_options import (
@@ -252,7 +252,7 @@ def _cleaned(
         confirm.display = display
         if ledger is not None and not request.dry_run:
             require_cleanable(request, clock=clock, confirm=confirm, listener=display)
-        erased = erased_again(ledger, request, master, display)
+        erased = apply_erasures(ledger, request, master, display)
         if ledger is not None and not request.dry_run:
             confirm.unchanged = _ONLY_ERASED
         engine = CleanEngine(

@@ -303,10 +303,10 @@ def _erased(
         require_extra(NATIVE, what="cordwood erase")
         # Both load compiled code, which --help works without.
         from cordwood.cleanup.erasure.erase import erase  # noqa: PLC0415
-        from cordwood.surfaces.cli.erase_means import ErasureMeans  # noqa: PLC0415
+        from cordwood.surfaces.cli.erase_backend import CommandBackend  # noqa: PLC0415
 
-        means = stack.enter_context(closing(ErasureMeans(request, master, display)))
-        result = erase(request, means.means(), listener=display)
+        backend = stack.enter_context(closing(CommandBackend(request, master, display)))
+        result = erase(request, backend, listener=display)
         display.finish()
     return result
 

@@ -13,7 +13,7 @@ from cordwood.model.extras import NATIVE, require_extra
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 
 
-def erased_again(
+def apply_erasures(
     ledger: Path | None, request: CleanRequest, master: str, display: CleanProgress
 ) -> list[str]:
     """Applies a ledger to the directories of a cleaning; a line for each partition that had some.
@@ -31,7 +31,7 @@ def erased_again(
     from cordwood.cleanup.erasure.erase import erase  # noqa: PLC0415
     from cordwood.cleanup.erasure.ledger import read_ledger  # noqa: PLC0415
     from cordwood.cleanup.erasure.request import EraseRequest  # noqa: PLC0415
-    from cordwood.surfaces.cli.erase_means import ErasureMeans  # noqa: PLC0415
+    from cordwood.surfaces.cli.erase_backend import CommandBackend  # noqa: PLC0415
 
     suppressions = (read_ledger(ledger),)
     wanted = EraseRequest(
@@ -47,8 +47,8 @@ def erased_again(
         dry_run=request.dry_run,
         max_extra_bytes=request.limits.space_max,
     )
-    with closing(ErasureMeans(wanted, master, display)) as means:
-        result = erase(wanted, means.means(), listener=display)
+    with closing(CommandBackend(wanted, master, display)) as backend:
+        result = erase(wanted, backend, listener=display)
     if result.failed:
         name, reason = next(iter(result.failed.items()))
         raise CordwoodError(f"--apply-erasures {ledger}: {name}: {reason}. Nothing was cleaned")

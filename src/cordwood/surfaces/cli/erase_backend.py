@@ -23,7 +23,7 @@ from cordwood.cleanup.engine.search.search import (
     joined,
 )
 from cordwood.cleanup.engine.thread_engine import ThreadEngine
-from cordwood.cleanup.erasure.request import EraseRequest, Means
+from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.model.extras import SPARK, require_extra
 from cordwood.surfaces.cli.clean_progress import CleanProgress
 
@@ -31,8 +31,8 @@ from cordwood.surfaces.cli.clean_progress import CleanProgress
 _SPARK_BYTES_MIN = 1 << 30
 
 
-class ErasureMeans:
-    """The means of one run; Spark is started at most once."""
+class CommandBackend:
+    """An `ErasureBackend` for one run of a command; starts Spark at most once."""
 
     def __init__(self, request: EraseRequest, master: str, display: CleanProgress) -> None:
         self._master = master
@@ -51,11 +51,8 @@ class ErasureMeans:
                 self._matchers.append(ByRecord(matcher))
             self._conditions += each.conditions()
 
-    def means(self) -> Means:
-        """The searcher and the engine for `erase`."""
-        return Means(searcher=self._searcher, engine=self._engine)
-
-    def _searcher(self, size_bytes: int) -> Searcher:
+    def searcher(self, size_bytes: int, /) -> Searcher:
+        """Searches in this process, and with Spark for an expression or where there is much."""
         searchers: list[Searcher] = []
         if self._matchers and size_bytes < _SPARK_BYTES_MIN:
             searchers.append(SearcherHere(self._matchers))
@@ -72,7 +69,8 @@ class ErasureMeans:
             searchers.append(WhereSearcher(session, self._conditions, slots=runner.slots))
         return _All(searchers)
 
-    def _engine(self, size_bytes: int) -> Engine:
+    def engine(self, size_bytes: int, /) -> Engine:
+        """A thread of this process, or Spark where there is much."""
         if size_bytes < _SPARK_BYTES_MIN:
             return ThreadEngine()
         from cordwood.cleanup.engine.spark.engine import EngineCallbacks, SparkEngine  # noqa: PLC0415

@@ -19,7 +19,7 @@ from cordwood.cleanup.engine.search.search import (
     SearcherHere,
 )
 from cordwood.cleanup.engine.thread_engine import ThreadEngine
-from cordwood.cleanup.erasure.request import EraseRequest, Means
+from cordwood.cleanup.erasure.request import EraseRequest
 from cordwood.model.errors import EngineError
 from cordwood.storage.filesystem import FileSystem
 
@@ -50,8 +50,8 @@ class SearchingEngine(Protocol):
         """The number of records of each segment, and the ranges of offsets that match."""
 
 
-class RunningMeans:
-    """The means of one erasure."""
+class RunningBackend:
+    """An `ErasureBackend` in a running broker, for one erasure."""
 
     def __init__(
         self,
@@ -69,11 +69,12 @@ class RunningMeans:
         self._require_wanted = require_wanted
         self._fs = fs
 
-    def means(self) -> Means:
-        """The searcher and the engine of the erasure."""
-        return Means(searcher=self._searcher, engine=self._engine)
+    def searcher(self, size_bytes: int, /) -> Searcher:
+        """Searches keys in this process, and with the cleaner's Spark for an expression.
 
-    def _searcher(self, size_bytes: int) -> Searcher:
+        Raises:
+            EngineError: the cleaner's engine evaluates no expressions.
+        """
         criteria = self._request.criteria
         if criteria.where is not None:
             engine = self._cleaning_engine
@@ -85,7 +86,8 @@ class RunningMeans:
         matchers = [ExactKeys(criteria.keys)]
         return SearcherHere(matchers, progress=self._progress.bytes_done, fs=self._fs)
 
-    def _engine(self, size_bytes: int) -> Engine:
+    def engine(self, size_bytes: int, /) -> Engine:
+        """A thread of this process, or the cleaner's engine for much."""
         # An erasure reads each segment twice: to mark its records, and to rewrite it.
         if size_bytes < _ENGINE_BYTES_MIN:
             self._progress.begin_bytes("rewriting", 2 * size_bytes)
