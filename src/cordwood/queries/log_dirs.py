@@ -32,7 +32,7 @@ from cordwood.queries.explain.directories import facts_of_captured
 from cordwood.queries.explain.explanation import explain
 from cordwood.queries.explain.outlook import outlook
 from cordwood.queries.overdue_cleaning import OverdueCleaning, overdue_cleaning
-from cordwood.queries.partitions import LeftOut, left_out, partition_name
+from cordwood.queries.partitions import SkippedPartition, partition_name, skipped_partitions
 from cordwood.queries.settings import SettingOptions, Settings, read_settings
 from cordwood.storage.filesystem import OS, DirectoryLock
 from cordwood.storage.log_directory import InUse
@@ -87,7 +87,7 @@ class DueCompactions:
     bytes_error: int | None = None
     is_exact: bool = False
     why_not: str = ""
-    failed: Sequence[LeftOut] = ()
+    failed: Sequence[SkippedPartition] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,8 +124,8 @@ class LogDirsSummary:
     compaction: DueCompactions
     in_use: Sequence[InUse]
     retention_assumed: Sequence[str]
-    left_alone: Sequence[LeftOut]
-    failed: Sequence[LeftOut]
+    left_alone: Sequence[SkippedPartition]
+    failed: Sequence[SkippedPartition]
     warnings: Sequence[str]
     problems: Sequence[Problem] | None = field(default=None, metadata=ABSENT)
     next: Sequence[NextCommand] | None = field(default=None, metadata=ABSENT)
@@ -215,8 +215,8 @@ def summary_of(
         compaction=_compaction(request, logs, clock=clock, estimator=estimator),
         in_use=found.report.in_use,
         retention_assumed=list(found.refused(checks, now_ms=now_ms).topics),
-        left_alone=left_out(found.report.partitions, Status.LEFT_ALONE),
-        failed=left_out(found.report.partitions, Status.FAILED),
+        left_alone=skipped_partitions(found.report.partitions, Status.LEFT_ALONE),
+        failed=skipped_partitions(found.report.partitions, Status.FAILED),
         warnings=[
             *settings.warnings,
             *found.report.warnings,
@@ -375,14 +375,14 @@ def _compaction(
     )
 
 
-def _reasons(failed: Sequence[PartitionReport], logs: Sequence[_Log]) -> list[LeftOut]:
+def _reasons(failed: Sequence[PartitionReport], logs: Sequence[_Log]) -> list[SkippedPartition]:
     """The partitions that could not be estimated, with what is said of them beyond `logs`."""
     known = {partition_name(each.answer): each.answer.warnings for each in logs}
     found = []
     for each in failed:
         before = known.get(partition_name(each), ())
         reason = "; ".join(text for text in each.warnings if text not in before)
-        found.append(LeftOut(topic=each.topic, partition=each.partition, reason=reason))
+        found.append(SkippedPartition(topic=each.topic, partition=each.partition, reason=reason))
     return found
 
 

@@ -22,7 +22,7 @@ class OfPartition(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LeftOut:
+class SkippedPartition:
     """A partition that an answer does not have, and why."""
 
     topic: str
@@ -41,10 +41,12 @@ def replica_name(of: OfPartition, node_id: int | None) -> str:
     return name if node_id is None else f"{name} on broker {node_id}"
 
 
-def left_out(partitions: Sequence[PartitionReport], status: Status) -> tuple[LeftOut, ...]:
+def skipped_partitions(
+    partitions: Sequence[PartitionReport], status: Status
+) -> tuple[SkippedPartition, ...]:
     """The partitions that a survey has left with this status."""
     return tuple(
-        LeftOut(topic=each.topic, partition=each.partition, reason=each.reason)
+        SkippedPartition(topic=each.topic, partition=each.partition, reason=each.reason)
         for each in partitions
         if each.status is status
     )

@@ -106,7 +106,7 @@ def _partition(log: CheckedLog) -> CheckedPartition:
         records=facts.records if facts else None,
         log_end_offset=facts.log_end_offset if facts else None,
         findings=[_finding(each) for each in log.findings],
-        findings_left_out=log.left_out,
+        findings_left_out=log.unlisted,
     )
 
 

@@ -113,7 +113,7 @@ def compare_copies(
                 directory=path,
                 partition=name,
                 findings=tuple(findings.found),
-                left_out=findings.left_out,
+                unlisted=findings.unlisted,
                 facts=facts,
                 skipped=None if old else "it has no segment",
             )

@@ -44,7 +44,7 @@ class CheckedLog:
     directory: Path
     partition: TopicPartition
     findings: tuple[Finding, ...]
-    left_out: int = 0
+    unlisted: int = 0
     facts: LogFacts | None = None
     skipped: str | None = None
 
@@ -215,7 +215,7 @@ class _Directory:
             directory=partition.path,
             partition=name,
             findings=tuple(findings.found),
-            left_out=findings.left_out,
+            unlisted=findings.unlisted,
             facts=facts,
             skipped=skipped,
         )

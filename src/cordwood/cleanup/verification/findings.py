@@ -170,7 +170,7 @@ class Findings:
     per_file_max: int = 100
     found: list[Finding] = field(default_factory=list)
     #: How many more there were than are listed.
-    left_out: int = 0
+    unlisted: int = 0
     _counts: dict[tuple[Rule, str], int] = field(default_factory=dict)
 
     def add(
@@ -186,7 +186,7 @@ class Findings:
         key = rule, str(path)
         self._counts[key] = self._counts.get(key, 0) + 1
         if self._counts[key] > self.per_file_max:
-            self.left_out += 1
+            self.unlisted += 1
             return
         self.found.append(
             Finding(rule=rule, path=str(path), reason=reason, position=position, offset=offset)

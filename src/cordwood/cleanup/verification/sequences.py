@@ -129,9 +129,9 @@ class SequenceCheck:
         for end in (np.append(firsts[1:], len(rows)) - 1).tolist():
             self._last[int(producers[end])] = _Last(*own[end].tolist())
         wanted = np.where(epochs > before[:, 0], 0, (before[:, 1] + 1) % SEQUENCES)
-        left_out = own[:, 3] - before[:, 3]
+        missing_between = own[:, 3] - before[:, 3]
         is_older = epochs < before[:, 0]
-        wrong = is_known & (is_older | ((bases - wanted) % SEQUENCES > left_out))
+        wrong = is_known & (is_older | ((bases - wanted) % SEQUENCES > missing_between))
         found = {}
         for n in np.flatnonzero(wrong).tolist():
             what = f"a batch of producer {producers[n]} with "
@@ -142,7 +142,7 @@ class SequenceCheck:
                     f"sequence {bases[n]} where {wanted[n]} is next, behind the batch that ends at "
                     f"offset {before[n, 2]}"
                 )
-                if left_out[n]:
-                    what += f": no more than {left_out[n]} offsets are missing between them"
+                if missing_between[n]:
+                    what += f": no more than {missing_between[n]} offsets are missing between them"
             found[int(rows[n])] = what
         return found

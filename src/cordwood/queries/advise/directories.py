@@ -25,7 +25,7 @@ from cordwood.queries.advise.promise import (
 )
 from cordwood.queries.explain.directories import facts_of_captured
 from cordwood.queries.explain.log_facts import LogFacts
-from cordwood.queries.partitions import LeftOut, left_out
+from cordwood.queries.partitions import SkippedPartition, skipped_partitions
 from cordwood.queries.settings import SettingOptions, read_settings
 from cordwood.queries.whatif.comparison import (
     NOW,
@@ -119,8 +119,8 @@ class Advice:
     now_ms: int
     keys_a_pass: int
     topics: Sequence[TopicAdvice]
-    left_alone: Sequence[LeftOut]
-    failed: Sequence[LeftOut]
+    left_alone: Sequence[SkippedPartition]
+    failed: Sequence[SkippedPartition]
     warnings: Sequence[str]
 
 
@@ -159,8 +159,8 @@ def advise_directories(question: AdviceQuestion) -> Advice:
             _topic(name, by_topic[name], kept[name], retention[name], keys)
             for name in sorted(by_topic)
         ],
-        left_alone=left_out(found.report.partitions, Status.LEFT_ALONE),
-        failed=left_out(found.report.partitions, Status.FAILED),
+        left_alone=skipped_partitions(found.report.partitions, Status.LEFT_ALONE),
+        failed=skipped_partitions(found.report.partitions, Status.FAILED),
         warnings=[*settings.warnings, *found.report.warnings],
     )
 

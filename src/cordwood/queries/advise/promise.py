@@ -42,7 +42,7 @@ _AHEAD_MS_MAX: Final = 876_600 * _HOUR_MS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
+class Summand:
     """One summand of a bound: the setting it comes from, and its value in ms or bytes."""
 
     setting: str
@@ -58,7 +58,7 @@ class Promise:
     """
 
     bound: int | None
-    parts: tuple[Part, ...] = ()
+    parts: tuple[Summand, ...] = ()
     changes: tuple[tuple[str, int], ...] = ()
     why: str = ""
 
@@ -93,21 +93,21 @@ def age_promise(config: LogConfig, delays: Delays) -> Promise:
         return Promise(bound=None, why=why)
     parts = (
         *_ahead(config),
-        Part(setting="segment.ms", value=config.segment_ms),
+        Summand(setting="segment.ms", value=config.segment_ms),
         _age_limit(config),
-        Part(setting="log.retention.check.interval.ms", value=delays.check_ms),
+        Summand(setting="log.retention.check.interval.ms", value=delays.check_ms),
         *_removal(delays),
     )
-    return Promise(bound=sum(part.value for part in parts), parts=parts)
+    return Promise(bound=sum(each.value for each in parts), parts=parts)
 
 
-def _removal(delays: Delays) -> tuple[Part, ...]:
+def _removal(delays: Delays) -> tuple[Summand, ...]:
     """The parts of `Delays.removal_ms`."""
     if delays.removal_ms == delays.file_delete_ms:
-        return (Part(setting="file.delete.delay.ms", value=delays.file_delete_ms),)
+        return (Summand(setting="file.delete.delay.ms", value=delays.file_delete_ms),)
     return (
-        Part(setting="cordwood.trash.ms", value=delays.trash_ms),
-        Part(setting="log.retention.check.interval.ms", value=delays.check_ms),
+        Summand(setting="cordwood.trash.ms", value=delays.trash_ms),
+        Summand(setting="log.retention.check.interval.ms", value=delays.check_ms),
     )
 
 
@@ -128,7 +128,7 @@ def keep_age(config: LogConfig, delays: Delays, max_age_ms: int) -> Promise:
         return now
     ahead_ms = min(config.message_timestamp_after_max_ms, _HOUR_MS)
     limited = replace(config, message_timestamp_after_max_ms=ahead_ms)
-    fixed = delays.check_ms + delays.removal_ms + sum(part.value for part in _ahead(limited))
+    fixed = delays.check_ms + delays.removal_ms + sum(each.value for each in _ahead(limited))
     left = max_age_ms - fixed
     if left < 2:
         raise ConfigError(
@@ -173,13 +173,13 @@ def size_promise(config: LogConfig, delays: Delays, bytes_a_second: float) -> Pr
     waited_ms = delays.check_ms + delays.file_delete_ms
     parts = (
         _size_limit(config),
-        Part(setting="segment.bytes", value=config.segment_bytes),
-        Part(
+        Summand(setting="segment.bytes", value=config.segment_bytes),
+        Summand(
             setting="appends until the files are gone",
             value=-(-int(bytes_a_second * waited_ms) // 1000),
         ),
     )
-    return Promise(bound=sum(part.value for part in parts), parts=parts)
+    return Promise(bound=sum(each.value for each in parts), parts=parts)
 
 
 def keep_size(config: LogConfig, delays: Delays, bytes_a_second: float, max_bytes: int) -> Promise:
@@ -246,20 +246,20 @@ def _changed(changes: Sequence[tuple[str, int, int]]) -> tuple[tuple[str, int], 
     return tuple((name, after) for name, before, after in changes if before != after)
 
 
-def _age_limit(config: LogConfig) -> Part:
+def _age_limit(config: LogConfig) -> Summand:
     """The age at which a segment goes at the latest, waiting for groups or not."""
     wait_ms = config.cordwood_retention_groups_max_ms
     if config.cordwood_retention_groups and wait_ms > config.retention_ms:
-        return Part(setting=MAX_MS, value=wait_ms)
-    return Part(setting="retention.ms", value=config.retention_ms)
+        return Summand(setting=MAX_MS, value=wait_ms)
+    return Summand(setting="retention.ms", value=config.retention_ms)
 
 
-def _size_limit(config: LogConfig) -> Part:
+def _size_limit(config: LogConfig) -> Summand:
     """The size from which on a segment goes at the latest, waiting for groups or not."""
     wait_bytes = config.cordwood_retention_groups_max_bytes
     if config.cordwood_retention_groups and wait_bytes > config.retention_bytes:
-        return Part(setting=MAX_BYTES, value=wait_bytes)
-    return Part(setting="retention.bytes", value=config.retention_bytes)
+        return Summand(setting=MAX_BYTES, value=wait_bytes)
+    return Summand(setting="retention.bytes", value=config.retention_bytes)
 
 
 def _lowered(value: int, limit: int) -> int:
@@ -277,8 +277,8 @@ def _takes_create_time(config: LogConfig) -> bool:
     return config.message_timestamp_type != _LOG_APPEND_TIME
 
 
-def _ahead(config: LogConfig) -> tuple[Part, ...]:
+def _ahead(config: LogConfig) -> tuple[Summand, ...]:
     if not _takes_create_time(config):
         return ()
     name = "message.timestamp.after.max.ms"
-    return (Part(setting=name, value=config.message_timestamp_after_max_ms),)
+    return (Summand(setting=name, value=config.message_timestamp_after_max_ms),)

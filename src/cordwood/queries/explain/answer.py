@@ -11,7 +11,7 @@ from cordwood.configs.levels import Origin
 from cordwood.model.documents import ABSENT
 from cordwood.queries.explain.log_facts import OpenTransaction
 from cordwood.queries.identity import NodeIdentity
-from cordwood.queries.partitions import LeftOut, replica_name
+from cordwood.queries.partitions import SkippedPartition, replica_name
 from cordwood.storage.log_directory import InUse
 
 
@@ -220,8 +220,8 @@ class Explanation:
     now_ms: int
     partitions: Sequence[ExplainedLog]
     in_use: Sequence[InUse] | None = field(default=None, metadata=ABSENT)
-    left_alone: Sequence[LeftOut] | None = field(default=None, metadata=ABSENT)
-    failed: Sequence[LeftOut] | None = field(default=None, metadata=ABSENT)
+    left_alone: Sequence[SkippedPartition] | None = field(default=None, metadata=ABSENT)
+    failed: Sequence[SkippedPartition] | None = field(default=None, metadata=ABSENT)
     warnings: Sequence[str] | None = field(default=None, metadata=ABSENT)
     records: Sequence[ExplainedRecord] | None = field(default=None, metadata=ABSENT)
     not_found: str | None = field(default=None, metadata=ABSENT)

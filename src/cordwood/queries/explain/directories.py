@@ -25,7 +25,7 @@ from cordwood.queries.explain.log_facts import (
     bytes_a_second,
 )
 from cordwood.queries.explain.outlook import outlook
-from cordwood.queries.partitions import left_out, partition_name
+from cordwood.queries.partitions import partition_name, skipped_partitions
 from cordwood.queries.settings import SettingOptions, read_settings
 from cordwood.storage.reread import reread
 
@@ -120,8 +120,8 @@ def explain_directories(question: DirectoryQuestion, reading: Reading) -> Explan
         now_ms=now_ms,
         partitions=partitions,
         in_use=found.report.in_use,
-        left_alone=left_out(found.report.partitions, Status.LEFT_ALONE),
-        failed=left_out(found.report.partitions, Status.FAILED),
+        left_alone=skipped_partitions(found.report.partitions, Status.LEFT_ALONE),
+        failed=skipped_partitions(found.report.partitions, Status.FAILED),
         warnings=[*settings.warnings, *found.report.warnings, *request.limits_warnings],
         summary=outlook(partitions, now_ms=now_ms),
     )

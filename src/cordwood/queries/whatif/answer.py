@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from cordwood.cleanup.plan.cleaner_settings import CleanerSettings
 from cordwood.model.documents import ABSENT
 from cordwood.queries.identity import NodeIdentity
-from cordwood.queries.partitions import LeftOut, replica_name
+from cordwood.queries.partitions import SkippedPartition, replica_name
 from cordwood.queries.whatif.comparison import NOW, SIDES, THEN, Compared, Comparison, Overruled
 from cordwood.queries.whatif.effects import Cost, How, Outcome, Unread, cost_of, forecast
 from cordwood.queries.whatif.no_effect import why_no_effect
@@ -129,8 +129,8 @@ class WhatIf:
     total: Totals
     not_measured: NotMeasured
     overruled: Sequence[Overruled]
-    left_alone: Sequence[LeftOut]
-    failed: Sequence[LeftOut]
+    left_alone: Sequence[SkippedPartition]
+    failed: Sequence[SkippedPartition]
     groups: Sequence[Unread] | None
     warnings: Sequence[str]
     in_use: Sequence[InUse]

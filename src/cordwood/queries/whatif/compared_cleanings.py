@@ -26,7 +26,7 @@ from cordwood.cleanup.schedule.survey import Survey, survey
 from cordwood.configs.levels import Origin
 from cordwood.model.clock import Clock
 from cordwood.model.topic_partition import TopicPartition
-from cordwood.queries.partitions import LeftOut
+from cordwood.queries.partitions import SkippedPartition
 from cordwood.queries.whatif.comparison import (
     NOW,
     THEN,
@@ -106,7 +106,7 @@ def compare(
     known = {f"{report.topic}-{report.partition}" for report, _ in found.logs}
     for each in found.report.partitions:
         if each.topic in changes and f"{each.topic}-{each.partition}" not in known:
-            left = LeftOut(topic=each.topic, partition=each.partition, reason=each.reason)
+            left = SkippedPartition(topic=each.topic, partition=each.partition, reason=each.reason)
             is_failed = each.status is Status.FAILED
             (comparison.failed if is_failed else comparison.left_alone).append(left)
     plans = {each.log.log.view.topic_partition: each for each in planned}

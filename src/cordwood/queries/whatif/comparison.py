@@ -16,7 +16,7 @@ from cordwood.configs.levels import Level, Origin
 from cordwood.configs.log_config import LogConfig
 from cordwood.configs.static_topics import property_name
 from cordwood.configs.table import TOPIC_SETTINGS
-from cordwood.queries.partitions import LeftOut
+from cordwood.queries.partitions import SkippedPartition
 from cordwood.queries.whatif.effects import Outcome, changed_settings
 from cordwood.storage.log_directory import InUse
 
@@ -106,8 +106,8 @@ class Comparison:
     changes: Mapping[str, Mapping[str, tuple[str, str]]]
     broker_changes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     partitions: list[Compared] = field(default_factory=list)
-    left_alone: list[LeftOut] = field(default_factory=list)
-    failed: list[LeftOut] = field(default_factory=list)
+    left_alone: list[SkippedPartition] = field(default_factory=list)
+    failed: list[SkippedPartition] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     in_use: list[InUse] = field(default_factory=list)
     unchanged_topics: int = 0

@@ -10,6 +10,7 @@ import typer
 from cordwood.model.errors import ConfigError
 from cordwood.queries.advise.directories import AdviceQuestion, advise_directories
 from cordwood.surfaces.cli.advise_tables import SORTS, show_topics
+from cordwood.surfaces.cli.answer_notes import show_notes
 from cordwood.surfaces.cli.biggest import TOP, AllOption, Choice, TopOption
 from cordwood.surfaces.cli.command import (
     FAILED,
@@ -18,7 +19,6 @@ from cordwood.surfaces.cli.command import (
     command,
     print_document,
 )
-from cordwood.surfaces.cli.left_out import show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_options import LogDirsArgument, TopicsOption
 from cordwood.surfaces.cli.values import parse_duration, parse_size, parse_time
@@ -91,7 +91,7 @@ def advise_command(
     if as_json:
         print_document(answer)
     else:
-        show_left_out(
+        show_notes(
             screen, warnings=answer.warnings, left_alone=answer.left_alone, failed=answer.failed
         )
         show_topics(answer.topics, choice, details=details)

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from cordwood.cleanup.plan.report import PartitionReport, Report, Status
+from cordwood.surfaces.cli.answer_notes import grouped_lines, show_notes
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
 from cordwood.surfaces.cli.clean_estimate import estimated_line, with_error
-from cordwood.surfaces.cli.left_out import grouped_lines, show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_values import shown_sizes
 from cordwood.surfaces.cli.tables import Column, print_text
@@ -22,7 +22,7 @@ SORTS: Final = ("reduction", "size", "name")
 def show_report(report: Report, screen: Screen, choice: Choice) -> None:
     """The summary and a table on standard output; what failed, and warnings, on the screen."""
     warnings = [shown_sizes(warning) for warning in report.warnings]
-    show_left_out(screen, in_use=report.in_use, warnings=warnings)
+    show_notes(screen, in_use=report.in_use, warnings=warnings)
     print_text(_summary(report))
     shown = [
         partition

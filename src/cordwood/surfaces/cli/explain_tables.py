@@ -19,9 +19,9 @@ from cordwood.queries.explain.answer import (
     log_name,
 )
 from cordwood.queries.explain.log_facts import OpenTransaction
+from cordwood.surfaces.cli.answer_notes import grouped_lines, show_notes
 from cordwood.surfaces.cli.biggest import Choice
 from cordwood.surfaces.cli.explain_summary import LISTING, logs_of, show_summary
-from cordwood.surfaces.cli.left_out import grouped_lines, show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_values import shown_setting, shown_text
 from cordwood.surfaces.cli.tables import Column, output_width, print_table, print_text
@@ -82,7 +82,7 @@ def show(answer: Explanation, screen: Screen, choice: Choice, detail: Detail) ->
 
     The segments are shown if they are asked for, or if there is one partition alone.
     """
-    show_left_out(
+    show_notes(
         screen,
         in_use=answer.in_use,
         warnings=answer.warnings,

@@ -17,7 +17,7 @@ from cordwood.queries.log_dirs import LogDirsSummary, NextCommand, Problem
 from cordwood.queries.overdue_cleaning import OverdueCleaning
 from cordwood.queries.partitions import partition_name
 from cordwood.storage.log_directory import InUse
-from cordwood.surfaces.cli.left_out import grouped_lines, in_use_line
+from cordwood.surfaces.cli.answer_notes import grouped_lines, in_use_line
 from cordwood.surfaces.cli.values import counted, format_bytes, format_moment
 
 _FULL: Final = 0.95

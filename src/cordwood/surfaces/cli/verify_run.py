@@ -27,8 +27,8 @@ from cordwood.model.clock import SystemClock
 from cordwood.queries.settings import SettingOptions, read_settings
 from cordwood.queries.verification import checked_erasure, verified
 from cordwood.storage.reread import reread
+from cordwood.surfaces.cli.answer_notes import show_notes
 from cordwood.surfaces.cli.command import print_document
-from cordwood.surfaces.cli.left_out import show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
 from cordwood.surfaces.cli.values import counted, format_bytes
@@ -156,7 +156,7 @@ _COUNTED = frozenset({Rule.DELETED_FILE})
 
 
 def _show(result: Verification, screen: Screen) -> None:
-    show_left_out(screen, in_use=result.in_use)
+    show_notes(screen, in_use=result.in_use)
     for log_dir in result.unsettled:
         screen.line(f"{log_dir}: not checked: {'; '.join(NOT_CHECKED)}")
     rows = [_row("", finding) for finding in result.findings]
@@ -171,8 +171,8 @@ def _show(result: Verification, screen: Screen) -> None:
     for log in result.logs:
         if log.skipped:
             screen.line(f"{log.partition}: not checked: {log.skipped}")
-        if log.left_out:
-            screen.line(f"{log.partition}: {log.left_out:,} findings more are not shown")
+        if log.unlisted:
+            screen.line(f"{log.partition}: {log.unlisted:,} findings more are not shown")
     _show_remedies(result)
     print_text(_summary(result))
 

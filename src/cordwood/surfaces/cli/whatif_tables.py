@@ -18,8 +18,8 @@ from cordwood.queries.whatif.answer import (
 )
 from cordwood.queries.whatif.comparison import NOW, SIDES, THEN, Overruled
 from cordwood.queries.whatif.effects import Cost, How, Unread
+from cordwood.surfaces.cli.answer_notes import grouped_lines, show_notes
 from cordwood.surfaces.cli.biggest import Choice, Listing, Measure
-from cordwood.surfaces.cli.left_out import grouped_lines, show_left_out
 from cordwood.surfaces.cli.screen import Screen
 from cordwood.surfaces.cli.setting_values import shown_setting, shown_text
 from cordwood.surfaces.cli.tables import Column, print_table, print_text
@@ -39,7 +39,7 @@ _TOPICS_NAMED: Final = 3
 
 def show_answer(answer: WhatIf, screen: Screen, choice: Choice) -> None:
     """The tables on standard output; warnings, and what could not be found out, on the screen."""
-    show_left_out(
+    show_notes(
         screen,
         in_use=answer.in_use,
         warnings=answer.warnings,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from cordwood.cleanup.plan.report import Status
-from cordwood.queries.partitions import LeftOut, partition_name
+from cordwood.queries.partitions import SkippedPartition, partition_name
 from cordwood.storage.log_directory import InUse
 from cordwood.surfaces.cli.screen import Screen
 
@@ -22,13 +22,13 @@ def in_use_line(in_use: InUse) -> str:
     )
 
 
-def show_left_out(
+def show_notes(
     screen: Screen,
     *,
     in_use: Sequence[InUse] | None = None,
     warnings: Sequence[str] | None = None,
-    left_alone: Sequence[LeftOut] | None = None,
-    failed: Sequence[LeftOut] | None = None,
+    left_alone: Sequence[SkippedPartition] | None = None,
+    failed: Sequence[SkippedPartition] | None = None,
 ) -> None:
     """Says which directories are in use, each warning, and which partitions an answer lacks."""
     for each in in_use or ():
