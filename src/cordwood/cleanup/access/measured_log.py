@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 from cordwood.cleanup.access.commit import CompactionCommitter
 from cordwood.cleanup.access.log_access import OwnedLog
 from cordwood.cleanup.access.memory_log import MemoryLog
 from cordwood.cleanup.plan.captured import Captured
-from cordwood.cleanup.plan.log_compaction import LogCompaction
 from cordwood.format.file_names import DELETED_SUFFIX
 from cordwood.model.errors import CordwoodError
 from cordwood.storage.filesystem import OS
@@ -43,19 +41,10 @@ class MeasuredLog(MemoryLog):
         """Whether a segment that a compaction has read is no longer what was captured."""
         return any(not _is_as_captured(source) for source in self._sources.values())
 
-    def committer(
-        self,
-        compaction: LogCompaction,
-        captured: Captured,
-        *,
-        on_first: Callable[[], None] = lambda: None,
-        require_allowed: Callable[[], None] = lambda: None,
-    ) -> CompactionCommitter:
-        """Makes a committer, and remembers the sources of the compaction."""
-        self._sources |= {source.path: source for source in compaction.segments}
-        return super().committer(
-            compaction, captured, on_first=on_first, require_allowed=require_allowed
-        )
+    def finish(self, committer: CompactionCommitter) -> None:
+        """Remembers the sources of the compaction, and predicts the log after it."""
+        self._sources |= {source.path: source for source in committer.compaction.segments}
+        super().finish(committer)
 
 
 def _require_measurable(directory: Path) -> None:
