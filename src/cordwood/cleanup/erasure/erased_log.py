@@ -37,8 +37,8 @@ _FILES = (*SEGMENT_SUFFIXES, PRODUCER_SNAPSHOT_SUFFIX)
 
 
 @dataclass(slots=True, kw_only=True)
-class LogOutcome:
-    """The outcome of a log; `error` is empty unless it failed.
+class LogResult:
+    """The result of a log; `error` is empty unless it failed.
 
     `is_refused`: it must not be erased, and what was planned of it is given up.
     """
@@ -58,7 +58,7 @@ class ErasedLog:
 
     def __init__(self, access: LogAccess, request: EraseRequest) -> None:
         """Takes the access to the log; of a running one the cleaning is paused."""
-        self.outcome = LogOutcome()
+        self.result = LogResult()
         self.home = access.log_dir
         self.directory = access.directory
         self.partition = access.partition
@@ -76,7 +76,7 @@ class ErasedLog:
         try:
             yield
         except (CordwoodError, OSError) as error:
-            self.outcome.error = self.outcome.error or str(error)
+            self.result.error = self.result.error or str(error)
 
     # ---- what there is
 
@@ -88,12 +88,12 @@ class ErasedLog:
         """
         found = self._access.recover(is_erasure=True)
         self._note_removed(found.removed)
-        self.outcome.warnings += [
+        self.result.warnings += [
             f"{change} (an earlier run was interrupted)" for change in found.changes
         ]
 
     def _note_removed(self, names: Iterable[str]) -> None:
-        self.outcome.removed += [f"{self.directory.name}/{name}" for name in names]
+        self.result.removed += [f"{self.directory.name}/{name}" for name in names]
 
     def capture(self) -> None:
         """Reads the log.
@@ -122,7 +122,7 @@ class ErasedLog:
         if refused is None and self._access.is_moving:
             refused = "it is being moved to another log directory: erase when that is done"
         if refused is not None:
-            self.outcome.is_refused = True
+            self.result.is_refused = True
             raise CordwoodError(refused)
 
     @property
@@ -169,7 +169,7 @@ class ErasedLog:
             CorruptError: what is there is no beginning of a batch.
         """
         warning = self._access.cut_tail()
-        self.outcome.warnings += [warning] * bool(warning)
+        self.result.warnings += [warning] * bool(warning)
 
     def committer(self, erased: OffsetRanges) -> CompactionCommitter | None:
         """Commits the rewritten segments, when an engine runs it; None if there is nothing to do.

@@ -356,9 +356,9 @@ class Erasing:
         """Gives up partitions that a legal hold forbids by now, or whose log was stopped."""
         stopped: dict[TopicPartition, str] = {}
         for each in self._logs:
-            if each.log.outcome.is_refused:
-                stopped[each.log.partition] = each.log.outcome.error
-                self._give_up_one(each.name, each.log.partition, each.log.outcome.error)
+            if each.log.result.is_refused:
+                stopped[each.log.partition] = each.log.result.error
+                self._give_up_one(each.name, each.log.partition, each.log.result.error)
         for one in self._strays:
             if not one.erased:
                 continue
@@ -433,7 +433,7 @@ class Erasing:
         warnings = [
             f"{each.log.partition}: {warning}"
             for each in self._logs
-            for warning in each.log.outcome.warnings
+            for warning in each.log.result.warnings
         ]
         is_done = not self._request.dry_run
         report = {
@@ -451,7 +451,7 @@ class Erasing:
             "beside": [
                 one.entry(is_done=is_done, fs=self._fs) for one in self._strays if one.erased
             ],
-            "removed": sorted(removed | {r for e in self._logs for r in e.log.outcome.removed}),
+            "removed": sorted(removed | {r for e in self._logs for r in e.log.result.removed}),
             "failed": dict(sorted(self._failed.items())),
         }
         if is_done:

@@ -39,7 +39,7 @@ class LogErasure:
     @property
     def error(self) -> str:
         """The reason why it failed; "" if it did not."""
-        return self.log.outcome.error
+        return self.log.result.error
 
     @property
     def erased(self) -> OffsetRanges:
